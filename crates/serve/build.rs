@@ -1,5 +1,5 @@
-//! Embeds the page: what `npm run build` in `web/` made of it, or one that says how to make it; and the policy under which
-//! only its own script and style run.
+//! Embeds the page that `npm run build` in `web/` wrote, or a page with build instructions, and the content security
+//! policy that allows only the page's own script and style.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// What stands in place of the page where it was not built.
+/// Page with build instructions, for programs compiled without the page.
 const MISSING: &str = include_str!("src/missing.html");
 
 fn main() -> std::io::Result<()> {
@@ -20,7 +20,7 @@ fn main() -> std::io::Result<()> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     packed.write_all(page.as_bytes())?;
     fs::write(target.join("page.html.gz"), packed.finish()?)?;
-    // Frames, images and requests are the same for all; what may run is named by what it is.
+    // Frames, images and requests have the same policy for all pages; scripts and styles are allowed by their hashes.
     let policy = format!(
         "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'; form-action 'none'",
         hashes(&page, "script"),
@@ -29,7 +29,7 @@ fn main() -> std::io::Result<()> {
     fs::write(target.join("policy.txt"), policy)
 }
 
-/// The hashes of all inline elements of a kind, as policies write them.
+/// Hashes of all inline elements of a kind, in the syntax of the policy.
 fn hashes(page: &str, element: &str) -> String {
     let (open, close) = (format!("<{element}"), format!("</{element}>"));
     let mut found = Vec::new();
@@ -37,7 +37,7 @@ fn hashes(page: &str, element: &str) -> String {
     while let Some(at) = rest.find(&open) {
         let Some((head, after)) = rest[at..].split_once('>') else { break };
         let Some((text, next)) = after.split_once(&close) else { break };
-        // Data is not run.
+        // Data elements are not executed.
         if !head.contains("application/json") {
             found.push(format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes()))));
         }

@@ -1,4 +1,4 @@
-"""Stackline: where the time of a deep-learning program goes.
+"""Stackline: performance analysis of deep-learning programs.
 
 >>> import stackline as sl
 >>> run = sl.open("trace.json.gz")             # doctest: +SKIP
@@ -6,12 +6,12 @@
 >>> run.critical_path().bound_by               # doctest: +SKIP
 {'cpu_bound': 99.8, 'gpu_compute_bound': 0.2}
 
-and where the time of this program goes, while it runs:
+Record a part of the running program:
 
 >>> with sl.record("run.stackline"):           # doctest: +SKIP
 ...     train()
 
-Tables speak the Arrow C stream interface: pandas, polars, duckdb and pyarrow take them directly.
+Tables implement the Arrow C stream interface, so pandas, polars, duckdb and pyarrow read them directly.
 """
 
 from typing import Any
@@ -74,7 +74,7 @@ __all__ = [
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext stackline``: makes ``%%stackline`` known, which records a cell (``%%stackline --help``)."""
+    """Register the magic ``%%stackline``, which records a cell (``%load_ext stackline``; ``%%stackline --help``)."""
     from ._notebook import register
 
     register(shell)

@@ -1,4 +1,4 @@
-"""``python -m stackline``: the program ``stackline`` that the package was installed with."""
+"""``python -m stackline``: run the program ``stackline`` of the installed package."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 
-#: What names the recorder's file to the program.
+#: Environment variable with the path of the recorder's library.
 _RECORDER = "STACKLINE_RECORDER"
 
 
 def _program() -> str | None:
-    """Where the program is that was installed with this package; none if it is the package alone."""
+    """Path of the program that was installed with this package; ``None`` if the package has no program."""
     try:
         files = importlib.metadata.files("stackline") or []
     except importlib.metadata.PackageNotFoundError:
@@ -22,10 +22,10 @@ def _program() -> str | None:
 
 
 def main() -> int:
-    """Becomes the program, with the recorder of this package."""
+    """Replace this process by the program, with the recorder of this package."""
     program = _program()
     if program is None:
-        print("stackline: this package has no program beside it; a wheel of `./dev dist` brings one", file=sys.stderr)
+        print("stackline: this package was installed without the program; install a wheel that `./dev dist` built", file=sys.stderr)
         return 1
     recorder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_stackline_record.so")
     if os.path.exists(recorder):

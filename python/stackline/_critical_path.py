@@ -1,4 +1,4 @@
-"""Critical paths: the chain of host and GPU work that decides how long a window takes."""
+"""Critical paths by method ``hta``: the sequence of host and GPU work that determines the end of a window."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class OverlaySummary:
-    """What :meth:`CriticalPath.overlay` wrote."""
+    """Summary of the file that :meth:`CriticalPath.overlay` wrote."""
 
     path: str
-    """The file."""
+    """Path of the written file."""
     events: int
-    """Events of the original met."""
+    """Number of events in the original trace."""
     marked: int
-    """Events marked with ``"critical": 1`` among their arguments."""
+    """Number of events that got the argument ``"critical": 1``."""
     left_out: int
-    """Events left out (``only_critical``)."""
+    """Number of events left out (``only_critical``)."""
     flow_events: int
-    """Arrow events added, two per arrow."""
+    """Number of added flow events, two per arrow."""
     truncated: bool
-    """Whether the original ended early; what was complete has been written and closed."""
+    """True if the original trace is truncated. Its complete records are written, as valid JSON."""
 
 
 class CriticalPath:
-    """A critical path: made by :meth:`Run.critical_path`, :meth:`what_if` or :meth:`restore`. Immutable.
+    """A critical path by HTA's rules, returned by :meth:`Run.critical_path`, :meth:`what_if` or :meth:`restore`. Immutable.
 
-    Weights are in µs, as the method's rules count them; they need not add up to the window (HTA's rules give gaps
-    between top-level operators no weight).
+    Weights are in µs, by the rules of the method. Their sum may differ from the length of the window, because HTA gives no
+    weight to gaps between top-level operators.
     """
 
     __slots__ = ("_native", "_source", "_summary", "_tables")
@@ -48,7 +48,7 @@ class CriticalPath:
 
     @property
     def method(self) -> str:
-        """How the path was found, such as ``hta``."""
+        """Method of the path, such as ``hta``."""
         return cast(str, self._summary["method"])
 
     @property
@@ -58,12 +58,12 @@ class CriticalPath:
 
     @property
     def window_ns(self) -> int:
-        """Length of the analysed window in ns."""
+        """Length of the analyzed window in ns."""
         return cast(int, self._summary["window_ns"])
 
     @property
     def window(self) -> tuple[int, int]:
-        """Start and end of the analysed window in ns since the trace's base."""
+        """Start and end of the analyzed window in ns since the trace's base."""
         return cast("tuple[int, int]", self._summary["window"])
 
     @property
@@ -73,24 +73,24 @@ class CriticalPath:
 
     @property
     def bound_by(self) -> dict[str, float]:
-        """What the path's time is bound by, in percent of its weight: ``cpu_bound``, ``data_loading``,
+        """Share of the path's weight by bound, in percent: ``cpu_bound``, ``data_loading``,
         ``gpu_compute_bound``, ``gpu_communication_bound``, ``gpu_kernel_kernel_overhead``,
-        ``gpu_kernel_launch_overhead``; the empty name stands for dependencies and synchronisation, which weigh nothing."""
+        ``gpu_kernel_launch_overhead``. The empty name is that of dependencies and synchronization, which have no weight."""
         return dict(self._summary["bound_by"])
 
     @property
     def bound_by_us(self) -> dict[str, float]:
-        """The same in µs."""
+        """Weight of the path by bound in µs."""
         return dict(self._summary["bound_by_us"])
 
     @property
     def edges(self) -> dict[str, int]:
-        """Edges of the whole graph by type (``OPERATOR_KERNEL``, ``DEPENDENCY``, ``KERNEL_LAUNCH_DELAY`` ...)."""
+        """Number of edges of the graph by type (``OPERATOR_KERNEL``, ``DEPENDENCY``, ``KERNEL_LAUNCH_DELAY`` ...)."""
         return dict(self._summary["edges"])
 
     @property
     def path_edges(self) -> dict[str, int]:
-        """Edges of the path by type."""
+        """Number of edges of the path by type."""
         return dict(self._summary["path_edges"])
 
     @property
@@ -105,42 +105,42 @@ class CriticalPath:
 
     @property
     def warnings(self) -> list[str]:
-        """What was met on the way that the reader should know, a sentence each."""
+        """Warnings of the analysis, one sentence each."""
         return list(self._summary["warnings"])
 
     @property
     def tables(self) -> dict[str, Table]:
-        """All tables of the result, by name: breakdown, names, edges, path."""
+        """All tables of the result by name: breakdown, names, edges, path."""
         if self._tables is None:
             self._tables = {table.name: table for table in map(Table, self._native.tables())}
         return self._tables
 
     @property
     def path(self) -> Table:
-        """The points of the path in order: event (position in the file's event list), start or end, time in ns since
+        """Nodes of the path in order: event (position in the file's event list), start or end, time in ns since
         the window's start, name, track."""
         return self.tables["critical_path_nodes"]
 
     @property
     def breakdown(self) -> Table:
-        """What the path is bound by: weight in µs, percent, edges."""
+        """Weight of the path by bound in µs and percent, with the number of edges."""
         return self.tables["critical_path_breakdown"]
 
     @property
     def top(self) -> Table:
-        """Events with the largest share of the path, by name."""
+        """Event names with the largest share of the path."""
         return self.tables["critical_path_names"]
 
     def what_if(self, *edits: str) -> CriticalPath:
-        """The critical path if some of its parts took less (or more) time; edits apply one after the other.
+        """The critical path after edits of durations, applied in order.
 
-        An edit is ``WHAT[:NAME]=CHANGE``. WHAT is ``cpu``, ``gpu``, ``launch`` (launch delays), ``gap`` (gaps between
-        kernels) or ``all``; NAME an event name in which ``*`` stands for any text; CHANGE is ``x0.5`` (times), ``-20%``
-        or ``0`` (sets it, in µs).
+        An edit is ``WHAT[:NAME]=CHANGE``. WHAT is ``cpu``, ``gpu``, ``launch`` (launch latencies), ``gap`` (gaps between
+        kernels) or ``all``. NAME is an event name, in which ``*`` matches any text. CHANGE is ``x0.5`` (a factor), ``-20%``
+        or ``0`` (the new duration in µs).
 
         ``path.what_if("cpu:cudaMalloc=0", "gpu:*gemm*=x0.5").weight_us``
 
-        Raises :class:`AnalysisError` for an edit that cannot be understood.
+        Raises :class:`AnalysisError` for an invalid edit.
         """
         return CriticalPath(self._native.what_if(list(edits)), self._source)
 
@@ -152,37 +152,37 @@ class CriticalPath:
         only_critical: bool = False,
         all_edges: bool = False,
     ) -> OverlaySummary:
-        """Writes the trace file with the path on top, to look at in Perfetto or Chrome: events on the path get
-        ``"critical": 1`` among their arguments, and arrows show how they depend on each other.
+        """Write a copy of the trace that highlights the path, for Perfetto or Chrome. Events on the path get the argument
+        ``"critical": 1``, and arrows show their dependencies.
 
-        ``target``: the file to write (compressed if it ends in ``.gz``), or a directory, where it gets the name
-        ``overlaid_critical_path_`` + the original's. ``source``: the trace file, needed where the run was not opened
+        ``target``: the file to write (compressed if its name ends in ``.gz``), or a directory, in which the file is named
+        ``overlaid_critical_path_`` + the original's name. ``source``: the trace file, required if the run was not opened
         from a plain or compressed file. ``only_critical``: leave out complete events that are neither on the path nor
-        annotations nor Python frames. ``all_edges``: arrows for the whole graph, not only for the path.
+        annotations nor Python frames. ``all_edges``: draw arrows for the whole graph instead of the path alone.
 
-        Raises ``OSError`` if it cannot be written, :class:`ReadError` if the source is damaged,
-        :class:`AnalysisError` if the events at the path's places have other names or starts: another trace.
+        Raises ``OSError`` if the file cannot be written, :class:`ReadError` if the source is damaged, and :class:`AnalysisError` if
+        the source is a different trace, in which events of the path have other names or start times.
         """
         origin = os.fspath(source) if source is not None else self._source
         if origin is None:
-            raise ValueError("say with source= which trace file to lay the path over")
+            raise ValueError("the trace file of this path is unknown: name it by source=")
         file = os.fspath(target)
         if os.path.isdir(file):
             file = os.path.join(file, f"overlaid_critical_path_{os.path.basename(origin)}")
         if os.path.exists(file) and os.path.samefile(file, origin):
-            raise ValueError(f"{file} is the trace itself; choose another name for the overlay")
+            raise ValueError(f"{file} is the trace itself: choose another name for the overlay")
         events, marked, left_out, flows, truncated = self._native.overlay(origin, file, only_critical, all_edges)
         return OverlaySummary(file, events, marked, left_out, flows, truncated)
 
     def save(self, target: PathLike) -> None:
-        """Writes graph, path and settings to a JSON file, for :meth:`restore`. Raises ``OSError``."""
+        """Write graph, path and settings to a JSON file, for :meth:`restore`. Raises ``OSError``."""
         self._native.save(os.fspath(target))
 
     @classmethod
     def restore(cls, source: PathLike) -> CriticalPath:
-        """Reads what :meth:`save` (or ``stackline critical-path --save``) wrote; never runs anything from the file.
+        """Read a file written by :meth:`save` or ``stackline critical-path --save``. No code of the file is executed.
 
-        Raises ``OSError`` if there is no such file, :class:`ReadError` if it is damaged.
+        Raises ``OSError`` if the file does not exist, :class:`ReadError` if it is damaged.
         """
         return cls(_native.CriticalPath.restore(os.fspath(source)))
 

@@ -1,4 +1,4 @@
-"""Critical paths by method ``ctda``: across threads, by phase of training."""
+"""Critical paths by method ``ctda``: dependencies across threads, time by phase of training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._table import Table
 
 
 class CtdaPath:
-    """A critical path by the rules of CTDA-CPA: made by ``run.critical_path("ctda")`` or :meth:`what_if`. Immutable."""
+    """A critical path by the rules of CTDA-CPA, returned by ``run.critical_path("ctda")`` or :meth:`what_if`. Immutable."""
 
     __slots__ = ("_native", "_summary", "_tables")
 
@@ -31,12 +31,12 @@ class CtdaPath:
 
     @property
     def window_ns(self) -> int:
-        """Length of the analysed window in ns."""
+        """Length of the analyzed window in ns."""
         return cast(int, self._summary["window_ns"])
 
     @property
     def window(self) -> tuple[int, int]:
-        """Start and end of the analysed window in ns since the trace's base."""
+        """Start and end of the analyzed window in ns since the trace's base."""
         return cast("tuple[int, int]", self._summary["window"])
 
     @property
@@ -46,33 +46,33 @@ class CtdaPath:
 
     @property
     def cpcr(self) -> float:
-        """The critical path coverage ratio: :attr:`weight_us` by the length of the window, 0 to 1."""
+        """Critical path coverage ratio: :attr:`weight_us` divided by the length of the window, 0 to 1."""
         return cast(float, self._summary["cpcr"])
 
     @property
     def bound_by(self) -> dict[str, float]:
-        """What the path's time is bound by, in percent of its weight: ``cpu_bound``, ``data_loading``,
+        """Share of the path's weight by bound, in percent: ``cpu_bound``, ``data_loading``,
         ``gpu_compute_bound``, ``gpu_communication_bound``."""
         return dict(self._summary["bound_by"])
 
     @property
     def bound_by_us(self) -> dict[str, float]:
-        """The same in µs."""
+        """Weight of the path by bound in µs."""
         return dict(self._summary["bound_by_us"])
 
     @property
     def phases_us(self) -> dict[str, float]:
-        """The path's time by phase of training, in µs; what no rule knows is ``other``."""
+        """Time of the path by phase of training in µs; ``other`` if no phase rule matches."""
         return dict(self._summary["phases_us"])
 
     @property
     def edges(self) -> dict[str, int]:
-        """Edges of the whole graph by kind: ``SEQUENCE``, ``CALL``, ``SYNC``, ``CROSS_THREAD``."""
+        """Number of edges of the graph by kind: ``SEQUENCE``, ``CALL``, ``SYNC``, ``CROSS_THREAD``."""
         return dict(self._summary["edges"])
 
     @property
     def path_edges(self) -> dict[str, int]:
-        """Edges of the path by kind."""
+        """Number of edges of the path by kind."""
         return dict(self._summary["path_edges"])
 
     @property
@@ -92,33 +92,33 @@ class CtdaPath:
 
     @property
     def warnings(self) -> list[str]:
-        """What was met on the way that the reader should know, a sentence each."""
+        """Warnings of the analysis, one sentence each."""
         return list(self._summary["warnings"])
 
     @property
     def tables(self) -> dict[str, Table]:
-        """All tables of the result, by name: hotspots, phases, edges, path."""
+        """All tables of the result by name: hotspots, phases, edges, path."""
         if self._tables is None:
             self._tables = {table.name: table for table in map(Table, self._native.tables())}
         return self._tables
 
     @property
     def hotspots(self) -> Table:
-        """What the time of the path went to: name, category, duration in ns, percent of the path (``proportion``) and of
-        the window (``prop_in_total``)."""
+        """Time of the path by event name: category, duration in ns, percent of the path (``proportion``) and of the window
+        (``prop_in_total``)."""
         return self.tables["hotspots"]
 
     @property
     def path(self) -> Table:
-        """The nodes of the path in order: resource, phase, track, start and end of what counts in ns since the window's
-        start, executed time, the edge that led there, the event with the most time."""
+        """Nodes of the path in order: resource, phase, track, start and end of the counted part in ns since the window's
+        start, executed time, incoming edge, event with the most time."""
         return self.tables["critical_path"]
 
     def what_if(self, *edits: str) -> CtdaPath:
-        """The path if some of its parts took less (or more) time, by playing the graph forward; see
-        :meth:`CriticalPath.what_if` for how edits are written. :attr:`window_ns` of the result is the new length.
+        """The critical path after edits of durations, by replay of the graph. See :meth:`CriticalPath.what_if` for the
+        syntax of edits. :attr:`window_ns` of the result is the new length.
 
-        Raises :class:`AnalysisError` for an edit that cannot be understood.
+        Raises :class:`AnalysisError` for an invalid edit.
         """
         return CtdaPath(self._native.what_if(list(edits)))
 

@@ -1,4 +1,4 @@
-"""Comparisons of runs."""
+"""Comparison of runs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ def diff(
     level: float = 5.0,
     kernels_by: Literal["auto", "name", "family"] = "auto",
 ) -> dict[str, Table]:
-    """What changed between two runs, or several of each, per step (without steps in all), and what of it is more than noise.
+    """Compare two runs, or several runs per side: changes per step, and whether each change is significant.
 
-    The tables ``steps``, ``operators``, ``kernels``, ``paths`` (each with ``verdict``, ``before_ns``, ``after_ns``, the interval of the
-    change in percent and ``q``, and all but ``steps`` the times of a call) and ``step_lengths``, by name; notes are those of ``steps``. ``level`` is the share of false alarms
-    that is accepted, in percent. With several runs on a side, what differs is told from the spread between them.
+    Without steps, totals are compared. Returns the tables ``steps``, ``operators``, ``kernels``, ``paths`` and ``step_lengths`` by
+    name. All but ``step_lengths`` have ``verdict``, ``before_ns``, ``after_ns``, the confidence interval of the change in percent, and
+    ``q``. All of these but ``steps`` also have times per call. Notes are those of ``steps``. ``level`` is the accepted share of false
+    alarms, in percent. With several runs per side, significance is computed from the spread between the runs.
 
-    Recordings without single calls and profiles are compared by their sums, those of one run.
+    Recordings without single calls and profiles are compared by their totals, one run per side.
 
-    Raises :class:`AnalysisError` if a side is empty, a run has no such steps, or holds memory or counts and no times.
+    Raises :class:`AnalysisError` if a side is empty, a run has no such steps, or a run contains only memory or counts and no times.
     """
     made = _native.diff(_runs(before), _runs(after), step_range(steps), level / 100.0, _BY_FAMILY[kernels_by])
     return {table.name: table for table in map(Table, made)}

@@ -1,4 +1,4 @@
-"""Memory: who holds it, what of it is for nothing, what a change would save."""
+"""Memory analysis: peaks by owner, wasted allocations, and savings of suggested changes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ By = Literal["place", "path", "kind", "module", "phase", "size", "operator", "dt
 
 
 class Memory:
-    """The memory of one process over time, made by :func:`open_memory` or :meth:`Run.memory`. Immutable. Sizes are bytes, times ns.
+    """Memory of one process over time, returned by :func:`open_memory` or :meth:`Run.memory`. Immutable. Sizes in bytes, times in ns.
 
-    Calls are numbered from 0 in the order in which the host made them; columns such as ``call``, ``allocated_by`` and
-    ``freed_by`` are such numbers, and ``object`` is a row of :attr:`objects` by that number.
+    Calls are numbered from 0 in the order of the host. Columns such as ``call``, ``allocated_by`` and ``freed_by`` contain these
+    numbers. The column ``object`` is the number of a row of :attr:`objects`.
     """
 
     __slots__ = ("_native", "_summary")
@@ -29,7 +29,7 @@ class Memory:
 
     @property
     def name(self) -> str:
-        """What people know it by: usually the file's name."""
+        """Display name, usually that of the file."""
         return str(self._summary["name"])
 
     @property
@@ -39,94 +39,94 @@ class Memory:
 
     @property
     def has_accesses(self) -> bool:
-        """Whether the source says who touches memory. If not, only lifetimes can be judged."""
+        """True if the source has accesses (reads and writes) of objects. Without accesses only lifetimes are analyzed."""
         return bool(self._summary["has_accesses"])
 
     @property
     def saw_end(self) -> bool:
-        """Whether the source saw the program end. If not, what is alive at the end is no leak yet."""
+        """True if the source covers the end of the program. Otherwise objects that are live at the end are not leaks."""
         return bool(self._summary["saw_end"])
 
     @property
     def read_report(self) -> ReadReport:
-        """What reading had to repair, skip or lose."""
+        """Diagnostics of reading: repaired, skipped and lost records."""
         return ReadReport(problem(fields) for fields in self._native.problems())
 
     @property
     def peaks(self) -> Table:
-        """The peaks of each device: ``P1`` is the highest of all."""
+        """Peaks of each device. ``P1`` is the highest peak of all devices."""
         return Table(self._native.peaks())
 
     def at_peak(self, by: By = "place") -> Table:
-        """Who is in use at the peaks, summed by ``by``. Raises :class:`AnalysisError` if it is no such word."""
+        """Bytes in use at the peaks, summed by ``by``. Raises :class:`AnalysisError` for an unknown ``by``."""
         return Table(self._native.at_peak(by))
 
     def alive(self, peak: str = "P1") -> Table:
-        """The objects in use at a peak, one by one. Raises :class:`AnalysisError` if there is no such peak."""
+        """Objects in use at a peak. Raises :class:`AnalysisError` if the peak does not exist."""
         return Table(self._native.alive(peak))
 
     @property
     def curve(self) -> Table:
-        """Memory in use over time: a row for each call that changes it."""
+        """Memory in use over time, with one row per call that changes it."""
         return Table(self._native.curve())
 
     @property
     def objects(self) -> Table:
-        """All objects, largest first: pieces of memory from their allocation to their free."""
+        """All objects (allocations, from allocation to free), largest first."""
         return Table(self._native.objects())
 
     @property
     def calls(self) -> Table:
-        """What the host called, in its order: allocations, frees, copies, sets, kernels or operators, waits."""
+        """Calls of the host in order: allocations, frees, copies, fills, kernels or operators, waits."""
         return self.table("memory_calls")
 
     @property
     def accesses(self) -> Table:
-        """Which call touched which object, in which direction, and how that is known."""
+        """Accesses: the call, the object, read or write, and the evidence."""
         return self.table("memory_accesses")
 
     @property
     def waste(self) -> Table:
-        """What is held for nothing, by pattern and place."""
+        """Wasted memory by pattern and source location."""
         return Table(self._native.waste())
 
     @property
     def suggestions(self) -> Table:
-        """What to change, best first, with the bytes that each saves at each peak. The notes say which save most together."""
+        """Suggested changes, largest saving first, with the bytes saved at each peak. The notes name the best combination."""
         return Table(self._native.suggestions())
 
     def apply(self, numbers: Iterable[int]) -> Table:
-        """The peak of each device if these suggestions (by their numbers in :attr:`suggestions`) were followed.
+        """Peak of each device after these suggestions, given by their numbers in :attr:`suggestions`.
 
-        Raises :class:`AnalysisError` if there is no such suggestion.
+        Raises :class:`AnalysisError` if a suggestion does not exist.
         """
         wanted = list(numbers)
         return Table(self._native.apply([number if number > 0 else 0 for number in wanted]))
 
     @property
     def allocator(self) -> Table | None:
-        """Segments and blocks of the caching allocator; ``None`` where the source does not tell of them."""
+        """Segments and blocks of the caching allocator; ``None`` if the source lacks them."""
         native = self._native.allocator()
         return None if native is None else Table(native)
 
     @property
     def out_of_memory(self) -> Table | None:
-        """Requests that failed, and why; ``None`` if none did."""
+        """Failed allocations with the reason; ``None`` if none failed."""
         native = self._native.out_of_memory()
         return None if native is None else Table(native)
 
     def table(self, name: str) -> Table:
-        """A table as run directories have it (docs/formats/run-directory.md): ``memory_calls``, ``memory_stacks`` ..."""
+        """A table in the layout of run directories (docs/formats/run-directory.md): ``memory_calls``, ``memory_stacks`` ..."""
         if name not in _native.memory_tables():
             raise KeyError(f"no table {name!r}; there are {', '.join(_native.memory_tables())}")
         return Table(self._native.raw(name))
 
     def to_text(self) -> str:
-        """The text form, for people to read and change; :func:`open_memory` reads it back."""
+        """Text form of the memory data, which can be edited and opened by :func:`open_memory`."""
         return self._native.to_text()
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
-        """Writes a run directory that keeps all of it. ``overwrite`` replaces a run, and never anything else."""
+        """Write all memory data to a run directory. ``overwrite`` replaces an existing run, and no other file or directory."""
         self._native.save(os.fspath(path), overwrite)
 
     def __repr__(self) -> str:
@@ -137,19 +137,19 @@ class Memory:
 
 
 def checked_peaks(peaks: int) -> int:
-    """The number of peaks that get a name, if it is 1 to 1000; else raises ``ValueError``."""
+    """Check the number of named peaks. Raises ``ValueError`` unless it is 1 to 1000."""
     if not 1 <= peaks <= 1000:
         raise ValueError(f"peaks is {peaks}; give 1 to 1000")
     return peaks
 
 
 def open_memory(path: PathLike, *, peaks: int = 2) -> Memory:
-    """Opens whatever tells of memory: a snapshot of PyTorch, a recording made with ``memory=True``, a trace of ``torch.profiler``
-    with ``profile_memory=True``, a run directory that keeps one of these, and what else docs/reference/memory.md lists.
+    """Open memory data: a snapshot of PyTorch, a recording with ``memory=True``, a trace of ``torch.profiler`` with
+    ``profile_memory=True``, a run directory of one of these, or another format that docs/reference/memory.md lists.
 
-    ``peaks``: so many peaks of each device get a name.
+    ``peaks``: number of named peaks per device, 1 to 1000.
 
-    Pickles are read without running anything in them. Releases the GIL; Ctrl-C ends it. Raises :class:`ReadError` if the
-    input cannot be read or tells nothing of memory.
+    Pickles are read without executing code. Releases the GIL; Ctrl-C cancels it. Raises :class:`ReadError` if the input cannot be
+    read or has no memory data.
     """
     return Memory(_native.open_memory(os.fspath(path), checked_peaks(peaks)))

@@ -1,4 +1,4 @@
-"""The extension module (Rust). Use the package's classes instead: these are what they are made of."""
+"""Type stubs of the extension module (Rust), the implementation of the package's classes. Use those classes instead."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, final, overload

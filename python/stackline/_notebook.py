@@ -1,4 +1,4 @@
-"""The magic ``%%stackline`` of IPython and Jupyter: ``%load_ext stackline``."""
+"""The magic ``%%stackline`` for IPython and Jupyter (``%load_ext stackline``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ._record import free_name, record
 from ._record_options import SOURCES
 
-_ABOUT = """Records a cell, or with a single % a statement. Options of the latter end with a double dash:
+_ABOUT = """Record a cell, or with a single % a statement. Separate options from the statement with a double dash:
 
   %%stackline -o step.stackline --memory
   %stackline model(batch)
@@ -20,7 +20,7 @@ _ABOUT = """Records a cell, or with a single % a statement. Options of the latte
 
 
 class _Stop(Exception):
-    """Ends a cell. What there is to say has been said."""
+    """Ends a cell without a traceback, after its message was printed."""
 
     def _render_traceback_(self) -> list[str]:
         return []
@@ -45,23 +45,23 @@ def _parser() -> _Parser:
         prog="%%stackline", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     option = parser.add_argument
-    option("-o", "--output", default="notebook.stackline", metavar="RUN", help="run directory; numbered if it is taken")
-    option("--without", default="", metavar="SOURCES", help=f"what to leave out: {', '.join(SOURCES)}")
-    option("--memory", action="store_true", default=None, help="allocations of tensors, too")
-    option("--native", action="store_true", default=None, help="frames of native code, too")
-    option("--shapes", action="store_true", default=None, help="operators by shapes and types of their inputs")
-    option("--sample-hz", type=int, metavar="N", help="samples per second of CPU time, 0 for none")
-    option("--mode", choices=["profile", "trace"], help="trace: each single call, too")
-    option("--steps", metavar="A..B", help="only these training steps, without B")
-    option("--every", type=int, metavar="N", help="one training step of so many")
-    option("--after", metavar="TIME", help="only from so long after the start on, such as 5s")
-    option("--duration", metavar="TIME", help="only for so long")
-    option("--max-nodes", type=int, metavar="N", help="call paths that one thread's tree may have")
+    option("-o", "--output", default="notebook.stackline", metavar="RUN", help="run directory; numbered if it exists [default: notebook.stackline]")
+    option("--without", default="", metavar="SOURCES", help=f"disable sources, separated by commas: {', '.join(SOURCES)}")
+    option("--memory", action="store_true", default=None, help="also record tensor allocations")
+    option("--native", action="store_true", default=None, help="also record native frames")
+    option("--shapes", action="store_true", default=None, help="distinguish operators by shapes and types of their inputs")
+    option("--sample-hz", type=int, metavar="N", help="sampling rate in Hz of CPU time; 0 disables it [default: 99]")
+    option("--mode", choices=["profile", "trace"], help="profile: sums per call path; trace: also every call with timestamps [default: profile]")
+    option("--steps", metavar="A..B", help="record only training steps A to B-1, counted from 0")
+    option("--every", type=int, metavar="N", help="record one of N training steps")
+    option("--after", metavar="TIME", help="begin to record after this time, such as 5s")
+    option("--duration", metavar="TIME", help="record for this time, such as 30s")
+    option("--max-nodes", type=int, metavar="N", help="largest number of call paths in the call tree of one thread")
     return parser
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The options and the statement of a line magic."""
+    """Split a line magic into options and statement."""
     if not line.lstrip().startswith("-"):
         return "", line
     options, *statement = re.split(r"(?:^|\s)--(?:\s|$)", line, maxsplit=1)
@@ -69,17 +69,17 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def register(shell: Any) -> None:
-    """Makes the magic known to a shell of IPython."""
+    """Register the magic with a shell of IPython."""
 
     def stackline(line: str, cell: str | None = None) -> None:
         options, code = _split(line) if cell is None else (line, cell)
         arguments = vars(_parser().parse_args(shlex.split(options)))
         if not code.strip():
-            _wrong("there is nothing to run")
+            _wrong("no code to run: write a statement or a cell")
         left_out = {name for name in arguments.pop("without").split(",") if name}
         if left_out - set(SOURCES):
             unknown = ", ".join(sorted(left_out - set(SOURCES)))
-            _wrong(f"--without knows {', '.join(SOURCES)}, not {unknown}")
+            _wrong(f"--without {unknown}: no such source; choose from {', '.join(SOURCES)}")
         arguments |= {name: False for name in left_out}
         path = free_name(arguments.pop("output"))
         try:

@@ -1,4 +1,4 @@
-"""The page, in a browser or in a notebook."""
+"""The page: an interactive view of runs in a browser or a notebook."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PathLike = str | os.PathLike[str]
 
 
 class Page:
-    """A server of the page, on this machine alone, until it is closed or nobody holds it any more.
+    """A local HTTP server of the page. It stops at :meth:`close`, or when the object is garbage collected.
 
-    In a notebook it shows the page in place. As a context manager it ends with the block.
+    A notebook displays the page in its output cell. As a context manager, the server stops at the end of the block.
     """
 
     def __init__(self, native: _native.Page) -> None:
@@ -23,11 +23,11 @@ class Page:
 
     @property
     def url(self) -> str:
-        """Where the page is. It holds a random token: whoever knows it on this machine can look."""
+        """URL of the page. It contains a random token; every user of this machine who has the token can open the page."""
         return self._native.url
 
     def close(self) -> None:
-        """Ends the server."""
+        """Stop the server."""
         self._native.close()
 
     def __enter__(self) -> Page:
@@ -40,7 +40,7 @@ class Page:
         return f"<stackline.Page {self.url}>"
 
     def _repr_html_(self) -> str:
-        """The page in a frame, for notebooks; behind jupyter-server-proxy, by the way that the proxy knows."""
+        """The page in an iframe, for notebooks. On a JupyterHub the address is that of jupyter-server-proxy."""
         prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX")
         port, path = self.url.removeprefix("http://127.0.0.1:").split("/", 1)
         address = f"{prefix.rstrip('/')}/proxy/{port}/{path}" if prefix else self.url
@@ -56,17 +56,17 @@ def view(
     source_roots: Sequence[PathLike] = (),
     no_source: bool = False,
 ) -> Page:
-    """Opens traces, runs or a recording as a page: overview, issues, flame graph, timeline, source.
+    """Open traces, runs or a recording as a page: overview, issues, flame graph, timeline, source.
 
-    ``baseline`` is a run from before a change, to compare with. ``port`` 0 takes a free one. ``hosts`` are names by which
-    a proxy in front asks, such as that of a JupyterHub. Source text is read below ``source_roots`` and inputs that are
-    directories, and nowhere else; with ``no_source`` none is read at all.
+    ``baseline``: an earlier run to compare with. ``port``: the TCP port; 0 chooses a free port. ``hosts``: host names that requests
+    through a proxy carry, such as that of a JupyterHub. ``source_roots``: directories from which source text is read, in addition
+    to inputs that are directories. ``no_source``: read no source text.
 
-    Raises :class:`ReadError` if an input cannot be read, :class:`AnalysisError` if the port is taken, :class:`ValueError` if both
+    Raises :class:`ReadError` if an input cannot be read, :class:`AnalysisError` if the port is in use, :class:`ValueError` if both
     ``source_roots`` and ``no_source`` are given.
     """
     if no_source and source_roots:
-        raise ValueError("source_roots lets source text be read, no_source does not: give one of them")
+        raise ValueError("source_roots and no_source contradict each other: give one of them")
     paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     other = None if baseline is None else os.fspath(baseline)
     roots = [os.fspath(root) for root in source_roots]

@@ -1,4 +1,4 @@
-"""Progress of long reads: a bar on terminals and in notebooks, silence elsewhere."""
+"""Progress of long reads: a bar on terminals and in notebooks, no output elsewhere."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Progress: TypeAlias = "bool | Callable[[int, int], object] | None"
-"""How to tell progress: ``None`` shows a bar if someone watches (a terminal or a notebook) and the read takes longer
-than half a second; ``True`` always; ``False`` never; a function is called with (bytes done, bytes in all), about 20
-times per second, in the calling thread."""
+"""How progress is shown. ``None``: a bar on a terminal or in a notebook if the read takes longer than 0.5 s. ``True``: always a bar.
+``False``: no bar. A function is called in the calling thread about 20 times per second with (bytes read, total bytes)."""
 
 _DELAY_S = 0.5
 
 
 def reporter(progress: Progress, what: str) -> tuple[Callable[[int, int], object] | None, Callable[[], None]]:
-    """The function to call with (done, total) bytes, or ``None``, and one to call at the end."""
+    """A function to call with (done, total) bytes, or ``None``, and a function to call at the end."""
     if callable(progress):
         return progress, _nothing
     if progress is False or (progress is None and not (_in_notebook() or _stderr_is_terminal())):
@@ -32,7 +31,7 @@ def _nothing() -> None:
 def _stderr_is_terminal() -> bool:
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # closed, or replaced by something that is not quite a file
+    except (AttributeError, ValueError):  # closed, or replaced by an object that is not a complete file
         return False
 
 
@@ -45,7 +44,7 @@ def _in_notebook() -> bool:
 
 
 class _Bar:
-    """One line on stderr; tqdm's bar where tqdm is installed (it draws well in notebooks)."""
+    """Progress bar on stderr: tqdm's if it is installed, because it also works in notebooks, otherwise one line of text."""
 
     def __init__(self, what: str, delay: float) -> None:
         self._what = what

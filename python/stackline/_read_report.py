@@ -1,4 +1,4 @@
-"""What reading had to repair, skip or lose."""
+"""Diagnostics of reading an input."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, overload
 
 @dataclass(frozen=True)
 class Problem:
-    """One kind of problem met while reading a trace, with how often and where first."""
+    """One kind of problem in a trace, with its number and first positions."""
 
     code: str
     """Stable code, such as ``bare_quote``."""
     severity: str
-    """``note`` (nothing was changed), ``repaired``, ``skipped`` (a record or value left out) or ``lost`` (truncation)."""
+    """``note`` (data unchanged), ``repaired``, ``skipped`` (a record or value is left out) or ``lost`` (the file is truncated)."""
     message: str
-    """One sentence: what was met and what was done."""
+    """The problem and how it was handled, in one sentence."""
     count: int
-    """How often."""
+    """Number of occurrences."""
     offsets: tuple[int, ...]
-    """Byte offsets of the first places in the decompressed text."""
+    """Byte offsets of the first occurrences in the decompressed text."""
     example: str
-    """The first example, shortened."""
+    """Text of the first occurrence, shortened."""
     trace: str
     """Name of the trace."""
     rank: int
-    """Its rank."""
+    """Rank of the trace."""
 
     def __str__(self) -> str:
         places = f" (first at byte {', '.join(map(str, self.offsets))})" if self.offsets else ""
@@ -34,7 +34,7 @@ class Problem:
 
 
 class ReadReport(Sequence[Problem]):
-    """What reading had to repair, skip or lose; empty for a sound file. A sequence of :class:`Problem`."""
+    """Repaired, skipped and lost records of an input as a sequence of :class:`Problem`; empty for an intact file."""
 
     __slots__ = ("_problems",)
 
@@ -43,7 +43,7 @@ class ReadReport(Sequence[Problem]):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was repaired, skipped or lost (notes do not count)."""
+        """True if no record was repaired, skipped or lost. Notes do not count."""
         return all(p.severity == "note" for p in self._problems)
 
     def __len__(self) -> int:
@@ -67,5 +67,5 @@ class ReadReport(Sequence[Problem]):
 
 
 def problem(fields: dict[str, Any]) -> Problem:
-    """A problem as the native module tells it."""
+    """Convert a problem from the fields of the native module."""
     return Problem(**{**fields, "offsets": tuple(fields["offsets"])})

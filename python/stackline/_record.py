@@ -1,4 +1,4 @@
-"""Recordings of this program, or of a part of it, by the recorder that ``stackline record`` uses, too."""
+"""Recordings of this program or a part of it, by the recorder of ``stackline record``."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ _R = TypeVar("_R")
 
 PathLike = str | os.PathLike[str]
 
-# What is imported in processes to be recorded; `./dev` puts it here from crates/record.
+# Folder of the module that loads the recorder in each process; `./dev` copies it from crates/record.
 _BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bootstrap")
 
-# A signal handler may come here while its thread is here.
+# Reentrant, because a signal handler may run this code while its thread holds the lock.
 _lock = threading.RLock()
 _active: Recording | None = None
 _warned = False
 
 
 class Recording:
-    """A recording of this process and of those that it starts. Made by :func:`record`; a context manager and a
-    decorator."""
+    """A recording of this process and its child processes, returned by :func:`record`. A context manager and a decorator."""
 
     __slots__ = ("_began", "_calls", "_ended", "_options", "_path", "_restore")
 
@@ -45,16 +44,16 @@ class Recording:
         self._ended = False
         self._calls = 0
         self._restore: dict[str, tuple[str | None, str]] = {}
-        options.environment()  # what makes no sense is said where it was written, not where it is used
+        options.environment()  # raise for invalid options here, in the line that has them
 
     @property
     def path(self) -> str:
-        """The run directory."""
+        """Path of the run directory."""
         return self._path
 
     @property
     def has_ended(self) -> bool:
-        """Whether this was recorded to its end: the run directory can be looked at."""
+        """True if the recording has ended, so that the run directory can be opened."""
         return self._ended
 
     def __enter__(self) -> Recording:
@@ -62,8 +61,8 @@ class Recording:
         with _lock:
             if _active is not None:
                 raise RecordError(
-                    f"this process is being recorded into {_active.path}: end that recording before you begin another; "
-                    "sl.span names a part of a recording"
+                    f"this process is being recorded into {_active.path}: end that recording before you begin another, or name a "
+                    "part of it with sl.span"
                 )
             bootstrap = _load_bootstrap()
             if bootstrap.is_recording():
@@ -102,10 +101,10 @@ class Recording:
             self._ended = True
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Records each call of a function. The first call is recorded into the run directory that was given, later ones
-        beside it: ``run-2.stackline`` and so on."""
+        """Decorate a function so that each call is recorded. The first call is recorded into the given run directory, later
+        calls into ``run-2.stackline`` and so on in the same folder."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"{function.__qualname__} is a generator function, whose calls end at once: use `with` inside")
+            raise TypeError(f"{function.__qualname__} is a generator function, whose calls return immediately: use `with` inside it")
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -126,13 +125,13 @@ class Recording:
         return f"Recording({self._path!r}{', going on' if self._began else ''})"
 
     def _next(self) -> Recording:
-        """The recording of the next call of a decorated function."""
+        """Recording for the next call of a decorated function."""
         self._calls += 1
         return Recording(self._path if self._calls == 1 else free_name(self._path), self._options)
 
     def _set_environment(self, run: str, recorder: str) -> None:
         wanted = self._options.environment()
-        # The begin is none of an outer recording: the recorder sets its own, which processes that start meanwhile count from.
+        # Do not inherit STACKLINE_BEGIN of an outer recording: the recorder sets it for this process and its children.
         wanted |= {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "STACKLINE_BEGIN": ""}
         if os.pathsep not in _BOOTSTRAP:
             inherited = os.environ.get("PYTHONPATH")
@@ -143,7 +142,7 @@ class Recording:
 
     def _restore_environment(self) -> None:
         for name, (before, ours) in self._restore.items():
-            # What the program has changed since is its own; the begin was changed by the recorder.
+            # Keep values that the program has changed since. STACKLINE_BEGIN was changed by the recorder.
             if os.environ.get(name) != ours and name != "STACKLINE_BEGIN":
                 continue
             if before is None:
@@ -175,34 +174,39 @@ def record(
     max_nodes: int | None = None,
     overhead_steps: int | None = None,
 ) -> Recording:
-    """Records a part of this program: which calls led to which operators, how often they ran and for how long.
+    """Record a part of this program: call paths of operators, with counts and times.
 
-    ``with sl.record("run.stackline"): train()``, or as a decorator, ``@sl.record("run.stackline")``. Processes that
-    start meanwhile are recorded as well. ``stackline calls run.stackline`` shows the result. PyTorch may have been
-    imported before, may be imported later, or not at all.
+    ``with sl.record("run.stackline"): train()``, or as a decorator, ``@sl.record("run.stackline")``. Child processes that start
+    during the recording are recorded, too. ``stackline calls run.stackline`` shows the result. PyTorch can be imported before or
+    after the recording begins, or not at all.
 
-    ``path``: the run directory, which must not exist yet. ``python``, ``pytorch``: whether to read Python's frames and
-    to record PyTorch's operators (both on). ``compilations``: when ``torch.compile`` compiles, and ``kernels``: those
-    that it makes for the CPU, by name (both on; kernels only if its compiler is imported while this records).
-    ``memory``: tensors' allocations (off). ``native``: frames of native code below operators and in samples (off).
-    ``shapes``: operators with other shapes or types of inputs are others (off).
-    ``sample_hz``: samples per second of CPU time and thread, 0 for none (99);
-    ``real_hz``: of wall-clock time (none); ``wait_hz``: how often to look where threads that run operators wait (99; not
-    with ``real_hz``, nor without samples of CPU time). ``counters``: counters of the system and the processor that are read with
-    samples, such as ``["page-faults", "cycles"]``; those that the machine lacks are left out, and said.
-    ``mode``: ``"profile"`` keeps one tree, whose size does not depend on how long the program runs; ``"trace"`` keeps
-    each single call as well. What to record: ``steps``, training steps by number from 0, or ``(first, last)`` with
-    both ends included, or a text ``"10..20"`` as on the command line (optimizers tell where steps end);
-    ``every``, one step of so many; ``after`` and ``duration``, seconds or texts such as ``"30s"``, from the begin
-    of this recording, in processes that start later, too. ``max_nodes``: call
-    paths that one thread's tree may have. What is not given is as the environment says (``STACKLINE_SAMPLE_HZ`` ...).
+    ``path``: the run directory, which must not exist.
 
-    In a program that ``stackline record`` runs this warns once, and does nothing: it is being recorded already.
+    Sources of data. ``python``: Python frames (on). ``pytorch``: operators of PyTorch (on). ``compilations``: compilations of
+    ``torch.compile`` (on). ``kernels``: CPU kernels of ``torch.compile`` by name (on; only if its compiler is imported during the
+    recording). ``memory``: allocations of tensors (off). ``native``: native frames below operators and in samples (off).
+    ``shapes``: distinguish operators by shapes and types of their inputs (off).
 
-    Raises ``ValueError`` for options that make no sense; upon entering, :class:`RecordError` if this process is being
-    recorded by another ``sl.record`` or there is no recorder for this platform, and ``FileExistsError`` or another
-    ``OSError`` if the run directory exists or cannot be made. Once it runs, whatever fails stands aside with one line
-    on stderr.
+    Sampling. ``sample_hz``: rate in Hz per thread of CPU time, 0 disables it (99). ``real_hz``: rate in Hz of wall time (0).
+    ``wait_hz``: rate in Hz at which blocked threads that run operators are sampled (99; 0 with ``real_hz`` or without samples of
+    CPU time). ``counters``: counters of the system and processor that are read with samples, such as
+    ``["page-faults", "cycles"]``. The recorder reports counters that the machine lacks and leaves them out.
+
+    ``mode``: ``"profile"`` keeps one call tree, whose size does not depend on the length of the run; ``"trace"`` also keeps every
+    call with timestamps. ``max_nodes``: largest number of call paths in the tree of one thread.
+
+    Selection. ``steps``: training steps by number from 0, ``(first, last)`` with both ends included, or a text ``"10..20"`` as on the
+    command line; optimizers mark the ends of steps. ``every``: record one of this many steps. ``after`` and ``duration``: seconds, or
+    texts such as ``"30s"``, counted from the begin of this recording, also in child processes. ``overhead_steps``: number of steps
+    that may run unrecorded to measure the overhead; 0 disables the measurement.
+
+    Options that are not given keep the values of the environment (``STACKLINE_SAMPLE_HZ`` ...).
+
+    In a program that ``stackline record`` runs, this function warns once and has no other effect.
+
+    Raises ``ValueError`` for invalid options. At the begin of the recording, raises :class:`RecordError` if another ``sl.record`` is
+    active or the platform has no recorder, and ``FileExistsError`` or another ``OSError`` if the run directory exists or cannot
+    be created. Later failures of the recorder print one line on stderr and do not affect the program.
     """
     options = Options(
         python=python, pytorch=pytorch, compilations=compilations, kernels=kernels, memory=memory, native=native,
@@ -214,7 +218,7 @@ def record(
 
 
 def free_name(path: str) -> str:
-    """``run.stackline``, or if that is taken the first of ``run-2.stackline``, ``run-3.stackline`` … that is not."""
+    """The first of ``run.stackline``, ``run-2.stackline``, ``run-3.stackline`` … that does not exist."""
     stem, extension = os.path.splitext(path)
     name, number = path, 1
     while os.path.lexists(name):
@@ -224,7 +228,7 @@ def free_name(path: str) -> str:
 
 
 def _load_bootstrap() -> ModuleType:
-    """What knows whether this process is being recorded: there is one, whoever loads it."""
+    """Load the bootstrap module, which holds the recording state of this process; return the loaded one if there is one."""
     name = "_stackline_bootstrap"
     known = sys.modules.get(name)
     if known is not None:
@@ -243,16 +247,16 @@ def _find_recorder(bootstrap: ModuleType) -> str:
     if path is None:
         raise RecordError(_no_recorder())
     if not os.path.exists(path):
-        raise RecordError(f"there is no recorder at {path}, which STACKLINE_RECORDER names")
+        raise RecordError(f"there is no recorder at {path}: correct STACKLINE_RECORDER, or unset it")
     return os.path.abspath(path)
 
 
 def _no_recorder() -> str:
     if sys.platform != "linux":
-        return f"there is no recorder for {sys.platform}: programs can be recorded on Linux only"
+        return f"there is no recorder for {sys.platform}: record on Linux"
     return (
-        "this installation has no recorder: install a wheel that `./dev test` built, or name one that "
-        "`cargo build --release -p stackline-record` built with STACKLINE_RECORDER"
+        "this installation has no recorder: install a wheel that `./dev test` built, or set STACKLINE_RECORDER to a library that "
+        "`cargo build --release -p stackline-record` built"
     )
 
 
@@ -261,7 +265,7 @@ def _make_run(run: str, given: str) -> None:
         os.mkdir(run)
         os.mkdir(os.path.join(run, "streams"))
     except FileExistsError:
-        raise FileExistsError(errno.EEXIST, "exists already; a recording needs a directory of its own", given) from None
+        raise FileExistsError(errno.EEXIST, "exists already; choose a new directory for the recording", given) from None
     except OSError as error:
         reason = f"cannot make a run directory here: {error.strerror}"
         raise type(error)(error.errno, reason, given) from None
@@ -271,7 +275,7 @@ def _remove_empty(run: str) -> None:
     for folder in (os.path.join(run, "streams"), run):
         try:
             os.rmdir(folder)
-        except OSError:  # something was written: it stays
+        except OSError:  # not empty: keep the data
             return
 
 
@@ -280,7 +284,7 @@ def _warn_once() -> None:
     if not _warned:
         _warned = True
         warnings.warn(
-            "this process is being recorded already, by `stackline record` or STACKLINE_RECORD: sl.record does nothing",
+            "this process is being recorded already, by `stackline record` or STACKLINE_RECORD: sl.record has no effect",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""What a recording is told, as environment variables: they reach every child process."""
+"""Options of a recording, passed as environment variables so that child processes inherit them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Literal
 from ._analyses import Steps
 
 _UNITS_S = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
-# Beyond, a program does little else than being looked at.
+# At higher rates sampling takes most of the program's time.
 _MOST_HZ = 10_000
-# The recorder's LEAST_UNRECORDED_STEPS.
+# Equal to the recorder's LEAST_UNRECORDED_STEPS.
 _FEWEST_OVERHEAD_STEPS = 24
-# What can be left out.
+# Sources of data that can be disabled.
 SOURCES = ("python", "pytorch", "compilations", "kernels")
-# As the recorder knows them.
+# Equal to the recorder's list of counters.
 COUNTERS = (
     "page-faults", "major-faults", "context-switches", "cpu-migrations", "cycles", "instructions", "cache-references",
     "cache-misses", "branches", "branch-misses",
@@ -26,7 +26,7 @@ COUNTERS = (
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a recording, as :func:`stackline.record` explains them; ``None`` leaves the choice to the environment."""
+    """Options of a recording (see :func:`stackline.record`). ``None`` keeps the value of the environment."""
 
     python: bool | None = None
     pytorch: bool | None = None
@@ -48,7 +48,7 @@ class Options:
     overhead_steps: int | None = None
 
     def environment(self) -> dict[str, str]:
-        """The variables to set. Raises ``ValueError`` for what makes no sense."""
+        """Environment variables to set. Raises ``ValueError`` for invalid options."""
         found: dict[str, str] = {}
         if any(getattr(self, name) is not None for name in SOURCES):
             found["STACKLINE_WITHOUT"] = self._without()
@@ -79,7 +79,7 @@ class Options:
         return found
 
     def _without(self) -> str:
-        """The sources to leave out: those that the environment names, unless they are asked for here."""
+        """Disabled sources: those of the environment, changed by the options that are given."""
         without = [name for name in os.environ.get("STACKLINE_WITHOUT", "").split(",") if name]
         for name in SOURCES:
             switch = getattr(self, name)
@@ -95,7 +95,7 @@ def _number(name: str, value: int, least: int, most: int) -> int:
 
 
 def _overhead_steps(steps: int) -> str:
-    """Steps that may go unrecorded: with a few of them the overhead is never known, and they are lost all the same."""
+    """Check the number of unrecorded steps. With too few, the overhead stays unknown although their data are lost."""
     if steps in range(1, _FEWEST_OVERHEAD_STEPS):
         raise ValueError(f"overhead_steps is {steps}; give {_FEWEST_OVERHEAD_STEPS} or more, or 0 to measure none")
     return str(_number("overhead_steps", steps, 0, 2**31))
@@ -109,7 +109,7 @@ def _counters(counters: Sequence[str]) -> str:
 
 
 def _steps(steps: int | tuple[int, int] | str) -> str:
-    """``A..B``, both included. Steps count from 0."""
+    """Format steps as ``A..B``, both included, for the recorder. Steps count from 0."""
     if isinstance(steps, str):
         found = re.fullmatch(r"(\d*)\.\.(\d*)", steps.strip())
         if not found:
@@ -118,18 +118,18 @@ def _steps(steps: int | tuple[int, int] | str) -> str:
     else:
         first, last = (steps, steps) if isinstance(steps, int) else steps
     if first < 0 or (last is not None and last < first):
-        raise ValueError(f"steps is {steps!r}: no step is meant by that; they count from 0")
+        raise ValueError(f"steps is {steps!r}, which selects no step; steps count from 0")
     return f"{first}..{'' if last is None else last}"
 
 
 def _time(name: str, time: float | str) -> str:
-    """Seconds, or a text with a unit, as the recorder reads it."""
+    """Format a time (seconds, or a text with a unit) for the recorder."""
     text = time.strip() if isinstance(time, str) else f"{time:f}"
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([a-z]*)", text)
     if not found or found[2] not in _UNITS_S:
         raise ValueError(f"{name} is {time!r}; give seconds, or a text such as '30s', '500ms' or '2m'")
     if name == "duration" and float(found[1]) == 0:
-        raise ValueError(f"duration is {time!r}: in no time nothing is recorded")
+        raise ValueError(f"duration is {time!r}; give a time longer than 0")
     if float(found[1]) * _UNITS_S[found[2]] > 1e9:
-        raise ValueError(f"{name} is {time!r}: that is more than 30 years")
+        raise ValueError(f"{name} is {time!r}; give a time of at most 30 years")
     return text

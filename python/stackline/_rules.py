@@ -1,4 +1,4 @@
-"""Rules of your own: what to look for in a run, written in Python."""
+"""Python rules: user-defined checks that produce findings, and their registration and loading."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ Gain = int | float | tuple[float, float, float] | Prediction | None
 PathLike = str | os.PathLike[str]
 
 ENTRY_POINTS = "stackline.rules"
-"""Group of the entry points by which packages bring rules."""
+"""Group of the entry points of packages that provide rules."""
 
 _EVENTS = 10_000
-"""Events that a finding names at most: how many there are stands in its evidence."""
+"""Largest number of events that a finding lists. Its evidence has the full count."""
 _NAME = 48
-"""Characters of the name of a node that are shown: those of kernels can be thousands."""
+"""Displayed characters of a node's name. Names of kernels can have thousands of characters."""
 _ATTRIBUTE = "__stackline_rule__"
 ALIKE = 1.0
-"""In percent: a caller whose time differs by no more from that of a node below it says nothing that the node does not."""
+"""Default of ``alike`` in percent: a flagged caller is dropped if its time exceeds that of a flagged callee by no more."""
 _PARAMETERS = ("call_tree", "run", "flag_issue", "rank", "steps")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A registered rule: what :func:`rule` makes of a function."""
+    """A registered rule: a function with its code, needs and thresholds, made by :func:`rule`."""
 
     code: str
     name: str
@@ -57,10 +57,10 @@ class Rule:
 
 @dataclass
 class Finding:
-    """What a rule found: made by :func:`flag_issue`, or by yourself and then yielded or returned by the rule.
+    """A finding of a rule, made by :func:`flag_issue`, or constructed and then yielded or returned by the rule.
 
-    ``node`` says where it is, unless ``file``, ``line``, ``function``, ``module`` or ``operator`` do. ``gain`` and the others
-    are as in :func:`flag_issue`.
+    ``node`` gives the source location; ``file``, ``line``, ``function``, ``module`` and ``operator`` override it. The other fields
+    are those of :func:`flag_issue`.
     """
 
     message: str
@@ -86,20 +86,20 @@ def rule(
     thresholds: Mapping[str, float] | None = None,
     alike: float = ALIKE,
 ) -> Callable[[Function], Function]:
-    """Makes a function a rule that ``stackline findings --rules FILE`` and :meth:`Run.findings` run.
+    """Register a function as a rule for ``stackline findings --rules FILE`` and :meth:`Run.findings`.
 
-    The function's parameters say by their names what it is given, in any order: ``call_tree`` (:class:`CallTree`), ``run``
-    (:class:`Run`), ``flag_issue`` (:func:`flag_issue`), ``rank`` and ``steps`` (what was asked for, ``None`` for no choice).
+    The function receives arguments by the names of its parameters, in any order: ``call_tree`` (:class:`CallTree`), ``run``
+    (:class:`Run`), ``flag_issue`` (:func:`flag_issue`), ``rank`` and ``steps`` (the selection of the user, ``None`` without one).
     It calls :func:`flag_issue`, or yields or returns :class:`Finding` objects.
 
-    ``code``: stable and of its own, such as ``MY001``; codes such as ``SL001`` are built-in rules'. ``name``: in words; by default
-    that of the function. ``needs``: what a trace must hold (``gpu_work``, ``python_frames``, ``steps`` …: see
-    docs/findings/python-rules.md); where it is missing the rule is listed as not checked. ``advice``: what to do. ``about``: what
-    it finds, in a line; by default the first line of the docstring.
+    ``code``: a stable, unique code, such as ``MY001``; codes such as ``SL001`` are reserved for built-in rules. ``name``: a readable
+    name; by default that of the function. ``needs``: data that the trace must have (``gpu_work``, ``python_frames``, ``steps`` …: see
+    docs/findings/python-rules.md); without them the rule is listed as not checked. ``advice``: the fix. ``about``: a description in
+    one line; by default the first line of the docstring.
 
-    ``thresholds``: numbers that ``--set MY001.name=5`` changes: ``{"name": 3}``; a parameter of that name is given it. ``alike``: of
-    nodes that are flagged with the same message, a caller whose times are within so many percent of those of one below it is
-    left out, as the one below says it all; 0 keeps all.
+    ``thresholds``: numbers that ``--set MY001.name=5`` changes, such as ``{"name": 3}``; the parameter of that name receives the value.
+    ``alike``: in percent. If a caller and a callee are flagged with the same message, and the caller's time exceeds the callee's by no
+    more than this, only the callee is reported; 0 reports both.
     """
     wanted = (needs,) if isinstance(needs, str) else tuple(needs)
     _check_code(code)
@@ -110,7 +110,7 @@ def rule(
 
     def register(function: Function) -> Function:
         if not inspect.isfunction(inspect.unwrap(function)):
-            raise AnalysisError(f"{code}: @stackline.rule is for functions")
+            raise AnalysisError(f"{code}: @stackline.rule is for functions only")
         title = name or function.__name__.strip("_").replace("_", "-")
         text = (inspect.getdoc(function) or "").strip()
         doc = text.split("\n")[0]
@@ -132,22 +132,22 @@ _loading: contextvars.ContextVar[list[Rule] | None] = contextvars.ContextVar("st
 
 def _check_code(code: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", code):
-        raise AnalysisError(f"{code!r} is no code of a rule; write letters and digits, such as MY001")
+        raise AnalysisError(f"{code!r} is not a valid rule code; write letters and digits, such as MY001")
     if re.fullmatch(r"SL\d+", code, re.IGNORECASE):
-        raise AnalysisError(f"codes such as {code} are those of built-in rules; choose another, such as MY001")
+        raise AnalysisError(f"code {code} is reserved for built-in rules; choose another code, such as MY001")
 
 
 def _check_needs(code: str, wanted: Iterable[str]) -> None:
     known = [name for name, _ in _native.needs()]
     for need in wanted:
         if need not in known:
-            raise AnalysisError(f"{code} needs {need!r}, which nothing is; there are {', '.join(known)}")
+            raise AnalysisError(f"{code} needs {need!r}, which is not a known requirement; choose from {', '.join(known)}")
 
 
 def _checked_thresholds(code: str, thresholds: Mapping[str, float]) -> dict[str, float]:
     for name, value in thresholds.items():
         if not str(name).isidentifier() or name in _PARAMETERS:
-            raise AnalysisError(f"{code}: {name!r} is no name of a threshold; write letters and digits, and none of {', '.join(_PARAMETERS)}")
+            raise AnalysisError(f"{code}: {name!r} is not a valid threshold name; write letters and digits, but none of {', '.join(_PARAMETERS)}")
         if not _is_number(value):
             raise AnalysisError(f"{code}: the threshold {name} is {value!r}; give a number")
     return dict(thresholds)
@@ -161,7 +161,7 @@ def _wants(code: str, function: Callable[..., object], thresholds: Mapping[str, 
     ]
     for parameter in wants:
         if parameter not in given:
-            raise AnalysisError(f"{code} wants {parameter!r}; a rule can have {', '.join(given)}")
+            raise AnalysisError(f"{code}: unknown parameter {parameter!r}; a rule can have {', '.join(given)}")
     return tuple(wants)
 
 
@@ -177,34 +177,33 @@ def flag_issue(
     confidence: str = "medium",
     support: str = "exact",
 ) -> Finding:
-    """Makes a finding, within a rule: where ``node`` is in the program (``None``: all of it), and what is wrong there. The name of
-    the node is added to the message.
+    """Report a finding from a rule, at the source location of ``node`` (``None``: the whole program).
 
-    ``gain``: what mending it would save: nanoseconds a step, ``(least, likely, most)`` of them, or what :meth:`Run.what_if`
-    predicts, whose edits are then replayed together with those of other findings. Without one the finding comes after all
-    that have one. ``evidence``: numbers to show, each alone or with its unit: ``{"registers": 24, "stalled": (61.0, "%")}``.
-    ``confidence`` that the change helps: ``"high"``, ``"medium"`` or ``"low"``. ``support``: whether records say so:
-    ``"exact"``, ``"partial"`` or ``"inferred"``.
+    ``message``: the problem; the name of the node is appended. ``gain``: estimated gain in ns per step, as one number, as ``(lower
+    bound, estimate, upper bound)``, or as a prediction of :meth:`Run.what_if`, whose edits are replayed together with those of other
+    findings. Findings without a gain are listed last. ``evidence``: numbers to show, with or without a unit:
+    ``{"registers": 24, "stalled": (61.0, "%")}``. ``confidence``: the likelihood that the change helps, ``"high"``, ``"medium"`` or
+    ``"low"``. ``support``: the evidence in the trace, ``"exact"``, ``"partial"`` or ``"inferred"``.
     """
     flagged = _flagged.get()
     if flagged is None:
-        raise AnalysisError("flag_issue is for rules: call it within a function that has @stackline.rule")
+        raise AnalysisError("flag_issue is for rules: call it in a function with @stackline.rule")
     finding = Finding(message, node, gain, dict(evidence or {}), confidence, support)
-    _check(finding)  # What makes no sense is raised here, in the line that says it.
+    _check(finding)  # Raise in the line of the rule that made the invalid finding.
     flagged.append(finding)
     return finding
 
 
 def rule_message(made: Rule) -> dict[str, Any]:
-    """What there is to know of a rule, as a message."""
+    """Description of a rule as a protocol message."""
     told = {"code": made.code, "name": made.name, "about": made.about, "advice": made.advice, "source": made.source}
     return {"type": "rule", **told, "doc": made.doc, "needs": made.needs, "thresholds": made.thresholds}
 
 
 def with_settings(rules: Sequence[Rule], settings: Iterable[str]) -> list[Rule]:
-    """Rules with other thresholds, each written as ``MY001.name=5``.
+    """Apply threshold settings such as ``MY001.name=5`` to rules.
 
-    Raises :class:`AnalysisError` if there is no such rule or threshold, or the value is no number.
+    Raises :class:`AnalysisError` if the rule or threshold does not exist, or the value is not a number.
     """
     by_code = {one.code.upper(): one for one in rules}
     for text in settings:
@@ -213,7 +212,7 @@ def with_settings(rules: Sequence[Rule], settings: Iterable[str]) -> list[Rule]:
         one = by_code.get(code.upper())
         if one is None:
             known = ", ".join(known.code for known in rules)
-            raise AnalysisError(f"--set {text}: there is no rule {code}; of your own there are {known}")
+            raise AnalysisError(f"--set {text}: there is no rule {code}; the Python rules are {known}")
         if threshold not in one.thresholds:
             there_are = f"there are {', '.join(one.thresholds)}" if one.thresholds else "it declares none"
             raise AnalysisError(f"--set {text}: {one.code} has no threshold {threshold!r}; {there_are}")
@@ -222,13 +221,13 @@ def with_settings(rules: Sequence[Rule], settings: Iterable[str]) -> list[Rule]:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise AnalysisError(f"--set {text}: {value!r} is no number")
+            raise AnalysisError(f"--set {text}: {value!r} is not a number")
         by_code[code.upper()] = dataclasses.replace(one, thresholds={**one.thresholds, threshold: number})
     return [by_code[one.code.upper()] for one in rules]
 
 
 def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], None]) -> None:
-    """Runs a rule; each of its findings goes to ``keep`` once, in order."""
+    """Run a rule and pass each of its findings to ``keep`` once, in order."""
     flagged: list[Finding] = []
     token = _flagged.set(flagged)
     try:
@@ -240,7 +239,7 @@ def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], 
                 known.add(id(finding))
                 flagged.append(finding)
     except BaseException:
-        # What was found stays; nothing long is done while a limit of time is kept.
+        # Findings before the error are kept. Callers are not compared here, because the time limit is still active.
         for finding in flagged:
             keep(finding)
         raise
@@ -250,12 +249,12 @@ def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], 
         keep(finding)
 
 
-# Of more findings than these callers are not looked for: far fewer count.
+# With more findings than this, callers are not compared with callees: far fewer findings are kept.
 _MOST_COMPARED = 10_000
 
 
 def _innermost(found: list[Finding], alike: float) -> list[Finding]:
-    """Without callers that are flagged for what a node below them is flagged for, too."""
+    """Drop callers with the same message and about the same time as a flagged callee."""
     if len(found) > _MOST_COMPARED:
         return found
     flagged: dict[tuple[str, CallNode], Finding] = {(one.message, one.node): one for one in found if one.node is not None}
@@ -264,10 +263,10 @@ def _innermost(found: list[Finding], alike: float) -> list[Finding]:
     outer: set[tuple[str, CallNode]] = set()
     for message, node in flagged:
         caller = node.parent
-        # Callers take no less than what they call.
+        # Inclusive times of callers are at least those of their callees.
         while caller is not None and _is_alike(node, caller, 1 + alike / 100):
             if (message, caller) in outer:
-                break  # What is above it is looked at from there.
+                break  # The callers above were visited from this one.
             if (message, caller) in flagged:
                 outer.add((message, caller))
             caller = caller.parent
@@ -275,7 +274,7 @@ def _innermost(found: list[Finding], alike: float) -> list[Finding]:
 
 
 def _is_alike(node: CallNode, caller: CallNode, most: float) -> bool:
-    """Whether a caller takes as much of what a node takes any of: kernels take no time of the host."""
+    """True if a caller's times are within the factor ``most`` of the node's, ignoring zero times (kernels have no CPU time)."""
     pairs = ((node.gpu_time, caller.gpu_time), (node.cpu_time, caller.cpu_time))
     return any(own for own, _ in pairs) and all(its <= most * own for own, its in pairs if own)
 
@@ -295,7 +294,7 @@ def _findings(result: object) -> Iterator[Finding]:
 
 
 def to_message(code: str, finding: Finding) -> dict[str, Any]:
-    """A finding as a message (see crates/findings/src/external_rules.rs)."""
+    """Convert a finding to a protocol message (see crates/findings/src/external_rules.rs)."""
     _check(finding)
     node = finding.node
     place = node.place if node is not None else (None, None, None, None, None)
@@ -333,9 +332,9 @@ _SUPPORT, _CONFIDENCE, _UNITS = _native.finding_words()
 
 
 def _check(finding: Finding) -> None:
-    """Raises if the program would not understand it."""
+    """Raise :class:`AnalysisError` if a field is invalid."""
     if not str(finding.message).strip():
-        raise AnalysisError("a finding says what is wrong: its message is empty")
+        raise AnalysisError("a finding needs a description of the problem: its message is empty")
     if finding.node is not None and not isinstance(finding.node, CallNode):
         raise AnalysisError(f"node is {finding.node!r}; give a node of the call tree, or None")
     for name in ("file", "function", "module", "operator"):
@@ -352,7 +351,7 @@ def _check(finding: Finding) -> None:
 
 
 def _title(finding: Finding) -> str:
-    """The message, with the name of its node: many nodes have one place."""
+    """Message with the name of the node, because several nodes can share one source location."""
     message, name = " ".join(str(finding.message).split()), finding.node.name if finding.node is not None else ""
     if not name or name in message:
         return message
@@ -367,8 +366,8 @@ def _gain(gain: Gain) -> tuple[tuple[int, int, int] | None, list[str]]:
         return None, [text for text, _ in gain.edits]
     bounds = gain if isinstance(gain, tuple) else (gain, gain, gain)
     if len(bounds) != 3 or not all(_is_number(value) for value in bounds):
-        raise AnalysisError(f"gain is {gain!r}; give ns per step, (least, likely, most) of them, or what run.what_if returns")
-    # What is longer than any step is cut to one, and said so, by the program.
+        raise AnalysisError(f"gain is {gain!r}; give ns per step, a tuple (least, likely, most), or the result of run.what_if")
+    # Longer gains than a step are cut to the step by the program, which adds a note.
     least, likely, most = (max(-_LONGEST, min(_LONGEST, round(value))) for value in bounds)
     if not least <= likely <= most:
         raise AnalysisError(f"gain is {gain!r}; the least comes first, the most last")
@@ -378,7 +377,7 @@ def _gain(gain: Gain) -> tuple[tuple[int, int, int] | None, list[str]]:
 def _fact(name: str, value: float | tuple[float, str]) -> dict[str, Any]:
     number, unit = value if isinstance(value, tuple) else (value, "")
     if unit not in _UNITS:
-        raise AnalysisError(f"evidence {name!r} is in {unit!r}; units are {', '.join(filter(None, _UNITS))}, or none")
+        raise AnalysisError(f"evidence {name!r} has the unit {unit!r}; units are {', '.join(filter(None, _UNITS))}, or none")
     if not _is_number(number):
         raise AnalysisError(f"evidence {name!r} is {value!r}; give a number, or a number and its unit")
     return {"name": str(name), "value": float(number), "unit": unit}
@@ -389,10 +388,11 @@ def _is_number(value: object) -> bool:
 
 
 def load_rules(*sources: PathLike) -> list[Callable[..., object]]:
-    """The rules of Python files, or, without any, those that installed packages bring (entry points of the group
-    ``stackline.rules``: each a rule, or a module or list of rules).
+    """Load the rules of Python files, or without arguments those of installed packages.
 
-    Raises :class:`AnalysisError` if a file cannot be understood, or has no rules; and what it raises itself.
+    Packages provide rules by entry points of the group ``stackline.rules``; each is a rule, or a module or list of rules.
+
+    Raises :class:`AnalysisError` if a file cannot be compiled or has no rules, and the exceptions that the file raises.
     """
     if not sources:
         return [made.function for made in _entry_points()]
@@ -413,14 +413,14 @@ def _entry_points() -> Iterator[Rule]:
 
 
 def rules_of_source(source: str) -> list[Rule]:
-    """Those of a file, or those of entry points for ``entry-points``."""
+    """Load the rules of a file, or for ``entry-points`` those of installed packages."""
     return list(_entry_points()) if source == "entry-points" else rules_of_file(source)
 
 
 def rules_of_file(path: str) -> list[Rule]:
-    """Runs a file and returns the rules in it, in the order in which it makes them."""
+    """Execute a file and return its rules in the order of their registration."""
     if not os.path.isfile(path):
-        raise AnalysisError(f"{path}: there is no such file of rules")
+        raise AnalysisError(f"{path}: no such file of rules")
     stem = re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
     module_name = f"_stackline_rules_{stem}_{abs(hash(os.path.abspath(path))):x}"
     spec = importlib.util.spec_from_loader(module_name, loader=None, origin=path)
@@ -429,7 +429,7 @@ def rules_of_file(path: str) -> list[Rule]:
     module.__file__ = path
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # As for a script: it may import what lies beside it.
+        sys.path.insert(0, folder)  # As for a script: imports may refer to modules in the same folder.
     made: list[Rule] = []
     token = _loading.set(made)
     try:
@@ -460,7 +460,7 @@ def _registered(values: Iterable[object]) -> list[Rule]:
 
 
 def resolved(rules: Iterable[Callable[..., object] | PathLike]) -> list[Rule]:
-    """Functions and files of rules as rules, their codes told apart."""
+    """Convert functions and files to rules. Raises :class:`AnalysisError` if two rules have the same code."""
     made: list[Rule] = []
     for given in rules:
         if isinstance(given, (str, os.PathLike)):
@@ -468,13 +468,13 @@ def resolved(rules: Iterable[Callable[..., object] | PathLike]) -> list[Rule]:
         elif one := _registered([given]):
             made += one
         else:
-            raise AnalysisError(f"{given!r} is no rule; give functions with @stackline.rule, or files of them")
+            raise AnalysisError(f"{given!r} is no rule; give functions with @stackline.rule, or files with such functions")
     check_codes(made)
     return made
 
 
 def check_codes(rules: Iterable[Rule]) -> None:
-    """Raises if two rules have one code."""
+    """Raise :class:`AnalysisError` if two rules have the same code."""
     known: dict[str, Rule] = {}
     for one in rules:
         other = known.setdefault(one.code.upper(), one)

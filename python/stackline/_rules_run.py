@@ -1,4 +1,4 @@
-"""Runs rules over a run: each with a time limit, and whatever one of them does, the others still look."""
+"""Execution of Python rules on a run, each with a time limit. A failed rule does not affect the others."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 Tell = Callable[[dict[str, Any]], None]
 TIMEOUT = 30.0
-"""Seconds that a rule has, unless the user says otherwise."""
+"""Default time limit of a rule in seconds."""
 
 
 MOST = 1000
-"""Findings of a rule that are kept."""
+"""Largest number of findings that are kept per rule."""
 
 
 class RuleTimeout(BaseException):
-    """Raised within what takes too long. No ``Exception``: rules that catch all of these are stopped, too."""
+    """Raised in a rule at its time limit. A ``BaseException``, so that a rule which catches ``Exception`` is stopped, too."""
 
 
 class Limit:
-    """Stops the Python code in its block after some seconds, from another thread, again and again until it ends.
+    """Time limit of a ``with`` block. A second thread raises :class:`RuleTimeout` in the block, repeatedly until it ends.
 
-    Code that is stuck outside of Python only ends with its process.
+    Native code that never returns to Python is not stopped.
     """
 
     _AGAIN = 0.5
@@ -49,7 +49,7 @@ class Limit:
         threading.Thread(target=self._watch, name="stackline-limit", daemon=True).start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # It may come just here, too: the watching must end all the same.
+        # RuleTimeout can arrive here, too: the watching thread must be stopped in any case.
         late: RuleTimeout | None = None
         while True:
             try:
@@ -86,7 +86,7 @@ def run_rules(
     whole: bool = False,
     timeout: float,
 ) -> None:
-    """Runs rules one after the other and tells what they find, as messages."""
+    """Run rules in order and pass their findings to ``tell`` as protocol messages."""
     trees: list[_native.CallTree] = []
 
     def tree() -> _native.CallTree:
@@ -96,7 +96,7 @@ def run_rules(
 
     needed = list(rules)
     if rank is None and len(run.ranks) > 1:
-        # Rules look at one rank; the program says so as soon as it opens the second.
+        # Python rules run on one rank. The program reports an error when it opens the second rank.
         for one in needed:
             tell({"type": "begin", "code": one.code})
             tell({"type": "end", "code": one.code})
@@ -106,7 +106,7 @@ def run_rules(
     for one in needed:
         lacks = [need for need in one.needs if need in missing]
         if "call_tree" in one.wants and not lacks:
-            tree()  # Not part of the rule's time.
+            tree()  # Build the tree outside the time limit of the rule.
         tell({"type": "begin", "code": one.code})
         if lacks:
             tell({"type": "missing", "code": one.code, "need": lacks[0]})
@@ -121,7 +121,7 @@ def run_rules(
 def own_findings(
     run: Run, rules: list[Rule], *, rank: int | None, steps: tuple[int, int] | None, whole: bool, timeout: float
 ) -> list[str]:
-    """What rules of the user's own say of a run, as messages; a warning for each that fails."""
+    """Run Python rules and return their protocol messages. Emits a warning for each rule that fails."""
     if not rules:
         return []
     messages = [_rules.rule_message(one) for one in rules]
@@ -145,10 +145,10 @@ def _run_rule(one: Rule, given: dict[str, object], tell: Tell, timeout: float) -
         failed = {"type": "failed", "code": one.code, "reason": reason, "traceback": text}
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: B036 - whatever a rule raises, SystemExit included, the others look
+    except BaseException as error:  # noqa: B036 - after any exception of a rule, SystemExit included, the others run
         failed = failure(one, error)
     if len(found) > MOST:
-        reason = f"it found {len(found):,} issues, of which the first {MOST:,} count: let it say less"
+        reason = f"it found {len(found):,} issues, of which the first {MOST:,} count; report fewer"
         failed = failed or {"type": "cut", "code": one.code, "reason": reason}
     try:
         for finding in found[:MOST]:
@@ -160,9 +160,9 @@ def _run_rule(one: Rule, given: dict[str, object], tell: Tell, timeout: float) -
 
 
 def failure(one: Rule, error: BaseException) -> dict[str, Any]:
-    """The message that a rule raised."""
+    """Protocol message about a rule that raised an exception."""
     text, place = trace_of(error)
-    # What it yields is looked at once it has ended.
+    # Findings are checked after the rule has ended, when no frame of it is on the stack.
     place = place or f" ({one.source})"
     said = " ".join(str(error).split())
     reason = f"it raised {type(error).__name__}{f': {said}' if said else ''}{place}"
@@ -170,18 +170,18 @@ def failure(one: Rule, error: BaseException) -> dict[str, Any]:
 
 
 def not_loaded(source: str, error: BaseException) -> str:
-    """Why a file of rules cannot be loaded: its line and the error, then the traceback."""
+    """Message about a file of rules that cannot be loaded: its line and the error, then the traceback."""
     text, _ = trace_of(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if os.path.abspath(frame.filename) == os.path.abspath(source)]
-    # What it imports may be what fails: the line that imports it is its own.
+    # An import of the file may fail: report the line of the import.
     line = f":{own[-1].lineno}" if own else ""
     said = " ".join(str(error).split())
     return f"{source}{line}: {type(error).__name__}{f': {said}' if said else ''}\n{text}"
 
 
 def trace_of(error: BaseException) -> tuple[str, str]:
-    """The traceback without what is ours, and where in the rule's own code it came from: `` (my_rules.py:12)``."""
+    """Traceback without frames of this package, and the innermost source location in the rule's code: `` (my_rules.py:12)``."""
     ours = (__file__, _rules.__file__, "<frozen runpy>")
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in ours and trace.tb_next is not None:

@@ -1,7 +1,7 @@
-"""What ``stackline findings --rules`` starts: runs rules in an interpreter of its own and tells the program, line by line.
+"""Worker process of ``stackline findings --rules``: runs Python rules and sends one JSON message per line to the program.
 
-A request (JSON) comes by standard input; messages (crates/findings/src/external_rules.rs) go to what was standard output.
-Whatever rules print goes to standard error.
+The request (JSON) is read from standard input. Messages (crates/findings/src/external_rules.rs) go to standard output. Output
+that rules print is redirected to standard error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ PROTOCOL = 2
 
 
 def main() -> int:
-    """Answers one request; returns an exit code."""
+    """Handle one request and return the exit code."""
     request: dict[str, Any] = json.load(sys.stdin)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
-        # Rules, and what they call in C, print here.
+        # Redirect file descriptor 1 to standard error, also for output of C code.
         os.dup2(2, 1)
         return _answer(request, out)
 
@@ -62,11 +62,11 @@ def _loaded(request: dict[str, Any], tell: _rules_run.Tell) -> list[_rules.Rule]
             raise
         except _rules_run.RuleTimeout as error:
             _, place = _rules_run.trace_of(error)
-            raise AnalysisError(f"{source} was not loaded in {request['timeout']:g} s{place}") from None
+            raise AnalysisError(f"{source} was not loaded in {request['timeout']:g} s and was stopped{place}") from None
         except Exception as error:
             raise AnalysisError(_rules_run.not_loaded(source, error)) from None
         except SystemExit as error:
-            raise AnalysisError(f"{source} ends the program (SystemExit: {error}); a file of rules only defines them") from None
+            raise AnalysisError(f"{source} ends the program (SystemExit: {error}); a file of rules may only define rules") from None
         rules += made
     _rules.check_codes(rules)
     rules = _rules.with_settings(rules, request["settings"])

@@ -1,4 +1,4 @@
-"""Opened runs and what can be asked of them."""
+"""Runs: opened traces, recordings, profiles and memory files, with all analyses as methods."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class TraceInfo:
-    """What is known of one trace (one rank or file) as a whole."""
+    """Metadata of one trace (one rank or file)."""
 
     name: str
-    """File name, with the archive's in front where there is one."""
+    """File name, after the name of its archive if it has one."""
     format: str
-    """Format it was read from, such as ``kineto`` or ``chrome``."""
+    """Input format, such as ``kineto`` or ``chrome``."""
     rank: int
-    """Its rank: as the files say it, or its position where they do not."""
+    """Rank as the files name it, otherwise the position of the trace in the input."""
     rank_in_file: int | None
-    """The rank that the file itself names."""
+    """Rank that this file names; ``None`` if it names none."""
     world_size: int | None
-    """Number of ranks of the job, if the file says it."""
+    """Number of ranks of the job; ``None`` if the file has no such entry."""
     base_ns: int
-    """Epoch time in ns that event times count from; 0 if the file names none."""
+    """Epoch time in ns to which event times are relative; 0 if the file names none."""
     span_ns: tuple[int, int] | None
     """First start and last end of the events, in ns since the base."""
     events: int
     """Number of events."""
     gpu_ops: int
-    """Number of operations on accelerators (kernels, copies, memory sets, synchronisations)."""
+    """Number of GPU operations (kernels, copies, fills, synchronizations)."""
     tracks: int
     """Number of tracks (threads, streams, counters)."""
     steps: tuple[int, ...]
     """Step numbers in time order."""
     bytes: int
-    """Bytes of (decompressed) text read."""
+    """Bytes of decompressed text."""
     records: int
-    """Records met in the file, of any phase."""
+    """Number of records in the file, of any phase (``ph``)."""
     metadata: tuple[tuple[str, str], ...]
-    """Other top-level entries of the file: key and JSON text. May hold what is private."""
+    """Other top-level entries of the file: key and JSON text. They may contain private data."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +70,22 @@ class AnalysisInfo:
     name: str
     """Stable name, for :meth:`Run.table`."""
     about: str
-    """One line that says what it shows."""
+    """Description in one line."""
 
 
 class Run(AnalysisMethods):
-    """One or many opened traces (one per rank or file), or calls or memory alone, and what can be asked of them.
+    """An opened input: traces (one per rank or file), a call tree, or memory data, with all analyses as methods.
 
-    Made by :func:`open`. Immutable; methods may be called from several threads, and long ones release the GIL.
-    Where there are several traces, tables have a column ``rank`` in front; ``rank=`` picks one trace.
-    ``steps`` picks a step by number, or a range ``(first, last)`` with both ends included. ``None`` means, where a trace has
-    steps, all but first ones that warm up (as in ``stackline report``; a table's notes say which), ``whole=True`` all of the
-    trace. Tables that reproduce HTA's are of the whole trace unless steps are chosen.
-    Times are integers in ns wherever a column name ends in ``_ns``.
+    Returned by :func:`open`. Immutable. Methods may be called from several threads; long methods release the GIL.
+    With several traces, the first column of a table is ``rank``; ``rank=`` selects one trace.
+    ``steps`` selects a step by number, or a range ``(first, last)`` with both ends included. With ``None``, the window covers all
+    steps after warm-up, as in ``stackline report``; the notes of a table name them. A trace without steps is analyzed as a whole,
+    as with ``whole=True``. Tables that reproduce HTA's cover the whole trace unless steps are given.
+    Columns whose name ends in ``_ns`` are integers in ns.
 
-    A recording without single calls and a profile (speedscope, pprof, collapsed stacks ...) have :meth:`call_tree` and no traces, a
-    file of memory has :meth:`memory` and :meth:`findings`: :attr:`parts` says which it is. Methods that need traces raise
-    :class:`AnalysisError` there, which names those that work.
+    A recording without single calls or a profile (speedscope, pprof, collapsed stacks ...) has :meth:`call_tree` and no traces. A
+    memory file has :meth:`memory` and :meth:`findings`. :attr:`parts` names the kind. Methods that need traces raise
+    :class:`AnalysisError`, whose message names the methods that work.
     """
 
     __slots__ = ("_native", "_paths", "_report", "_traces")
@@ -98,58 +98,57 @@ class Run(AnalysisMethods):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """``("traces",)``, or what stands in their place: ``("calls",)``, ``("memory",)``."""
+        """Kinds of data in the run: ``("traces",)``, or without traces ``("calls",)`` or ``("memory",)``."""
         return tuple(self._native.parts)
 
     @property
     def traces(self) -> tuple[TraceInfo, ...]:
-        """What is known of each trace, in the order opened."""
+        """Metadata of each trace, in the order of the inputs."""
         if self._traces is None:
             self._traces = tuple(_trace_info(fields) for fields in self._native.traces())
         return self._traces
 
     @property
     def ranks(self) -> list[int]:
-        """Rank of each trace, in the order opened."""
+        """Rank of each trace, in the order of the inputs."""
         return self._native.ranks
 
     @property
     def read_report(self) -> ReadReport:
-        """What reading had to repair, skip or lose, how often and where. Look at it before trusting numbers."""
+        """Diagnostics of reading: repaired, skipped and lost records, with counts and byte offsets. Check it before relying on numbers."""
         if self._report is None:
             self._report = ReadReport(problem(fields) for fields in self._native.problems())
         return self._report
 
     def events(self, *, arguments: bool = False) -> Table:
-        """Every event of every trace, in file order: start and duration in ns, name, category, kind, track, enclosing
-        event (``parent``), and where it stands in the file (``source_index``). ``arguments`` adds a column
-        ``args:KEY`` for everything else that the file says of events. Row handles (``event``, ``parent`` ...) count
-        within a trace.
+        """All events of all traces, in file order: start and duration in ns, name, category, kind, track, enclosing
+        event (``parent``) and position in the file (``source_index``). ``arguments`` adds a column ``args:KEY`` for each
+        argument of the events. Row numbers (``event``, ``parent`` ...) count within a trace.
 
-        A trace has at most 128 such columns, those of its most frequent arguments; if it has more, a warning and the
-        table's notes name some of the rest. :meth:`save` keeps all of them."""
+        A trace has at most 128 argument columns, those of its most frequent arguments. If it has more, a warning and the
+        table's notes name some of the others. :meth:`save` keeps all arguments."""
         table = Table(self._native.events(arguments))
         for note in table.notes:
             warnings.warn(note, stacklevel=2)
         return table
 
     def gpu_ops(self) -> Table:
-        """Kernels, copies, memory sets and synchronisations on accelerators, each with the launching call, operator,
-        ``nn.Module``, Python frame, annotation and step, as far as they are known. Times in ns."""
+        """Kernels, copies, fills and synchronizations on GPUs, each with its launch call, operator, ``nn.Module``,
+        Python frame, annotation and step, as far as known. Times in ns."""
         return Table(self._native.gpu_ops())
 
     def tracks(self) -> Table:
-        """Where events happened: threads, streams and counters, with their numbers of events."""
+        """Tracks (threads, streams and counters) with their number of events."""
         return Table(self._native.tracks())
 
     def analyses(self) -> list[AnalysisInfo]:
-        """Every registered analysis; each name is good for :meth:`table` and :meth:`tables`."""
+        """All registered analyses. :meth:`table` and :meth:`tables` accept their names."""
         return analyses()
 
     def tables(
         self, analysis: str, *, steps: Steps = None, rank: int | None = None, whole: bool = False
     ) -> dict[str, Table]:
-        """All tables of one analysis, by table name.
+        """All tables of one analysis by table name.
 
         Raises :class:`AnalysisError` for an unknown analysis, rank or step.
         """
@@ -157,7 +156,7 @@ class Run(AnalysisMethods):
         return {table.name: table for table in map(Table, native)}
 
     def table(self, name: str, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """One table: of the analysis with that name, the table with the same name or else its first.
+        """One table of an analysis: the table with the name of the analysis, otherwise its first.
 
         ``run.table("kernel_summary", steps=(10, 12)).to_pandas()``
         """
@@ -165,15 +164,15 @@ class Run(AnalysisMethods):
         return tables[name] if name in tables else next(iter(tables.values()))
 
     def kernels(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Kernels by operator, name and stream, largest first: ``kernel_summary``. Times in µs."""
+        """Kernels by operator, name and stream, longest first (``kernel_summary``). Times in µs."""
         return self.table("kernel_summary", steps=steps, rank=rank, whole=whole)
 
     def timeline(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """How the GPUs' time divides into computation, communication, copies and idleness: ``gpu_timeline``."""
+        """GPU time by computation, exposed communication, exposed copies and idle time (``gpu_timeline``)."""
         return self.table("gpu_timeline", steps=steps, rank=rank, whole=whole)
 
     def collectives(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Collective operations with message sizes and bandwidths: ``coll_analysis``."""
+        """Collectives with message sizes and bandwidths (``coll_analysis``)."""
         return self.table("coll_analysis", steps=steps, rank=rank, whole=whole)
 
     @overload
@@ -224,34 +223,36 @@ class Run(AnalysisMethods):
         whole: bool = False,
         phase_rules: PathLike | None = None,
     ) -> ExactPath | CriticalPath | CtdaPath:
-        """The critical path: the chain of host and GPU work that decides how long the window takes.
+        """The critical path: the sequence of host and GPU activities and waits that determines the end of the window.
 
-        ``method``: ``"exact"``, in which every nanosecond of the window has one cause, gives an :class:`ExactPath`;
-        ``"hta"``, the rules of Meta's Holistic Trace Analysis 0.6.1, a :class:`CriticalPath`; ``"ctda"``, those of
-        CTDA-CPA, which follow the work from thread to thread, a :class:`CtdaPath`.
-        ``annotation``: analyse the window of events whose name contains this text.
-        ``instance``: which of those events, counted from 0, or a range with both ends included; the first if ``None``.
-        ``rank``: needed if there are several.
-        ``zero_weight_launch_edges``: edges of weight 0 from launches to kernels, so that a what-if cannot let a kernel
-        start before its launch. ``data_load_events``: texts; events whose name contains one count as data loading.
-        ``include_last_profiler_step``: HTA drops the last of several profiler steps, this keeps it.
-        These three are for ``"hta"`` only. Not for ``"hta"``: ``steps`` picks steps by number. By default ``"exact"`` looks at all
-        steps with the GPU work that they launched, but for first ones that warm up, as :meth:`findings` does; ``whole`` at all of the
-        trace, as it does where there are no steps. For ``"ctda"`` only:
-        ``phase_rules``, a JSON file with rules for phases of training that come before the built-in ones.
+        ``method``: ``"exact"`` returns an :class:`ExactPath`, in which each nanosecond of the window has one cause.
+        ``"hta"`` follows the rules of Meta's Holistic Trace Analysis 0.6.1 and returns a :class:`CriticalPath`. ``"ctda"`` follows
+        the rules of CTDA-CPA, with dependencies across threads, and returns a :class:`CtdaPath`.
+        ``annotation``: analyze the window of events whose name contains this text.
+        ``instance``: the number of the event, counted from 0, or a range with both ends included; the first if ``None``.
+        ``rank``: required if the run has several ranks.
 
-        Raises :class:`AnalysisError`, with the nearest annotations or the number of instances, if there is no window.
+        For ``"exact"`` and ``"ctda"``: ``steps`` selects steps by number. The default window of ``"exact"`` covers all steps after
+        warm-up, with the GPU work that they launched, as for :meth:`findings`.
+        For ``"exact"``: ``whole`` selects the whole trace, which is the default of a trace without steps.
+        For ``"ctda"``: ``phase_rules`` is a JSON file with rules for phases of training, which precede the built-in rules.
+
+        For ``"hta"``: ``zero_weight_launch_edges`` adds edges of weight 0 from launches to kernels, so that a what-if cannot start a
+        kernel before its launch. ``data_load_events``: events whose name contains one of these texts count as data loading.
+        ``include_last_profiler_step`` keeps the last of several profiler steps, which HTA drops.
+
+        Raises :class:`AnalysisError` if no window matches; its message names similar annotations or the number of instances.
         """
         if method not in ("exact", "hta", "ctda"):
             raise AnalysisError(f"there is no method {method!r}; this version has 'exact', 'hta' and 'ctda'")
         if method != "hta" and (zero_weight_launch_edges or data_load_events or include_last_profiler_step):
             raise AnalysisError("zero_weight_launch_edges, data_load_events and include_last_profiler_step are for 'hta'")
         if method == "hta" and steps is not None:
-            raise AnalysisError("with 'hta' name steps by annotation=")
+            raise AnalysisError("steps is not for 'hta': name steps by annotation=")
         if method != "ctda" and phase_rules is not None:
             raise AnalysisError("phase_rules is for 'ctda'")
         if method != "exact" and whole:
-            raise AnalysisError("whole is for 'exact': the others look at all of the trace without it")
+            raise AnalysisError("whole is for 'exact': the other methods cover the whole trace by default")
         if isinstance(instance, int):
             instance = (instance, instance)
         if instance is not None and min(instance) < 0:
@@ -281,24 +282,25 @@ class Run(AnalysisMethods):
         rules: Iterable[Callable[..., object] | PathLike] = (),
         rule_timeout: float = TIMEOUT,
     ) -> Table:
-        """What to change, where, and what it would gain per step: a row per finding, most gain first.
+        """Performance and memory findings with source location, fix and estimated gain per step, largest gain first.
 
-        ``settings`` change when a rule fires, such as ``{"SL001.share": 40}``, or thresholds of your own rules; ``min_gain`` leaves out what gains less than this
-        much of a step, in percent. ``whole`` looks at all of the trace, not at its steps. ``threads`` never changes the result. What could not be looked for, and why, is in
-        :attr:`Table.notes`.
+        ``settings``: thresholds of built-in rules or Python rules, such as ``{"SL001.share": 40}``. ``min_gain``: smallest estimated
+        gain of a listed finding, in percent of a step. ``whole``: analyze the whole trace instead of its steps. ``threads``: number
+        of threads, 0 for one per core; it never changes the result. :attr:`Table.notes` names rules that were not checked, with
+        the reason.
 
-        Where the run tells of memory, what is held for nothing stands behind what takes time: it gains ``gain_bytes`` at the peak
-        of its device, and no time (:meth:`memory` says more).
+        If the run has memory data, memory findings follow the findings about time. They save ``gain_bytes`` at the peak of their
+        device (see :meth:`memory`).
 
-        ``rules`` are rules of your own (:func:`rule`): functions, or files of them; :func:`load_rules` loads those of packages.
-        What they find is ranked with the rest. One that raises, or takes longer than ``rule_timeout`` seconds, is told by a
-        warning with its traceback and in the notes; the others still look.
+        ``rules``: Python rules (:func:`rule`), as functions or files; :func:`load_rules` loads the rules of installed packages. Their
+        findings are ranked with the others. If a rule raises, or takes longer than ``rule_timeout`` seconds, a warning with its
+        traceback and a note report it, and the other rules still run.
 
-        Of several ranks the findings are merged: ``ranks`` has them, ``rank`` is the one that gains most, which the row tells of.
-        Say which with ``rank`` to look at one; rules of your own need that.
+        Findings of several ranks are merged: ``ranks`` lists the ranks, and ``rank`` is the one with the largest gain, which the row
+        describes. ``rank=`` selects one rank; Python rules require it.
 
-        Raises :class:`AnalysisError` if there is no such setting or step, if the traces are not ranks of one job, or if there are
-        several ranks, ``rules``, and ``rank`` names none.
+        Raises :class:`AnalysisError` if a setting or step does not exist, if the traces are not ranks of one job, or if ``rules``
+        are given for several ranks without ``rank``.
         """
         chosen = [f"{name}={value}" for name, value in (settings or {}).items()]
         own = resolved(rules)
@@ -307,26 +309,29 @@ class Run(AnalysisMethods):
         own = with_settings(own, [text for text in chosen if is_own[text]])
         chosen = [text for text in chosen if not is_own[text]]
         if own and "memory" in self.parts and not self.traces:
-            raise AnalysisError(f"rules of your own look at what ran, and {self._of()} holds no trace; leave out rules=")
+            raise AnalysisError(f"{self._of()}: no trace, which Python rules need. Leave out rules=")
         said = own_findings(self, own, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)
         return Table(_native.findings(self._native, rank, step_range(steps), whole, chosen, min_gain, threads, said))
 
     def call_tree(self, *, rank: int | None = None, steps: Steps = None, whole: bool = False) -> CallTree:
-        """Who called what, and what that took: Python frames, modules, spans, operators, runtime calls and the GPU operations that
-        they launched, with what ran backward below the operator that it differentiates. Of the steps that :meth:`findings`
-        looks at, put together; with ``whole`` of all of the trace.
+        """Calling context tree: Python frames, modules, spans, operators, runtime calls and the GPU operations that they launched.
 
-        Of a recording without single calls and of a profile, all that it holds, imports folded as ``stackline calls`` does. ``metric``
-        says what ``time`` is there: ``real_time``, for example, or the name of what a profile counts.
+        Backward work is shown under its forward operator. Metrics are summed over the steps that :meth:`findings` analyzes, or with
+        ``whole`` over the whole trace.
+
+        For a recording without single calls and for a profile, the tree covers all of their data, with imports folded as in
+        ``stackline calls``. ``metric`` names the quantity that ``time`` measures: ``real_time``, for example, or the metric of the profile.
         """
         return _native.call_tree(self._native, rank, step_range(steps), whole)
 
     def memory(self, *, rank: int | None = None, peaks: int = 2) -> Memory:
-        """Memory over time, its peaks and their owners, waste and suggestions: of a file of memory, a recording with
-        ``memory=True``, a trace of ``torch.profiler`` with ``profile_memory=True``, or a run directory that keeps one of these. Of
-        several the first that tells of memory, or that of ``rank``. ``peaks``: so many peaks of each device get a name.
+        """Memory over time, its peaks and their owners, waste and suggestions.
 
-        Raises :class:`ReadError` if nothing in it tells of memory.
+        The run is a memory file, a recording with ``memory=True``, a trace of ``torch.profiler`` with ``profile_memory=True``, or a run
+        directory of one of these. Of several traces, the first with memory data is used, or that of ``rank``. ``peaks``: number of
+        named peaks per device, 1 to 1000.
+
+        Raises :class:`ReadError` if the run has no memory data.
         """
         from ._memory import Memory, checked_peaks
 
@@ -342,16 +347,16 @@ class Run(AnalysisMethods):
         steps: Steps = None,
         whole: bool = False,
     ) -> Prediction:
-        """What edits, made together, would do to a window (see :meth:`critical_path` for its arguments).
+        """Predict the effect of edits, applied together, on a window (see :meth:`critical_path` for its arguments).
 
         An edit is ``scale SELECTOR FACTOR``, ``set SELECTOR NANOSECONDS``, ``remove SELECTOR``, ``fuse SELECTOR``,
         ``graph SELECTOR``, ``overlap SELECTOR`` or ``more-workers N``. A selector is ``kernel:``, ``operator:``,
-        ``module:``, ``annotation:``, ``frame:``, ``collective:``, ``sync:`` or ``wait:`` with a name (``*`` stands for
-        any text, ``~`` begins a regular expression), ``stream:7``, ``stream:0/7``, ``category:gpu_compute`` or ``events:12,15..18``.
+        ``module:``, ``annotation:``, ``frame:``, ``collective:``, ``sync:`` or ``wait:`` with a name (``*`` matches any text,
+        ``~`` begins a regular expression), ``stream:7``, ``stream:0/7``, ``category:gpu_compute`` or ``events:12,15..18``.
 
         ``run.what_if(["scale kernel:~flash 0.5", "remove sync:item()"]).gain_ns``
 
-        Raises :class:`AnalysisError`, with the nearest names, if a selector finds nothing or edits contradict each other.
+        Raises :class:`AnalysisError` if a selector matches no event or edits contradict each other; its message names similar names.
         """
         texts = [edits] if isinstance(edits, str) else list(edits)
         window = exact_window(annotation, instance, steps, whole)
@@ -368,19 +373,19 @@ class Run(AnalysisMethods):
         candidates: int = 200,
         threads: int = 0,
     ) -> Table:
-        """What to fix first: likely edits, each tried alone, by what they gain. Those with most time on the critical path
-        are tried, ``candidates`` (1 or more) at most. ``threads`` never changes the result."""
+        """Likely edits by estimated gain, each predicted separately. ``candidates`` (1 or more) is the largest number of edits;
+        those with most time on the critical path are chosen. ``threads`` never changes the result."""
         if candidates < 1:
-            raise AnalysisError("a sweep tries at least 1 edit: candidates is 1 or more")
+            raise AnalysisError(f"candidates is {candidates}; give 1 or more")
         window = exact_window(annotation, instance, steps, whole)
         return Table(_native.sweep(self._native, rank, annotation, *window, candidates, threads))
 
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
-        """Writes the traces to a run directory (by habit ``NAME.stackline``): Parquet tables that :func:`open` opens
-        without parsing and that DuckDB, Polars and pandas read. ``overwrite`` replaces a run, never anything else.
+        """Write the traces to a run directory, by convention ``NAME.stackline``: Parquet tables that :func:`open` opens without
+        parsing and that DuckDB, Polars and pandas read. ``overwrite`` replaces an existing run, and no other file or directory.
 
-        Raises ``FileExistsError`` or another ``OSError``; what did not end well leaves no run. :class:`AnalysisError` if there are no
-        traces (:meth:`Memory.save` keeps memory).
+        Raises ``FileExistsError`` or another ``OSError``; after an error no run directory remains. Raises :class:`AnalysisError` if
+        the run has no traces (:meth:`Memory.save` writes memory data).
         """
         self._native.save(os.fspath(path), overwrite)
 
@@ -392,7 +397,7 @@ class Run(AnalysisMethods):
         return len(self._native.ranks)
 
     def __bool__(self) -> bool:
-        """True, also of a run without traces."""
+        """True, also for a run without traces."""
         return True
 
     def __repr__(self) -> str:
@@ -404,7 +409,7 @@ class Run(AnalysisMethods):
         if len(lines) > 10:
             lines[10:] = [f"  ... {len(lines) - 10} more"]
         if not self.read_report.is_clean:
-            lines.append(f"  {len(self.read_report)} kinds of problems while reading: see run.read_report")
+            lines.append(f"  {len(self.read_report)} kinds of read problems: see run.read_report")
         return "\n".join([head, *lines])
 
 
@@ -414,23 +419,25 @@ def open(  # noqa: A001 - sl.open is the name people expect
     threads: int = 0,
     progress: Progress = None,
 ) -> Run:
-    """Opens traces: files (JSON, plain or compressed with gzip, zstd, zip), archives and directories of ranks, run directories; and
-    recordings without single calls, profiles and files of memory, which hold no traces (:attr:`Run.parts`).
+    """Open traces, recordings, profiles or memory files.
 
-    ``paths``: one path or several. What a file is, is found out by its content, not its name.
-    ``threads``: threads to use, 0 for as many as there are cores; never changes a result.
-    ``progress``: ``None`` shows a bar on terminals and in notebooks if it takes longer than half a second, ``True``
-    always, ``False`` never; or a function of (bytes done, bytes in all).
+    Traces are files (JSON, plain or compressed with gzip, zstd, zip), archives and directories of ranks, or run directories.
+    Recordings without single calls, profiles and memory files contain no traces (:attr:`Run.parts`).
 
-    Releases the GIL; Ctrl-C ends it. Raises :class:`ReadError` if nothing can be read; whatever less had to be repaired
-    or skipped stands in :attr:`Run.read_report`.
+    ``paths``: one path or several. The format of a file is detected by its content, not by its name.
+    ``threads``: number of threads, 0 for one per core; it never changes a result.
+    ``progress``: ``None`` shows a bar on terminals and in notebooks if reading takes longer than 0.5 s, ``True`` always,
+    ``False`` never; a function is called with (bytes read, total bytes).
+
+    Releases the GIL; Ctrl-C cancels it. Raises :class:`ReadError` if the input cannot be read at all. Repaired and skipped records
+    are listed in :attr:`Run.read_report`.
     """
     single = isinstance(paths, (str, os.PathLike))
     names = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
     if not names:
         raise ValueError("no input: give a trace file, a directory of traces or a run directory")
     if threads < 0:
-        raise ValueError(f"threads is {threads}; give 0 (as many as there are cores) or more")
+        raise ValueError(f"threads is {threads}; give 0 (one per core) or more")
     update, close = reporter(progress, os.path.basename(names[0].rstrip("/")) if single else f"{len(names)} inputs")
     try:
         native = _native.open(names, threads, update)
@@ -440,12 +447,12 @@ def open(  # noqa: A001 - sl.open is the name people expect
 
 
 def analyses() -> list[AnalysisInfo]:
-    """Every registered analysis, without opening anything."""
+    """All registered analyses."""
     return [AnalysisInfo(name, about) for name, about in _native.analyses_list()]
 
 
 def _source(paths: tuple[str, ...], trace: str) -> str | None:
-    """The file that a trace came from, if exactly one of the opened files can be it."""
+    """Path of the file of a trace; ``None`` unless exactly one of the opened files matches."""
     files = [path for path in paths if os.path.isfile(path) and os.path.basename(path) == trace]
     files += [os.path.join(path, trace) for path in paths if os.path.isfile(os.path.join(path, trace))]
     return os.path.abspath(files[0]) if len(files) == 1 else None

@@ -1,4 +1,4 @@
-"""Names for parts of a program, in recordings and in PyTorch's profiler."""
+"""Spans: named parts of a program, for recordings and PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _R = TypeVar("_R")
 
 
 class span:  # noqa: N801 - used like a function
-    """Names a part of the program: ``with sl.span("load"):``, or as a decorator, ``@sl.span("load")``.
+    """Name a part of the program: ``with sl.span("load"):``, or as a decorator, ``@sl.span("load")``.
 
-    What runs inside stands below that name in recordings (:func:`record`, ``stackline record``) and in traces of
-    ``torch.profiler``. While neither runs, or without PyTorch, it does nothing.
+    Recordings (:func:`record`, ``stackline record``) and traces of ``torch.profiler`` show the enclosed calls under this name.
+    Without an active recording or profiler, or without PyTorch, a span has no effect.
     """
 
     __slots__ = ("_name", "_open")
@@ -41,13 +41,13 @@ class span:  # noqa: N801 - used like a function
                 torch.ops.profiler._record_function_exit._RecordFunction(opened)
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """A function whose calls have this name."""
+        """Decorate a function: each of its calls becomes a span. Raises ``TypeError`` for coroutines and generators."""
         if (
             inspect.iscoroutinefunction(function)
             or inspect.isgeneratorfunction(function)
             or inspect.isasyncgenfunction(function)
         ):
-            raise TypeError(f"{function.__qualname__} does not run in one go: use `with sl.span(...)` inside")
+            raise TypeError(f"{function.__qualname__} is a coroutine or generator and does not run in one go: use `with sl.span(...)` inside it")
         name = self._name
 
         @functools.wraps(function)
@@ -59,11 +59,11 @@ class span:  # noqa: N801 - used like a function
 
 
 def _enter(torch: Any, name: str) -> Any:
-    """Opens a span of PyTorch's, if someone is there to see it."""
+    """Open a span of PyTorch if a recording or its profiler is active."""
     bootstrap = sys.modules.get("_stackline_bootstrap")
     try:
         if (bootstrap is not None and bootstrap.is_recording()) or torch.autograd._profiler_enabled():
-            # What torch.profiler.record_function does, without calling it.
+            # As torch.profiler.record_function, without its overhead.
             return torch.ops.profiler._record_function_enter_new(name, None)
     except AttributeError:  # half imported, or another module of this name
         pass

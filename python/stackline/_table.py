@@ -1,4 +1,4 @@
-"""Tables: what every analysis returns."""
+"""Result tables in Arrow memory, with conversions to pandas, polars and pyarrow."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LINE_WIDTH = 180
 class Table:
     """A result table with named columns in Arrow memory.
 
-    It speaks the Arrow PyCapsule interface, so pyarrow, polars, duckdb, pandas 3 and others take it directly and
-    without copies: ``pyarrow.table(t)``, ``polars.DataFrame(t)``, ``duckdb.sql("select * from t")``. None of them is
-    needed to look at it: ``print(t)``, ``t.to_pylist()``, ``t["name"]``.
+    It implements the Arrow PyCapsule interface, so pyarrow, polars, duckdb, pandas 3 and others read it directly and
+    without copies: ``pyarrow.table(t)``, ``polars.DataFrame(t)``, ``duckdb.sql("select * from t")``. None of these libraries
+    is required for ``print(t)``, ``t.to_pylist()`` and ``t["name"]``.
 
-    :attr:`units` says what the numbers of a column count; most names end in it as well (``_ns``, ``_us``, ``_percent``).
+    :attr:`units` has the unit of each column; most column names end in it (``_ns``, ``_us``, ``_percent``).
     """
 
     __slots__ = ("_native",)
@@ -41,12 +41,12 @@ class Table:
 
     @property
     def title(self) -> str:
-        """One line that says what the table shows."""
+        """Description of the table in one line."""
         return self._native.title
 
     @property
     def notes(self) -> list[str]:
-        """Sentences that belong to the numbers: coverage, definitions, what could not be computed."""
+        """Notes on the numbers, one sentence each: coverage, definitions, values that could not be computed."""
         return self._native.notes
 
     @property
@@ -56,7 +56,7 @@ class Table:
 
     @property
     def units(self) -> dict[str, str]:
-        """Unit by column name: ``ns``, ``µs``, ``ms``, ``B``, ``%``, ``GB/s`` ...; columns without one are left out."""
+        """Unit by column name (``ns``, ``µs``, ``ms``, ``B``, ``%``, ``GB/s`` ...), without columns that have none."""
         return {name: unit for name, unit in zip(self._native.columns, self._native.units, strict=True) if unit}
 
     @property
@@ -66,26 +66,26 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the columns take."""
+        """Memory of the columns in bytes."""
         return self._native.nbytes
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and number of columns."""
         return len(self._native), len(self._native.columns)
 
     def __len__(self) -> int:
         return len(self._native)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Rows as dictionaries, a thousand fetched at a time."""
+        """Iterate over rows as dictionaries, in batches of 1000."""
         names, size = self._native.columns, len(self._native)
         for start in range(0, size, 1000):
             for row in self._native.rows(start, start + 1000):
                 yield dict(zip(names, row, strict=True))
 
     def __getitem__(self, column: str) -> list[Any]:
-        """Values of one column as a list of Python objects (``None`` where a row has no value)."""
+        """Values of one column as a list of Python objects, ``None`` for rows without a value."""
         names = self._native.columns
         if column not in names:
             raise KeyError(f"no column {column!r} in {self.name}; it has {', '.join(names)}")
@@ -100,23 +100,23 @@ class Table:
         return self._native.__arrow_c_schema__()
 
     def to_arrow(self) -> pyarrow.Table:
-        """A ``pyarrow.Table`` over the same memory. Needs pyarrow."""
+        """Convert to a ``pyarrow.Table`` over the same memory. Requires pyarrow."""
         import pyarrow
 
         return pyarrow.table(self)
 
     def to_polars(self) -> polars.DataFrame:
-        """A ``polars.DataFrame``. Needs polars."""
+        """Convert to a ``polars.DataFrame``. Requires polars."""
         import polars
 
         return polars.DataFrame(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A ``pandas.DataFrame``. Needs pandas and pyarrow.
+        """Convert to a ``pandas.DataFrame``. Requires pandas and pyarrow.
 
-        Integer and truth columns with missing values get pandas' nullable types (``Int64``, ``boolean``): pandas'
-        default, floating point, would change large integers silently. Texts that repeat (names, categories) become
-        ``category`` columns. ``frame.attrs`` carries the table's name, notes and units.
+        Integer and Boolean columns with missing values get pandas' nullable types (``Int64``, ``boolean``): pandas'
+        default, floating point, would round large integers. Text columns with repeated values (names, categories) become
+        ``category`` columns. ``frame.attrs`` contains the table's name, title, notes and units.
         """
         import pandas
         import pyarrow
@@ -144,15 +144,15 @@ class Table:
         return frame
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries. Needs no other library."""
+        """All rows as dictionaries. Requires no other library."""
         return list(self)
 
     def to_pydict(self) -> dict[str, list[Any]]:
-        """All columns as lists. Needs no other library."""
+        """All columns as lists. Requires no other library."""
         return {name: self._native.column(i) for i, name in enumerate(self._native.columns)}
 
     def _shown(self) -> tuple[list[str], list[list[str]], int]:
-        """Headers, the first rows as text, and how many rows are left out."""
+        """Headers, the first rows as text, and the number of rows left out."""
         size = len(self._native)
         shown = size if size <= _HEAD_ROWS + 2 else _HEAD_ROWS
         cells = [[_text(value) for value in row] for row in self._native.rows(0, shown)]
@@ -209,7 +209,7 @@ _ENDINGS = {"ns": "ns", "µs": "us", "ms": "ms", "B": "bytes", "%": "percent"}
 
 
 def _with_unit(name: str, unit: str) -> str:
-    """The column's header: its name, with the unit where the name does not say it."""
+    """Header of a column: its name, with the unit unless the name ends in it."""
     return name if not unit or name.endswith(_ENDINGS.get(unit, unit)) else f"{name} [{unit}]"
 
 

@@ -1,4 +1,4 @@
-"""What-if: what changes would gain."""
+"""What-if predictions: estimated gains of edits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._table import Table
 
 
 class Prediction:
-    """What edits would do to a window: made by :meth:`Run.what_if`. Immutable. Times in ns."""
+    """Predicted effect of edits on a window, returned by :meth:`Run.what_if`. Immutable. Times in ns."""
 
     __slots__ = ("_summary", "_tables")
 
@@ -20,7 +20,7 @@ class Prediction:
 
     @property
     def before_ns(self) -> int:
-        """Length of the window as it was."""
+        """Length of the window before the edits."""
         return cast(int, self._summary["before_ns"])
 
     @property
@@ -30,42 +30,42 @@ class Prediction:
 
     @property
     def gain_ns(self) -> int:
-        """What is gained; negative where the window would be longer."""
+        """Estimated gain; negative if the window becomes longer."""
         return cast(int, self._summary["gain_ns"])
 
     @property
     def gain_bounds_ns(self) -> tuple[int, int]:
-        """The least and the most: what the trace does not tell taken against and in favour of the edits."""
+        """Lower and upper bound of the gain. Facts that the trace lacks count against the edits in one and for them in the other."""
         return cast("tuple[int, int]", self._summary["gain_bounds_ns"])
 
     @property
     def bound_by_ns(self) -> dict[str, int]:
-        """The path after the edits: time by cause."""
+        """Time on the critical path after the edits, by cause."""
         return dict(self._summary["bound_by_ns"])
 
     @property
     def bound_by_ns_before(self) -> dict[str, int]:
-        """The path before the edits: time by cause."""
+        """Time on the critical path before the edits, by cause."""
         return dict(self._summary["bound_by_ns_before"])
 
     @property
     def next_bound(self) -> str | None:
-        """The cause with most time on the path after the edits: what to look at next."""
+        """The cause with most time on the critical path after the edits: the next bottleneck."""
         return cast("str | None", self._summary["next_bound"])
 
     @property
     def edits(self) -> list[tuple[str, int]]:
-        """The edits, each with the number of events that it is about."""
+        """The edits, each with the number of events that it changes."""
         return list(self._summary["edits"])
 
     @property
     def notes(self) -> list[str]:
-        """What the reader should know, a sentence each."""
+        """Notes on the prediction, one sentence each."""
         return list(self._summary["notes"])
 
     @property
     def tables(self) -> dict[str, Table]:
-        """``bound_by`` (causes before and after) and ``top`` (names with most time on the path after)."""
+        """``bound_by`` (time by cause before and after) and ``top`` (names with most time on the path after the edits)."""
         return dict(self._tables)
 
     def __repr__(self) -> str:

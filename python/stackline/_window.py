@@ -1,4 +1,4 @@
-"""Which part of a trace is asked about: arguments of methods, checked."""
+"""Checks of the arguments that select a window: steps, annotation, instance, whole trace."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ._errors import AnalysisError
 def exact_window(
     annotation: str, instance: int | tuple[int, int] | None, steps: Steps, whole: bool
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None, bool]:
-    """Instances and steps of a window of the exact method, and whether it is all of the trace."""
+    """Instances and steps of a window of method ``exact``, and true for the whole trace."""
     if (steps is not None) + bool(annotation) + whole > 1:
-        raise AnalysisError("steps, annotation and whole each choose a window: give one")
+        raise AnalysisError("steps, annotation and whole each choose a window: give one of them")
     if isinstance(instance, int):
         instance = (instance, instance)
     if instance is not None and min(instance) < 0:
@@ -20,14 +20,14 @@ def exact_window(
 
 
 def all_of_it(steps: Steps, whole: bool) -> bool:
-    """Whether a table is of the whole trace."""
+    """True if a table covers the whole trace. Raises :class:`AnalysisError` if steps are given, too."""
     if whole and steps is not None:
-        raise AnalysisError("steps and whole each choose a window: give one")
+        raise AnalysisError("steps and whole each choose a window: give one of them")
     return whole
 
 
 def step_range(steps: Steps) -> tuple[int, int] | None:
-    """First and last step, both included."""
+    """First and last step, both included; ``None`` if no steps are given."""
     if steps is None:
         return None
     first, last = (steps, steps) if isinstance(steps, int) else steps

@@ -1,4 +1,4 @@
-"""No time at all, which a rule can divide by."""
+"""Zero times that rules can divide by."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 
 
 class NoTime(int):
-    """Zero, as nodes of call trees give it: divided by it, a number has no ratio (``nan``), which is neither more nor less than any
-    threshold. Otherwise an ``int`` like any other; what is computed with it is one, too.
+    """Zero time of a call-tree node. Division by it gives ``nan``, which is neither above nor below any threshold.
 
-    A ``float`` divided by it still raises: Python asks an ``int`` only where the other one is an ``int``, too.
+    Otherwise it behaves as the ``int`` 0. A ``float`` divided by it still raises, because Python calls the reflected operator of an
+    ``int`` subclass only if the left operand is an ``int``.
     """
 
     def __rtruediv__(self, other: object) -> float:

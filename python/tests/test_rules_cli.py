@@ -154,8 +154,8 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
         ({"a.py": "import sys\nsys.exit(0)\n"}, "a.py ends the program"),
         ({"a.py": "while True: pass\n"}, "a.py was not loaded in 2 s"),
         ({"a.py": GOOD, "b.py": GOOD}, "two rules have the code MY001: a.py:2 and b.py:2"),
-        ({"a.py": GOOD.replace("MY001", "SL001")}, "codes such as SL001 are those of built-in rules"),
-        ({"a.py": GOOD.replace("'MY001'", "'MY001', needs='x'")}, "needs 'x', which nothing is"),
+        ({"a.py": GOOD.replace("MY001", "SL001")}, "code SL001 is reserved for built-in rules"),
+        ({"a.py": GOOD.replace("'MY001'", "'MY001', needs='x'")}, "needs 'x', which is not a known requirement"),
     ],
 )
 def test_files_that_make_no_sense(findings: Program, files: dict[str, str], said: str) -> None:
@@ -182,7 +182,7 @@ def test_thresholds_of_own_rules_are_set(findings: Program) -> None:
     assert said("--set", "my001.most=2.5", "--set", "SL001.share=50") == "2.5 and 0"
     for wrong, why in [
         ("MY001.none=1", "no threshold 'none'; there are most, least"),
-        ("MY001.most=x", "'x' is no number"),
+        ("MY001.most=x", "'x' is not a number"),
         ("MY009.most=1", "there is no rule MY009"),
         ("MY001", "is no setting"),
     ]:

@@ -1,5 +1,5 @@
-/* A small profiler on top of DLMonitor: counts operators and compilations, and prints how the first matrix product
- * was called, in one path of Python, operators and native code, and with what.
+/* A small profiler on top of DLMonitor: counts operators and compilations, and prints the inputs and the call path of the first
+ * matrix product, with Python frames, operators and native frames.
  *
  *     cc -shared -fPIC -I include examples/count_operators.c -L ../../target/release -ldlmonitor -o libcount.so
  *     python -c 'import ctypes, torch; count = ctypes.CDLL("./libcount.so"); count.begin(); torch.ones(3) + 1; count.report()'

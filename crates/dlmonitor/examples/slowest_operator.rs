@@ -1,5 +1,5 @@
-//! A profiler on top of `DLMonitor`, in Rust: which operator took longest, with what inputs, and what called it; and what
-//! was compiled.
+//! Example profiler on top of `DLMonitor`, in Rust: prints the slowest operator with its inputs and call path, and
+//! all compilations.
 //!
 //! ```text
 //! cargo build --release -p stackline-dlmonitor --example slowest_operator
@@ -13,15 +13,15 @@
 use dlmonitor::{Compilation, Input, Observer, OpenOperator, Operator, PathFrame, Sources, Thread, call_path, clock};
 use std::sync::Mutex;
 
-/// ns, name, and the path that led there.
+/// Duration in ns, name, and call path.
 static SLOWEST: Mutex<(u64, String, Vec<PathFrame>)> = Mutex::new((0, String::new(), Vec::new()));
 
-/// What was compiled, and how long that took, ns.
+/// Compilations with their durations in ns.
 static COMPILED: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
 
 struct Slowest;
 
-/// The tensors that an operator is called with: `f32[2, 3]; i64[4]`.
+/// Input tensors of an operator: `f32[2, 3]; i64[4]`.
 fn inputs(operator: &Operator) -> String {
     let tensors = operator.inputs().into_iter().flatten().filter_map(|input| match input {
         Input::Tensor(tensor) => Some(format!("{}{:?}", tensor.dtype(), tensor.dims().unwrap_or_default())),
@@ -69,7 +69,7 @@ impl Observer for Slowest {
     }
 }
 
-/// Begins to watch; 0 if all is well.
+/// Begin to observe; returns 0 on success.
 #[unsafe(no_mangle)]
 pub extern "C" fn begin() -> i32 {
     let first = dlmonitor::init(Box::new(Slowest));
@@ -81,7 +81,7 @@ pub extern "C" fn begin() -> i32 {
     i32::from(!first || [python, shapes, torch, native].iter().any(Result::is_err))
 }
 
-/// Prints what was found.
+/// Print the results.
 #[unsafe(no_mangle)]
 pub extern "C" fn report() {
     dlmonitor::finalize();

@@ -1,4 +1,4 @@
-//! The C interface (`include/dlmonitor.h`), for tools that are not written in Rust.
+//! The C interface (`include/dlmonitor.h`), for tools in other languages than Rust.
 
 use crate::capi_names::{self, Names, name_of};
 use crate::capi_path::{Output, PathCache};
@@ -42,19 +42,19 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Status {
-    /// Done.
+    /// Success.
     Ok = 0,
     /// Another profiler uses `DLMonitor` in this process.
     InUse = 1,
-    /// This version cannot do that.
+    /// Not supported by this version.
     Unsupported = 2,
-    /// No room for another callback.
+    /// No space for another callback.
     Full = 3,
-    /// The framework is not loaded, or not known.
+    /// The framework is not loaded or not supported.
     Unavailable = 4,
     /// No such callback is registered.
     NotFound = 5,
-    /// Done, but the callback may still be running on another thread.
+    /// Success, but the callback may still run on another thread.
     Running = 6,
 }
 
@@ -97,14 +97,14 @@ thread_local! {
     static CURRENT: Cell<*const Thread> = const { Cell::new(null()) };
 }
 
-/// What the C interface keeps for a thread, in [`Thread::client`].
+/// State of the C interface per thread, in [`Thread::client`].
 #[derive(Debug, Default)]
 struct State {
     names: Names,
     path: PathCache,
 }
 
-/// The observer of this process for tools that use the C interface.
+/// The process's observer, which forwards events to the C callbacks.
 pub(crate) struct Forward;
 
 fn state(thread: &mut Thread) -> NonNull<State> {
@@ -115,13 +115,13 @@ fn state(thread: &mut Thread) -> NonNull<State> {
     client.cast()
 }
 
-/// Call the callbacks while paths of `thread` may be asked for.
+/// Call the callbacks; meanwhile `dlmonitor_callpath_get` can read paths of `thread`.
 fn call_on(thread: &mut Thread, event: &Event) {
     let state = state(thread);
     CURRENT.set(thread);
     capi_callbacks::deliver(event);
     CURRENT.set(null());
-    // SAFETY: a box that only this thread uses, and `dlmonitor_callpath_get` returned.
+    // SAFETY: a box that only this thread uses, and `dlmonitor_callpath_get` has returned.
     unsafe { &mut *state.as_ptr() }.path.callback_returned();
 }
 
@@ -185,7 +185,7 @@ impl Observer for Forward {
     fn thread_ends(&self, thread: &mut Thread) {
         thread.open.drain(..).for_each(|open| capi_names::free(&open));
         if let Some(client) = thread.client.take() {
-            // SAFETY: `state` made this box, and the thread uses it no more.
+            // SAFETY: `state` made this box, and the thread no longer uses it.
             drop(unsafe { Box::from_raw(client.cast::<State>().as_ptr()) });
         }
     }
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn dlmonitor_callpath_get(
     let Some(state) = thread.client else { return Status::Unavailable };
     let sources = Sources { python: sources & 1 != 0, operators: sources & 2 != 0, native: sources & 4 != 0 };
     let mut output = Output { frames, capacity, length: 0 };
-    // A signal handler that asks meanwhile gets nothing.
+    // Clear it: a signal handler that requests a path meanwhile gets none.
     CURRENT.set(null());
     // SAFETY: `call_on` made this box, which only this thread uses.
     unsafe { &mut *state.cast::<State>().as_ptr() }.path.write(thread, sources, &mut output);

@@ -1,7 +1,8 @@
-//! Callbacks of the C interface: a table that is read without locks, and changed while callbacks run.
+//! Callbacks of the C interface: a table that is read without locks and changed while callbacks run.
 //!
-//! A thread counts itself in before it reads the table and out after its callbacks returned. Who takes a callback out of
-//! the table waits until each counter was seen at zero: no thread that read the old table is left then.
+//! A thread increments a counter before it reads the table, and decrements it after its callbacks have returned. A
+//! thread that removes a callback waits until it has seen each counter at zero. No reader of the old table remains
+//! then.
 
 use crate::capi::{Callback, Event, Status};
 use std::cell::Cell;
@@ -11,18 +12,18 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Callbacks that may be registered.
+/// Largest number of registered callbacks.
 const MOST: usize = 8;
-/// Counters; threads share them in turn.
+/// Number of counters; threads are assigned to them in turn.
 const SHARDS: usize = 64;
-/// How long to wait for callbacks that run, which must not block.
+/// Time limit of the wait for running callbacks, which must not block.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A callback and the argument that it is called with.
+/// A callback and its argument.
 #[derive(Clone, Copy, Debug)]
 struct Registered(Callback, *mut c_void);
 
-/// Threads that are in a callback now. On a cache line of its own.
+/// Number of threads in a callback, on its own cache line.
 #[repr(align(128))]
 struct Shard(AtomicUsize);
 
@@ -33,7 +34,7 @@ static RUNNING: [Shard; SHARDS] = [const { Shard(AtomicUsize::new(0)) }; SHARDS]
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Number of the thread's counter, from 1; 0 if it has none yet.
+    /// Number of the thread's counter, from 1; 0 if none is assigned yet.
     static SHARD: Cell<usize> = const { Cell::new(0) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
@@ -47,7 +48,7 @@ fn shard() -> &'static Shard {
     &RUNNING[(at - 1) % SHARDS]
 }
 
-/// Whether a callback runs on the calling thread.
+/// True if a callback runs on the calling thread.
 pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
@@ -55,11 +56,11 @@ pub(crate) fn is_inside() -> bool {
 /// Call all callbacks.
 pub(crate) fn deliver(event: &Event) {
     let shard = shard();
-    // Before the table is read, in the order that all threads agree on: see `wait`.
+    // Increment before the table is read, in an order that all threads agree on: see `wait`.
     shard.0.fetch_add(1, Ordering::SeqCst);
     INSIDE.set(true);
     for place in &TABLE {
-        // SAFETY: null, or a box that is not freed before this thread counts itself out.
+        // SAFETY: null, or a box that is not freed before this thread decrements its counter.
         if let Some(registered) = unsafe { place.load(Ordering::SeqCst).as_ref() } {
             // SAFETY: the tool registered this function with this argument for this purpose.
             unsafe { registered.0(event, registered.1) };
@@ -76,10 +77,10 @@ pub(crate) fn register(callback: Callback, user: *mut c_void) -> Status {
     Status::Ok
 }
 
-/// Take the first callback with this argument out of the table.
+/// Remove the first callback with this argument from the table.
 pub(crate) fn unregister(callback: Callback, user: *mut c_void) -> Status {
     let is_it = |place: &&AtomicPtr<Registered>| {
-        // SAFETY: null, or a box that only who holds the lock frees.
+        // SAFETY: null, or a box that is freed only under the lock.
         let registered = unsafe { place.load(Ordering::SeqCst).as_ref() };
         registered.is_some_and(|&Registered(known, with)| std::ptr::fn_addr_eq(known, callback) && with == user)
     };
@@ -93,7 +94,7 @@ pub(crate) fn unregister(callback: Callback, user: *mut c_void) -> Status {
     }
 }
 
-/// Take all callbacks out of the table.
+/// Remove all callbacks from the table.
 pub(crate) fn clear() -> Status {
     let taken = {
         let _serial = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,10 +103,10 @@ pub(crate) fn clear() -> Status {
     release(&taken)
 }
 
-/// Free what was taken out of the table, once no callback runs that was called before.
+/// Free removed callbacks after all calls that began before the removal have returned.
 fn release(taken: &[*mut Registered]) -> Status {
     if is_inside() || !wait() {
-        // They leak: a few bytes, only where a callback unregisters or blocks.
+        // Leak them: a few bytes, only if a callback unregisters itself or blocks.
         return Status::Running;
     }
     for &registered in taken.iter().filter(|registered| !registered.is_null()) {
@@ -115,7 +116,7 @@ fn release(taken: &[*mut Registered]) -> Status {
     Status::Ok
 }
 
-/// Wait until each thread that was in a callback has returned from it; `false` if one has not for too long.
+/// Wait until each thread that was in a callback has returned from it; `false` after the time limit.
 fn wait() -> bool {
     let since = Instant::now();
     for shard in &RUNNING {
@@ -129,7 +130,7 @@ fn wait() -> bool {
     true
 }
 
-/// In a forked child, where other threads do not return.
+/// Reset the counters in a forked child, in which other threads do not return.
 pub(crate) fn forked() {
     for shard in &RUNNING {
         shard.0.store(0, Ordering::SeqCst);

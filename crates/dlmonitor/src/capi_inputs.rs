@@ -25,20 +25,20 @@ const SCALARS: c_int = 3;
 const OTHER: c_int = 4;
 
 thread_local! {
-    /// The operator whose begin is reported now.
+    /// The operator whose begin is being reported.
     static BEGINS: Cell<*const Operator> = const { Cell::new(null()) };
-    /// The operator whose end is reported now.
+    /// The operator whose end is being reported.
     static ENDS: Cell<*const Operator> = const { Cell::new(null()) };
 }
 
-/// Runs `report` while inputs of `operator` may be asked for.
+/// Run `report`; meanwhile the inputs of `operator` can be read.
 pub(crate) fn while_begins(operator: &Operator, report: impl FnOnce()) {
     BEGINS.set(operator);
     report();
     BEGINS.set(null());
 }
 
-/// Runs `report` while outputs of `operator` may be asked for.
+/// Run `report`; meanwhile the outputs of `operator` can be read.
 pub(crate) fn while_ends(operator: &Operator, report: impl FnOnce()) {
     ENDS.set(operator);
     report();
@@ -60,7 +60,7 @@ fn described(tensor: Option<Tensor<'_>>) -> CInput {
     }
 }
 
-/// All values one after the other, lists followed by their tensors.
+/// All values in order, each list followed by its tensors.
 fn each(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
     for input in values {
         match input {
@@ -76,7 +76,7 @@ fn each(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
     }
 }
 
-/// Writes values to the tool's array.
+/// Write values to the tool's array.
 ///
 /// # Safety
 /// `array` has room for `capacity` values, and `length` is valid for a write, unless they are null.

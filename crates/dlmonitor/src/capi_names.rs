@@ -1,8 +1,8 @@
-//! Strings of the C interface: bounded, whatever a program calls its spans.
+//! Strings of the C interface, with bounded memory for any span names of the program.
 //!
-//! Names of operators, Python functions, files and libraries are limited by the program's code. They are kept for the
-//! life of the process, in a table with a limit. Names of spans and compilations hold numbers (`iteration 17`): each is
-//! a copy that lives as long as its span.
+//! Names of operators, Python functions, files and libraries are limited by the program's code. A table with a size
+//! limit keeps them for the life of the process. Names of spans and compilations contain numbers (`iteration 17`):
+//! each is a copy that lives as long as its span.
 
 use crate::thread::OpenOperator;
 use crate::torch::OperatorName;
@@ -10,12 +10,12 @@ use rustc_hash::FxHashSet;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, TryLockError};
 
-/// Limits of the table of kept strings.
+/// Limits of the table of kept strings: number of strings and bytes.
 const MAX_STRINGS: usize = 1 << 16;
 const MAX_BYTES: usize = 8 << 20;
-/// Attempts to get the table's lock: it may be held for ever in a forked child.
+/// Attempts to get the table's lock, which can stay locked forever in a forked child.
 const ATTEMPTS: u32 = 200;
-/// Names of operators that a thread knows by their address; power of two.
+/// Cached operator names per thread, by their address; a power of two.
 const PLACES: usize = 256;
 
 /// Bits of `client[1]` of an open operator.
@@ -30,7 +30,7 @@ struct Table {
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
-/// The text, kept for the life of the process; `None` if there is no room for it.
+/// A copy of the text, kept for the life of the process; `None` if the table is full.
 pub(crate) fn kept(text: &CStr) -> Option<&'static CStr> {
     let mut attempts = 0;
     let mut table = loop {
@@ -56,7 +56,7 @@ pub(crate) fn kept(text: &CStr) -> Option<&'static CStr> {
     Some(kept)
 }
 
-/// Names of operators that began on one thread, by where torch has them.
+/// Cache of one thread's operator names, by the address of the name in torch.
 #[derive(Debug)]
 pub(crate) struct Names(Box<[(usize, &'static CStr); PLACES]>);
 
@@ -67,7 +67,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Give an operator that begins its name: a kept one, or a copy of its own if it is a span's.
+    /// Set the name of an operator that begins: a kept string, or a copy for a span.
     #[inline]
     pub(crate) fn put(&mut self, opened: &mut OpenOperator, name: OperatorName<'_>, is_span: bool) -> *const c_char {
         let known = if is_span { None } else { self.known(name) };
@@ -83,7 +83,7 @@ impl Names {
     #[inline]
     fn known(&mut self, name: OperatorName<'_>) -> Option<&'static CStr> {
         let place = &mut self.0[(name.address() >> 4) % PLACES];
-        // Another name may lie at the same address.
+        // Another name can be at the same address.
         if place.0 == name.address() && name.is(place.1.to_bytes_with_nul()) {
             return Some(place.1);
         }
@@ -93,7 +93,7 @@ impl Names {
     }
 }
 
-/// Give a span that begins a copy of its name, which [`free`] frees.
+/// Set the name of a span that begins to a copy, which [`free`] frees.
 pub(crate) fn put_copy(opened: &mut OpenOperator, name: &CStr, flags: u64) -> *const c_char {
     let copy = name.to_owned().into_raw();
     opened.client = [copy as u64, flags | COPIED, 0, 0];
@@ -108,7 +108,7 @@ pub(crate) fn free(ended: &OpenOperator) {
     }
 }
 
-/// The name that was put; empty if the operator began while nobody watched.
+/// The name that was set; empty if the operator began before observation was on.
 pub(crate) fn name_of(open: &OpenOperator) -> *const c_char {
     let name = open.client[0] as *const c_char;
     if name.is_null() { c"".as_ptr() } else { name }

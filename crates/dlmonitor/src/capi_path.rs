@@ -1,11 +1,11 @@
-//! Call paths of the C interface, from a cache of each thread (`DeepContext`, section 4.1: call path caching).
+//! Call paths of the C interface, from a per-thread cache (`DeepContext`, section 4.1: call path caching).
 //!
-//! Two paths in a row mostly share all but their newest Python frames. The thread keeps the last path with its frames as
-//! they are handed out. The next path is walked from its newest frame to the first one that is at an address of the last
-//! path; from there on both are compared, frame by frame. All of them: a frame that looks unchanged may have returned and
-//! been entered anew, by a caller that has moved on. A frame that changed is looked up by its instruction and the
-//! fingerprint of its code; only what the thread never saw is described from the interpreter's memory. No lock is taken
-//! but for strings that are new to the thread.
+//! Two consecutive paths usually differ only in their newest Python frames. The thread keeps the last path, in the
+//! form that the tool receives. The next path is walked from its newest frame to the first frame at an address of the
+//! last path. From there both paths are compared, frame by frame. All frames are compared, because an unchanged frame
+//! can be a new call, made by a caller that has moved on. A changed frame is looked up by its instruction and the
+//! fingerprint of its code. Only frames that the thread has never seen are described from the interpreter's memory.
+//! Only strings that are new to the thread need a lock.
 
 use crate::capi::{COMPILATION_FRAME, Frame, NATIVE_FRAME, NO_FRAME, OPERATOR_FRAME, PYTHON_FRAME};
 use crate::capi_names::{kept, name_of};
@@ -17,20 +17,20 @@ use crate::thread::{OpenOperator, Thread};
 use rustc_hash::FxHashMap;
 use std::ffi::{CString, c_char};
 
-/// New frames above the last path; with more of them it is walked as if there had been none.
+/// Largest number of new frames above the last path. With more, the path is walked without the last one.
 const MAX_NEW: usize = 32;
-/// Places for addresses of frames; power of two.
+/// Slots for addresses of frames; a power of two.
 const PLACES: usize = 256;
-/// Lines of Python and native addresses that a thread knows; with more it forgets all.
+/// Limit of cached Python lines and native addresses per thread. The cache is cleared when it is full.
 const MAX_KNOWN: usize = 1 << 14;
 
-/// The frames of one thread.
+/// Frame cache of one thread.
 #[derive(Debug)]
 pub(crate) struct PathCache {
-    /// The last path of Python frames, outermost first, and the same as the tool gets it.
+    /// The last path of Python frames, outermost first, and the same frames in the form of the tool.
     seen: Vec<SeenFrame>,
     frames: Vec<Frame>,
-    /// Index of the frame at an address; only a hint.
+    /// Index of the frame at an address, which is only a hint.
     places: Box<[u16; PLACES]>,
     /// Scratch: frames above the last path, newest first.
     new: Vec<PythonFrame>,
@@ -38,10 +38,10 @@ pub(crate) struct PathCache {
     changed: Vec<(usize, PythonFrame)>,
     /// Python frames by instruction and fingerprint of their code.
     lines: FxHashMap<(usize, u64), Frame>,
-    /// Native frames by address, and the list of libraries that they are of.
+    /// Native frames by address, and the generation of the module list that they belong to.
     natives: FxHashMap<usize, Frame>,
     generation: u32,
-    /// Strings that the table of kept strings had no room for; they live until the callback returns.
+    /// Strings that did not fit into the table of kept strings. They live until the callback returns.
     short_lived: Vec<CString>,
 }
 
@@ -65,7 +65,7 @@ impl Default for PathCache {
 pub(crate) struct Output {
     pub(crate) frames: *mut Frame,
     pub(crate) capacity: usize,
-    /// Frames up to now, those without room included.
+    /// Number of frames so far, including those that did not fit.
     pub(crate) length: usize,
 }
 
@@ -74,7 +74,7 @@ impl Output {
     fn put(&mut self, frames: &[Frame]) {
         let count = frames.len().min(self.capacity.saturating_sub(self.length));
         if count > 0 {
-            // SAFETY: the tool's array has room for `capacity` frames, and is none of ours.
+            // SAFETY: the tool's array has room for `capacity` frames, and does not overlap with ours.
             unsafe { self.frames.add(self.length).copy_from_nonoverlapping(frames.as_ptr(), count) };
         }
         self.length += frames.len();
@@ -82,7 +82,7 @@ impl Output {
 }
 
 impl PathCache {
-    /// Write the path that leads to this moment, as [`crate::call_path`] has it.
+    /// Write the current call path, as [`crate::call_path`] returns it.
     pub(crate) fn write(&mut self, thread: &Thread, sources: Sources, output: &mut Output) {
         let newest = interpreter().and_then(Interpreter::newest);
         let count = match (interpreter(), newest) {
@@ -113,7 +113,7 @@ impl PathCache {
         }
     }
 
-    /// The callback returned: strings that live no longer go, and all frames with them.
+    /// Free the short-lived strings after the callback has returned, and the frames that use them.
     #[inline]
     pub(crate) fn callback_returned(&mut self) {
         if !self.short_lived.is_empty() {
@@ -129,7 +129,7 @@ impl PathCache {
         self.frames.truncate(length);
     }
 
-    /// Index of this frame among the first so many of the path.
+    /// Index of this frame among the first `count` frames of the path.
     #[inline]
     fn index(&self, entered: PythonFrame, count: usize) -> Option<usize> {
         let seen = self.seen.get(..count)?;
@@ -140,7 +140,7 @@ impl PathCache {
         seen.iter().rposition(|seen| seen.frame.is_call(entered))
     }
 
-    /// Make the first frames of the cache those of the path that ends with `newest`, and return how many they are.
+    /// Update the first frames of the cache to the path that ends with `newest`, and return their number.
     fn refresh(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
         let Some(top) = self.compare(interpreter, newest) else { return self.anew(interpreter, newest) };
         while let Some((at, frame)) = self.changed.pop() {
@@ -149,7 +149,7 @@ impl PathCache {
             self.seen[at] = seen;
         }
         if self.new.is_empty() {
-            // A longer old path stays: the next operator may come from deeper frames again.
+            // A longer old path is kept, because the next operator may come from deeper frames again.
             return top + 1;
         }
         self.truncate(top + 1);
@@ -157,8 +157,8 @@ impl PathCache {
         self.seen.len()
     }
 
-    /// Gather the differences to the last path, and return the index of its innermost frame that is at an address of the
-    /// new one. `None` if the paths do not run in parallel from there on.
+    /// Collect the differences from the last path, and return the index of its innermost frame at an address of the
+    /// new path. `None` if the paths do not match from there on.
     #[inline]
     fn compare(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> Option<usize> {
         self.new.clear();
@@ -179,7 +179,7 @@ impl PathCache {
         (beyond == Beyond::Root).then_some(top)
     }
 
-    /// Add the new frames, but for the outermost so many.
+    /// Add the new frames, except the `skip` outermost ones.
     fn push_new(&mut self, interpreter: &Interpreter, skip: usize) {
         let new = std::mem::take(&mut self.new);
         for &frame in new.iter().rev().skip(skip) {
@@ -192,7 +192,7 @@ impl PathCache {
         self.new = new;
     }
 
-    /// Walk the whole path, and keep of the last one the outer frames that are the same.
+    /// Walk the whole path, and keep the outer frames that equal those of the last path.
     #[cold]
     fn anew(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
         self.new.clear();

@@ -1,9 +1,9 @@
-//! Start and stop of the C interface: now if PyTorch is loaded, otherwise when the program imports it.
+//! Start and stop of the C interface: immediately if PyTorch is loaded, otherwise at its import.
 //!
-//! Where an interpreter runs, a finder in `sys.meta_path` waits for `torch._C`. Where the interpreter is still to start (a
-//! constructor of a library of `LD_PRELOAD`), an audit hook (PEP 578) puts that finder there when `torch` is imported.
-//! Either way operators are reported from the moment on that PyTorch's libraries are loaded, before any operator ran, on
-//! the importing thread: nothing polls.
+//! If an interpreter runs, a finder in `sys.meta_path` waits for `torch._C`. If the interpreter has not started (in a
+//! constructor of an `LD_PRELOAD` library), an audit hook (PEP 578) installs the finder when `torch` is imported. In
+//! both cases, operators are reported from the loading of PyTorch's libraries on, before any operator runs, by the
+//! importing thread and without polling.
 
 use crate::capi::{Forward, Status};
 use crate::{capi_callbacks, dispatch, python, torch};
@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 static STARTED: OnceLock<bool> = OnceLock::new();
-/// Serializes starts of PyTorch's sources. Who holds it does not wait for Python's lock.
+/// Serializes starts of PyTorch's sources. The holder never waits for Python's lock.
 static STARTING: Mutex<()> = Mutex::new(());
-/// Number of starts and stops; an operator is reported to the end only in the session that it began in.
+/// Number of starts and stops. The end of an operator is reported only in the session in which it began.
 static SESSION: AtomicU64 = AtomicU64::new(0);
-/// Whether PyTorch is started as soon as it is loaded.
+/// True while PyTorch is to be started as soon as it is loaded.
 static WAITING: AtomicBool = AtomicBool::new(false);
 static INPUTS: AtomicBool = AtomicBool::new(false);
 static OUTPUTS: AtomicBool = AtomicBool::new(false);
 
-/// The number of this session.
+/// Number of the current session.
 #[inline]
 pub(crate) fn session() -> u64 {
     SESSION.load(Ordering::Relaxed)
@@ -50,7 +50,7 @@ pub(crate) fn start() -> Status {
     if python::audit::is_needed() {
         python::audit::install(torch_is_imported);
     }
-    // It may have been imported just now, by another thread.
+    // Another thread may have imported it just now.
     if WAITING.load(Ordering::SeqCst) { Status::Unavailable } else { Status::Ok }
 }
 
@@ -83,7 +83,7 @@ fn start_torch() -> bool {
     true
 }
 
-/// PyTorch's extension module was imported; the calling thread holds Python's lock.
+/// Called after the import of PyTorch's extension module, with Python's lock held.
 fn torch_imported() {
     if WAITING.load(Ordering::SeqCst) && dispatch::is_active() {
         if crate::interpreter().is_none() {
@@ -95,7 +95,7 @@ fn torch_imported() {
     }
 }
 
-/// `torch` is about to be imported; the calling thread holds Python's lock.
+/// Called before the import of `torch`, with Python's lock held.
 fn torch_is_imported() {
     if WAITING.load(Ordering::SeqCst) {
         torch::compiler::upon_import(torch_imported);
@@ -120,7 +120,7 @@ fn want(wanted: &AtomicBool, start: impl FnOnce() -> crate::SourceState) -> Stat
     if capi_callbacks::is_inside() {
         return Status::Unsupported;
     }
-    // Also where PyTorch is not loaded: it is started with what was asked for before.
+    // Remember the request also if PyTorch is not loaded: its start then includes it.
     wanted.store(true, Ordering::Relaxed);
     let _serial = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     if start().state.is_ok() { Status::Ok } else { Status::Unavailable }

@@ -1,4 +1,4 @@
-//! A clock that costs less than `clock_gettime`: the processor's counter where it is steady, scaled to ns.
+//! A faster clock than `clock_gettime`: the processor's counter if it is steady, scaled to ns.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering,
 static SCALE: AtomicU64 = AtomicU64::new(0);
 static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
 static FIRST_NS: AtomicI64 = AtomicI64::new(0);
-/// Whether ticks are those of the processor's counter; otherwise they are ns of the system's clock.
+/// True if ticks are those of the processor's counter; otherwise they are ns of the system's clock.
 static STEADY: AtomicBool = AtomicBool::new(false);
-/// Somebody measures; of two at once one does.
+/// True while a thread measures the rate; other threads then skip the measurement.
 static MEASURING: AtomicBool = AtomicBool::new(false);
-/// The last pieces of the way from ticks to `CLOCK_MONOTONIC`, and the number of the newest one. A new one begins where the one
-/// before it has come by then, and leads to the system's clock from there: so a tick stands for the same moment whenever it is
-/// asked for, later ticks for no earlier one.
+/// The last pieces of the piecewise linear map from ticks to `CLOCK_MONOTONIC`, and the number of the newest piece. A
+/// new piece begins at the value of the previous one and converges to the system's clock. The conversion of a tick
+/// therefore never changes, and later ticks never map to earlier times.
 static PIECES: [Piece; KEPT] = [const { Piece::new() }; KEPT];
 static NEWEST: AtomicUsize = AtomicUsize::new(0);
-/// Of ticks before the oldest of so many pieces, that one tells, too.
+/// Number of pieces that are kept. The oldest piece also converts all earlier ticks.
 const KEPT: usize = 64;
 const UNIT: u64 = 1 << 32;
 
-/// From a tick on: `CLOCK_MONOTONIC` then, and ns per tick as in [`SCALE`].
+/// A piece: its first tick, `CLOCK_MONOTONIC` at that tick, and ns per tick as in [`SCALE`].
 struct Piece {
     ticks: AtomicU64,
     ns: AtomicI64,
@@ -37,7 +37,7 @@ impl Piece {
         self.scale.store(scale, Ordering::Relaxed);
     }
 
-    /// Whether it begins after a tick.
+    /// True if the piece begins after a tick.
     #[inline]
     fn is_after(&self, at: u64) -> bool {
         at.wrapping_sub(self.ticks.load(Ordering::Relaxed)).cast_signed() < 0
@@ -99,7 +99,7 @@ fn counter_is_steady() -> bool {
     false
 }
 
-/// The same moment in ticks and ns, as exactly as a few tries tell.
+/// The current time in ticks and in ns, from the most precise of several attempts.
 fn moment() -> (u64, i64) {
     let tries = (0..TRIES).map(|_| {
         let before = monotonic_ns();
@@ -110,12 +110,12 @@ fn moment() -> (u64, i64) {
     tries.min().map_or((0, 0), |(_, ticks, ns)| (ticks, ns))
 }
 
-/// Whoever is interrupted in one of them is not in all of them.
+/// Number of attempts, because a thread is rarely interrupted in all of them.
 const TRIES: usize = 5;
-/// No piece is made steeper than it takes to come where it should be in this time.
+/// Shortest time in which a piece converges to the system's clock. It limits the slope of a piece.
 const LEAST_WAY_NS: i64 = 500_000_000;
 
-/// Prepares the clock; takes a millisecond the first time. [`ticks`] must not be called before.
+/// Prepare the clock; the first call takes 1 ms. [`ticks`] must not be called before.
 pub fn start() {
     if SCALE.load(Ordering::Acquire) != 0 {
         return;
@@ -140,7 +140,7 @@ pub fn start() {
     SCALE.store(scale, Ordering::Release);
 }
 
-/// Now in ticks and ns, and ns per tick since [`start`].
+/// The current time in ticks and ns, and the rate since [`start`] in ns per tick.
 fn rate() -> (u64, i64, u64) {
     let (ticks, ns) = moment();
     let took = (ns - FIRST_NS.load(Ordering::Relaxed)).max(0).cast_unsigned();
@@ -148,7 +148,7 @@ fn rate() -> (u64, i64, u64) {
     (ticks, ns, u64::try_from((u128::from(took) << 32) / u128::from(since)).unwrap_or(UNIT).max(1))
 }
 
-/// Measures the rate again over the whole time since [`start`], so that it becomes exact.
+/// Measure the rate over the whole time since [`start`], which makes it more exact.
 pub fn measure() {
     if !STEADY.load(Ordering::Relaxed) || MEASURING.swap(true, Ordering::Acquire) {
         return;
@@ -158,7 +158,7 @@ pub fn measure() {
     let newest = NEWEST.load(Ordering::Relaxed);
     let piece = &PIECES[newest % KEPT];
     if !piece.is_after(ticks) {
-        // It takes as long as the last piece took to come where the system's clock is then.
+        // It converges within the duration of the previous piece.
         let reached = piece.at(ticks);
         let took = (reached - piece.ns.load(Ordering::Relaxed)).max(LEAST_WAY_NS);
         let ahead = (ns - reached).clamp(-took / 2, took);
@@ -169,26 +169,26 @@ pub fn measure() {
     MEASURING.store(false, Ordering::Release);
 }
 
-/// In a child that was forked: whoever measured is not in it.
+/// Reset in a forked child, in which the measuring thread does not exist.
 pub(crate) fn forked() {
     MEASURING.store(false, Ordering::Relaxed);
 }
 
-/// Now, in ticks.
+/// Current time in ticks.
 #[must_use]
 #[inline]
 pub fn ticks() -> u64 {
     if STEADY.load(Ordering::Relaxed) { counter() } else { monotonic_ns().cast_unsigned() }
 }
 
-/// ns that a number of ticks take.
+/// Convert a number of ticks to ns.
 #[must_use]
 #[inline]
 pub fn ns(ticks: u64) -> u64 {
     ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// `CLOCK_MONOTONIC` at a moment in ticks: the same whenever it is asked for, however often the rate was measured meanwhile.
+/// `CLOCK_MONOTONIC` of a time in ticks. The result does not change with later measurements of the rate.
 #[must_use]
 #[inline]
 pub fn monotonic_at(at: u64) -> i64 {
@@ -200,7 +200,7 @@ pub fn monotonic_at(at: u64) -> i64 {
             which -= 1;
         }
         let ns = PIECES[which % KEPT].at(at);
-        // The piece may have become another one meanwhile.
+        // The slot may have been reused for another piece meanwhile.
         fence(Ordering::Acquire);
         if NEWEST.load(Ordering::Relaxed) + 1 < which + KEPT {
             return ns;
@@ -208,7 +208,7 @@ pub fn monotonic_at(at: u64) -> i64 {
     }
 }
 
-/// `CLOCK_MONOTONIC` now, by the counter.
+/// Current `CLOCK_MONOTONIC` time, by the counter.
 #[must_use]
 #[inline]
 pub fn now_ns() -> i64 {
@@ -229,7 +229,7 @@ mod tests {
         assert!((super::monotonic_at(super::ticks()) - super::monotonic_ns()).abs() < 1_000_000);
     }
 
-    /// What is written at one time and at another must not change its order: a tensor is allocated before it is used.
+    /// Times that are written at different moments must keep their order: a tensor is allocated before it is used.
     #[test]
     fn a_tick_stands_for_one_moment_however_often_the_rate_is_measured() {
         super::start();

@@ -1,25 +1,25 @@
-//! What it costs to report operators: one callback of so many is timed.
+//! Measured cost of reporting operators: one of several callbacks is timed.
 
 use crate::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A callback of so many is timed: a prime, so that programs that repeat themselves are met everywhere.
+/// One of this many callbacks is timed. A prime number, so that all parts of periodic programs are sampled.
 pub(crate) const EVERY: u32 = 61;
-/// A callback that takes longer was interrupted, by other threads for their turn of a processor: that is not its cost. One
-/// that meets a place for the first time, and takes memory for it, is honestly longer than most.
+/// Longer callbacks were interrupted by other threads, so their time is not a cost of reporting. A callback for a new
+/// call path allocates memory and takes longer than most without any interruption.
 const LONGEST_NS: u64 = 100_000;
 
-/// Callbacks that were timed.
+/// Sums of the timed callbacks.
 #[derive(Debug)]
 pub(crate) struct Timed {
     count: AtomicU64,
     ns: AtomicU64,
 }
 
-/// When operators begin, and when they end.
+/// Callbacks at the begin and at the end of operators.
 pub(crate) static BEGIN: Timed = Timed::new();
 pub(crate) static END: Timed = Timed::new();
-/// Of `PyTorch` for each operator that it reports, in ns and one more; 0 is not known.
+/// Cost of `PyTorch` per reported operator in ns, plus 1; 0 if unknown.
 static TORCH: AtomicU64 = AtomicU64::new(0);
 
 impl Timed {
@@ -27,7 +27,7 @@ impl Timed {
         Self { count: AtomicU64::new(0), ns: AtomicU64::new(0) }
     }
 
-    /// A callback began at this tick and ends now.
+    /// Add a callback that began at this tick and ends now.
     #[cold]
     pub(crate) fn add(&self, since: u64) {
         let took = clock::ns(clock::ticks().saturating_sub(since));
@@ -48,20 +48,20 @@ impl Timed {
     }
 }
 
-/// What it costs to report one operator: mean values, in ns.
+/// Mean cost of reporting one operator in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Of ours and the observer's when it begins,
+    /// Cost of this library and the observer at its begin.
     pub begin_ns: u32,
-    /// and when it ends.
+    /// Cost of this library and the observer at its end.
     pub end_ns: u32,
-    /// Of `PyTorch`, to call us; `None` if that is not known.
+    /// Cost of `PyTorch` for calling this library; `None` if unknown.
     pub torch_ns: Option<u32>,
-    /// So many operators were measured.
+    /// Number of measured operators.
     pub measured: u64,
 }
 
-/// What reporting cost up to now; `None` before any operator was measured.
+/// Measured cost of reporting; `None` before an operator was measured.
 #[must_use]
 pub fn cost() -> Option<Cost> {
     let ((begin_ns, measured), (end_ns, _)) = (BEGIN.mean()?, END.mean()?);
@@ -69,13 +69,13 @@ pub fn cost() -> Option<Cost> {
     Some(Cost { begin_ns, end_ns, torch_ns, measured })
 }
 
-/// `PyTorch` takes so long to report an operator.
+/// Set the cost of `PyTorch` per reported operator.
 pub(crate) fn set_torch(ns: u64) {
     TORCH.store(ns.saturating_add(1), Ordering::Relaxed);
 }
 
-/// A recording begins: what was measured for another one, or by the process that this one was forked from, is not its own.
-/// What `PyTorch` takes is the same for all.
+/// Reset at the begin of a recording: measurements of another recording, or of the process before a fork, do not
+/// count. The cost of `PyTorch` is the same for all recordings.
 pub(crate) fn reset() {
     BEGIN.reset();
     END.reset();
@@ -95,7 +95,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(1));
         timed.add(long_ago);
         assert_eq!(timed.mean(), None);
-        // The machine may interrupt any of these, but not always.
+        // The system may interrupt each of these, but not all of them.
         while timed.mean().is_none() {
             timed.add(clock::ticks());
         }

@@ -1,4 +1,4 @@
-//! From the hooks to the observer. Nothing here may unwind into C++ or take the GIL.
+//! Dispatch of events from the hooks to the observer. Code in this module must not unwind into C++ or take the GIL.
 
 use crate::thread::{self, OpenOperator, Thread};
 use crate::torch;
@@ -8,57 +8,57 @@ use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A profiler. Its methods run on the threads of the watched program, between the program's own instructions: they must
-/// not block, run operators or take the GIL, and should take no longer than a few hundred nanoseconds. A panic turns all
-/// observing off.
+/// A profiler. Its methods run on the threads of the observed program, between the program's own instructions. They
+/// must not block, run operators or take the GIL, and should return within a few hundred nanoseconds. A panic ends
+/// all observation.
 pub trait Observer: Send + Sync {
-    /// An operator begins; the last of [`Thread::open`] is its entry on the shadow stack, before it stand those that run
-    /// already.
+    /// An operator begins. The last entry of [`Thread::open`] is its entry on the shadow stack; the entries before
+    /// are operators that run already.
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread);
-    /// An operator ends; its entry was taken off the shadow stack.
+    /// An operator has ended, and its entry was removed from the shadow stack.
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread);
-    /// An operator or a compilation ends while nothing is reported ([`crate::finalize`]): what its entry holds can go.
+    /// An operator or a compilation ends while observation is off ([`crate::finalize`]): free the data of its entry.
     fn operator_dropped(&self, _ended: &OpenOperator) {}
-    /// `torch.compile` begins to compile, or comes to a phase of that; the last of [`Thread::open`] is its entry on the
-    /// shadow stack. The caller holds Python's lock.
+    /// `torch.compile` begins a compilation or one of its phases. The last entry of [`Thread::open`] is its entry on
+    /// the shadow stack. The caller holds Python's lock.
     fn compilation_begins(&self, _compilation: &Compilation<'_>, _thread: &mut Thread) {}
-    /// A compilation ends, or a phase of one; its entry was taken off the shadow stack.
+    /// A compilation or one of its phases has ended, and its entry was removed from the shadow stack.
     fn compilation_ends(&self, _ended: &OpenOperator, _thread: &mut Thread) {}
     /// Memory for a tensor was allocated.
     fn allocated(&self, _address: usize, _bytes: u64, _thread: &mut Thread) {}
     /// Memory of a tensor is about to be freed.
     fn freed(&self, _address: usize, _thread: &mut Thread) {}
-    /// Memory for a tensor could not be had: the operator fails, unless it asks for less.
+    /// An allocation for a tensor failed. The operator fails unless it requests less.
     fn allocation_failed(&self, _bytes: u64, _thread: &mut Thread) {}
-    /// A thread ends; its state goes.
+    /// A thread ends, and its state is freed.
     fn thread_ends(&self, _thread: &mut Thread) {}
-    /// This process was forked from one that is observed; only the calling thread exists in it, and locks that other
-    /// threads held are held for ever. Its shadow stack is empty and its client state is gone.
+    /// This process is a forked child of an observed process. Only the calling thread exists in it, and locks that
+    /// other threads held stay locked forever. Its shadow stack is empty, and its client state was dropped.
     fn forked(&self) {}
 }
 
-/// What PyTorch's profiler calls a collection, too.
+/// The name that PyTorch's profiler uses for a collection, too.
 pub(crate) const COLLECTION: &CStr = c"Python GC";
 
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static INTERPRETER: OnceLock<python::Interpreter> = OnceLock::new();
-/// Compilations and phases up to now.
+/// Number of compilations and phases so far.
 static COMPILATIONS: AtomicUsize = AtomicUsize::new(0);
 
-/// The interpreter whose frames operators carry, if Python frames are on.
+/// The interpreter whose frames are read at operators, if Python frames are on.
 #[must_use]
 #[inline]
 pub fn interpreter() -> Option<&'static python::Interpreter> {
     INTERPRETER.get()
 }
 
-/// Reads Python frames from now on.
+/// Read Python frames from now on.
 pub(crate) fn set_interpreter(interpreter: python::Interpreter) {
     let _ = INTERPRETER.set(interpreter);
 }
 
-/// Reports to `observer` from now on. There is one per process.
+/// Set the observer, of which a process has one. Returns `false` if there is one already.
 pub(crate) fn set_observer(observer: Box<dyn Observer>) -> bool {
     OBSERVER.set(observer).is_ok()
 }
@@ -67,7 +67,7 @@ pub(crate) fn activate(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// Whether callbacks are reported.
+/// True while callbacks are reported.
 pub(crate) fn is_active() -> bool {
     ACTIVE.load(Ordering::Acquire)
 }
@@ -77,7 +77,7 @@ fn observer() -> Option<&'static dyn Observer> {
     if ACTIVE.load(Ordering::Relaxed) { OBSERVER.get().map(AsRef::as_ref) } else { None }
 }
 
-/// Runs a callback; a panic of the observer ends all observing, not the program.
+/// Run a callback. A panic of the observer ends all observation, not the program.
 #[inline]
 fn guarded(callback: impl FnOnce()) {
     if std::panic::catch_unwind(AssertUnwindSafe(callback)).is_err() {
@@ -112,7 +112,7 @@ fn begin(observer: &dyn Observer, operator: Operator) {
     });
 }
 
-/// Whether the observer keeps something for an operator: one that it passes over costs next to nothing.
+/// True if the observer keeps data for an operator. Ignored operators cost next to nothing.
 fn is_of_observer(operator: &OpenOperator) -> bool {
     operator.client != [0; 4]
 }
@@ -123,10 +123,10 @@ pub(crate) fn operator_ends(handle: usize) {
 
 #[inline]
 fn end(handle: usize, tell: impl FnOnce(&dyn Observer, &OpenOperator, &mut Thread)) {
-    // An operator that began before `activate(false)` ends on the shadow stack all the same.
+    // An operator that began before `activate(false)` is removed from the shadow stack in any case.
     guarded(|| {
         thread::with(|thread| {
-            // Halfway between begins that are timed.
+            // Ends are timed halfway between timed begins.
             let since = (thread.turn == cost::EVERY / 2).then(clock::ticks);
             let mut ended = OpenOperator::default();
             if thread.close(handle, &mut ended) {
@@ -151,8 +151,8 @@ fn drop_entry(ended: &OpenOperator) {
     }
 }
 
-/// A compilation begins, or a phase of one. The newest `passing` Python frames only lead to this: they return while it
-/// goes on. Returns its handle, 0 if nobody observes.
+/// A compilation or one of its phases begins. The newest `passing` Python frames belong to the compiler's entry and
+/// return while it runs. Returns its handle, 0 without an observer.
 pub(crate) fn compilation_begins(name: &CStr, is_phase: bool, passing: u32) -> usize {
     let Some(observer) = observer() else { return 0 };
     let handle = COMPILATIONS.fetch_add(1, Ordering::Relaxed) << 1 | 1;
@@ -174,9 +174,9 @@ pub(crate) fn compilation_ends(handle: usize) {
     end(handle, |observer, ended, thread| observer.compilation_ends(ended, thread));
 }
 
-/// Python begins to collect garbage on the calling thread: a span like a phase of a compilation. Returns the handle for
-/// [`collection_ends`], 0 if nobody observes or the thread ran no operator yet: collections while a program imports its
-/// libraries are many, and nobody's concern. The caller holds Python's lock.
+/// Python begins a garbage collection on the calling thread, which is shown as a span. Returns the handle for
+/// [`collection_ends`], 0 without an observer or if the thread has not run an operator yet: the many collections
+/// during imports are not reported. The caller holds Python's lock.
 pub fn collection_begins() -> usize {
     let mut is_at_work = false;
     guarded(|| {
@@ -185,7 +185,7 @@ pub fn collection_begins() -> usize {
     if is_at_work { compilation_begins(COLLECTION, true, 0) } else { 0 }
 }
 
-/// A collection ends; a handle of 0 is none.
+/// A collection ends. A handle of 0 is ignored.
 pub fn collection_ends(handle: usize) {
     if handle != 0 {
         compilation_ends(handle);

@@ -1,10 +1,10 @@
-//! What happens when the watched process forks.
+//! Handlers for forks of the observed process.
 
 use std::sync::Once;
 
 static WATCHED: Once = Once::new();
 
-/// Tells the observer of every forked child from now on, and lets no fork meet a thread that reads the linker's list.
+/// Notify the observer of every forked child from now on. No fork happens while a thread reads the linker's list.
 pub(crate) fn watch() {
     WATCHED.call_once(|| {
         // SAFETY: the handlers have the right signature and live as long as the process, which never unloads them.
@@ -24,7 +24,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     crate::torch::end_change();
-    // Before anybody looks for libraries there.
+    // Before the child looks up any library.
     crate::native::forked();
     crate::quiet::forked();
     crate::clock::forked();

@@ -1,11 +1,15 @@
 //! `DLMonitor` (`DeepContext`, section 4.1): a shim between profilers and deep-learning frameworks.
 //!
-//! It is loaded into the watched process and knows how to look there: at the operators of the framework, at Python
-//! frames, at native frames. A profiler registers an [`Observer`] and is called before and after each operator; it
-//! never touches a framework itself.
+//! The library is loaded into the observed process. It reads the operators of the framework, Python frames and native
+//! frames. A profiler registers an [`Observer`], which is called before and after each operator, and does not depend
+//! on a framework.
 
-#![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
-#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the program's output cannot be written")]
+#![allow(unsafe_code, reason = "FFI: each use has a SAFETY comment")]
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "print macros panic if the program's output cannot be written"
+)]
 
 pub mod capi;
 mod capi_callbacks;
@@ -39,16 +43,16 @@ pub use thread::{OpenOperator, Thread, without_signals};
 pub use torch::{Compilation, DType, Input, Inputs, Operator, OperatorName, Scope, Tensor, Tensors, storage_at};
 pub use versions::{python_version, torch_version};
 
-/// Whether a source works.
+/// State of a data source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// Its name.
+    /// Name of the source.
     pub name: &'static str,
-    /// How it works, or why it does not.
+    /// A description of the source, or the reason why it does not work.
     pub state: Result<String, String>,
 }
 
-/// Sets the observer of this process and starts the clock. Sources are started one by one afterwards.
+/// Set the observer of this process and start the clock. The sources are started separately afterwards.
 ///
 /// Returns `false` if there is an observer already.
 pub fn init(observer: Box<dyn Observer>) -> bool {
@@ -62,7 +66,7 @@ pub fn init(observer: Box<dyn Observer>) -> bool {
     first
 }
 
-/// Reads Python frames from now on.
+/// Read Python frames from now on.
 pub fn start_python() -> SourceState {
     let state = Interpreter::find().map(|interpreter| {
         dispatch::set_interpreter(interpreter);
@@ -72,54 +76,57 @@ pub fn start_python() -> SourceState {
     SourceState { name: "python", state }
 }
 
-/// Reads native frames from now on.
+/// Read native frames from now on.
 pub fn start_native() -> SourceState {
     SourceState { name: "native", state: native::start() }
 }
 
-/// Reports `PyTorch` operators from now on; for the hook on the import of `torch._C`.
+/// Report `PyTorch` operators from now on. Called by the hook on the import of `torch._C`.
 pub fn start_torch() -> SourceState {
     SourceState { name: "pytorch", state: torch::start().map(|()| "operators".into()) }
 }
 
-/// Measures what `PyTorch` itself takes to report an operator, for [`cost()`]; after [`start_torch`], while no operator runs.
+/// Measure the cost of `PyTorch` itself per reported operator, for [`cost()`]. Call it after [`start_torch`], while
+/// no operator runs.
 pub fn measure_torch() {
     if torch::functions().is_some() {
         torch::overhead::measure();
     }
 }
 
-/// Reports operators with their inputs ([`Operator::inputs`]); before [`start_torch`]. `PyTorch` then puts the inputs of
-/// each operator together, which costs time.
+/// Report operators with their inputs ([`Operator::inputs`]). Call it before [`start_torch`]. `PyTorch` then collects
+/// the inputs of each operator, which costs time.
 pub fn start_shapes() -> SourceState {
     SourceState { name: "shapes", state: torch::start_inputs() }
 }
 
-/// Reports operators with their outputs, which a callback for the end of an operator may read (C interface:
-/// `dlmonitor_outputs_get`). `PyTorch` then keeps the outputs of each operator until its callbacks returned, which costs time.
+/// Report operators with their outputs, which a callback for the end of an operator can read (C interface:
+/// `dlmonitor_outputs_get`). `PyTorch` then keeps the outputs of each operator until its callbacks have returned,
+/// which costs time.
 pub fn start_outputs() -> SourceState {
     SourceState { name: "outputs", state: torch::start_outputs() }
 }
 
-/// Reports allocations of `PyTorch`'s CPU allocator from now on; after [`start_torch`].
+/// Report allocations of `PyTorch`'s CPU allocator from now on. Call it after [`start_torch`].
 pub fn start_memory() -> SourceState {
     SourceState { name: "memory", state: torch::memory::start().map(|()| "allocations of the CPU allocator".into()) }
 }
 
-/// Reports compilations by `torch.compile` from now on, whether its compiler was imported or will be; after
-/// [`start_torch`]. Waits for Python's lock. [`compiler_states`] says what became of it.
+/// Report compilations by `torch.compile` from now on, if its compiler is imported before or after this call. Call it
+/// after [`start_torch`]. Waits for Python's lock. [`compiler_states`] returns the state.
 pub fn start_compilations() {
     torch::compiler::start_compilations();
 }
 
-/// Has the kernels named that `torch.compile` makes for the CPU, so that they are reported as operators. This is an
-/// option of the compiler (`cpp.enable_kernel_profile`): the code of kernels changes, not what they compute. It has an
-/// effect if the compiler is imported after this. Waits for Python's lock. [`compiler_states`] says what became of it.
+/// Enable names for the CPU kernels that `torch.compile` generates, so that they are reported as operators. This sets
+/// an option of the compiler (`cpp.enable_kernel_profile`), which changes the code of kernels but not their results.
+/// It has an effect if the compiler is imported later. Waits for Python's lock. [`compiler_states`] returns the
+/// state.
 pub fn start_kernels() {
     torch::compiler::start_kernels();
 }
 
-/// How compilations and kernels are reported; nothing as long as the program does not import `PyTorch`'s compiler.
+/// States of compilations and kernels as sources; empty until the program imports `PyTorch`'s compiler.
 pub fn compiler_states() -> impl Iterator<Item = &'static SourceState> {
     torch::compiler::states()
 }
@@ -132,7 +139,7 @@ pub fn torch_thread_id() -> u64 {
     torch::functions().map_or(0, |functions| unsafe { (functions.thread_id)() })
 }
 
-/// How well `PyTorch`'s operators are understood by now.
+/// Current state of the source of `PyTorch`'s operators.
 #[must_use]
 pub fn torch_state() -> SourceState {
     SourceState {
@@ -141,32 +148,34 @@ pub fn torch_state() -> SourceState {
     }
 }
 
-/// Calls the observer again after [`finalize`]. Sources are started one by one.
+/// Call the observer again after [`finalize`]. The sources are started separately.
 pub fn resume() {
     cost::reset();
     dispatch::activate(true);
 }
 
-/// Reports spans alone from now on, until [`resume_operators`]: operators and backward nodes run as they do without a profiler.
-/// Those that run now are reported to their end. `is_wanted` is asked when no other thread can change what is reported, and may
-/// neither wait nor change that itself: a caller that is late finds out that it is another's turn. Returns what it said.
+/// Report only spans from now on, until [`resume_operators`]: operators and backward nodes run as without a profiler.
+/// Operators in progress are reported to their end. `is_wanted` is called while no other thread can change this
+/// state; it must neither wait nor change the state itself. By it, a late caller detects that another thread has
+/// decided since. Returns the result of `is_wanted`.
 pub fn pause_operators(is_wanted: impl FnOnce() -> bool) -> bool {
     torch::pause_operators(is_wanted)
 }
 
-/// Reports operators again after [`pause_operators`], which says what `is_wanted` is. Returns whether they were not reported before.
+/// Report operators again after [`pause_operators`], which describes `is_wanted`. Returns true if operators were not
+/// reported before.
 pub fn resume_operators(is_wanted: impl FnOnce() -> bool) -> bool {
     torch::resume_operators(is_wanted)
 }
 
-/// Reports nothing from now on. For callbacks of the observer, too: unlike [`finalize`] it runs no Python code, and leaves what reports
-/// allocations and compilations in its place, where it leads to nothing.
+/// Stop all reports. Callbacks of the observer may call this: unlike [`finalize`], it runs no Python code, and the
+/// hooks of allocations and compilations remain installed without effect.
 pub fn silence() {
     dispatch::activate(false);
     torch::stop();
 }
 
-/// Stops all callbacks. Operators that run at this moment are not reported any more.
+/// Stop all callbacks. The ends of operators in progress are not reported.
 pub fn finalize() {
     silence();
     torch::memory::stop();

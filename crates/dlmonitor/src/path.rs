@@ -1,4 +1,5 @@
-//! Call paths of the calling thread: Python frames, operators and native frames, in one (`DeepContext`, section 4.1).
+//! Call paths of the calling thread, merged from Python frames, operators and native frames (`DeepContext`, section
+//! 4.1).
 
 use crate::dispatch::interpreter;
 use crate::native::{self, Ended, Module, NativeStack, Registers, Segment};
@@ -7,14 +8,14 @@ use crate::thread::{OpenOperator, Thread};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Which frames a path shall have.
+/// Selection of the frames of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Python frames.
     pub python: bool,
-    /// Open operators, and compilations that run.
+    /// Operators and compilations in progress.
     pub operators: bool,
-    /// Native frames from the interpreter to here, after [`crate::start_native`].
+    /// Native frames between the interpreter and the caller, after [`crate::start_native`].
     pub native: bool,
 }
 
@@ -23,37 +24,36 @@ pub struct Sources {
 pub enum PathFrame {
     /// A line of Python.
     Python(PythonLine),
-    /// An operator that runs, by its place on the shadow stack.
+    /// An operator in progress, by its index on the shadow stack.
     Operator(usize),
-    /// A function of C, C++, Rust or the like.
+    /// A function of C, C++, Rust or another compiled language.
     Native(NativeFrame),
 }
 
-/// A native function that runs.
+/// A native function in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeFrame {
-    /// An address within the call that it waits for. Which function that is, the symbols of the module say.
+    /// An address within the call instruction. The symbols of the module give the function.
     pub address: usize,
-    /// The library, or the program, that it lies in; `None` if it was made at run time.
+    /// The library or program that contains it; `None` for code that was generated at run time.
     pub module: Option<Arc<Module>>,
 }
 
-/// What a thread needs to walk its stack.
+/// Native stack walker of one thread.
 #[derive(Debug)]
 pub(crate) struct Walker {
     stack: NativeStack,
-    /// Where the thread's stack lies.
+    /// Address range of the thread's stack.
     begin: usize,
     end: usize,
 }
 
-/// The path that leads to this moment, outermost frame first. Call it from within a callback only.
+/// The current call path, outermost frame first. Call it only from a callback.
 ///
-/// An operator stands below the Python frames that were running when it began, and above those that it led to (a
-/// backward hook, a custom function). Native frames are those between here and the innermost Python frame, or the
-/// beginning of the thread: what is beyond is known as Python frames. They are integrated by their addresses on the
-/// stack, where operators lie, too: an operator stands below the native frame that called it. Frames of `DLMonitor` and
-/// of the tool are left out.
+/// An operator is shown below the Python frames that were running at its begin, and above the frames that it called
+/// (a backward hook, a custom function). Native frames are those between the innermost Python frame, or the start of
+/// the thread, and the caller. They are merged by their addresses on the stack, where operators are, too: an operator
+/// is shown below the native frame that called it. Frames of `DLMonitor` and of the tool are left out.
 #[must_use]
 pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
     let newest = interpreter().and_then(crate::Interpreter::newest);
@@ -80,7 +80,7 @@ pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
     path
 }
 
-/// Native frames, innermost first in each segment, and the operators below them; segments outermost first.
+/// Native frames, innermost first in each segment, and the operators below them. Segments are outermost first.
 pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec<(Range<usize>, Vec<usize>)> {
     let at = Registers::here();
     let Ok(mut walker) = thread.walker.try_borrow_mut() else { return Vec::new() };
@@ -95,7 +95,7 @@ pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec
     let mut segments = walker.segments(&thread.open, at, mark);
     if let Some((_, innermost)) = segments.last_mut() {
         if thread.begins {
-            // What runs now belongs to its begin.
+            // Frames that run now belong to the begin of the operator.
             innermost.clear();
         } else {
             leave_out_own(innermost);
@@ -107,7 +107,7 @@ pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec
 impl Walker {
     fn segments(&mut self, open: &[OpenOperator], at: Registers, mark: usize) -> Vec<(Range<usize>, Vec<usize>)> {
         let limit = if (at.sp..self.end).contains(&mark) { mark } else { self.end };
-        // Operators on this part of the stack, innermost first; where objects on the heap were made is not known.
+        // Operators in this part of the stack, innermost first. For objects on the heap the position is unknown.
         let here = |open: &OpenOperator| (at.sp..limit).contains(&open.handle);
         let places: Vec<usize> = (0..open.len()).rev().filter(|&index| here(&open[index])).collect();
         let mut segments = Vec::with_capacity(places.len() + 1);
@@ -124,7 +124,8 @@ impl Walker {
         segments
     }
 
-    /// Walks a segment. If that comes to nothing known, libraries may have been loaded since.
+    /// Walk a segment. If the walk gets lost, renew the module list and retry, because a library may have been loaded
+    /// since.
     fn walk(&mut self, segment: &Segment) -> Option<Ended> {
         let ended = self.stack.above(segment);
         let unknown = |address: &usize| native::module_at(*address).is_none();
@@ -136,10 +137,10 @@ impl Walker {
     }
 }
 
-/// The frames of the callback: from here to the last one of this library's.
+/// Remove the frames of the callback: from here to the last frame of this library.
 fn leave_out_own(frames: &mut Vec<usize>) {
     let Some(own) = native::module_at(leave_out_own as *const () as usize) else { return };
-    // Between the hook and here there are a tool and the standard library at most.
+    // At most a tool and the standard library are between the hook and this function.
     const MOST: usize = 24;
     if let Some(last) = frames.iter().take(MOST).rposition(|address| own.range.contains(address)) {
         frames.drain(..=last);
@@ -150,7 +151,7 @@ fn native_frame(address: usize) -> PathFrame {
     PathFrame::Native(NativeFrame { address, module: native::module_at(address) })
 }
 
-/// Outermost first.
+/// Python frames, outermost first.
 fn python_frames(newest: Option<PythonFrame>) -> Vec<PythonFrame> {
     let Some(interpreter) = interpreter() else { return Vec::new() };
     let mut frames: Vec<_> = std::iter::successors(newest, |&frame| interpreter.caller(frame)).collect();

@@ -1,13 +1,13 @@
-//! PLT hooks: calls of one library through its import table, redirected to a function of ours.
+//! PLT hooks: redirection of a library's calls through its import table to one of our functions.
 //!
-//! This is what a dynamic linker does when it binds a symbol, done once more: the library's own code stays as it is, and
-//! other libraries that call the same function are not touched.
+//! A hook repeats the dynamic linker's binding of a symbol. The code of the library is unchanged, and other callers
+//! of the function are unaffected.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// An import that was led elsewhere.
+/// A redirected import.
 #[derive(Debug)]
 pub(crate) struct Import {
     slot: &'static AtomicPtr<c_void>,
@@ -20,17 +20,17 @@ unsafe impl Send for Import {}
 unsafe impl Sync for Import {}
 
 impl Import {
-    /// Lets the slot point where it pointed before.
+    /// Restore the original target of the slot.
     pub(crate) fn restore(&self) {
         self.slot.store(self.before, Ordering::Release);
     }
 }
 
-/// Leads the calls of `symbol` from the loaded library whose file is called `library` to `to`, which must have the
-/// symbol's signature.
+/// Redirect calls of `symbol` from the loaded library with the file name `library` to `to`, which must have the
+/// signature of the symbol.
 ///
 /// # Errors
-/// If the library is not loaded, does not import the symbol, or its table cannot be written.
+/// If the library is not loaded, does not import the symbol, or its import table is not writable.
 pub(crate) fn redirect(library: &str, symbol: &CStr, to: *const c_void) -> Result<Import, String> {
     let mut search = Search { library, symbol, slot: None, seen: false };
     // SAFETY: the callback has the right signature and gets a pointer to `search`, which outlives the call.
@@ -107,7 +107,7 @@ impl Table {
             // SAFETY: not the last entry, as its tag was not 0.
             entry = unsafe { entry.add(1) };
         }
-        // glibc stores addresses there, musl offsets.
+        // glibc stores addresses here, musl offsets.
         for address in [&mut table.relocations, &mut table.symbols, &mut table.strings] {
             if *address != 0 && *address < base {
                 *address += base;
@@ -138,7 +138,7 @@ struct Relocation {
     addend: i64,
 }
 
-/// Tables of objects that were bound at start are read-only.
+/// Import tables of objects that were bound at start are read-only.
 fn make_writable(slot: NonNull<*mut c_void>) -> Result<(), String> {
     // SAFETY: takes a constant.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
@@ -148,6 +148,6 @@ fn make_writable(slot: NonNull<*mut c_void>) -> Result<(), String> {
     if result == 0 {
         Ok(())
     } else {
-        Err(format!("the table of imports cannot be written: {}", std::io::Error::last_os_error()))
+        Err(format!("the import table cannot be made writable: {}", std::io::Error::last_os_error()))
     }
 }

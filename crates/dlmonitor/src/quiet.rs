@@ -1,19 +1,20 @@
-//! Proof that nobody uses shared data any more, so that it can be freed: epochs without a lock, for readers that are signal handlers or
+//! Lock-free epochs: proof that shared data have no more readers and can be freed. Readers are signal handlers, or
 //! callbacks between the program's own instructions.
 //!
-//! Whoever replaces a shared pointer may free what it pointed to once all that could have read the old pointer have left. A [`Gate`]
-//! counts its readers, which costs two atomic additions; it works anywhere, in signal handlers too. Callbacks of operators run too
-//! often for that: each thread has a flag of its own, which it sets with a plain store, and who wants to free asks the kernel to make
-//! all processors see it (`membarrier`), as user-space RCU does.
+//! A thread that replaces a shared pointer can free the old value once all readers that could have read the old
+//! pointer have left. A [`Gate`] counts its readers, which costs two atomic additions and works everywhere, also in
+//! signal handlers. Callbacks of operators run too often for that: each thread sets a flag with a plain store, and a
+//! thread that wants to free asks the kernel to make all processors see the flags (`membarrier`), as user-space RCU
+//! does.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
-/// Counters of a gate: threads that read at the same time seldom meet at one.
+/// Number of counters of a gate: concurrent readers seldom share one.
 const SHARDS: usize = 16;
-/// Looks at a counter that is not zero until its readers count as busy.
+/// Reads of a nonzero counter before its readers count as busy.
 const LOOKS: usize = 1000;
 
-/// Readers of one shared pointer.
+/// Reader counters of one shared pointer.
 #[derive(Debug)]
 pub struct Gate([Shard; SHARDS]);
 
@@ -21,22 +22,23 @@ pub struct Gate([Shard; SHARDS]);
 #[repr(align(64))]
 struct Shard(AtomicUsize);
 
-/// The calling thread, or its signal handler, reads. It ends with this.
+/// Guard of a reader, on the calling thread or in its signal handler.
 #[derive(Debug)]
 pub struct Inside<'a>(&'a AtomicUsize);
 
 impl Gate {
-    /// Nobody reads.
+    /// A gate without readers.
     #[must_use]
     pub const fn new() -> Self {
         Self([const { Shard(AtomicUsize::new(0)) }; SHARDS])
     }
 
-    /// Begins to read: a pointer that is loaded (`SeqCst`) from now on stays valid until the guard goes. For signal handlers, too.
+    /// Begin to read: a pointer that is loaded (`SeqCst`) from now on stays valid until the guard is dropped.
+    /// Signal-safe.
     #[inline]
     #[must_use]
     pub fn enter(&self) -> Inside<'_> {
-        // Stacks of threads lie far apart; a handler has one of its own.
+        // Stacks of threads are far apart, and a signal handler has its own stack position.
         let here = 0_u8;
         let address = &raw const here as usize;
         let Shard(readers) = &self.0[(address >> 16 ^ address >> 22) % SHARDS];
@@ -44,10 +46,11 @@ impl Gate {
         Inside(readers)
     }
 
-    /// Whether all have left who entered before this. What was replaced (`SeqCst`) before this was asked can be freed then.
+    /// True if all readers that entered before this call have left. Values that were replaced (`SeqCst`) before this
+    /// call can be freed then.
     #[must_use]
     pub fn is_left(&self) -> bool {
-        // Each counter for itself: who enters after it was seen at zero finds the new pointer.
+        // Each counter separately: a reader that enters after its counter was zero finds the new pointer.
         self.0.iter().all(|Shard(readers)| {
             (0..LOOKS).any(|_| {
                 let is_left = readers.load(Ordering::SeqCst) == 0;
@@ -59,7 +62,7 @@ impl Gate {
         })
     }
 
-    /// In a forked child, where those who read do not exist.
+    /// Reset in a forked child, in which the readers do not exist.
     pub fn forked(&self) {
         for Shard(readers) in &self.0 {
             readers.store(0, Ordering::SeqCst);
@@ -80,7 +83,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Whether a thread is in a callback, as others see it.
+/// Flag of a thread that is in a callback, as other threads see it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Presence {
@@ -89,8 +92,8 @@ pub(crate) struct Presence {
     next: AtomicPtr<Presence>,
 }
 
-/// All of them, linked by `next`: as many as threads ran callbacks at once. They live for ever and are used again. A list without a
-/// lock: it stays whole in a forked child.
+/// All flags, linked by `next`: as many as threads that ran callbacks at once. They are never freed, but reused. The
+/// list needs no lock, so it is consistent in a forked child.
 static FIRST: AtomicPtr<Presence> = AtomicPtr::new(std::ptr::null_mut());
 
 fn all() -> impl Iterator<Item = &'static Presence> {
@@ -113,18 +116,18 @@ impl Presence {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// It ended.
+    /// The callback has ended.
     #[inline]
     pub(crate) fn leave(&self) {
         self.is_inside.store(false, Ordering::Release);
     }
 }
 
-/// The presence of one thread; another thread may have it afterwards.
+/// Flag of one thread, reused by another thread afterwards.
 #[derive(Debug)]
 pub(crate) struct Present(pub(crate) &'static Presence);
 
-/// Of a state that no thread has yet.
+/// Flag of a state that has no thread yet.
 static NOBODY: Presence = Presence::new(true);
 
 impl Default for Present {
@@ -134,7 +137,7 @@ impl Default for Present {
 }
 
 impl Present {
-    /// For the calling thread.
+    /// Take a flag for the calling thread.
     pub(crate) fn take() -> Self {
         if let Some(free) = all().find(|presence| !presence.is_taken.swap(true, Ordering::AcqRel)) {
             return Self(free);
@@ -157,18 +160,19 @@ impl Drop for Present {
     }
 }
 
-/// Whether all callbacks of the observer have ended that ran when this was asked: what was replaced before can be freed, if callbacks
-/// alone use it. `false`, too, if the kernel does not tell (`membarrier` is refused).
+/// True if all callbacks of the observer have ended that were running at this call. Values that were replaced before
+/// and that only callbacks use can then be freed. Also `false` if the kernel refuses `membarrier`.
 #[must_use]
 pub fn callbacks_ended() -> bool {
-    /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`, which does nothing from the second time on, and `..._PRIVATE_EXPEDITED`.
+    /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`, which has no effect from the second call on, and
+    /// `..._PRIVATE_EXPEDITED`.
     const COMMANDS: [libc::c_int; 2] = [1 << 4, 1 << 3];
     // SAFETY: takes no pointer.
     let is_done = |command: libc::c_int| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
     COMMANDS.into_iter().all(is_done) && all().all(|presence| !presence.is_inside.load(Ordering::Acquire))
 }
 
-/// In a forked child, before it runs callbacks: those of other threads do not go on.
+/// Reset in a forked child before it runs callbacks, because callbacks of other threads do not continue.
 pub(crate) fn forked() {
     all().for_each(Presence::leave);
 }
@@ -214,7 +218,7 @@ mod tests {
                 old.push(current.swap(Box::into_raw(Box::new([7_u64; 64])), Ordering::SeqCst));
                 if gate.is_left() {
                     for pointer in old.drain(..) {
-                        // SAFETY: nobody reads it any more; the box was leaked once.
+                        // SAFETY: there are no more readers; the box was leaked once.
                         let mut values = unsafe { Box::from_raw(pointer) };
                         values.fill(0);
                         freed += 1;

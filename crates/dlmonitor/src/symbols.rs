@@ -1,4 +1,4 @@
-//! Symbols of other libraries of this process, by name: nothing is linked, so that nothing is needed.
+//! Symbol lookup in other libraries of this process at run time, so that no library is linked.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ pub(crate) fn global(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// A library that is loaded already; it is never loaded for our sake, and stays loaded.
+/// A library that is already loaded. It is never loaded by this module, and not unloaded afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library(NonNull<c_void>);
 

@@ -1,4 +1,4 @@
-//! What is known of each thread: the operators that run on it (the shadow stack), and room for one client's state.
+//! Per-thread state: the shadow stack of operators in progress, and the observer's state.
 
 use crate::path::Walker;
 use crate::python::PythonFrame;
@@ -8,56 +8,58 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
-/// An operator, or a compilation, that began on this thread and did not end yet.
+/// An operator or a compilation in progress on this thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOperator {
-    /// What tells the call from others ([`crate::Operator::handle`]): an address on the C stack below which its callees
-    /// run.
+    /// Number that distinguishes the call from others ([`crate::Operator::handle`]): an address on the C stack below
+    /// which its callees run.
     pub handle: usize,
     /// The newest Python frame when it began, if Python frames are on.
     pub python: Option<PythonFrame>,
-    /// Room for the observer: whatever it wants to find again when the operator ends.
+    /// Data of the observer, available at the end of the operator.
     pub client: [u64; 4],
 }
 
 impl OpenOperator {
-    /// Whether it is a compilation or a phase of one ([`crate::Compilation`]). Its handle is no address: those are even.
+    /// True for a compilation or one of its phases ([`crate::Compilation`]). Handles of operators are addresses and
+    /// therefore even.
     #[must_use]
     pub fn is_compilation(&self) -> bool {
         self.handle % 2 == 1
     }
 }
 
-/// A thread that ran at least one operator. What each operator needs lies in one line of the processor's cache: the first fields.
+/// A thread that has run at least one operator. The fields that each operator needs come first and share a cache
+/// line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Thread {
     /// Open operators, outermost first.
     pub open: Vec<OpenOperator>,
-    /// The observer's own state for this thread, null at first. The observer frees it in
+    /// State of the observer for this thread, initially null. The observer frees it in
     /// [`crate::Observer::thread_ends`].
     pub client: Option<NonNull<c_void>>,
-    /// Where others see that it runs a callback.
+    /// Flag by which other threads see that it runs a callback.
     present: Present,
-    /// Operators until a callback is timed.
+    /// Number of operators until a callback is timed.
     pub(crate) turn: u32,
-    /// Whether the last of `open` begins at this moment: nothing ran in it yet.
+    /// True while the last operator of `open` begins: it has not run any code yet.
     pub(crate) begins: bool,
-    /// Operators whose begin or end was seen on another thread only.
+    /// Number of operators whose begin or end was seen only on another thread.
     pub strays: u64,
-    /// What walks the thread's stack, once it was asked to.
+    /// Stack walker of the thread, created at the first request.
     pub(crate) walker: RefCell<Option<Box<Walker>>>,
 }
 
 thread_local! {
-    /// No destructor: it runs through a key of pthread instead, which also works for threads that Rust did not make.
+    /// Without destructor: a pthread key calls it instead, which also works for threads that Rust did not create.
     static THREAD: Cell<*mut Thread> = const { Cell::new(null_mut()) };
 }
 
 static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
 
-/// Runs `action` with the calling thread's state, made at need. `None` if there is no memory for it, or if `action` is
-/// entered again on the same thread (a callback that runs an operator).
+/// Run `action` with the calling thread's state, which is created on demand. `None` without memory for it, or for a
+/// nested call on the same thread (a callback that runs an operator).
 #[inline]
 pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     let mut thread = THREAD.get();
@@ -68,8 +70,8 @@ pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
         return None;
     }
     THREAD.set(busy());
-    // SAFETY: `create` leaked a box that only this thread sees, and `busy` kept anyone else on this thread from a
-    // second reference to it.
+    // SAFETY: `create` leaked a box that only this thread sees, and `busy` prevents a second reference on this
+    // thread.
     let thread_state = unsafe { &mut *thread };
     let presence = thread_state.present.0;
     presence.enter();
@@ -79,7 +81,7 @@ pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Marks a state that is in use.
+/// Marker of a state in use.
 const fn busy() -> *mut Thread {
     NonNull::<Thread>::dangling().as_ptr()
 }
@@ -95,13 +97,14 @@ fn create() -> *mut Thread {
     let state = Thread { open: Vec::with_capacity(64), present: Present::take(), ..Thread::default() };
     let thread = Box::into_raw(Box::new(state));
     THREAD.set(thread);
-    // SAFETY: the key exists. If the value cannot be kept the state leaks when the thread ends, which harms nothing.
+    // SAFETY: the key exists. If the value cannot be stored, the state leaks at the end of the thread, which is
+    // harmless.
     unsafe { libc::pthread_setspecific(key, thread.cast()) };
     thread
 }
 
-/// In a forked child: the operators that ran in the parent do not end here, and the client's state is the parent's. It
-/// leaks: its locks may be held by threads that do not exist.
+/// Reset in a forked child: operators of the parent do not end here, and the client's state belongs to the parent. It
+/// leaks, because threads that do not exist may hold its locks.
 pub(crate) fn forked() {
     with(|thread| {
         let present = std::mem::take(&mut thread.present);
@@ -109,9 +112,9 @@ pub(crate) fn forked() {
     });
 }
 
-/// Runs `action` with all signals blocked, so that a thread that it makes never takes one from the program.
+/// Run `action` with all signals blocked, so that a thread that it creates never receives a signal of the program.
 pub fn without_signals<R>(action: impl FnOnce() -> R) -> R {
-    // SAFETY: both sets are initialised by the calls before they are read.
+    // SAFETY: both sets are initialized by the calls before they are read.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&raw mut all);
@@ -130,7 +133,7 @@ unsafe extern "C" fn ended(thread: *mut c_void) {
 }
 
 impl Thread {
-    /// Takes the open operator with this handle away, if it is there. Operators may end out of order: asynchronous ones
+    /// Remove the open operator with this handle, if present. Operators may end out of order: asynchronous ones
     /// outlive their callers.
     #[inline]
     pub(crate) fn close(&mut self, handle: usize, ended: &mut OpenOperator) -> bool {

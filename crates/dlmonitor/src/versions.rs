@@ -1,11 +1,11 @@
-//! Which interpreter and which `PyTorch` run in this process.
+//! Versions of the interpreter and of `PyTorch` in this process.
 
 use crate::symbols::global;
 use std::ffi::{CStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Version of the interpreter of this process, such as `3.11.7`; none if it has none.
+/// Version of the interpreter of this process, such as `3.11.7`; `None` without interpreter.
 #[must_use]
 pub fn python_version() -> Option<String> {
     let function = global(c"Py_GetVersion")?;
@@ -18,8 +18,8 @@ pub fn python_version() -> Option<String> {
     text.split_whitespace().next().map(str::to_owned)
 }
 
-/// Version of `PyTorch` in this process, such as `2.9.0+cpu`; none as long as its operators are not watched, or if its
-/// package does not say. Reads a file.
+/// Version of `PyTorch` in this process, such as `2.9.0+cpu`; `None` if its operators are not observed, or if its
+/// package has no version. Reads a file.
 #[must_use]
 pub fn torch_version() -> Option<String> {
     let functions = crate::torch::functions()?;
@@ -29,11 +29,11 @@ pub fn torch_version() -> Option<String> {
     stated(&std::fs::read_to_string(package.join("version.py")).ok()?)
 }
 
-/// The file that an address was loaded from.
+/// File from which an address was loaded.
 fn library_of(address: *const c_void) -> Option<PathBuf> {
     // SAFETY: all-zero is a value of this struct of pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for; the struct is valid for writing.
+    // SAFETY: any address is valid; the struct is valid for writing.
     if unsafe { libc::dladdr(address, &raw mut found) } == 0 || found.dli_fname.is_null() {
         return None;
     }
@@ -42,7 +42,7 @@ fn library_of(address: *const c_void) -> Option<PathBuf> {
     Some(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes())).to_owned())
 }
 
-/// What the generated file `torch/version.py` says in `__version__ = '...'`.
+/// Version in the generated file `torch/version.py`: `__version__ = '...'`.
 fn stated(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix("__version__"))?;
     let (_, value) = line.split_once('=')?;

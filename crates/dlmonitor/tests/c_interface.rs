@@ -1,11 +1,11 @@
-//! The C interface, by a tool in C (`programs/tool.c`) in a real PyTorch.
+//! Tests of the C interface, by a tool in C (`programs/tool.c`) in a real PyTorch.
 
 use crate::support::{said, tool_in_c, torch};
 use std::process::Command;
 
 const TOOL: &str = "tests/programs/tool.c";
 
-/// Runs a program with the tool and further arguments; what it printed.
+/// Run a program with the tool and further arguments; returns its output.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let python = torch()?;
     let folder = tempfile::tempdir().unwrap();

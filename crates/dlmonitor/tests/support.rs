@@ -1,9 +1,9 @@
-//! What the tests of tools share: a Python with PyTorch, tools in C, and the output of programs.
+//! Shared code of the tests of tools: a Python with PyTorch, tools in C, and the output of programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the tests are skipped, but not in CI.
+/// A Python with PyTorch, from `python/torch_env.py`. Without it the tests are skipped, except in CI.
 pub(crate) fn torch() -> Option<PathBuf> {
     let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
     if python.is_none() {
@@ -18,12 +18,12 @@ pub(crate) fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Where cargo puts what it builds for these tests: `target/PROFILE`.
+/// Folder of cargo's output for these tests: `target/PROFILE`.
 pub(crate) fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
 }
 
-/// A tool in C, whose source is a file of this crate, compiled into `folder`.
+/// Compile a tool in C, whose source is a file of this crate, into `folder`.
 pub(crate) fn tool_in_c(folder: &Path, source: &str) -> PathBuf {
     let tool = folder.join("libtool.so");
     let libraries = built().join("deps");
@@ -42,12 +42,12 @@ pub(crate) fn tool_in_c(folder: &Path, source: &str) -> PathBuf {
     tool
 }
 
-/// Runs a program of `programs/` with a tool and further arguments; what it printed.
+/// Run a program of `programs/` with a tool and further arguments; returns its output.
 pub(crate) fn run(python: &Path, program: &str, tool: &Path, arguments: &[&str]) -> String {
     said(Command::new(python).arg(here("tests/programs").join(program)).arg(tool).args(arguments))
 }
 
-/// What a command prints, which must succeed.
+/// Output of a command, which must succeed.
 pub(crate) fn said(command: &mut Command) -> String {
     // Cargo's search path may hold an older build of the library.
     let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();

@@ -1,4 +1,4 @@
-//! Tools that are not ours on top of `DLMonitor`: the examples, in a real PyTorch.
+//! Tests of external tools on top of `DLMonitor`: the examples, in a real PyTorch.
 
 use crate::support::{built, run, tool_in_c, torch};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 const COUNT_OPERATORS: &str = "examples/count_operators.c";
 
-/// What stands after `label` in its line.
+/// Text after `label` in its line.
 fn line<'a>(said: &'a str, label: &str) -> &'a str {
     let found = said.lines().find_map(|line| line.split_once(label).map(|(_, rest)| rest));
     found.unwrap_or_else(|| panic!("no {label:?} in {said}"))
@@ -30,7 +30,8 @@ fn a_tool_in_c() {
     assert!(said.contains("\ncalled with 0:f32=1600x1600 0:f32=1600x1600\n"), "{said}");
 }
 
-/// Python above, then what the interpreter called, with operators below the functions that called them.
+/// Python frames first, then native frames from the interpreter on, with operators below the functions that called
+/// them.
 #[test]
 fn a_call_path_of_three_sources() {
     let Some(python) = torch() else { return };
@@ -57,7 +58,7 @@ fn a_call_path_of_three_sources() {
     assert!(names.iter().all(|name| name.contains("at::") || name.contains("c10::")), "{names:#?}");
 }
 
-/// The functions of a library of PyTorch at what is written `library+0xoffset`.
+/// Functions of a PyTorch library at addresses of the form `library+0xoffset`.
 fn functions(python: &Path, library: &str, frames: &[&str]) -> Vec<String> {
     let code = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])";
     let output = Command::new(python).args(["-c", code]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Nodes of calling context trees for Python: handles into a tree that stays in Rust.
+//! Nodes of calling context trees for Python: handles to nodes of a tree that remains in Rust.
 
 use crate::call_tree::amount;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -12,13 +12,13 @@ use stackline_timeline::source_location::{SourceLocation, source_location_of};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A tree, and the trace that it was made from, if any.
+/// A call tree with its inverse index from nodes to events, and the traces from which it was built, if any.
 pub(crate) struct Held {
     pub(crate) index: CallIndex,
-    /// Ascending.
+    /// Sorted by node.
     pub(crate) events: Vec<(CallNodeId, EventId)>,
     pub(crate) set: Arc<TraceSet>,
-    /// Which of them.
+    /// Position of the trace in `set`.
     pub(crate) at: usize,
 }
 
@@ -29,13 +29,13 @@ impl Held {
         &self.events[from..from + length]
     }
 
-    /// The place of a node in the program: its own or, of what runs backward, that of what it differentiates.
+    /// Source location of a node. A backward node has the location of its forward operator.
     fn place(&self, node: CallNodeId) -> SourceLocation {
         let callers = std::iter::successors(Some(node), |&node| self.index.parent(node));
         let of =
             |node| self.events(node).first().map(|&(_, event)| source_location_of(&self.set.traces[self.at], event));
         let mut places = callers.into_iter().filter_map(of);
-        // Sums of calls are of no events.
+        // Trees without traces have no events.
         if self.set.traces.is_empty() {
             return place_of_call(&self.index.tree, node);
         }
@@ -53,7 +53,7 @@ impl Held {
     }
 }
 
-/// A number of a node. What is nothing can be divided by (`stackline._zero`): listings of rules ask for ratios.
+/// A non-negative number as a Python integer. Zero is `stackline._zero.ZERO`, by which rules can divide.
 pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
     static ZERO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if value > 0 {
@@ -63,13 +63,13 @@ pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
     Ok(zero.clone_ref(py))
 }
 
-/// Nodes and all below them, level by level, each once.
+/// Nodes and all their descendants in breadth-first order, each once.
 #[pyfunction]
 pub(crate) fn bfs(nodes: &Bound<'_, PyAny>) -> PyResult<NativeCallNodes> {
     if let Ok(all) = nodes.cast::<NativeCallNodes>() {
         let all = all.get();
         let order = match &all.rows {
-            // The root itself is no call.
+            // The root is not a call.
             Rows::All => {
                 let mut order = all.held.index.breadth_first(&[CallingContextTree::ROOT]);
                 order.remove(0);
@@ -89,7 +89,7 @@ pub(crate) fn bfs(nodes: &Bound<'_, PyAny>) -> PyResult<NativeCallNodes> {
         let node = node.cast::<NativeCallNode>().map_err(|_| PyTypeError::new_err("bfs takes nodes of a call tree"))?;
         let held = held.get_or_insert_with(|| Arc::clone(&node.get().held));
         if !Arc::ptr_eq(held, &node.get().held) {
-            return Err(PyTypeError::new_err("bfs takes nodes of one call tree, not of several"));
+            return Err(PyTypeError::new_err("bfs takes nodes of one call tree, not of several trees"));
         }
         from.push(node.get().at);
     }
@@ -98,16 +98,16 @@ pub(crate) fn bfs(nodes: &Bound<'_, PyAny>) -> PyResult<NativeCallNodes> {
     Ok(NativeCallNodes { held, rows: Rows::Some(order) })
 }
 
-/// Nodes of a tree, in an order. Immutable.
+/// A sequence of nodes of one tree. Immutable.
 #[pyclass(frozen, sequence, name = "CallNodes", module = "stackline")]
 pub(crate) struct NativeCallNodes {
     pub(crate) held: Arc<Held>,
     pub(crate) rows: Rows,
 }
 
-/// Which nodes.
+/// Rows of a node sequence: all nodes, or a list.
 pub(crate) enum Rows {
-    /// All but the root.
+    /// All nodes except the root.
     All,
     Some(Vec<CallNodeId>),
 }
@@ -156,7 +156,7 @@ impl NativeCallNodes {
     }
 }
 
-/// Goes through nodes.
+/// Iterator over nodes.
 #[pyclass(name = "CallNodeIterator", module = "stackline")]
 pub(crate) struct NativeCallNodeIterator {
     nodes: Py<NativeCallNodes>,
@@ -176,7 +176,7 @@ impl NativeCallNodeIterator {
     }
 }
 
-/// A frame below its callers. Immutable, and equal to other handles of the same node.
+/// A node of a call tree: a frame with its call path. Immutable. Handles of the same node are equal.
 #[pyclass(frozen, eq, hash, name = "CallNode", module = "stackline")]
 pub(crate) struct NativeCallNode {
     pub(crate) held: Arc<Held>,
@@ -212,7 +212,7 @@ impl NativeCallNode {
         }
         let CallValue { sum, count } = self.time_of(Measure::Time, part);
         for (name, value) in [("time", sum), ("count", count)] {
-            // Profiles may count what is called so.
+            // A profile can have a metric of this name.
             if !dict.contains(name)? {
                 dict.set_item(name, value)?;
             }
@@ -229,7 +229,7 @@ impl NativeCallNode {
 
 #[pymethods]
 impl NativeCallNode {
-    /// Function, operator, kernel, span; empty for the root.
+    /// Name of the function, operator, kernel or span; empty for the root.
     #[getter]
     fn name(&self) -> &str {
         self.held.index.name(self.at)
@@ -241,74 +241,74 @@ impl NativeCallNode {
         self.held.index.kind(self.at).map_or("root", FrameKind::name)
     }
 
-    /// File of its frame, or else of the nearest Python frame around it.
+    /// File of the frame, otherwise of the nearest enclosing Python frame.
     #[getter]
     fn file(&self) -> Option<&str> {
         self.held.index.source(self.at).map(|(file, _)| file)
     }
 
-    /// Line of its frame, or else of the nearest Python frame around it.
+    /// Line of the frame, otherwise of the nearest enclosing Python frame.
     #[getter]
     fn line(&self) -> Option<u32> {
         self.held.index.source(self.at).and_then(|(_, line)| line)
     }
 
-    /// The phase of training that it belongs to.
+    /// Phase of training.
     #[getter]
     fn phase(&self) -> &'static str {
         self.held.index.phase(self.at).name()
     }
 
-    /// GPU time where the tree has any, else CPU time: of the node and all below it, in ns, over all steps. Of a profile
-    /// without either what ``CallingContextTree.metric`` says.
+    /// Inclusive GPU time in ns over all steps, or CPU time if the tree has no GPU time. For a profile without
+    /// either, the metric that ``CallingContextTree.metric`` names.
     #[getter]
     fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.time_of(Measure::Time, Part::All).sum)
     }
 
-    /// Time of GPU operations at and below it, in ns.
+    /// Inclusive GPU time in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.time_of(Measure::Gpu, Part::All).sum)
     }
 
-    /// Time of threads in it and in what it called, in ns, waits included.
+    /// Inclusive CPU time of threads in ns, waits included.
     #[getter]
     fn cpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.time_of(Measure::Cpu, Part::All).sum)
     }
 
-    /// How many GPU operations (or spans, where there are none) ``time`` is the sum of.
+    /// Number of GPU operations (or spans, if the tree has none) in ``time``.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.time_of(Measure::Time, Part::All).count)
     }
 
-    /// How often it was called itself.
+    /// Number of calls of the node.
     #[getter]
     fn calls(&self) -> u64 {
         self.held.index.calls(self.at)
     }
 
-    /// Samples of instructions that stalled, at and below it.
+    /// Inclusive samples of stalled instructions.
     #[getter]
     fn stalls(&self) -> u64 {
         self.held.index.stalls(self.at)
     }
 
-    /// Steps that its times are sums over; 0 if the trace has none.
+    /// Number of steps over which metrics are summed; 0 if the trace has none.
     #[getter]
     fn steps(&self) -> usize {
         self.held.index.steps
     }
 
-    /// The node without what runs backward below it.
+    /// Forward part of the node: its metrics without backward work.
     #[getter]
     fn forward(&self) -> NativeCallPart {
         self.part(Part::Forward)
     }
 
-    /// What runs backward below the node: all that differentiates what it did.
+    /// Backward part of the node: metrics of the backward work that differentiates it.
     #[getter]
     fn backward(&self) -> NativeCallPart {
         self.part(Part::Backward)
@@ -320,31 +320,31 @@ impl NativeCallNode {
         self.held.index.parent(self.at).map(|at| Self { held: Arc::clone(&self.held), at })
     }
 
-    /// What it called.
+    /// Callees of the node.
     #[getter]
     fn children(&self) -> NativeCallNodes {
         self.with(|index, at| index.children.of_node(at).to_vec())
     }
 
-    /// The call path: its callers, outermost first, and the node itself.
+    /// Call path: the callers, outermost first, then the node.
     #[getter]
     fn path(&self) -> NativeCallNodes {
         self.with(|index, at| index.tree.path(at))
     }
 
-    /// Sums by metric, of the node and all below it.
+    /// Inclusive metrics by name.
     #[getter]
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.metrics_of(py, Part::All)
     }
 
-    /// Sums by metric, of the node itself.
+    /// Exclusive metrics by name.
     #[getter]
     fn exclusive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.metrics_of(py, Part::Own)
     }
 
-    /// File, line, function, module and operator, as findings name them: the innermost code of the user's own.
+    /// Source location as in findings: file, line, function, module and operator of the innermost frame in user code.
     #[getter]
     #[expect(clippy::type_complexity, reason = "a tuple for Python")]
     fn place(&self) -> (Option<String>, Option<u32>, Option<String>, Option<String>, Option<String>) {
@@ -352,7 +352,7 @@ impl NativeCallNode {
         (file, line, function, module, operator)
     }
 
-    /// Rows of the events that became this node (``Run.events``).
+    /// Rows of the events of the node (``Run.events``).
     #[getter]
     fn events(&self) -> Vec<u32> {
         self.held.events(self.at).iter().map(|(_, event)| event.0).collect()
@@ -367,7 +367,7 @@ impl NativeCallNode {
     }
 }
 
-/// A part of a node: what ran forward or backward. Immutable.
+/// Forward or backward part of a node. Immutable.
 #[pyclass(frozen, name = "CallPart", module = "stackline")]
 pub(crate) struct NativeCallPart {
     node: NativeCallNode,
@@ -376,25 +376,25 @@ pub(crate) struct NativeCallPart {
 
 #[pymethods]
 impl NativeCallPart {
-    /// GPU time where the tree has any, else CPU time, in ns.
+    /// GPU time in ns, or CPU time if the tree has no GPU time.
     #[getter]
     fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.node.time_of(Measure::Time, self.part).sum)
     }
 
-    /// Time of GPU operations in ns.
+    /// GPU time in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.node.time_of(Measure::Gpu, self.part).sum)
     }
 
-    /// Time of threads in ns, waits included.
+    /// CPU time of threads in ns, waits included.
     #[getter]
     fn cpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.node.time_of(Measure::Cpu, self.part).sum)
     }
 
-    /// How many GPU operations (or spans) ``time`` is the sum of.
+    /// Number of GPU operations (or spans) in ``time``.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.node.time_of(Measure::Time, self.part).count)

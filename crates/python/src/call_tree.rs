@@ -13,7 +13,7 @@ use stackline_model::{CallNodeId, CallingContextTree, FrameKind, Unit};
 use stackline_timeline::Scope;
 use std::sync::Arc;
 
-/// The calls of one trace of a run, or those of a recording or a profile without traces. Steps include both ends.
+/// Call tree of one trace of a run, or of a recording or profile without traces. `steps` includes both ends.
 #[pyfunction]
 #[pyo3(signature = (run, rank, steps, whole))]
 pub(crate) fn call_tree(
@@ -26,7 +26,8 @@ pub(crate) fn call_tree(
     let run = run.get();
     if let Some(held) = &run.calls {
         if rank.is_some() || steps.is_some() {
-            let reason = format!("{} holds sums of calls: it has neither ranks nor steps to choose from", run.name());
+            let reason =
+                format!("{} contains only sums of calls: it has neither ranks nor steps to choose from", run.name());
             return Err(analysis_error(py, &reason));
         }
         return Ok(NativeCallTree(Arc::clone(held)));
@@ -45,7 +46,8 @@ pub(crate) fn call_tree(
     Ok(NativeCallTree(Arc::new(held)))
 }
 
-/// Who called what, and what that took: see the package's documentation. Immutable.
+/// Calling context tree: frames, spans, operators and GPU operations with their metrics (see the package's
+/// documentation). Immutable.
 #[pyclass(frozen, name = "CallTree", module = "stackline")]
 pub(crate) struct NativeCallTree(Arc<Held>);
 
@@ -57,61 +59,61 @@ impl NativeCallTree {
 
 #[pymethods]
 impl NativeCallTree {
-    /// The node that holds all others: its times are those of the whole tree.
+    /// Root of the tree, whose metrics are those of the whole tree.
     #[getter]
     fn root(&self) -> NativeCallNode {
         NativeCallNode { held: Arc::clone(&self.0), at: CallingContextTree::ROOT }
     }
 
-    /// All nodes but the root, callers first.
+    /// All nodes except the root, callers first.
     #[getter]
     fn nodes(&self) -> NativeCallNodes {
         NativeCallNodes { held: Arc::clone(&self.0), rows: Rows::All }
     }
 
-    /// Operations of GPUs: kernels, copies and fills, by the call path that launched them.
+    /// GPU operations (kernels, copies and fills) by call path.
     #[getter]
     fn kernels(&self) -> NativeCallNodes {
         self.nodes_of(self.0.index.of_kind(FrameKind::Kernel))
     }
 
-    /// Operators that no other operator called.
+    /// Top-level operators: those without an operator among their callers.
     #[getter]
     fn operators(&self) -> NativeCallNodes {
         self.nodes_of(self.0.index.operators())
     }
 
-    /// Steps that the tree is about; 0 if the trace has none.
+    /// Number of steps over which metrics are summed; 0 if the trace has none.
     #[getter]
     fn steps(&self) -> usize {
         self.0.index.steps
     }
 
-    /// What ``time`` of a node is: ``"gpu_time"`` where there are GPU operations, else ``"cpu_time"``; of a profile without
-    /// either, such as ``"real_time"`` or the name of what it counts.
+    /// Metric of ``time``: ``"gpu_time"`` if there are GPU operations, otherwise ``"cpu_time"``. For a profile
+    /// without either, its own metric, such as ``"real_time"``.
     #[getter]
     fn metric(&self) -> &str {
         self.0.index.time_metric().0
     }
 
-    /// Whether anything runs backward or updates parameters; else it is inference.
+    /// True if the tree has backward work or updates of parameters; false for inference.
     #[getter]
     fn is_training(&self) -> bool {
         self.0.index.is_training()
     }
 
-    /// Nodes whose call path fits a pattern, such as ``**/train_step/**/aten::conv*``.
+    /// Nodes whose call path matches a pattern, such as ``**/train_step/**/aten::conv*``.
     fn search(&self, py: Python<'_>, pattern: &str) -> PyResult<NativeCallNodes> {
         self.0.index.search(pattern).map(|rows| self.nodes_of(rows)).map_err(|reason| analysis_error(py, &reason))
     }
 
-    /// Nodes that are called so many times or more for each call of their caller.
+    /// Nodes that each call of their caller calls at least this many times.
     #[pyo3(signature = (at_least=10))]
     fn loops(&self, at_least: u64) -> NativeCallNodes {
         self.nodes_of(self.0.index.loops(at_least.max(1)))
     }
 
-    /// Operators by name, most time first: each with all that it called, wherever no other operator called it.
+    /// Inclusive metrics of top-level operators by name, longest time first.
     fn by_operator<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (_, unit) = self.0.index.time_metric();
         let totals = self.0.index.by_operator().into_iter().map(|(name, total)| {
@@ -124,7 +126,7 @@ impl NativeCallTree {
         by_time(py, totals.collect())
     }
 
-    /// Time by phase of training, most first: ``forward``, ``loss``, ``backward``, ``update``, ``data_load`` ...
+    /// Time by phase of training, longest first: ``forward``, ``loss``, ``backward``, ``update``, ``data_load`` ...
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (_, unit) = self.0.index.time_metric();
         let phases = self.0.index.by_phase().into_iter();
@@ -135,7 +137,7 @@ impl NativeCallTree {
         by_time(py, totals.collect())
     }
 
-    /// Number of nodes, without the root.
+    /// Number of nodes except the root.
     fn __len__(&self) -> usize {
         self.0.index.len().saturating_sub(1)
     }
@@ -151,7 +153,7 @@ impl NativeCallTree {
     }
 }
 
-/// A sum of a tree's times (or of what it counts) for people.
+/// Format a sum of a tree's metric with its unit.
 pub(crate) fn amount(unit: Unit, sum: u64) -> String {
     match unit {
         Unit::Ns => format!("{:.3} ms", sum as f64 / 1e6),
@@ -169,43 +171,44 @@ fn by_time<'py>(py: Python<'py>, mut totals: Vec<(String, NativeCallTotals)>) ->
     Ok(dict)
 }
 
-/// What many nodes took together. Immutable.
+/// Metrics summed over several nodes. Immutable.
 #[pyclass(frozen, name = "CallTotals", module = "stackline")]
 pub(crate) struct NativeCallTotals {
     values: [CallValue; 3],
     calls: u64,
     phases: Vec<(String, u64)>,
-    /// Of its time.
+    /// Unit of the time.
     unit: Unit,
 }
 
 #[pymethods]
 impl NativeCallTotals {
-    /// GPU time where there are GPU operations, else CPU time, in ns; of a profile what ``CallingContextTree.metric`` says.
+    /// GPU time in ns if there are GPU operations, otherwise CPU time; for a profile the metric of
+    /// ``CallingContextTree.metric``.
     #[getter]
     fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.values[0].sum)
     }
 
-    /// Time of GPUs in ns.
+    /// GPU time in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.values[1].sum)
     }
 
-    /// Time of threads in ns, waits included.
+    /// CPU time of threads in ns, waits included.
     #[getter]
     fn cpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.values[2].sum)
     }
 
-    /// How many GPU operations (or spans) ``time`` is the sum of.
+    /// Number of GPU operations (or spans) in ``time``.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.values[0].count)
     }
 
-    /// Calls of the operator; 0 of phases.
+    /// Number of calls of the operator; 0 for phases.
     #[getter]
     fn calls(&self) -> u64 {
         self.calls
@@ -222,7 +225,7 @@ impl NativeCallTotals {
     }
 
     fn __repr__(&self) -> String {
-        // Of phases nobody counts calls.
+        // Phases have no number of calls.
         let calls = if self.calls > 0 { format!(", {} calls", self.calls) } else { String::new() };
         format!("<CallTotals {}{calls}>", amount(self.unit, self.values[0].sum))
     }

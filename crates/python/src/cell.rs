@@ -1,4 +1,4 @@
-//! One value of an Arrow array as a Python object, for the few rows that people look at without another library.
+//! Conversion of single Arrow values to Python objects, for displaying tables without another library.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -11,7 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyNone};
 
-/// The value of `array` at `row`; `None` for null.
+/// Value of `array` at `row` as a Python object; `None` for null.
 pub(crate) fn cell<'py>(py: Python<'py>, array: &dyn Array, row: usize) -> PyResult<Bound<'py, PyAny>> {
     macro_rules! number {
         ($kind:ty) => {
@@ -51,7 +51,7 @@ pub(crate) fn cell<'py>(py: Python<'py>, array: &dyn Array, row: usize) -> PyRes
     })
 }
 
-/// A value that is stored once and referred to by number.
+/// Value of a dictionary-encoded array.
 fn coded<'py, K: ArrowDictionaryKeyType>(
     py: Python<'py>,
     array: &dyn Array,

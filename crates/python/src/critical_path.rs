@@ -1,4 +1,4 @@
-//! Critical paths for Python.
+//! Critical paths by method `hta` for Python.
 
 use crate::errors::{analysis_error, engine_error, read_error};
 use crate::run::NativeRun;
@@ -20,11 +20,11 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A graph and its critical path. Immutable.
+/// A dependency graph and its critical path. Immutable.
 #[pyclass(frozen, name = "CriticalPath", module = "stackline._native")]
 pub(crate) struct NativeCriticalPath {
     path: Arc<CriticalPath>,
-    /// What is known of the trace, to be saved with the path.
+    /// Metadata of the trace, which is saved with the path.
     note: Option<TraceNote>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn failed(py: Python<'_>, error: &CriticalPathError) -> PyErr {
     analysis_error(py, &error.to_string())
 }
 
-/// Finds the critical path of one trace of a run. `instance` is a range with both ends included.
+/// Compute the critical path of one trace of a run. `instance` is a range with both ends included.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, zero_weight_launch_edges, data_load_events, include_last_profiler_step))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
@@ -59,7 +59,7 @@ pub(crate) fn critical_path(
     found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| failed(py, &e))
 }
 
-/// Which trace of a run is meant.
+/// Position of the trace of a rank.
 pub(crate) fn position(py: Python<'_>, run: &NativeRun, rank: Option<i64>) -> PyResult<usize> {
     run.needs_traces(py)?;
     match rank {
@@ -67,7 +67,7 @@ pub(crate) fn position(py: Python<'_>, run: &NativeRun, rank: Option<i64>) -> Py
         None if run.ranks.len() == 1 => Ok(0),
         None => {
             let count = run.ranks.len();
-            Err(PyValueError::new_err(format!("the run has {count} ranks; say which one with rank=")))
+            Err(PyValueError::new_err(format!("the run has {count} ranks; choose one with rank=")))
         }
     }
 }
@@ -80,7 +80,7 @@ impl NativeCriticalPath {
 
 #[pymethods]
 impl NativeCriticalPath {
-    /// Numbers about the whole: a dictionary, see the package's `CriticalPath`.
+    /// Summary of the path as a dictionary (see the package's `CriticalPath`).
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (path, dict) = (&self.path, PyDict::new(py));
         let (bounds, by_us) = (PyDict::new(py), PyDict::new(py));
@@ -109,14 +109,14 @@ impl NativeCriticalPath {
         Ok(dict)
     }
 
-    /// The tables of the result, in display order.
+    /// Tables of the result in display order.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<NativeTable>> {
         let path = Arc::clone(&self.path);
         let tables = quiet(py, &Progress::new(), move || path.tables())?;
         tables.iter().map(NativeTable::from_model).collect()
     }
 
-    /// The path after edits written as text.
+    /// Path after edits, given as text.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| failed(py, &e))?;
@@ -124,8 +124,9 @@ impl NativeCriticalPath {
         Ok(Self::new(quiet(py, &Progress::new(), move || path.apply(&edits))?, self.note.clone()))
     }
 
-    /// Writes the trace file `source` with the path on top to `target`, gzipped if its name ends in `.gz`. Returns
-    /// events met, events marked, events left out, arrow events added, and whether the source broke off.
+    /// Write a copy of the trace file `source` with the path highlighted to `target`, gzipped if its name ends in
+    /// `.gz`. Returns the number of events, marked events, events left out and added flow events, and true if the
+    /// source is truncated.
     fn overlay(
         &self,
         py: Python<'_>,
@@ -141,7 +142,7 @@ impl NativeCriticalPath {
         Ok((done.events, done.marked, done.left_out, done.flow_events, done.truncated))
     }
 
-    /// Writes everything to a file, for `restore`.
+    /// Write graph, path and settings to a file, for `restore`.
     fn save(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
         let (path, note) = (Arc::clone(&self.path), self.note.clone());
         let (watch, stop) = pair();
@@ -150,7 +151,7 @@ impl NativeCriticalPath {
         saved.map_err(PyOSError::new_err)
     }
 
-    /// Reads what `save` wrote.
+    /// Read a file that `save` wrote.
     #[staticmethod]
     fn restore(py: Python<'_>, source: PathBuf) -> PyResult<Self> {
         let file = File::open(&source).map_err(|e| PyOSError::new_err(format!("{}: {e}", source.display())))?;
@@ -167,7 +168,7 @@ fn warning(warning: &Warning) -> String {
     format!("{} {}{details}", warning.count, warning.code.message())
 }
 
-/// Why there is no overlay.
+/// Reason why no overlay was written.
 enum Failure {
     Source(stackline_ingest::Error),
     Overlay(OverlayError),
@@ -190,7 +191,7 @@ impl Failure {
     }
 }
 
-/// A watch, and the same watch for the thread that works.
+/// A progress handle and its clone for the worker thread.
 fn pair() -> (Progress, Progress) {
     let watch = Progress::new();
     (watch.clone(), watch)
@@ -224,7 +225,7 @@ fn overlay(
     }
 }
 
-/// A file that takes no more once the caller asked to stop.
+/// A file whose writes fail after the caller has canceled the work.
 struct Watched<'a> {
     file: File,
     stop: &'a Progress,
@@ -242,10 +243,11 @@ impl Write for Watched<'_> {
 }
 
 fn check(stop: &Progress) -> io::Result<()> {
-    if stop.is_cancelled() { Err(io::Error::other("stopped before the end, as asked")) } else { Ok(()) }
+    if stop.is_cancelled() { Err(io::Error::other("canceled before the end")) } else { Ok(()) }
 }
 
-/// Writes a file under another name first, so that a failure leaves neither a half file nor harms what was there.
+/// Write a file under a temporary name and rename it, so that a failure neither leaves a partial file nor damages the
+/// existing one.
 fn atomically<T>(
     target: &Path,
     stop: &Progress,
@@ -264,7 +266,7 @@ fn atomically<T>(
         Ok(result)
     };
     attempt().map_err(|error: io::Error| {
-        // It may not even exist; there is nothing to do about it either way.
+        // The file may not exist. An error here has no remedy.
         let _ = std::fs::remove_file(&partial);
         format!("{}: cannot write: {error}", target.display())
     })

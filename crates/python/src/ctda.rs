@@ -1,4 +1,4 @@
-//! Critical paths by method "ctda" for Python.
+//! Critical paths by method `ctda` for Python.
 
 use crate::critical_path::{failed, position};
 use crate::run::NativeRun;
@@ -21,7 +21,7 @@ pub(crate) struct NativeCtdaPath {
     path: Arc<CtdaPath>,
 }
 
-/// Finds the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
+/// Compute the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, steps, phase_rules))]
 pub(crate) fn ctda_path(
@@ -49,7 +49,7 @@ pub(crate) fn ctda_path(
 
 #[pymethods]
 impl NativeCtdaPath {
-    /// Numbers about the whole: a dictionary, see the package's `CtdaPath`.
+    /// Summary of the path as a dictionary (see the package's `CtdaPath`).
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (report, dict) = (self.path.report(), PyDict::new(py));
         dict.set_item("method", &report.method)?;
@@ -71,14 +71,14 @@ impl NativeCtdaPath {
         Ok(dict)
     }
 
-    /// The tables of the result, in display order.
+    /// Tables of the result in display order.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<NativeTable>> {
         let path = Arc::clone(&self.path);
         let tables = quiet(py, &Progress::new(), move || path.report().tables())?;
         tables.iter().map(NativeTable::from_model).collect()
     }
 
-    /// The path after edits written as text.
+    /// Path after edits, given as text.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| failed(py, &e))?;

@@ -1,4 +1,4 @@
-//! Comparisons for Python.
+//! Comparison of runs for Python.
 
 use crate::call_nodes::Held;
 use crate::errors::{analysis_error, engine_error};
@@ -13,13 +13,13 @@ use stackline_timeline::Scope;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What of a run is compared: its traces with their ranks, or its calls with its name.
+/// Data of a run to compare: traces with their ranks, or a call tree with its name.
 enum Compared {
     Traces(Arc<TraceSet>, Vec<i64>),
     Calls(Arc<Held>, String),
 }
 
-/// Compares runs before with runs after. Steps include both ends; `level` is a share of 1.
+/// Compare runs before and after a change. `steps` includes both ends; `level` is a fraction (0.05 is 5 %).
 #[pyfunction]
 #[pyo3(signature = (before, after, steps, level, by_family))]
 pub(crate) fn diff(
@@ -31,10 +31,10 @@ pub(crate) fn diff(
     by_family: Option<bool>,
 ) -> PyResult<Vec<NativeTable>> {
     if before.is_empty() || after.is_empty() {
-        return Err(analysis_error(py, "there is nothing to compare: give at least one run on each side"));
+        return Err(analysis_error(py, "nothing to compare: give at least one run on each side"));
     }
     if !(0.000_01..=0.5).contains(&level) {
-        return Err(analysis_error(py, "level is a share of false alarms in percent, 0.001 to 50"));
+        return Err(analysis_error(py, "level is out of range: give a share of false alarms in percent, 0.001 to 50"));
     }
     let scope = Scope::of_steps(steps);
     let of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Compared>> {

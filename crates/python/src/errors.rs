@@ -1,4 +1,4 @@
-//! Rust errors as the exceptions of `stackline._errors`.
+//! Conversion of Rust errors to the exceptions of `stackline._errors`.
 
 use pyo3::exceptions::{PyFileExistsError, PyOSError};
 use pyo3::prelude::*;
@@ -7,12 +7,12 @@ use pyo3::types::PyType;
 use stackline_engine::Error;
 use std::path::Path;
 
-/// An exception class of the package; defined in Python, where it is documented and typed.
+/// Import an exception class of the package. The classes are defined, documented and typed in Python.
 fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyType>>, name: &str) -> PyResult<&'py Bound<'py, PyType>> {
     cell.import(py, "stackline._errors", name)
 }
 
-/// `ReadError(message, path, byte)`.
+/// Make a `ReadError(message, path, byte)`.
 pub(crate) fn read_error(py: Python<'_>, message: String, path: &Path, byte: Option<u64>) -> PyErr {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     match class(py, &CLASS, "ReadError").and_then(|c| c.call1((message, path.to_string_lossy(), byte))) {
@@ -21,7 +21,7 @@ pub(crate) fn read_error(py: Python<'_>, message: String, path: &Path, byte: Opt
     }
 }
 
-/// `AnalysisError(message)`.
+/// Make an `AnalysisError(message)`.
 pub(crate) fn analysis_error(py: Python<'_>, message: &str) -> PyErr {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     match class(py, &CLASS, "AnalysisError").and_then(|c| c.call1((message,))) {
@@ -30,8 +30,8 @@ pub(crate) fn analysis_error(py: Python<'_>, message: &str) -> PyErr {
     }
 }
 
-/// What the engine says while it reads or answers, as what Python raises. `first` is the first input, for errors that
-/// name no file.
+/// Convert an error of the engine (reading or analysis) to a Python exception. `first` is the first input, for errors
+/// without a path.
 pub(crate) fn engine_error(py: Python<'_>, error: &Error, first: &Path) -> PyErr {
     use stackline_ingest::Error as Read;
     let message = error.to_string();
@@ -46,7 +46,7 @@ pub(crate) fn engine_error(py: Python<'_>, error: &Error, first: &Path) -> PyErr
     }
 }
 
-/// What the engine says while it writes: Python's own exceptions, as for any other file.
+/// Convert an error of saving to a built-in Python exception (`OSError` and its subclasses).
 pub(crate) fn save_error(error: &Error) -> PyErr {
     use stackline_store::Error as Store;
     let message = error.to_string();
@@ -56,7 +56,7 @@ pub(crate) fn save_error(error: &Error) -> PyErr {
     }
 }
 
-/// The file or directory that an error of the store is about.
+/// Path of a store error.
 fn stored(error: &stackline_store::Error) -> Option<&Path> {
     use stackline_store::Error as Store;
     match error {

@@ -1,4 +1,4 @@
-//! Critical paths by method "exact" for Python.
+//! Critical paths by method `exact` for Python.
 
 use crate::critical_path::{failed, position};
 use crate::run::NativeRun;
@@ -19,10 +19,10 @@ use stackline_timeline::Scope;
 use stackline_timeline::steps::Looked;
 use std::sync::Arc;
 
-/// Rows of a batch of hops.
+/// Rows per Arrow batch of path segments.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// A path with its tables. Immutable.
+/// A critical path with its tables. Immutable.
 #[pyclass(frozen, name = "ExactPath", module = "stackline._native")]
 pub(crate) struct NativeExactPath {
     report: ExactReport,
@@ -30,7 +30,7 @@ pub(crate) struct NativeExactPath {
     hops: Vec<RecordBatch>,
 }
 
-/// Finds the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
+/// Compute the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, steps, whole))]
 pub(crate) fn exact_path(
@@ -51,7 +51,7 @@ pub(crate) fn exact_path(
         let path = exact.path(&choice)?;
         let report = exact.report(&path);
         let tables = with_rows(tables(&report, &exact.large_but_harmless(&path), &spread(&exact.step_paths())));
-        // As text only for as long as it takes to put it into Arrow memory.
+        // The text form of the segments is large: it exists only until it is copied into Arrow memory.
         let hops = exact.hop_reports(&path);
         let hops: Result<_, _> = hops_tables(&hops, BATCH_ROWS).map(|part| table_batch(&part)).collect();
         Ok((report, tables, hops))
@@ -61,7 +61,7 @@ pub(crate) fn exact_path(
     Ok(NativeExactPath { report, tables, hops })
 }
 
-/// The window that the arguments name.
+/// Window that the arguments select.
 pub(crate) fn window(
     trace: &Trace,
     annotation: String,
@@ -77,7 +77,7 @@ pub(crate) fn window(
 
 #[pymethods]
 impl NativeExactPath {
-    /// Numbers about the whole: a dictionary, see the package's `ExactPath`.
+    /// Summary of the path as a dictionary (see the package's `ExactPath`).
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (report, dict) = (&self.report, PyDict::new(py));
         dict.set_item("method", report.method)?;
@@ -97,7 +97,7 @@ impl NativeExactPath {
         Ok(dict)
     }
 
-    /// The tables of the result, in display order.
+    /// Tables of the result in display order.
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
         let mut all = self.tables.iter().map(NativeTable::from_model).collect::<PyResult<Vec<_>>>()?;
         if let Some(first) = self.hops.first() {

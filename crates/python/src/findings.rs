@@ -17,8 +17,8 @@ use stackline_timeline::Scope;
 use stackline_timeline::confidence::Confidence;
 use std::sync::Arc;
 
-/// What to change in the program of one trace, or of a file of memory. Steps include both ends. `said`: what rules in
-/// Python found, a JSON message each.
+/// Find issues in one trace or a memory file. `steps` includes both ends. `said`: messages of Python rules, one JSON
+/// object each.
 #[pyfunction]
 #[pyo3(signature = (run, rank, steps, whole, settings, least_percent, threads, said))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
@@ -52,7 +52,7 @@ pub(crate) fn findings(
     };
     if let (Some(memory), None) = (&run.memory, rank) {
         if steps.is_some() {
-            return Err(analysis_error(py, "a memory trace has neither steps nor ranks to choose from"));
+            return Err(analysis_error(py, "a memory file has neither steps nor ranks to choose from"));
         }
         let memory = Arc::clone(memory);
         let look = move || findings_of_memory(&memory, &options, &|_| true);
@@ -67,12 +67,13 @@ pub(crate) fn findings(
     }
     let watch = Progress::new();
     let (set, opened) = (Arc::clone(&run.set), run.run.watched_by(&watch));
-    // Rules of the user's own said where events are: of one trace.
+    // Python rules refer to events of one trace, so ranks can't be merged.
     if rank.is_none() && run.ranks.len() > 1 && others.rules().next().is_none() {
         let mut job = Job::default();
         for trace in &set.traces {
-            let not_one =
-                |reason| analysis_error(py, &format!("the run is not one job: {reason}; say which rank with rank="));
+            let not_one = |reason| {
+                analysis_error(py, &format!("the traces are not ranks of one job: {reason}; say which rank with rank="))
+            };
             job.add(&trace.meta).map_err(not_one)?;
         }
         let look = move || Ok(with_memory(of_all(&set, &options)?, (&opened, None), &options));
@@ -87,9 +88,9 @@ pub(crate) fn findings(
     table(py, quiet(py, &watch, look)?)
 }
 
-/// Adds what is found in the memory, if the run tells of any.
+/// Add the memory findings if the run has memory data.
 fn with_memory(mut found: Findings, (run, rank): (&Run, Option<i64>), options: &Options) -> Findings {
-    // What ran was read: it is told though what was kept beside it is gone or damaged by now.
+    // Findings of the trace are valid even if the memory data in the same run are missing or damaged by now.
     let memory = run.find_memory(rank).unwrap_or_else(|error| {
         found.notes.push(format!("memory could not be read: {error}"));
         None
@@ -101,7 +102,7 @@ fn table(py: Python<'_>, found: Result<Findings, CriticalPathError>) -> PyResult
     NativeTable::from_model(&findings_table(&found.map_err(|error| failed(py, &error))?))
 }
 
-/// Findings of all ranks, merged; those that cannot be looked at are noted.
+/// Merge the findings of all ranks. Ranks that cannot be analyzed are noted.
 fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathError> {
     let (mut all, mut failed) = (Vec::new(), Vec::new());
     for (rank, trace) in stackline_engine::ranks(set).into_iter().zip(&set.traces) {
@@ -118,13 +119,13 @@ fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathErr
     Ok(merged)
 }
 
-/// What rules can need: names, and what is said where it is missing.
+/// Requirements that Python rules can declare: name, and message if it is missing.
 #[pyfunction]
 pub(crate) fn needs() -> Vec<(&'static str, &'static str)> {
     Requirement::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
 }
 
-/// Words that findings are described with: support, confidence, units.
+/// Values of finding fields: support, confidence, units.
 #[pyfunction]
 pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
     let support = Support::ALL.into_iter().map(Support::name).collect();
@@ -132,7 +133,7 @@ pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'st
     (support, confidence, Unit::ALL.into_iter().map(Unit::suffix).collect())
 }
 
-/// Those of some needs that a trace does not meet.
+/// Requirements that a trace does not meet.
 #[pyfunction]
 pub(crate) fn missing_needs(
     py: Python<'_>,

@@ -1,5 +1,5 @@
-//! Python bindings: thin classes over the engine. The user's interface is the package `python/stackline`, which wraps
-//! them; nothing here is meant to be called directly.
+//! Python bindings of the engine as thin classes. The public interface is the package `python/stackline`, which wraps
+//! them; the classes here are private.
 #![forbid(unsafe_code)]
 
 mod call_nodes;
@@ -19,7 +19,7 @@ mod views;
 mod what_if;
 mod worker;
 
-/// The extension module `stackline._native`.
+/// Extension module `stackline._native`.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Memory traces for Python.
+//! Memory analysis for Python.
 
 use crate::errors::{analysis_error, engine_error, save_error};
 use crate::run::told;
@@ -17,11 +17,11 @@ use stackline_store::arrow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// What is worked out of a trace when it is first asked for.
+/// Results of the memory analysis, computed at the first request.
 struct Studied {
     matches: Vec<PatternMatch>,
     ranked: Vec<Ranked>,
-    /// Of them those that together lower the first peak furthest.
+    /// The suggestions that together reduce the first peak most.
     combination: Option<Combination>,
 }
 
@@ -42,11 +42,11 @@ impl Opened {
     }
 }
 
-/// The memory of one process over time. Immutable.
+/// Memory of one process over time. Immutable.
 #[pyclass(frozen, name = "Memory", module = "stackline._native")]
 pub(crate) struct NativeMemory(Arc<Opened>);
 
-/// Opens whatever tells of memory; at most `peaks` peaks of each device get a name.
+/// Open memory data. At most `peaks` peaks per device are named.
 #[pyfunction]
 pub(crate) fn open_memory(py: Python<'_>, path: PathBuf, peaks: usize) -> PyResult<NativeMemory> {
     let watch = Progress::new();
@@ -64,14 +64,14 @@ pub(crate) fn open_memory(py: Python<'_>, path: PathBuf, peaks: usize) -> PyResu
     opened.map_err(|e| engine_error(py, &e, &place))
 }
 
-/// Names of the tables that [`NativeMemory::raw`] gives.
+/// Names of the tables of [`NativeMemory::raw`].
 #[pyfunction]
 pub(crate) fn memory_tables() -> Vec<&'static str> {
     arrow::memory_tables()
 }
 
 impl NativeMemory {
-    /// Of each device at most `peaks` peaks get a name.
+    /// Wrap a trace. At most `peaks` peaks per device are named.
     pub(crate) fn new(trace: Arc<MemoryTrace>, peaks: usize) -> Self {
         let named = tables::named_peaks(&trace, peaks);
         Self(Arc::new(Opened { trace, peaks: named, per_device: peaks, studied: OnceLock::new() }))
@@ -80,7 +80,7 @@ impl NativeMemory {
 
 #[pymethods]
 impl NativeMemory {
-    /// What was read: a dictionary, see the package's `Memory`.
+    /// Summary as a dictionary (see the package's `Memory`).
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (trace, dict) = (&self.0.trace, PyDict::new(py));
         let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
@@ -91,7 +91,7 @@ impl NativeMemory {
         Ok(dict)
     }
 
-    /// What reading had to repair, skip or lose.
+    /// Diagnostics of reading: repaired, skipped and lost records.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let trace = &self.0.trace;
         trace.report.problems.iter().map(|problem| told(py, problem, &trace.label, 0)).collect()
@@ -102,7 +102,7 @@ impl NativeMemory {
         NativeTable::from_model(&tables::peaks_table(&self.0.trace, &self.0.peaks))
     }
 
-    /// Who is in use at each peak.
+    /// Bytes in use at each peak, by owner.
     fn at_peak(&self, py: Python<'_>, by: &str) -> PyResult<NativeTable> {
         let known = By::ALL.into_iter().find(|known| known.name() == by);
         let names: Vec<&str> = By::ALL.into_iter().map(By::name).collect();
@@ -111,7 +111,7 @@ impl NativeMemory {
         NativeTable::from_model(&tables::at_peak_table(&self.0.trace, &self.0.peaks, by))
     }
 
-    /// The objects in use at one peak.
+    /// Objects in use at a peak.
     fn alive(&self, py: Python<'_>, peak: &str) -> PyResult<NativeTable> {
         let found = self.0.peaks.iter().find(|known| known.name.eq_ignore_ascii_case(peak));
         let names: Vec<&str> = self.0.peaks.iter().map(|known| known.name.as_str()).collect();
@@ -129,13 +129,13 @@ impl NativeMemory {
         self.made(py, |opened| Some(tables::objects_table(&opened.trace)))?.ok_or_else(no_table)
     }
 
-    /// What matches a pattern of waste.
+    /// Wasted memory by pattern.
     fn waste(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.made(py, |opened| Some(tables::waste_table(&opened.trace, &opened.studied().matches)))?
             .ok_or_else(no_table)
     }
 
-    /// What to change, best first.
+    /// Suggested changes, largest saving first.
     fn suggestions(&self, py: Python<'_>) -> PyResult<NativeTable> {
         let make = |opened: &Opened| {
             let studied = opened.studied();
@@ -147,17 +147,17 @@ impl NativeMemory {
         self.made(py, make)?.ok_or_else(no_table)
     }
 
-    /// Segments and blocks of the caching allocator, if the source tells of them.
+    /// Segments and blocks of the caching allocator, if the source has them.
     fn allocator(&self, py: Python<'_>) -> PyResult<Option<NativeTable>> {
         self.made(py, |opened| tables::allocator_table(&opened.trace))
     }
 
-    /// Requests that failed, and why, if there are any.
+    /// Failed allocations with the reason, if there are any.
     fn out_of_memory(&self, py: Python<'_>) -> PyResult<Option<NativeTable>> {
         self.made(py, |opened| tables::out_of_memory_table(&opened.trace))
     }
 
-    /// The peaks if these suggestions were followed, by their numbers.
+    /// Peaks after these suggestions, given by their numbers.
     fn apply(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<NativeTable> {
         let opened = Arc::clone(&self.0);
         let applied = quiet(py, &Progress::new(), move || {
@@ -172,20 +172,20 @@ impl NativeMemory {
         }
     }
 
-    /// A table of the model, as a run directory has it.
+    /// Table of the model in the layout of run directories.
     fn raw(&self, name: &str) -> PyResult<NativeTable> {
         let batch = arrow::memory_batch(&self.0.trace, name).ok_or_else(no_table)?;
         let batch = batch.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
         Ok(NativeTable::from_batches(name, "", (batch.schema(), vec![batch])))
     }
 
-    /// The text form.
+    /// Text form.
     fn to_text(&self, py: Python<'_>) -> PyResult<String> {
         let opened = Arc::clone(&self.0);
         quiet(py, &Progress::new(), move || text::write(&opened.trace))
     }
 
-    /// Writes the trace to a run directory.
+    /// Write the memory data to a run directory.
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         let watch = Progress::new();
         let options = WriteOptions { overwrite, cancel: Some(watch.flag()), ..WriteOptions::default() };
@@ -202,13 +202,13 @@ impl NativeMemory {
     }
 }
 
-/// Every name that the package asks for has its table.
+/// Error for a missing internal table: the package only requests tables that exist.
 fn no_table() -> PyErr {
     PyRuntimeError::new_err("internal error: no such table")
 }
 
 impl NativeMemory {
-    /// Works a table out beside the interpreter.
+    /// Compute a table without the GIL.
     fn made(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The page from Python: a server that lives as long as somebody holds it.
+//! Server of the page for Python, which runs until its object is dropped.
 
 use crate::errors::{analysis_error, engine_error};
 use crate::worker::quiet;
@@ -19,14 +19,14 @@ pub(crate) struct NativePage {
 
 #[pymethods]
 impl NativePage {
-    /// Ends the server; once is enough, twice does no harm.
+    /// Stop the server. Repeated calls have no effect.
     fn close(&self, py: Python<'_>) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(running));
     }
 }
 
-/// Opens inputs, and a run to compare them with, and serves the page.
+/// Open inputs and a baseline, and start the server of the page.
 #[pyfunction]
 #[pyo3(signature = (inputs, baseline, port, hosts, source_roots, no_source))]
 pub(crate) fn view(

@@ -1,4 +1,4 @@
-//! An opened run.
+//! Opened runs for Python.
 
 use crate::call_nodes::Held;
 use crate::errors::{analysis_error, engine_error, save_error};
@@ -19,21 +19,21 @@ use stackline_timeline::{DefaultWindow, Scope};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An opened run: traces, one per rank or file, or what a file without any holds. Immutable.
+/// An opened run: traces (one per rank or file), a call tree, or memory data. Immutable.
 #[pyclass(frozen, name = "Run", module = "stackline._native")]
 pub(crate) struct NativeRun {
     pub(crate) set: Arc<TraceSet>,
     pub(crate) ranks: Vec<i64>,
     pub(crate) threads: usize,
-    /// What it was opened of, wherever the program goes meanwhile.
+    /// The run with its inputs as absolute paths, valid after a change of the working directory.
     pub(crate) run: Run,
-    /// Calls of a recording or a profile that holds no trace.
+    /// Call tree of a recording or profile without traces.
     pub(crate) calls: Option<Arc<Held>>,
-    /// Memory of a file that is of nothing else.
+    /// Memory data of a memory file.
     pub(crate) memory: Option<Arc<MemoryTrace>>,
 }
 
-/// A problem of the read report, with the trace and rank that it is of.
+/// Problem of the read report as a dictionary, with its trace and rank.
 pub(crate) fn told<'py>(py: Python<'py>, problem: &Problem, trace: &str, rank: i64) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("code", &problem.code)?;
@@ -47,7 +47,7 @@ pub(crate) fn told<'py>(py: Python<'py>, problem: &Problem, trace: &str, rank: i
     Ok(dict)
 }
 
-/// Opens files, directories, archives and run directories. `on_progress(done, total)` is called with bytes.
+/// Open files, directories, archives and run directories. `on_progress(done, total)` is called with bytes.
 #[pyfunction]
 #[pyo3(signature = (paths, threads=0, on_progress=None))]
 pub(crate) fn open(
@@ -88,7 +88,7 @@ pub(crate) fn open(
     Ok(run)
 }
 
-/// Name and one line of description of every registered analysis, in the order of registration.
+/// Name and one-line description of each registered analysis, in the order of registration.
 #[pyfunction]
 pub(crate) fn analyses_list() -> Vec<(&'static str, &'static str)> {
     analyses::ALL.iter().map(|a| (a.name, a.about)).collect()
@@ -96,7 +96,7 @@ pub(crate) fn analyses_list() -> Vec<(&'static str, &'static str)> {
 
 #[pymethods]
 impl NativeRun {
-    /// `traces` or, of a file without any, what stands in their place: `calls`, `memory`.
+    /// Kinds of data: `traces`, or without traces `calls` or `memory`.
     #[getter]
     fn parts(&self) -> Vec<&'static str> {
         let there = [
@@ -107,7 +107,7 @@ impl NativeRun {
         there.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect()
     }
 
-    /// The memory that it tells of: all of it, or of one rank.
+    /// Memory data of the run, or of one rank.
     fn memory(&self, py: Python<'_>, rank: Option<i64>, peaks: usize) -> PyResult<NativeMemory> {
         if let Some(trace) = &self.memory {
             if rank.is_some() {
@@ -132,7 +132,7 @@ impl NativeRun {
         self.ranks.clone()
     }
 
-    /// What is known of each trace as a whole.
+    /// Metadata of each trace.
     fn traces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let one = |(trace, rank): (&stackline_model::Trace, &i64)| {
             let dict = PyDict::new(py);
@@ -155,7 +155,7 @@ impl NativeRun {
         self.set.traces.iter().zip(&self.ranks).map(one).collect()
     }
 
-    /// What reading had to repair, skip or lose, trace after trace.
+    /// Diagnostics of reading, trace by trace.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let of_part = |report: &ReadReport| {
             let file = self.run.inputs().first().and_then(|input| input.file_name());
@@ -177,7 +177,7 @@ impl NativeRun {
         Ok(problems)
     }
 
-    /// Runs one registered analysis: over all ranks, their tables put together, or over one.
+    /// Run one registered analysis on one rank, or on all ranks with concatenated tables.
     #[pyo3(signature = (name, steps, rank, whole))]
     fn analyze(
         &self,
@@ -207,7 +207,7 @@ impl NativeRun {
         let window = if has_window { default_window(&looked()) } else { None };
         let said = |(window, notes): (String, Vec<String>)| {
             let notes: String = notes.iter().map(|note| format!(" Note: {note}.")).collect();
-            format!("Of {window}; whole=True takes all of the trace.{notes}")
+            format!("Of {window}; whole=True selects the whole trace.{notes}")
         };
         let note = window.map(said);
         let made = |table: &Table| {
@@ -231,12 +231,12 @@ impl NativeRun {
         table.map(|table| table.noted(note)).map_err(arrow_error)
     }
 
-    /// Operations of accelerators, each with what launched it.
+    /// GPU operations, each with its launch call, operator and step.
     fn gpu_ops(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
         let made = quiet(py, &Progress::new(), move || views::gpu_ops(&set, &ranks))?;
-        let title = "Operations of accelerators, and what launched them";
+        let title = "GPU operations with their launches";
         made.map(|batches| NativeTable::from_batches("gpu_ops", title, batches)).map_err(arrow_error)
     }
 
@@ -245,11 +245,11 @@ impl NativeRun {
         self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
         let made = quiet(py, &Progress::new(), move || views::tracks(&set, &ranks))?;
-        let title = "Where events happened: threads, streams, counters";
+        let title = "Tracks: threads, streams and counters with their number of events";
         made.map(|batches| NativeTable::from_batches("tracks", title, batches)).map_err(arrow_error)
     }
 
-    /// Writes the traces to a run directory.
+    /// Write the traces to a run directory.
     #[pyo3(signature = (path, overwrite=false))]
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         self.needs_traces(py)?;
@@ -262,12 +262,12 @@ impl NativeRun {
 }
 
 impl NativeRun {
-    /// What people know it by.
+    /// Display name of the run.
     pub(crate) fn name(&self) -> String {
         self.run.name()
     }
 
-    /// An error that says what there is instead, if it has no traces.
+    /// Check that the run has traces. The error names the methods that work without traces.
     pub(crate) fn needs_traces(&self, py: Python<'_>) -> PyResult<()> {
         let Err(error) = self.run.traces() else { return Ok(()) };
         let instead =
@@ -275,7 +275,7 @@ impl NativeRun {
         Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 
-    /// Position of a rank's trace.
+    /// Position of the trace of a rank.
     pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
         self.needs_traces(py)?;
         let at = stackline_engine::position_of_rank(&self.set, rank);
@@ -286,7 +286,7 @@ impl NativeRun {
 fn find(py: Python<'_>, name: &str) -> PyResult<&'static Analysis> {
     analyses::find(name).ok_or_else(|| {
         let near = stackline_engine::nearest(name, analyses::ALL.iter().map(|a| a.name), 3);
-        let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
+        let hint = if near.is_empty() { ".".to_owned() } else { format!("; did you mean {}?", near.join(", ")) };
         analysis_error(py, &format!("there is no analysis {name:?}{hint} Run.analyses() lists them"))
     })
 }

@@ -1,4 +1,4 @@
-//! Tables for Python: Arrow memory behind the PyCapsule interface.
+//! Arrow tables for Python, exported by the Arrow PyCapsule interface.
 
 use crate::cell::cell;
 use crate::views::Batches;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
 use stackline_model::Table;
 
-/// A table: named columns in Arrow memory, shared with whoever takes it (no copies).
+/// A table with named columns in Arrow memory, shared with consumers without copies.
 #[pyclass(frozen, name = "Table", module = "stackline._native")]
 pub(crate) struct NativeTable {
     name: String,
@@ -22,13 +22,13 @@ pub(crate) struct NativeTable {
     batches: Vec<RecordBatch>,
 }
 
-/// An error of the Arrow library as a Python exception. They mean a mistake of ours, not of the data.
+/// Convert an error of the Arrow library to a Python exception. It indicates a bug in Stackline, not bad input.
 pub(crate) fn arrow_error(error: ArrowError) -> PyErr {
     PyRuntimeError::new_err(format!("internal error: {error}"))
 }
 
 impl NativeTable {
-    /// A result table of an analysis.
+    /// Convert a result table of an analysis.
     pub(crate) fn from_model(table: &Table) -> PyResult<Self> {
         let batch = stackline_store::arrow::table_batch(table);
         let batch = batch.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
@@ -36,13 +36,13 @@ impl NativeTable {
         Ok(Self { notes: table.notes.clone(), ..made })
     }
 
-    /// The same table with one more note, if there is one to add.
+    /// The table with one more note, if any.
     pub(crate) fn noted(mut self, note: Option<String>) -> Self {
         self.notes.extend(note);
         self
     }
 
-    /// A table of the model.
+    /// Convert a table of the model.
     pub(crate) fn from_batches(name: &str, title: &str, (schema, batches): Batches) -> Self {
         let units = schema.fields().iter().map(|f| match f.metadata().get("unit") {
             Some(unit) => unit.clone(),
@@ -62,13 +62,13 @@ impl NativeTable {
         &self.name
     }
 
-    /// One line for people.
+    /// Description in one line.
     #[getter]
     fn title(&self) -> &str {
         &self.title
     }
 
-    /// Sentences that belong to the numbers.
+    /// Notes on the numbers, one sentence each.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
@@ -80,7 +80,7 @@ impl NativeTable {
         self.schema.fields().iter().map(|f| f.name().clone()).collect()
     }
 
-    /// Unit of each column, empty where there is none.
+    /// Unit of each column, empty for columns without one.
     #[getter]
     fn units(&self) -> Vec<String> {
         self.units.clone()
@@ -92,7 +92,7 @@ impl NativeTable {
         self.schema.fields().iter().map(|f| f.data_type().to_string()).collect()
     }
 
-    /// Bytes of Arrow memory.
+    /// Size of the Arrow memory in bytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
@@ -132,8 +132,8 @@ impl NativeTable {
         Ok(values)
     }
 
-    /// The Arrow PyCapsule interface: a stream of the table's batches. A requested schema is not converted to, which
-    /// the interface allows: consumers cast themselves.
+    /// The Arrow PyCapsule interface: a stream of the table's batches. Requested schemas are ignored, as the
+    /// interface allows; consumers cast the data themselves.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

@@ -1,4 +1,4 @@
-//! The model's own tables as Arrow: events, operations of accelerators, tracks.
+//! The model's tables as Arrow: events, GPU operations, tracks.
 
 use arrow_array::builder::StringDictionaryBuilder;
 use arrow_array::types::UInt32Type;
@@ -10,13 +10,13 @@ use stackline_store::arrow::{EventOptions, EventReader};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Rows per batch: most traces fit in one, so that consumers get whole columns without putting pieces together.
+/// Rows per batch. Most traces fit into one batch, so that consumers get contiguous columns.
 const BATCH_ROWS: usize = 1 << 20;
 
 /// A schema and its batches.
 pub(crate) type Batches = (SchemaRef, Vec<RecordBatch>);
 
-/// Events of the traces with all that the source said of them.
+/// Events of the traces with all arguments of the source.
 pub(crate) fn events(
     set: Arc<TraceSet>,
     ranks: Vec<i64>,
@@ -25,12 +25,12 @@ pub(crate) fn events(
 ) -> Result<Batches, ArrowError> {
     let reader = EventReader::new(set, &EventOptions { arguments, batch_rows: BATCH_ROWS, ranks });
     let schema = reader.schema();
-    // After an interrupt nobody takes the rows any more.
+    // After an interrupt the rows are discarded: stop reading.
     let batches: Result<Vec<_>, _> = reader.take_while(|_| !watch.is_cancelled()).collect();
     Ok((schema, batches?))
 }
 
-/// What to tell of arguments that have no column in [`events`]; empty if all have one.
+/// Note about arguments that have no column in [`events`]; `None` if all have one.
 pub(crate) fn left_out(set: &TraceSet) -> Option<String> {
     let left_out = EventReader::left_out(set);
     let shown: Vec<&str> = left_out.iter().take(3).map(|(key, _)| key.as_str()).collect();
@@ -44,7 +44,7 @@ pub(crate) fn left_out(set: &TraceSet) -> Option<String> {
     })
 }
 
-/// Operations of accelerators, each with what launched it.
+/// GPU operations with their launch call, operator and step.
 pub(crate) fn gpu_ops(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowError> {
     let rows = Rows::new(set, ranks, |t| t.gpu.ids());
     let event = |t: &Trace, g: GpuId| t.gpu.event[g.index()];
@@ -72,7 +72,7 @@ pub(crate) fn gpu_ops(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowErr
     table.finish()
 }
 
-/// Where events happened: threads, streams, counters.
+/// Tracks: threads, streams, counters.
 pub(crate) fn tracks(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowError> {
     let rows = Rows::new(set, ranks, |t| t.tracks.ids());
     let mut table = TableBuilder::new(&rows);
@@ -91,7 +91,7 @@ pub(crate) fn tracks(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowErro
     table.finish()
 }
 
-/// The rows of one kind over all traces.
+/// Rows of one kind over all traces.
 struct Rows<'a, I> {
     set: &'a TraceSet,
     ranks: &'a [i64],
@@ -113,7 +113,7 @@ impl<'a, I: Copy> Rows<'a, I> {
     }
 }
 
-/// Puts columns together; every one is a function of (trace, row).
+/// Builder of Arrow columns, each a function of (trace, row).
 struct TableBuilder<'a, 'r, I> {
     rows: &'r Rows<'a, I>,
     fields: Vec<Field>,
@@ -145,13 +145,13 @@ impl<'a, 'r, I: Copy> TableBuilder<'a, 'r, I> {
         self.push(name, unit, Arc::new(array));
     }
 
-    /// Row numbers in the event table (or the table itself); null where there is none.
+    /// Add a column of row numbers in the event table (or in this table), null for none.
     fn handles(&mut self, name: &str, value: impl Fn(&'a Trace, I) -> EventId) {
         let array = UInt32Array::from_iter(self.rows.iter().map(|(_, trace, id)| value(trace, id).some().map(|e| e.0)));
         self.push(name, "", Arc::new(array));
     }
 
-    /// Text that repeats: stored once.
+    /// Add a dictionary-encoded text column.
     fn text(&mut self, name: &str, value: impl Fn(&'a Trace, I) -> Option<&'a str>) {
         let mut builder = StringDictionaryBuilder::<UInt32Type>::new();
         for (_, trace, id) in self.rows.iter() {

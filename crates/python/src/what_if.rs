@@ -1,4 +1,4 @@
-//! What-if for Python.
+//! What-if predictions for Python.
 
 use crate::critical_path::{failed, position};
 use crate::exact::window;
@@ -15,11 +15,11 @@ use stackline_engine::Progress;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What edits would do. Immutable.
+/// Predicted effect of edits. Immutable.
 #[pyclass(frozen, name = "Prediction", module = "stackline._native")]
 pub(crate) struct NativePrediction(Prediction);
 
-/// Predicts what edits, written as text, do to a window of one trace. Ranges include both ends.
+/// Predict the effect of edits, given as text, on a window of one trace. Ranges include both ends.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, steps, whole, edits))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
@@ -44,7 +44,7 @@ pub(crate) fn what_if(
     found.map(NativePrediction).map_err(|e| failed(py, &e))
 }
 
-/// Tries likely edits one by one; the table ranks them by gain.
+/// Predict likely edits separately and rank them by estimated gain.
 #[pyfunction]
 #[pyo3(signature = (run, rank, annotation, instance, steps, whole, candidates, threads))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
@@ -74,7 +74,7 @@ pub(crate) fn sweep(
 
 #[pymethods]
 impl NativePrediction {
-    /// Numbers about the whole: a dictionary, see the package's `Prediction`.
+    /// Summary as a dictionary (see the package's `Prediction`).
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (found, dict) = (&self.0, PyDict::new(py));
         dict.set_item("window", (found.window.start, found.window.end))?;
@@ -90,7 +90,7 @@ impl NativePrediction {
         Ok(dict)
     }
 
-    /// The tables of the result, in display order.
+    /// Tables of the result in display order.
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
         tables(&self.0).iter().map(NativeTable::from_model).collect()
     }

@@ -1,4 +1,4 @@
-//! Long work beside the interpreter: the GIL is released, Ctrl-C is answered, progress is told.
+//! Worker threads for long operations: release of the GIL, Ctrl-C, progress.
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use pyo3::exceptions::PyRuntimeError;
@@ -6,13 +6,13 @@ use pyo3::prelude::*;
 use stackline_engine::Progress;
 use std::time::Duration;
 
-/// How often signals are looked at and progress is told while work goes on.
+/// Interval of the checks for signals and of progress reports.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Runs `work` in a thread of its own and waits for it without the GIL. Python's signal handlers run only in the main
-/// thread while it holds the GIL, hence the detour. `tick` is called on the calling thread every 50 ms; where it or a
-/// signal handler raises, `watch` is cancelled and the exception goes to the caller at once: the work stops at its next
-/// look at the watch, and its result is dropped.
+/// Run `work` in a separate thread and wait for it without the GIL. Python runs signal handlers only in the main
+/// thread while it holds the GIL, so the calling thread must wake up regularly. `tick` is called on the calling
+/// thread every 50 ms. If `tick` or a signal handler raises, `watch` is canceled and the exception is raised at
+/// once. The work stops at its next check of `watch`, and its result is dropped.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,
@@ -31,7 +31,7 @@ fn wait<T: Send + 'static>(
 ) -> PyResult<T> {
     let (sender, receiver) = bounded(1);
     let spawned = std::thread::Builder::new().name("stackline".to_owned()).spawn(move || {
-        // Nobody listens any more after an interrupt: the result is dropped here.
+        // After an interrupt there is no receiver: the result is dropped here.
         let _ = sender.send(work());
     });
     spawned.map_err(|e| PyRuntimeError::new_err(format!("cannot start a thread: {e}")))?;
@@ -42,7 +42,7 @@ fn wait<T: Send + 'static>(
                 if let Err(error) = py.check_signals().and_then(|()| tick(py)) {
                     watch.cancel();
                     if !patience.is_zero() {
-                        // Its result is of no use any more.
+                        // The result is discarded.
                         let _ = py.detach(|| receiver.recv_timeout(patience));
                     }
                     return Err(error);
@@ -55,11 +55,11 @@ fn wait<T: Send + 'static>(
     }
 }
 
-/// How long an interrupt waits for work that writes files to clean up behind itself.
+/// Longest time that an interrupt waits for the cleanup of work that writes files.
 const CLEAN_UP: Duration = Duration::from_secs(10);
 
-/// The same for work that writes files and looks at the watch: an interrupt comes once it has ended, so that what it
-/// leaves behind is settled then.
+/// Variant of [`interruptible`] for work that writes files and checks `watch`: the exception is raised after the work has
+/// ended, so that its files are complete or removed.
 pub(crate) fn settled<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,
@@ -68,7 +68,7 @@ pub(crate) fn settled<T: Send + 'static>(
     wait(py, watch, CLEAN_UP, |_| Ok(()), work)
 }
 
-/// The same for work that tells no progress.
+/// Variant of [`interruptible`] for work without progress reports.
 pub(crate) fn quiet<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,

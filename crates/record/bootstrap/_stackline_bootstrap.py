@@ -1,7 +1,7 @@
-"""Starts Stackline's recorder in a Python process that was asked to record itself.
+"""Starts Stackline's recorder in a Python process whose environment enables it.
 
-Imports as little as it can: it runs before the program does, in every Python process that the program starts. Whatever
-fails there stands aside with one line on stderr. ``stackline.record`` begins and ends recordings here, too: one at most.
+It imports as few modules as possible, because it runs before the program, in every Python process that the program starts. A failure
+prints one line on stderr and does not affect the program. ``stackline.record`` uses this module, too. At most one recording is active.
 """
 
 import _functools
@@ -15,25 +15,26 @@ import posix
 import sys
 
 _recorder, _recording, _registered, _workers_stop = None, False, False, False
-# What is used of the recorder: a recorder of another version may lack some of it.
+# Functions of the recorder that this module calls. A recorder of another version may lack some of them.
 _FUNCTIONS = ("_exit", "begin_text", "collecting", "execv", "execve", "forget_module", "frames", "name_tensor", "name_thread", "put_module",
               "resume_in_child", "start", "start_in_child", "start_without_python", "stop", "torch_imported", "watch_calls", "watch_exec")  # fmt: skip
-_OTHER_VERSION = "the recorder is of another version than the command that uses it: build or install both anew"
-# What waits for imports, what tells of modules and what of garbage collection, while a recording goes on.
+_OTHER_VERSION = "the recorder is of another version than the command that uses it: build or install both again"
+# During a recording: the import hook, the registered hooks of PyTorch and others, and the callback for garbage collection.
 _imports, _registrations, _collecting = None, [], None
-# Weak references to the modules that the recorder was told of, by their id.
+# Weak references to the modules that the recorder knows, by their id.
 _modules = {}
-# By the id of a parameter: the module that has it (a weak reference) and its name there.
+# Module (a weak reference) and name of each parameter, by the id of the parameter.
 _holders = {}
 _MOST_HOLDERS = 1 << 18
-# PyTorch, once it is asked for names, and what hides them from the program: it may take both out of ``sys.modules``.
+# PyTorch, once names are recorded, and its context manager that hides our calls from the program. Stored here, because the program
+# may remove both from ``sys.modules``.
 _torch = _hidden = None
-# Types of tensors that answer by themselves, without code of the program.
+# Types of tensors whose attributes run no code of the program.
 _tensors = ()
 
 
 class _Imports:
-    """Finds nothing itself: it has a word with the recorder once certain modules have been imported."""
+    """Import hook that runs an action after the import of certain modules, and delegates to the other finders."""
 
     def __init__(self, actions):
         self._actions = actions
@@ -59,7 +60,7 @@ class _Imports:
 
 
 class _Watched:
-    """The module's own loader, and a word to the recorder afterwards."""
+    """Wrapper of a module's loader that runs an action afterwards."""
 
     def __init__(self, loader, action):
         self._loader, self._action = loader, action
@@ -75,12 +76,12 @@ class _Watched:
 
 
 def _frames_are_right():
-    """Whether the recorder sees the frames that are running now as the interpreter does."""
+    """True if the recorder reads the current frames as the interpreter reports them."""
     seen = [line.split("\t") for line in _recorder.frames().splitlines()]
     if any(len(parts) != 5 for parts in seen):
         raise ImportError(_OTHER_VERSION)
     if not seen:
-        # It knows that it cannot read them, and will say why.
+        # The recorder has detected that it cannot read frames, and reports the reason itself.
         return True
     frame, name = sys._getframe(), "co_qualname" if sys.version_info >= (3, 11) else "co_name"
     for function, file, _, first_line, _ in seen:
@@ -92,7 +93,7 @@ def _frames_are_right():
 
 
 def _stop_with_workers():
-    """Workers of ``multiprocessing`` end with ``os._exit``: no ``atexit``, but finalizers of its own."""
+    """End the recording in workers of ``multiprocessing``, which end by ``os._exit`` without ``atexit``, but with finalizers."""
     global _workers_stop
     if _workers_stop:
         return
@@ -108,7 +109,7 @@ def _stop_with_workers():
 
 
 class _Replaced:
-    """A method of a class that one of ours takes the place of while the recording goes on."""
+    """A method of a class or module that is replaced by one of ours during the recording."""
 
     def __init__(self, owner, name, make):
         self._owner, self._name, self._theirs = owner, name, getattr(owner, name)
@@ -121,19 +122,19 @@ class _Replaced:
 
 
 def _first(action):
-    """Makes a method that does this with its object before what the one does that it replaces."""
+    """Make a replacement method that calls ``action`` with its object before the original method."""
     return lambda theirs: lambda self, *arguments: (action(self), theirs(self, *arguments))[1]
 
 
 def _note_end(child):
-    """Says that this process ends a worker of a loader or pool (those are daemons), whose stream then breaks off as if something
-    else had killed it."""
+    """Note that this process ends a worker of a loader or pool (which are daemons). Without the note, the worker's stream would look
+    as if the worker was killed by something else."""
     try:
         processes = sys.modules["multiprocessing.process"]._children
         if any(process._popen is child and process.daemon for process in list(processes)):
             import select
 
-            # What is dead already, something else has killed: the other end of its pipe is closed.
+            # A worker that is dead already was killed by something else: the other end of its pipe is closed.
             pipe = select.poll()
             pipe.register(child.sentinel, select.POLLIN)
             if not pipe.poll(0):
@@ -144,12 +145,12 @@ def _note_end(child):
 
 
 def _name_thread(thread):
-    """Tells the recorder what Python calls a thread; those that it does not know better have a name of the system's."""
+    """Report the Python name of a thread to the recorder. Threads that Python did not start keep their system name."""
     try:
         if type(thread) is not sys.modules["threading"]._DummyThread:
             _recorder.name_thread(thread._native_id, thread._name)
     except Exception as error:
-        # A name without a spelling in UTF-8, a thread that did not begin yet.
+        # A name that is not valid UTF-8, or a thread that has not begun yet.
         _pass_on(error)
 
 
@@ -159,7 +160,7 @@ def _name_threads():
 
 
 def _watch_threads():
-    """Tells the recorder the names of threads when they begin and end: before and after any code of the program."""
+    """Report names of threads at their begin and end, before and after any code of the program."""
     thread = sys.modules["threading"].Thread
     if hasattr(thread, "_set_native_id") and hasattr(thread, "_delete"):
         after, before = (lambda f: lambda self: (f(self), _name_thread(self))[0]), _first(_name_thread)
@@ -168,12 +169,12 @@ def _watch_threads():
 
 
 def _watch_ends():
-    """``os._exit`` and ``os.exec*`` run no ``atexit``: ours have the recording written, and then do what the interpreter's do."""
+    """Replace ``os._exit`` and ``os.exec*``, which run no ``atexit``, by functions that first write the recording."""
     _recorder.watch_exec(posix.execv, posix.execve)
     for name in ("_exit", "execv", "execve"):
         theirs, ours = getattr(posix, name), getattr(_recorder, name)
         if getattr(os, name) is theirs:
-            # Under the name of the one that it replaces: as such it is pickled.
+            # With the module name of the original, by which it is pickled.
             ours.__module__ = "posix"
             _registrations.extend(_Replaced(module, name, lambda _: ours) for module in (os, posix))
             if theirs in os.supports_fd:
@@ -181,17 +182,17 @@ def _watch_ends():
 
 
 def _know_module(module):
-    """A weak reference to a module; once it is gone, the recorder is told."""
+    """A weak reference to a module, which notifies the recorder when the module is freed."""
     known = _modules.get(id(module))
     if known is None:
-        # No Python code: an interrupt that comes just then would be raised in it, and be lost.
+        # The callback runs no Python code: an interrupt at that moment would be raised in it and lost.
         forget = _functools.partial(_recorder.forget_module, _modules, id(module))
         known = _modules[id(module)] = _weakref.ref(module, forget)
     return known
 
 
 def _pass_on(error):
-    """What goes wrong in a hook of ours is not the program's, but what its handler of a signal raised just then is."""
+    """Ignore an error in one of our hooks, unless a signal handler of the program raised it: then raise it again."""
     handlers = [getattr(_signal.getsignal(number), "__code__", None) for number in range(1, _signal.NSIG)]
     trace = error.__traceback__
     while trace is not None:
@@ -201,7 +202,7 @@ def _pass_on(error):
 
 
 def _put_module(parent, name, child):
-    """Tells the recorder that a module has another, and later if one of them is gone: its id may be used again."""
+    """Report the assignment of a module to another one. The recorder is notified when one of them is freed, because ids are reused."""
     if child is None:
         return
     try:
@@ -209,27 +210,27 @@ def _put_module(parent, name, child):
         _know_module(parent)
         _know_module(child)
     except Exception as error:
-        # A name that is no text, a class without weak references: it is called without a name, or with its last one.
+        # A name that is not a text, or a class without weak references: the module has no name, or keeps its last one.
         _pass_on(error)
 
 
 def _names_tensors():
-    """Whether the recording has each tensor's memory, so that names of it are of use."""
+    """True if the recording contains the memory of each tensor, for which names are used."""
     return os.environ.get("STACKLINE_MEMORY") == "1" and os.environ.get("STACKLINE_MODE") == "trace"
 
 
 def _name_tensor(module, name, part, tensor):
-    """Tells the recorder where a tensor lies; it keeps the address alone. Of other devices no allocation is recorded yet."""
+    """Report the name and address of a tensor; only the address is kept. Allocations of other devices are not recorded."""
     if type(tensor) in _tensors and tensor.is_cpu:
         _recorder.name_tensor(module, name, part, tensor._cdata)
 
 
 def _put_parameter(module, name, parameter):
-    """A module is given a parameter."""
+    """Hook for the assignment of a parameter to a module."""
     try:
         if parameter is None or _torch.compiler.is_compiling():
             return
-        # What a program sees by modes and subclasses, it shall not see of this.
+        # Hide these calls from the program's tensor modes and subclasses.
         with _hidden():
             holder = _know_module(module)
             _holders[id(parameter)] = (holder, name)
@@ -241,7 +242,7 @@ def _put_parameter(module, name, parameter):
 
 
 def _forget_holders():
-    """Entries of modules that are gone; all, if that is not enough: they come again with the next names."""
+    """Remove entries of freed modules, or all if that is not enough: they are added again with the next names."""
     for parameter in [parameter for parameter, (holder, _) in list(_holders.items()) if holder() is None]:
         _holders.pop(parameter, None)
     if len(_holders) > _MOST_HOLDERS // 2:
@@ -249,7 +250,7 @@ def _forget_holders():
 
 
 def _put_buffer(module, name, buffer):
-    """A module is given a buffer."""
+    """Hook for the assignment of a buffer to a module."""
     try:
         if buffer is None or _torch.compiler.is_compiling():
             return
@@ -261,7 +262,7 @@ def _put_buffer(module, name, buffer):
 
 
 def _name_all(module):
-    """Tells of all parameters, gradients and buffers of a module, where they are now."""
+    """Report the current addresses of all parameters, gradients and buffers of a module."""
     for name, parameter in list(module.__dict__.get("_parameters", {}).items()):
         _put_parameter(module, name, parameter)
         if type(parameter) in _tensors and parameter.is_leaf:
@@ -271,7 +272,7 @@ def _name_all(module):
 
 
 def _optimizer_stepped(optimizer, arguments, keywords):
-    """Tells where the parameters of an optimizer are now, their gradients, and what it keeps of them."""
+    """Report the current addresses of an optimizer's parameters, their gradients and their states."""
     try:
         if _torch.compiler.is_compiling():
             return
@@ -281,7 +282,7 @@ def _optimizer_stepped(optimizer, arguments, keywords):
                 for parameter in group["params"]:
                     _name_state(parameter, state)
     except Exception as error:
-        # An optimizer that keeps it in another way; what it has may be code of the program.
+        # An optimizer with another structure, which may run code of the program.
         _pass_on(error)
 
 
@@ -300,7 +301,7 @@ def _name_state(parameter, state):
 
 
 def _leave_uncompiled(*functions):
-    """``torch.compile`` compiles none of these by itself; what it traces them into, it sees do nothing (``is_compiling``)."""
+    """Exclude these functions from ``torch.compile``. When it traces into them, they do nothing (``is_compiling``)."""
     global _torch, _hidden
     _torch = sys.modules["torch"]
     _hidden = sys.modules["torch._C"].DisableTorchFunction
@@ -311,7 +312,7 @@ def _leave_uncompiled(*functions):
 
 
 def _watch_optimizers():
-    """Has optimizers say when they made a step."""
+    """Register a hook that is called after each step of an optimizer."""
     register = getattr(sys.modules["torch.optim.optimizer"], "register_optimizer_step_post_hook", None)
     if register is not None and _names_tensors():
         _leave_uncompiled(_optimizer_stepped, _name_state, _name_tensor, _pass_on)
@@ -319,7 +320,7 @@ def _watch_optimizers():
 
 
 def _watch_modules():
-    """Tells the recorder which method calls a module, which module holds which, and which has which tensors."""
+    """Report the method by which modules are called, and register hooks for submodules, parameters and buffers."""
     global _tensors
     module = sys.modules["torch.nn.modules.module"]
     call = getattr(getattr(module, "Module", None), "_wrapped_call_impl", None)
@@ -336,11 +337,11 @@ def _watch_modules():
 
 
 def _name_modules():
-    """Tells the recorder of modules that were made before the recording."""
+    """Report modules that were created before the recording."""
     module = getattr(sys.modules["torch.nn.modules.module"], "Module", None)
     if module is None or not _registrations:
         return
-    # By type, not by isinstance: objects may answer that in their own way.
+    # By type instead of isinstance, which objects can override.
     known = {}
     for held in gc.get_objects():
         kind = type(held)
@@ -356,7 +357,7 @@ def _name_modules():
 
 
 def _name_known():
-    """Tells where the tensors of all modules are that are known."""
+    """Report the current addresses of the tensors of all known modules."""
     if not _tensors:
         return
     with _hidden():
@@ -370,7 +371,7 @@ def _name_known():
 
 
 def _watch_imports():
-    """Has a word with the recorder for each module that matters to it: now, or once it is imported."""
+    """Run an action for each module that the recorder hooks into: now if it is imported, otherwise after its import."""
     global _imports
     actions = {
         "torch._C": _recorder.torch_imported,
@@ -393,7 +394,7 @@ def _watch_imports():
 
 
 def recorder():
-    """The file of the recorder: what the environment names, or what is installed with this file; ``None`` without one."""
+    """Path of the recorder's library: from the environment, or installed with this file; ``None`` without one."""
     named = os.environ.get("STACKLINE_RECORDER")
     if named:
         return named
@@ -403,15 +404,15 @@ def recorder():
 
 
 def is_recording():
-    """Whether a recording of this process goes on."""
+    """True while this process is being recorded."""
     return _recording
 
 
 def _load():
-    """Loads the recorder into this process."""
+    """Load the recorder into this process."""
     path = recorder()
     if path is None:
-        raise ImportError("there is no recorder: STACKLINE_RECORDER names none, and none is installed")
+        raise ImportError("there is no recorder: set STACKLINE_RECORDER, or install a package that contains it")
     loaded = _imp.create_dynamic(type(sys.__spec__)("_stackline_record", None, origin=path))
     if not all(hasattr(loaded, name) for name in _FUNCTIONS):
         raise ImportError(_OTHER_VERSION)
@@ -419,18 +420,18 @@ def _load():
 
 
 def begin():
-    """Starts the recorder as the environment says. Raises whatever goes wrong."""
+    """Start the recorder with the options of the environment. Raises on failure."""
     global _recorder, _recording, _registered, _collecting
     _recorder = _load() if _recorder is None else _recorder
     record = _recorder.start if _frames_are_right() else _recorder.start_without_python
     if not _registered:
         atexit.register(end)
-        os.register_at_fork(after_in_child=_recorder.resume_in_child)  # For good, and no Python code, as in `_know_module`.
+        os.register_at_fork(after_in_child=_recorder.resume_in_child)  # Permanent, and no Python code, as in `_know_module`.
     os.environ["STACKLINE_BEGIN"] = _recorder.begin_text()  # Processes that start later count their times from it, too.
     _recording, _registered, _collecting = True, True, _recorder.collecting
     reason = record()
     if reason is not None:
-        end()  # A recorder that failed half way would go on, into a run that is given up.
+        end()  # A partly started recorder would continue to write into an abandoned run.
         raise RuntimeError(reason)
     gc.callbacks.append(_collecting)
     _watch_imports()
@@ -438,12 +439,12 @@ def begin():
 
 
 def end():
-    """Ends the recording, if one goes on, and writes what is left."""
+    """End the recording, if one is active, and write the remaining data."""
     global _recording, _imports, _tensors
     if not _recording:
         return
     _recording = False
-    # By identity: callbacks of others may compare in their own way.
+    # By identity, because other callbacks may override comparison.
     gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not _collecting]
     try:
         _name_threads()
@@ -463,7 +464,7 @@ def end():
 
 
 def _in_main_interpreter():
-    """Whether this is not one of the further interpreters that a process may have: the first one records for all."""
+    """True in the main interpreter of the process, which records for all subinterpreters."""
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
             interpreters = __import__(name)
@@ -474,12 +475,12 @@ def _in_main_interpreter():
 
 
 def _say(line):
-    """Not by ``sys.stderr``, whose buffer keeps what cannot be written, which makes the program fail at its end."""
+    """Print one line without ``sys.stderr``, whose buffer would keep unwritten data and make the program fail at its end."""
     try:
         select = __import__("select")
         stderr = select.poll()
         stderr.register(2, select.POLLOUT)
-        # The number may be another file's if it was closed; a pipe may have no reader, or one that does not read.
+        # After a close, the number may belong to another file. A pipe may have no reader, or one that does not read.
         if sys.__stderr__ is not None and stderr.poll(0) == [(2, select.POLLOUT)]:
             posix.write(2, b"stackline: %s\n" % line.encode(errors="replace"))
     except Exception as error:
@@ -487,7 +488,7 @@ def _say(line):
 
 
 def start():
-    """Starts the recorder if the environment asks for it, once."""
+    """Start the recorder once, if the environment enables it."""
     run = os.environ.get("STACKLINE_RECORD")
     if not run or _recorder is not None or not _in_main_interpreter():
         return

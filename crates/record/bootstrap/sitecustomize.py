@@ -1,4 +1,5 @@
-"""Found first on ``PYTHONPATH`` in a process that ``stackline record`` started; then runs the site's own."""
+"""Starts the recorder in a process of ``stackline record``, which puts this file first on ``PYTHONPATH``. Then imports the
+``sitecustomize`` of the site."""
 
 import os
 import sys
@@ -16,7 +17,7 @@ def _start():
 
 
 def _chain():
-    """Imports the ``sitecustomize`` that this one hides, if there is one."""
+    """Import the ``sitecustomize`` that this module hides, if there is one."""
     ours = sys.modules.pop(__name__, None)
     kept = list(sys.path)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _here]

@@ -1,38 +1,38 @@
 //! CPU usage of the process: available processors, and running and ready time of its threads.
 //!
-//! The kernel counts for each thread how long it ran and how long it was ready to run and had to wait
-//! (`/proc/self/task/*/schedstat`): nothing is done while the program runs, its threads are only looked at.
+//! The kernel counts for each thread how long it ran, and how long it was ready and waited for a processor
+//! (`/proc/self/task/*/schedstat`). The counters are only read, so that the program has no cost while it runs.
 
 use dlmonitor::clock;
 use stackline_recording::{Processors, Record};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Our own threads have names that begin like this.
+/// Prefix of the names of the recorder's threads.
 const OURS: &str = "stackline";
-/// Threads that are looked at, at most: each costs some µs.
+/// Largest number of threads that are read; each takes some µs.
 const MOST_THREADS: usize = 256;
 
-/// ns that a thread ran, and that it waited for a processor.
+/// Running time and ready time of a thread in ns.
 type Times = (u64, u64);
 
-/// CPU usage of the threads of this process, up to now.
+/// CPU usage of the threads of this process so far.
 #[derive(Debug, Default)]
 pub(crate) struct CpuUsage {
-    /// `None` for threads of ours.
+    /// `None` for threads of the recorder.
     threads: BTreeMap<u32, Option<Times>>,
-    /// Of threads that ended, as it was seen last.
+    /// Times of threads that have ended, as they were last read.
     gone: Times,
 }
 
 impl CpuUsage {
-    /// Looks at all threads; `None` where the kernel does not count.
+    /// Read all threads; `None` if the kernel does not count.
     pub(crate) fn look(&mut self) -> Option<Record> {
         let ((ran_ns, waited_ns), threads) = self.look_at(&tids()?, is_ours, times_of);
         (threads > 0).then(|| Record::Load { at_ns: clock::monotonic_ns(), threads, ran_ns, waited_ns })
     }
 
-    /// What all threads used, those that ended among them, and how many there are.
+    /// Times of all threads, including those that have ended, and the number of threads.
     fn look_at(
         &mut self,
         tids: &[u32],
@@ -43,7 +43,7 @@ impl CpuUsage {
         for (index, &tid) in tids.iter().enumerate() {
             let known = before.remove(&tid);
             if index >= MOST_THREADS {
-                // It is there and was counted: it has not ended, whoever is looked at now.
+                // It was read before and is still alive, although other threads are read now.
                 self.threads.extend(known.map(|known| (tid, known)));
             } else if matches!(known, Some(None)) || known.is_none() && is_ours(tid) {
                 self.threads.insert(tid, None);
@@ -56,9 +56,9 @@ impl CpuUsage {
         (alive().fold(self.gone, sum), alive().count() as u32)
     }
 
-    /// Takes over what a thread used up to now; it may have ended since it was listed.
+    /// Update the times of a thread, which may have ended since it was listed.
     fn counted(&mut self, tid: u32, known: Option<Times>, now: Option<Times>) {
-        // One that ran less is another thread with the number of one that ended.
+        // A thread that ran less is another thread, with the reused number of one that has ended.
         if let Some(ended) = known.filter(|known| now.is_none_or(|now| known.0 > now.0)) {
             self.gone = sum(self.gone, ended);
         }
@@ -66,7 +66,7 @@ impl CpuUsage {
     }
 }
 
-/// All threads of this process.
+/// Numbers of all threads of this process.
 fn tids() -> Option<Vec<u32>> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     Some(tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
@@ -89,7 +89,7 @@ fn times(text: &str) -> Option<Times> {
     Some((words.next()??, words.next()??))
 }
 
-/// What this process may use.
+/// Processors that this process may use.
 pub(crate) fn processors() -> Processors {
     // SAFETY: it takes a number.
     let machine = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
@@ -99,10 +99,11 @@ pub(crate) fn processors() -> Processors {
     Processors { machine: u32::try_from(machine).unwrap_or(0), allowed: allowed(theirs), quota_milli }
 }
 
-/// A set of processors: of more than machines have.
+/// A set of processors, larger than those of existing machines.
 type Mask = [u64; 128];
 
-/// How many processors there are that any of these threads may run on: a runtime of OpenMP may pin each to one.
+/// Number of processors on which any of these threads may run: an OpenMP runtime may pin each thread to one
+/// processor.
 fn allowed(tids: impl Iterator<Item = u32>) -> u32 {
     let union = tids.filter_map(mask_of).fold([0; 128], |all: Mask, mask| std::array::from_fn(|i| all[i] | mask[i]));
     union.iter().map(|word| word.count_ones()).sum()
@@ -111,12 +112,12 @@ fn allowed(tids: impl Iterator<Item = u32>) -> u32 {
 fn mask_of(tid: u32) -> Option<Mask> {
     let mut mask: Mask = [0; 128];
     let tid = libc::pid_t::try_from(tid).ok()?;
-    // SAFETY: it writes at most as many bytes as it is told, all of which are ours and valid with any content.
+    // SAFETY: it writes at most the given number of bytes, all of which are ours and valid with any content.
     let known = unsafe { libc::sched_getaffinity(tid, size_of::<Mask>(), mask.as_mut_ptr().cast()) } == 0;
     known.then_some(mask)
 }
 
-/// The least that the process's control groups, and those around them, let it have.
+/// Smallest limit of the control groups of the process and their parents.
 fn quota(groups: &str, root: &Path) -> Option<u32> {
     let lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let folders = lines.flat_map(|(controllers, path)| {
@@ -131,7 +132,7 @@ fn quota(groups: &str, root: &Path) -> Option<u32> {
     folders.filter_map(|folder| limit(&folder)).min()
 }
 
-/// The limit of one control group: of version 2 in one file, of version 1 in two.
+/// Limit of one control group: version 2 uses one file, version 1 two.
 fn limit(group: &Path) -> Option<u32> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let text = match read("cpu.max") {
@@ -139,7 +140,7 @@ fn limit(group: &Path) -> Option<u32> {
         None => format!("{} {}", read("cpu.cfs_quota_us")?.trim(), read("cpu.cfs_period_us")?.trim()),
     };
     let mut words = text.split_ascii_whitespace().map(str::parse::<u64>);
-    // Without a limit the first word is `max`, or -1.
+    // Without limit, the first word is `max` or -1.
     let (quota, period) = (words.next()?.ok()?, words.next()?.ok()?);
     u32::try_from(quota.saturating_mul(1000).checked_div(period)?).ok()
 }
@@ -183,7 +184,7 @@ mod tests {
         assert!(own.allowed > 0 && own.machine > 0, "{own:?}");
     }
 
-    /// A thread with a mask of its own is counted with the others, whoever asks.
+    /// Threads with different masks are counted together.
     #[test]
     fn what_any_thread_may_run_on_counts() {
         let own = std::process::id();
@@ -208,7 +209,7 @@ mod tests {
         pinned.join().unwrap();
     }
 
-    /// A look at threads that ran so long; threads below 10 are ours.
+    /// Read threads with these running times; threads below 10 are the recorder's.
     fn look(usage: &mut CpuUsage, tids: &[u32], times: &[(u32, u64)]) -> (u64, u32) {
         let of = |tid| times.iter().find(|one| one.0 == tid).map(|&(_, ran)| (ran, 1));
         let ((ran, _), threads) = usage.look_at(tids, |tid| tid < 10, of);
@@ -219,10 +220,10 @@ mod tests {
     fn what_ended_stays_counted() {
         let mut usage = CpuUsage::default();
         assert_eq!(look(&mut usage, &[1, 10, 11], &[(1, 7), (10, 100), (11, 50)]), (150, 2));
-        // One is listed, and gone when it is looked at.
+        // A thread is listed, but has ended when it is read.
         assert_eq!(look(&mut usage, &[1, 10, 11], &[(1, 9), (10, 110)]), (160, 1));
         assert_eq!(look(&mut usage, &[1, 10], &[(10, 120)]), (170, 1));
-        // Another one has the number of one that ended.
+        // Another thread has the number of one that has ended.
         assert_eq!(look(&mut usage, &[10, 11], &[(10, 5), (11, 3)]), (178, 2));
         assert_eq!(look(&mut usage, &[], &[]), (178, 0));
     }
@@ -234,7 +235,7 @@ mod tests {
         let times: Vec<(u32, u64)> = tids.iter().map(|&tid| (tid, 10)).collect();
         let most = MOST_THREADS as u32;
         assert_eq!(look(&mut usage, &tids, &times), (u64::from(most) * 10, most));
-        // The last comes first: the one that it displaces was counted, and is there still.
+        // The last thread comes first: the one that it displaces was counted, and is still alive.
         let turned: Vec<u32> = tids.iter().rev().copied().collect();
         assert_eq!(look(&mut usage, &turned, &times), (u64::from(most + 1) * 10, most + 1));
         assert_eq!(look(&mut usage, &tids, &times), (u64::from(most + 1) * 10, most + 1));

@@ -1,10 +1,10 @@
-//! Description of this process, for the head of its stream.
+//! Description of this process for the first record of its stream.
 
 use crate::options::Options;
 use dlmonitor::clock;
 use stackline_recording::Role;
 
-/// Whether a command line is that of a process that `multiprocessing` started.
+/// True for the command line of a process that `multiprocessing` started.
 fn is_worker(command: &[String]) -> bool {
     command.iter().any(|part| part.contains("multiprocessing.spawn") || part.contains("multiprocessing.forkserver"))
 }

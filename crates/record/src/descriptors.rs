@@ -1,20 +1,20 @@
-//! File descriptors in a process that is not ours: the program may close any of them (daemons do) and get their numbers for
-//! its own files. And writes that never kill it.
+//! File descriptors and writes in a foreign process. The program may close any descriptor (daemons do) and reuse its
+//! number for its own files, and a write must never kill the program.
 
 use std::io;
 use std::os::fd::RawFd;
 
-/// What tells an open file from any other that has its number by now.
+/// Identity of an open file, which differs from that of a later file with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: libc::dev_t,
     inode: libc::ino_t,
 }
 
-/// Which file has this number.
+/// Identity of the file with this number.
 ///
 /// # Errors
-/// `EBADF` if none has it.
+/// `EBADF` if no file has it.
 pub(crate) fn identity(descriptor: RawFd) -> io::Result<Identity> {
     // SAFETY: the structure is plain numbers, and valid for writes; a bad number is an error.
     unsafe {
@@ -26,7 +26,7 @@ pub(crate) fn identity(descriptor: RawFd) -> io::Result<Identity> {
     }
 }
 
-/// How many files the process may have open.
+/// Limit of open files of the process.
 pub(crate) fn files_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writes.
@@ -34,10 +34,10 @@ pub(crate) fn files_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Duplicates a descriptor to a number far above those that the program has, and soon wants. The low one stays open.
+/// Duplicate a descriptor to a number far above those that the program uses. The low one stays open.
 ///
 /// # Errors
-/// If the process may have no such number.
+/// If the process may not use such a number.
 pub(crate) fn raise(descriptor: RawFd) -> io::Result<RawFd> {
     let least = (files_limit() / 2).clamp(64, 4096) as libc::c_int;
     // SAFETY: takes no pointer; a bad number is an error.
@@ -45,17 +45,17 @@ pub(crate) fn raise(descriptor: RawFd) -> io::Result<RawFd> {
     if high < 0 { Err(io::Error::last_os_error()) } else { Ok(high) }
 }
 
-/// Closes a descriptor that the caller opened, and that still is the caller's.
+/// Close a descriptor that the caller opened and still owns.
 pub(crate) fn close(descriptor: RawFd) {
     // SAFETY: takes no pointer; nothing else of this crate uses a number that was given to this function.
     unsafe { libc::close(descriptor) };
 }
 
-/// Writes some of the bytes, without the signals that kill a program which neither ignores nor handles them: `SIGXFSZ` of
-/// a file that grows beyond `RLIMIT_FSIZE`, and `SIGPIPE` of a pipe that nobody reads. The error is enough.
+/// Write some of the bytes, without the signals that kill a program by default: `SIGXFSZ` of a file that grows beyond
+/// `RLIMIT_FSIZE`, and `SIGPIPE` of a pipe without reader. The error is returned instead.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the sets are initialized by the calls before they are read, and `bytes` is valid for reads of its length; all
     // calls about signals change the calling thread alone.
@@ -70,7 +70,8 @@ pub(crate) fn write(descriptor: RawFd, bytes: &[u8]) -> io::Result<usize> {
         let written = libc::write(descriptor, bytes.as_ptr().cast(), bytes.len());
         let written = usize::try_from(written).map_err(|_| io::Error::last_os_error());
         if written.is_err() {
-            // The signal of this write waits for this thread: nobody shall see it. What waited before is the program's.
+            // The signal of this write is pending for this thread: consume it. Signals that were pending before are
+            // the program's.
             for signal in [libc::SIGXFSZ, libc::SIGPIPE] {
                 if libc::sigismember(&raw const pending, signal) == 1 {
                     libc::sigdelset(&raw mut signals, signal);

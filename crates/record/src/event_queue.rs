@@ -5,46 +5,48 @@ use stackline_recording::{Metric, TouchKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Calls (or touches) that wait for the writer at most, per thread. It is woken when half of them do.
+/// Largest number of calls (or memory accesses) per thread that wait for the writer. The writer is woken when half of
+/// this is reached.
 const WAITING: usize = 1 << 17;
-/// Room that a thread has for them until it needs more: most threads are short.
+/// Initial size per thread, because most threads are short.
 const FIRST: usize = 1 << 11;
 
-/// A call that ended.
+/// A call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// When it began, `CLOCK_MONOTONIC`.
+    /// Begin, `CLOCK_MONOTONIC`.
     pub(crate) start: i64,
-    /// How long it took, in ns: the calls of a node add up to what its tree says.
+    /// Duration in ns. The calls of a node add up to the time of the node.
     pub(crate) took_ns: u64,
-    /// Where in the tree it belongs.
+    /// Node in the tree.
     pub(crate) node: NodeId,
-    /// What autograd says of it.
+    /// Autograd's numbers.
     pub(crate) sequence: Sequence,
-    /// Number of its [`CallName`], 0 if its node tells its name.
+    /// Number of its [`CallName`], 0 if the node has the exact name.
     pub(crate) name: u32,
 }
 
-/// Exact name of a call whose node stands for many names.
+/// Exact name of a call whose node is shared by many names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallName {
-    /// Its number on the thread, from 1.
+    /// Number of the name on the thread, from 1.
     pub(crate) number: u32,
     pub(crate) name: Box<str>,
 }
 
-/// Bytes of a [`CallName`] at most.
+/// Longest [`CallName`] in bytes.
 pub(crate) const MAX_CALL_NAME: usize = 1024;
 
-/// Autograd's number of a call and, of a backward node, the thread of its forward operator: both in one word.
+/// Autograd's sequence number of a call and, for a backward node, the thread of its forward operator, packed into one
+/// word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sequence(pub(crate) u64);
 
-/// Bits of the number, which is one more than autograd's; above them is the thread.
+/// Bits of the sequence number plus 1; the bits above are the thread.
 const NUMBER_BITS: u32 = 48;
 
 impl Sequence {
-    /// Nothing if either does not fit, as of a call without a number.
+    /// Pack both; empty if either does not fit, or for a call without a number.
     pub(crate) fn new(number: Option<u64>, forward_thread: Option<u64>) -> Self {
         let number = number.map_or(0, |number| number.saturating_add(1));
         let thread = forward_thread.unwrap_or(0);
@@ -52,7 +54,7 @@ impl Sequence {
         Self(if fits { thread << NUMBER_BITS | number } else { 0 })
     }
 
-    /// The number, and torch's id of the forward thread (0 for a forward operator).
+    /// The sequence number, and torch's id of the forward thread (0 for a forward operator).
     pub(crate) fn get(self) -> Option<(u64, u64)> {
         let number = self.0 & ((1 << NUMBER_BITS) - 1);
         (number > 0).then(|| (number - 1, self.0 >> NUMBER_BITS))
@@ -62,10 +64,10 @@ impl Sequence {
 /// A sample and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimedSample {
-    /// The tree that the node is of.
+    /// Tree of the node.
     pub(crate) tree: u32,
     pub(crate) node: NodeId,
-    /// When, in ticks.
+    /// Time in ticks.
     pub(crate) at: u64,
     pub(crate) metric: Metric,
     pub(crate) value: u64,
@@ -74,7 +76,7 @@ pub(crate) struct TimedSample {
 /// Allocation, access or release of a tensor's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryAccess {
-    /// When, `CLOCK_MONOTONIC`; of an input, when the operator began.
+    /// Time, `CLOCK_MONOTONIC`; for an input, the begin of the operator.
     pub(crate) at: i64,
     pub(crate) address: usize,
     /// See [`stackline_recording::Record::Touch`].
@@ -87,7 +89,7 @@ pub(crate) struct MemoryAccess {
 #[derive(Debug)]
 pub(crate) struct EventSender<T> {
     waiting: rtrb::Producer<T>,
-    /// Room of the ring.
+    /// Capacity of the ring.
     room: usize,
     inbox: EventReceiver<T>,
 }
@@ -95,7 +97,7 @@ pub(crate) struct EventSender<T> {
 /// Receiver of the event queue, owned by the writer.
 #[derive(Debug)]
 pub(crate) struct EventReceiver<T> {
-    /// The thread's rings, the one that it posts to last. Locked by the thread only when it takes a larger one.
+    /// Rings of the thread; it posts to the last one. The thread takes the lock only when it adds a larger ring.
     rings: Arc<Mutex<Vec<rtrb::Consumer<T>>>>,
     lost: Arc<AtomicU64>,
 }
@@ -106,7 +108,7 @@ impl<T> Clone for EventReceiver<T> {
     }
 }
 
-/// Both ends for one thread.
+/// Create both ends for one thread.
 pub(crate) fn mailbox<T>() -> (EventSender<T>, EventReceiver<T>) {
     let (waiting, consumer) = rtrb::RingBuffer::new(FIRST);
     let inbox = EventReceiver { rings: Arc::new(Mutex::new(vec![consumer])), lost: Arc::default() };
@@ -114,7 +116,7 @@ pub(crate) fn mailbox<T>() -> (EventSender<T>, EventReceiver<T>) {
 }
 
 impl<T> EventSender<T> {
-    /// Posts one; `true` if the writer should come. What finds no room is counted.
+    /// Post an event; `true` if the writer should be woken. Events that do not fit are counted as lost.
     #[inline]
     pub(crate) fn post(&mut self, one: T) -> bool {
         if let Err(rtrb::PushError::Full(one)) = self.waiting.push(one) {
@@ -123,12 +125,12 @@ impl<T> EventSender<T> {
         self.waiting.slots() == self.room / 2
     }
 
-    /// Counts one that is not posted.
+    /// Count an event that is not posted.
     pub(crate) fn lose(&self) {
         self.inbox.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Posts to a larger ring, if there is none yet.
+    /// Post to a larger ring, if there is none yet.
     #[cold]
     fn post_elsewhere(&mut self, one: T) -> bool {
         if self.room == WAITING {
@@ -144,7 +146,7 @@ impl<T> EventSender<T> {
 }
 
 impl<T> EventReceiver<T> {
-    /// Takes all that was posted.
+    /// Take all posted events.
     pub(crate) fn take(&self) -> Vec<T> {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = Vec::new();
@@ -152,13 +154,13 @@ impl<T> EventReceiver<T> {
             let waiting = ring.slots();
             taken.extend(ring.read_chunk(waiting).into_iter().flatten());
         }
-        // Nothing more comes from those that are not the last one.
+        // Only the last ring receives more events.
         let outgrown = rings.len().saturating_sub(1);
         rings.drain(..outgrown);
         taken
     }
 
-    /// How many found no room.
+    /// Number of lost events.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -1,6 +1,7 @@
-//! The Python extension module `_stackline_record`, by the plain C API: no header, no version, one file for all.
+//! Python extension module `_stackline_record`, by the plain C API: no header, one file for all versions.
 //!
-//! Its functions take no arguments or one, and never raise: what begins a recording returns a text where there is none.
+//! The functions take at most a few arguments and never raise. Functions that begin a recording return a text if they
+//! fail.
 
 mod exec;
 
@@ -37,7 +38,7 @@ struct Definition {
 
 type WithKeywords = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
 
-/// What Python keeps pointers to for the rest of the process.
+/// Memory to which Python keeps pointers for the rest of the process.
 struct Static<T>(std::cell::UnsafeCell<T>);
 
 // SAFETY: only the interpreter touches the contents, under its own lock.
@@ -75,7 +76,7 @@ static METHODS: Static<[Method; 19]> = Static(std::cell::UnsafeCell::new([
         // SAFETY: with METH_KEYWORDS, the interpreter passes three arguments.
         function: Some(unsafe { std::mem::transmute::<WithKeywords, unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void>(exit) }),
         flags: METH_VARARGS | METH_KEYWORDS,
-        // As the interpreter describes its own.
+        // The signature and text of the interpreter's own function.
         doc: c"_exit($module, /, status)\n--\n\nExit to the system with specified status, without normal exit processing.".as_ptr(),
     },
     Method { flags: METH_VARARGS, ..method(c"watch_exec", exec::watch) },
@@ -93,8 +94,8 @@ static DEFINITION: Static<Definition> = Static(std::cell::UnsafeCell::new(Defini
     slots: [null_mut(); 4],
 }));
 
-/// What is called of the interpreter, looked up while it loads this library, and never again: `dlsym` takes the lock of
-/// the dynamic linker, which another thread may hold that loads a library whose constructor waits for the GIL.
+/// Functions of the interpreter, looked up once while it loads this library: `dlsym` takes the lock of the dynamic
+/// linker, which another thread may hold while it loads a library whose constructor waits for the GIL.
 struct Api {
     none: usize,
     increment: unsafe extern "C" fn(*mut c_void),
@@ -163,19 +164,19 @@ pub unsafe extern "C" fn PyInit__stackline_record() -> *mut c_void {
     let create =
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>(create) };
     const PYTHON_ABI_VERSION: c_int = 3;
-    // SAFETY: the definition has the layout of the stable ABI and lives for ever; the caller holds the GIL.
+    // SAFETY: the definition has the layout of the stable ABI and lives forever; the caller holds the GIL.
     unsafe { create(DEFINITION.0.get().cast(), PYTHON_ABI_VERSION) }
 }
 
-/// `None`, with a reference of its own.
+/// `None`, with a new reference.
 fn none() -> *mut c_void {
     let Some(api) = API.get() else { return null_mut() };
-    // SAFETY: `_Py_NoneStruct` lives for ever; the caller holds the GIL.
+    // SAFETY: `_Py_NoneStruct` lives forever; the caller holds the GIL.
     unsafe { (api.increment)(api.none as *mut c_void) };
     api.none as *mut c_void
 }
 
-/// Runs `action` without letting a panic out; what fails is said in one line.
+/// Run `action` without letting a panic out. Errors are reported in one line.
 fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     match std::panic::catch_unwind(AssertUnwindSafe(action)) {
         Ok(Ok(())) => {}
@@ -185,7 +186,7 @@ fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     none()
 }
 
-/// Begins a recording: `None`, or a sentence that says why nothing is recorded.
+/// Begin a recording. Returns `None`, or a sentence with the reason why nothing is recorded.
 fn begun(begin: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     let reason = match std::panic::catch_unwind(AssertUnwindSafe(begin)) {
         Ok(Ok(())) => return none(),
@@ -197,8 +198,8 @@ fn begun(begin: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     unsafe { (api.text)(reason.as_ptr()) }
 }
 
-/// The begin that processes are told that start later: what this one was told, unless that was on another machine, else now. Empty if
-/// the system does not say whose clock it is.
+/// Begin of the recording for processes that start later: the begin that this process received, unless it came from
+/// another machine, otherwise now. Empty if the system does not identify its clock.
 unsafe extern "C" fn begin_text(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     let begin = std::panic::catch_unwind(|| {
         let told = std::env::var(BEGIN).ok().and_then(|text| Begin::parse(&text));
@@ -215,11 +216,11 @@ unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mu
     begun(|| Options::from_environment().map_or(Ok(()), Session::begin))
 }
 
-/// As [`start`], for an interpreter whose frames were found to be read wrongly.
+/// Variant of [`start`] for an interpreter whose frames are not read correctly.
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     begun(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
-        say("recording without Python frames: this interpreter keeps them in an unknown way");
+        say("recording without Python frames: their layout in this interpreter is unknown");
         Session::begin(Options { python: false, ..options })
     })
 }
@@ -240,20 +241,20 @@ unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut
     })
 }
 
-/// Calls of this code object are calls of a module.
+/// Set the code object whose calls are calls of a module.
 unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mut c_void {
     dlmonitor::Interpreter::watch_calls(code as usize);
     none()
 }
 
-/// One of `gc.callbacks`: a collection of garbage begins (`start`) or ends; the second argument, a dictionary, is not
-/// looked at. No Python code, as in [`forget_module`].
+/// Callback for `gc.callbacks`: a garbage collection begins (`start`) or ends; the second argument, a dictionary, is
+/// ignored. It runs no Python code, as [`forget_module`].
 unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
-    /// There is one collection at a time.
+    /// Only one collection runs at a time.
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
     let (mut phase, mut info) = (std::ptr::null::<c_char>(), null_mut::<c_void>());
     let Some(api) = API.get() else { return null_mut() };
-    // SAFETY: the format asks for a text and an object. The caller holds the GIL and the tuple.
+    // SAFETY: the format requires a text and an object. The caller holds the GIL and the tuple.
     if unsafe { (api.parse)(arguments, c"sO".as_ptr(), &raw mut phase, &raw mut info) } == 0 {
         // Python's error is set.
         return null_mut();
@@ -268,22 +269,22 @@ unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) ->
     })
 }
 
-/// The module whose `id` is the second argument is gone: its entry in the dictionary that is the first one goes, too. A
-/// third argument, the weak reference that calls this, is not looked at.
+/// Remove a freed module, whose `id` is the second argument, from the dictionary that is the first argument. A third
+/// argument, the weak reference that calls this, is ignored.
 ///
-/// Nothing here runs Python code: an exception that a signal raised there would be the reference's, and lost.
+/// The function runs no Python code: an exception that a signal handler raised here would be lost in the weak reference.
 unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let [mut known, mut module, mut reference] = [null_mut::<c_void>(); 3];
     let Some(api) = API.get() else { return null_mut() };
-    // SAFETY: the format asks for two or three objects. The caller holds the GIL and the tuple.
+    // SAFETY: the format requires two or three objects. The caller holds the GIL and the tuple.
     let parsed =
         unsafe { (api.parse)(arguments, c"OO|O".as_ptr(), &raw mut known, &raw mut module, &raw mut reference) };
     if parsed == 0 {
         // Python's error is set.
         return null_mut();
     }
-    // SAFETY: both objects live as long as the tuple, and any object may be asked: what is no dictionary, holds no such
-    // key or is no number sets an error, which is cleared. The caller holds the GIL.
+    // SAFETY: both objects live as long as the tuple. An object that is not a dictionary, has no such key or is not a
+    // number sets an error, which is cleared. The caller holds the GIL.
     let address = unsafe {
         if (api.delete)(known, module) != 0 {
             (api.clear)();
@@ -302,12 +303,12 @@ unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void)
     })
 }
 
-/// A module (first argument) has a child (third) under a name (second).
+/// Record that a module (first argument) has a child (third) under a name (second).
 unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let (mut parent, mut name, mut child) = (null_mut::<c_void>(), std::ptr::null::<c_char>(), null_mut::<c_void>());
     let Some(api) = API.get() else { return null_mut() };
-    // SAFETY: the format asks for two objects and a text in between. The caller holds the GIL and the tuple, which keeps
-    // what it points to alive.
+    // SAFETY: the format requires two objects and a text in between. The caller holds the GIL and the tuple, which
+    // keeps them alive.
     let parsed = unsafe { (api.parse)(arguments, c"OsO".as_ptr(), &raw mut parent, &raw mut name, &raw mut child) };
     if parsed == 0 {
         // Python's error is set.
@@ -323,12 +324,12 @@ unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) ->
     })
 }
 
-/// A thread (its number, of the system) has a name in Python.
+/// Record the Python name of a thread, given by its system number.
 unsafe extern "C" fn name_thread(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let (mut tid, mut name) = (0_u64, std::ptr::null::<c_char>());
     let Some(api) = API.get() else { return null_mut() };
-    // SAFETY: the format asks for an unsigned number and a text. The caller holds the GIL and the tuple, which keeps what they
-    // point to alive.
+    // SAFETY: the format requires an unsigned number and a text. The caller holds the GIL and the tuple, which keeps
+    // them alive.
     let parsed = unsafe { (api.parse)(arguments, c"Ks".as_ptr(), &raw mut tid, &raw mut name) };
     if parsed == 0 {
         // Python's error is set.
@@ -343,7 +344,7 @@ unsafe extern "C" fn name_thread(_module: *mut c_void, arguments: *mut c_void) -
     })
 }
 
-/// Starts the stream of a forked child that is known to run on, as workers of `multiprocessing` do.
+/// Start the stream of a forked child that continues to run, such as a worker of `multiprocessing`.
 unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
         if let Some(session) = Session::hold() {
@@ -353,7 +354,7 @@ unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_voi
     })
 }
 
-/// Python has forked, by `os.fork` and the like: the child's operators are reported, whatever its parent left out.
+/// Python has forked, by `os.fork` or similar: report the child's operators, also those that its parent left out.
 unsafe extern "C" fn resume_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
         if let Some(session) = Session::hold() {
@@ -363,14 +364,15 @@ unsafe extern "C" fn resume_in_child(_module: *mut c_void, _arguments: *mut c_vo
     })
 }
 
-/// A module (first argument) has a tensor under a name (second): what it is (third: `parameter`, `buffer`, `gradient` of the parameter
-/// with that name, or what an optimizer calls it, after a dot), and the address of its `TensorImpl`.
+/// Record that a module (first argument) has a tensor under a name (second). The third argument is its role:
+/// `parameter`, `buffer`, `gradient` of the parameter with that name, or an optimizer's name of a state after a dot.
+/// The fourth one is the address of its `TensorImpl`.
 unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let (mut module, mut tensor) = (null_mut::<c_void>(), 0_u64);
     let (mut name, mut part) = (std::ptr::null::<c_char>(), std::ptr::null::<c_char>());
     let Some(api) = API.get() else { return null_mut() };
-    // SAFETY: the format asks for an object, two texts and an unsigned number. The caller holds the GIL and the tuple, which keeps
-    // what they point to alive.
+    // SAFETY: the format requires an object, two texts and an unsigned number. The caller holds the GIL and the
+    // tuple, which keeps them alive.
     let parsed = unsafe {
         (api.parse)(arguments, c"OssK".as_ptr(), &raw mut module, &raw mut name, &raw mut part, &raw mut tensor)
     };
@@ -381,7 +383,7 @@ unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -
     guarded(|| {
         // SAFETY: null-terminated texts that the tuple keeps alive.
         let [name, part] = [name, part].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
-        // SAFETY: the caller took the address from a tensor that it has.
+        // SAFETY: the caller took the address from a live tensor.
         let memory = unsafe { dlmonitor::storage_at(tensor as usize) };
         if let (Some(session), Some(memory)) = (Session::hold(), memory) {
             let part = match &*part {
@@ -397,31 +399,31 @@ unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -
     })
 }
 
-/// `os._exit`, which runs nothing that the program asked to be run at its end, and does not wait for its threads: the
-/// recording is written first.
+/// Replacement for `os._exit`, which runs no exit handlers and does not wait for threads: the recording is written
+/// first.
 unsafe extern "C" fn exit(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     let Some(api) = API.get() else { return null_mut() };
     let names = [c"status".as_ptr(), std::ptr::null()];
     let mut code: c_int = 0;
-    // SAFETY: the format asks for one number, which has a name. The caller holds the GIL, the tuple and the dictionary.
+    // SAFETY: the format requires one named number. The caller holds the GIL, the tuple and the dictionary.
     let parsed =
         unsafe { (api.parse_keywords)(arguments, keywords, c"i:_exit".as_ptr(), names.as_ptr(), &raw mut code) };
     if parsed == 0 {
         // Python's error is set.
         return null_mut();
     }
-    // A panic was said on stderr; the program ends as it wanted to.
+    // A panic was reported on stderr; the program ends as requested.
     let _ = std::panic::catch_unwind(|| {
         if let Some(session) = Session::hold() {
             session.exit(code);
         }
     });
-    // SAFETY: this is what the function is for.
+    // SAFETY: the purpose of this function.
     unsafe { libc::_exit(code) }
 }
 
-/// The Python frames of the caller as the recorder sees them, one a line, newest first: function, file, line, first line
-/// of the function, and what tells its code from other code at the same address, separated by tabs. For self-tests.
+/// Python frames of the caller as the recorder reads them, one per line, newest first: function, file, line, first
+/// line of the function, and fingerprint of the code, separated by tabs. For self-tests.
 unsafe extern "C" fn frames(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     let listing = std::panic::catch_unwind(|| {
         let Ok(interpreter) = dlmonitor::Interpreter::find() else { return String::new() };

@@ -1,7 +1,8 @@
-//! Folding of span names: once a program has made many names that differ in numbers only, further ones share one frame.
+//! Folding of span names: after a program has made many names that differ only in numbers, further ones share one
+//! frame.
 //!
-//! A name's template has a placeholder in the place of each number and each generated identifier. The first
-//! [`MAX_ALIKE`] names of a template keep frames of their own, as `layer 0` to `layer 47` shall be told apart.
+//! The template of a name has a placeholder for each number and each generated identifier. The first [`MAX_ALIKE`]
+//! names of a template keep separate frames, so that `layer 0` to `layer 47` remain distinct.
 
 use crate::process::Process;
 use rustc_hash::FxHashMap;
@@ -9,21 +10,21 @@ use stackline_recording::{IDENTIFIER, NUMBER};
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// Names of one template that have a frame each.
+/// Names of one template with separate frames.
 const MAX_ALIKE: usize = 64;
-/// Names of spans, and bytes of them, that have a frame each, in a process.
+/// Span names with separate frames per process: their number and bytes.
 const MAX_SPANS: usize = 1 << 13;
 const MAX_SPANS_BYTES: usize = 1 << 20;
-/// Bytes of an example.
+/// Longest example in bytes.
 const MAX_EXAMPLE: usize = 200;
 
-/// Names whose numbers are those of compiled code: as many as there is such code.
+/// Names with the numbers of compiled code: their count is limited by that code.
 const COMPILED: &[u8] = b"Torch-Compiled Region: ";
 
-/// Marks a frame that stands for many names. Processes have fewer frames than that.
+/// Bit of a frame that many names share. Processes have fewer frames than this.
 pub(crate) const FOLDED: u32 = 1 << 31;
 
-/// Writes the template of a name. `false` if it has no number and no identifier.
+/// Write the template of a name. `false` without number and identifier.
 pub(crate) fn write_template(name: &[u8], template: &mut Vec<u8>) -> bool {
     template.clear();
     if name.starts_with(COMPILED) {
@@ -50,7 +51,7 @@ pub(crate) fn write_template(name: &[u8], template: &mut Vec<u8>) -> bool {
     varies
 }
 
-/// Writes a word with a placeholder for each run of digits.
+/// Write a word with a placeholder for each run of digits.
 fn write_numbers(word: &[u8], template: &mut Vec<u8>) -> bool {
     let (mut varies, mut in_number) = (false, false);
     for &byte in word {
@@ -66,7 +67,7 @@ fn write_numbers(word: &[u8], template: &mut Vec<u8>) -> bool {
     varies
 }
 
-/// Whether a word looks generated: an address, eight or more hexadecimal digits, or a long mix of digits and letters.
+/// True if a word looks generated: an address, eight or more hexadecimal digits, or a long mix of digits and letters.
 fn is_identifier(word: &[u8]) -> bool {
     let is_hex = |word: &[u8]| word.iter().all(u8::is_ascii_hexdigit);
     if let [b'0', b'x' | b'X', digits @ ..] = word {
@@ -79,7 +80,7 @@ fn is_identifier(word: &[u8]) -> bool {
     word.len() >= 8 && is_hex(word) || word.len() >= 16 && digits >= 3
 }
 
-/// The length of a UUID that the text begins with.
+/// Length of a UUID at the start of the text.
 fn uuid_length(text: &[u8]) -> Option<usize> {
     const LENGTH: usize = 36;
     let text = text.get(..=LENGTH).or_else(|| text.get(..LENGTH))?;
@@ -91,24 +92,24 @@ fn uuid_length(text: &[u8]) -> Option<usize> {
     text.iter().enumerate().all(is_part).then_some(LENGTH)
 }
 
-/// What becomes of a new name of a span.
+/// Frame of a new span name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It has a frame of its own.
+    /// A separate frame.
     Own,
-    /// Its template has.
+    /// The frame of its template.
     Template,
-    /// It goes to the frame of all others.
+    /// The frame of all other names.
     Other,
 }
 
-/// Names of a template that have frames of their own, with these. It does not change once there are [`MAX_ALIKE`].
+/// Names of a template with separate frames, and the frames. Unchanged once there are [`MAX_ALIKE`].
 pub(crate) type OwnFrames = FxHashMap<Box<[u8]>, u32>;
 
-/// Names of spans of a process: how many there are of each template.
+/// Span names of a process, counted by template.
 #[derive(Debug, Default)]
 pub(crate) struct SpanNames {
-    /// By template.
+    /// Names by template.
     alike: FxHashMap<Box<[u8]>, Arc<OwnFrames>>,
     count: usize,
     bytes: usize,
@@ -116,18 +117,18 @@ pub(crate) struct SpanNames {
     by_frame: FxHashMap<u32, usize>,
 }
 
-/// Examples of the names that share a frame.
+/// Examples of names that share a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Examples {
     pub(crate) frame: u32,
     pub(crate) first: String,
     pub(crate) last: String,
-    /// How often they changed.
+    /// Number of changes.
     pub(crate) version: u32,
 }
 
 impl SpanNames {
-    /// Decides about a name that has no frame yet; `template` is none if it has no number.
+    /// Choose the frame of a new name; `template` is `None` for a name without number.
     pub(crate) fn judge(&mut self, name: &str, template: Option<&[u8]>) -> Verdict {
         if template.is_some_and(|template| self.shared(template).is_some()) {
             return Verdict::Template;
@@ -138,7 +139,7 @@ impl SpanNames {
         Verdict::Own
     }
 
-    /// Takes in that a name has a frame of its own.
+    /// Register a name with a separate frame.
     pub(crate) fn add(&mut self, name: &str, template: Option<&[u8]>, frame: u32) {
         self.count += 1;
         self.bytes += name.len();
@@ -151,12 +152,12 @@ impl SpanNames {
         }
     }
 
-    /// The names with frames of their own of a template, if all others share a frame.
+    /// Names of a template with separate frames, if all other names share a frame.
     pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<OwnFrames>> {
         self.alike.get(template).filter(|own| own.len() >= MAX_ALIKE)
     }
 
-    /// Keeps a name as an example of those that share a frame.
+    /// Keep a name as an example of those that share a frame.
     pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
         let name: String = name.chars().take(MAX_EXAMPLE).collect();
         let at = *self.by_frame.entry(frame).or_insert_with(|| {
@@ -169,13 +170,13 @@ impl SpanNames {
         }
     }
 
-    /// All examples; the place of each frame stays.
+    /// All examples; the position of each frame is stable.
     pub(crate) fn examples(&self) -> &[Examples] {
         &self.examples
     }
 }
 
-/// Templates that one thread knows to share a frame.
+/// Templates whose shared frame one thread knows.
 #[derive(Debug, Default)]
 pub(crate) struct FoldedNames {
     known: FxHashMap<Box<[u8]>, Known>,
@@ -186,12 +187,12 @@ pub(crate) struct FoldedNames {
 struct Known {
     frame: u32,
     own: Arc<OwnFrames>,
-    /// How often the frame was asked for.
+    /// Number of requests of the frame.
     hits: u64,
 }
 
 impl FoldedNames {
-    /// The frame of a span's name that the thread does not know, with [`FOLDED`] if it stands for many names.
+    /// Frame of a span name that is new to the thread, with [`FOLDED`] if many names share it.
     #[cold]
     pub(crate) fn frame(&mut self, process: &Process, full: bool, name: &CStr) -> u32 {
         let varies = write_template(name.to_bytes(), &mut self.template);
@@ -280,7 +281,7 @@ mod tests {
     fn names_of_all_kinds_are_bounded() {
         let process = Process::new(1 << 20, Kept::default());
         let mut thread = FoldedNames::default();
-        // Words of letters alone.
+        // Words of letters only.
         let word = |number: usize| -> CString {
             let letters: Vec<u8> = (0..5).map(|digit| b'g' + (number / 19_usize.pow(digit) % 19) as u8).collect();
             CString::new(letters).unwrap()

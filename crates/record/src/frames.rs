@@ -1,38 +1,38 @@
-//! Texts and frames of the whole process, each once.
+//! Interner of texts and frames of the whole process.
 
 use crate::folding::{SpanNames, Verdict};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, OTHER_NAMES, Record};
 
-/// Inputs of operators that are told apart at most, and what stands for all others: the shapes of some programs differ
+/// Largest number of distinct inputs of operators; further ones share one text. The shapes of some programs differ
 /// from call to call.
 const MAX_INPUTS: usize = 1 << 16;
-/// And so many bytes: a batch of tensors of all lengths has another long text at each step.
+/// Size limit of these texts in bytes: a batch of tensors of varying lengths has another long text at each step.
 const MAX_INPUTS_BYTES: usize = 8 << 20;
 const OTHER_INPUTS: &str = "…";
 
-/// What was interned so far, in the order of ids.
+/// Interned records in the order of their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     texts: FxHashMap<Box<str>, u32>,
     frames: FxHashMap<FrameKey, u32>,
-    /// By path, build id and content: one that is loaded anew is the same.
+    /// Libraries by path, build id and content, so that a reloaded library has the same id.
     libraries: FxHashMap<(u32, Vec<u8>, Option<u64>), u32>,
-    /// Texts about inputs of operators.
+    /// Texts of operator inputs.
     inputs: FxHashSet<u32>,
     inputs_bytes: usize,
     span_names: SpanNames,
-    /// Everything as records; a writer remembers how far it came.
+    /// All records; a writer remembers how many it has written.
     records: Vec<Record>,
-    /// Whether nothing new is interned at the moment.
+    /// True while new texts are not interned.
     closed: bool,
 }
 
-/// The id of what is not known, and is not interned.
+/// Id of an unknown text, which is not interned.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Frames {
-    /// The id of a text.
+    /// Id of a text.
     pub(crate) fn text(&mut self, text: &str) -> u32 {
         if let Some(&id) = self.texts.get(text) {
             return id;
@@ -46,7 +46,7 @@ impl Frames {
         id
     }
 
-    /// The id of a text about inputs, or that of the one for all that found no place.
+    /// Id of a text of inputs, or of the shared text once the limit is reached.
     pub(crate) fn inputs(&mut self, text: &str) -> u32 {
         let known = self.texts.get(text).is_some_and(|id| self.inputs.contains(id));
         let has_room = self.inputs.len() < MAX_INPUTS && self.inputs_bytes + text.len() <= MAX_INPUTS_BYTES;
@@ -58,7 +58,7 @@ impl Frames {
         id
     }
 
-    /// The id of a library.
+    /// Id of a library.
     pub(crate) fn library(&mut self, module: &dlmonitor::native::Module) -> u32 {
         let path = self.text(&module.path.to_string_lossy());
         let key = (path, module.build_id.clone(), module.content);
@@ -75,7 +75,7 @@ impl Frames {
         id
     }
 
-    /// The id of a frame.
+    /// Id of a frame.
     pub(crate) fn frame(&mut self, key: FrameKey) -> u32 {
         if let Some(&id) = self.frames.get(&key) {
             return id;
@@ -86,7 +86,7 @@ impl Frames {
         id
     }
 
-    /// The frame of a span, of its own or shared with others of its template.
+    /// Frame of a span, its own or shared by its template.
     pub(crate) fn span(&mut self, name: &str, template: Option<&[u8]>) -> (u32, Verdict) {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return (frame, Verdict::Own);
@@ -106,7 +106,7 @@ impl Frames {
         (frame, verdict)
     }
 
-    /// As [`Self::span`], if that is known; nothing is interned.
+    /// Variant of [`Self::span`] only for known spans; nothing is interned.
     pub(crate) fn known_span(&mut self, name: &str, template: Option<&[u8]>) -> Option<(u32, Verdict)> {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return Some((frame, Verdict::Own));
@@ -127,26 +127,26 @@ impl Frames {
         &self.span_names
     }
 
-    /// Keeps an example of a shared name.
+    /// Keep an example of a shared name.
     pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
         self.span_names.keep_example(frame, name);
     }
 
-    /// The id of a frame that is known already; nothing of it is interned.
+    /// Id of a known frame; nothing is interned.
     pub(crate) fn known(&mut self, key: impl FnOnce(&mut Self) -> FrameKey) -> Option<u32> {
         self.closed = true;
         let key = key(self);
         self.closed = false;
-        // What is known refers to nothing that is not.
+        // A known frame refers only to known texts.
         self.frames.get(&key).copied()
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// The records from the `from`-th on; they define what nodes refer to.
+    /// Records from the `from`-th on, which define the ids that nodes refer to.
     pub(crate) fn records(&self, from: usize) -> &[Record] {
         self.records.get(from..).unwrap_or(&[])
     }

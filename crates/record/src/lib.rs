@@ -1,10 +1,14 @@
-//! What runs inside a watched process.
+//! The recorder: the library inside a recorded process.
 //!
-//! It is loaded as a Python extension module (see [`extension`]), asks `DLMonitor` for operators and call paths, keeps
-//! a calling context tree per thread, and appends to a stream of its own what changed, twice a second.
+//! The library is loaded as a Python extension module (see [`extension`]) and receives operators and call paths from
+//! `DLMonitor`. It keeps a calling context tree per thread, and appends changes to its stream twice a second.
 
-#![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
-#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the program's output cannot be written")]
+#![allow(unsafe_code, reason = "FFI: each use has a SAFETY comment")]
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "print macros panic if the program's output cannot be written"
+)]
 
 mod cpu_usage;
 mod description;

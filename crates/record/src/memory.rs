@@ -1,32 +1,32 @@
-//! Sizes of the tensors' memory that is allocated now: a free does not say how much it frees. And what was said of whose it is.
+//! Sizes and names of live tensor memory, by address. A free has no size, so allocations are remembered.
 
 use rustc_hash::FxHashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Power of two; so many threads seldom meet at one lock.
+/// Number of shards, a power of two: threads seldom share a lock.
 const SHARDS: usize = 64;
 
-/// What is allocated, by address.
+/// Live allocations by address.
 #[derive(Debug)]
 pub(crate) struct Live([Mutex<FxHashMap<usize, Piece>>; SHARDS]);
 
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     bytes: u64,
-    /// The number of its name, once it was told.
+    /// Number of its name, if it has one.
     name: Option<u32>,
 }
 
-/// What became of a name.
+/// Result of naming memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// The memory has this one from now on.
+    /// The memory has this name from now on.
     New(u32),
-    /// The memory has one, or the tensor is a part of it.
+    /// The memory has a name already, or the tensor is only a part of it.
     Known,
-    /// There are too many names.
+    /// The limit of names is reached.
     Lost,
-    /// Nobody saw the memory be allocated.
+    /// The allocation of the memory was not recorded.
     Elsewhere,
 }
 
@@ -42,18 +42,18 @@ impl Live {
         &self.0[(address >> 6 ^ address >> 12) % SHARDS]
     }
 
-    /// Memory was allocated.
+    /// Register an allocation.
     pub(crate) fn put(&self, address: usize, bytes: u64) {
         self.shard(address).lock().unwrap_or_else(PoisonError::into_inner).insert(address, Piece { bytes, name: None });
     }
 
-    /// Memory is freed; `None` if it was allocated before anybody looked.
+    /// Remove a freed allocation; `None` if it was allocated before recording began.
     pub(crate) fn take(&self, address: usize) -> Option<u64> {
         self.shard(address).lock().unwrap_or_else(PoisonError::into_inner).remove(&address).map(|piece| piece.bytes)
     }
 
-    /// Memory has a name, which `number` makes if the memory has none yet: the first one counts. A tensor of `bytes` that is but a part
-    /// of it, as are parameters that share one buffer, names nothing.
+    /// Name memory that has no name yet, by `number`: the first name counts. A tensor of `bytes` that is only a part
+    /// of the memory, such as a parameter in a shared buffer, sets no name.
     pub(crate) fn name(&self, address: usize, bytes: u64, number: impl FnOnce() -> Option<u32>) -> Told {
         let mut pieces = self.shard(address).lock().unwrap_or_else(PoisonError::into_inner);
         let Some(piece) = pieces.get_mut(&address) else { return Told::Elsewhere };

@@ -1,15 +1,15 @@
-//! Names of `nn.Module`s: which module holds which under what name, now.
+//! Names of `nn.Module`s: the tree of modules and their attributes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Told by the bootstrap whenever a module is put into another, and when one that it told of is gone: objects are known
-/// by address, and an address may be used again.
+/// Modules by address, updated by the bootstrap when a module is assigned to another one, and when a module is freed,
+/// because its address may be reused.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Mutex<Tree>,
-    /// Changes whenever a path may have.
+    /// Version number, which changes whenever a path may have changed.
     version: AtomicU64,
     next_id: AtomicU64,
 }
@@ -17,33 +17,33 @@ pub(crate) struct Modules {
 #[derive(Debug, Default)]
 struct Tree {
     by_address: FxHashMap<usize, Known>,
-    /// What held modules that are gone, by their ids: tensors of theirs were named, and wait to be written.
+    /// Parents of freed modules by module id: their tensors were named and wait to be written.
     gone: FxHashMap<u64, Option<Held>>,
-    /// Whether anybody asks for them.
+    /// True if freed modules are kept.
     keeps_gone: bool,
 }
 
-/// Modules that nobody told of, but that were called: beyond, their frames are looked for each time.
+/// Largest number of modules that were called but never assigned; further ones are looked up at each call.
 const MAX_UNTOLD: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
 struct Known {
-    /// Not used again.
+    /// Id, never reused.
     id: u64,
     held: Option<Held>,
     named: Option<Named>,
 }
 
-/// That a module is another's attribute.
+/// Assignment of a module to an attribute of another one.
 #[derive(Clone, Debug)]
 struct Held {
     parent: usize,
-    /// The other one's id: if another module has its address now, the attribute is gone.
+    /// The other module's id: if another module has its address now, the attribute is gone.
     parent_id: u64,
     name: Box<str>,
 }
 
-/// The frame of a module's calls.
+/// Frame of a module's calls.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     version: u64,
@@ -52,7 +52,7 @@ struct Named {
 }
 
 impl Modules {
-    /// `child` is now `parent`'s attribute `name`.
+    /// Register `child` as attribute `name` of `parent`.
     pub(crate) fn put(&self, parent: usize, name: &str, child: usize) {
         let mut known = self.lock();
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Modules {
         known.by_address.entry(child).or_insert_with(|| self.unnamed()).held = held;
     }
 
-    /// What tells the module at this address from those that have it later.
+    /// Id of the module at this address, which differs from that of later modules at the address.
     pub(crate) fn id(&self, module: usize) -> u64 {
         let mut known = self.lock();
         known.keeps_gone = true;
@@ -72,7 +72,7 @@ impl Modules {
         Known { id: self.next_id.fetch_add(1, Ordering::Relaxed), held: None, named: None }
     }
 
-    /// The module at this address is gone.
+    /// Remove the freed module at this address.
     pub(crate) fn forget(&self, address: usize) {
         let mut known = self.lock();
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -82,8 +82,8 @@ impl Modules {
         }
     }
 
-    /// The dotted path of a module, also of one that is gone, until [`Self::let_go`]; `None` if it, or one that held it, is gone
-    /// for longer: its path was known then.
+    /// Dotted path of a module, also of a freed one until [`Self::let_go`]. `None` if it or one of its parents was
+    /// freed earlier; the path was known then.
     pub(crate) fn path_of(&self, module: usize, id: u64) -> Option<String> {
         let known = self.lock();
         let (mut names, mut visited) = (Vec::new(), FxHashSet::from_iter([id]));
@@ -96,34 +96,34 @@ impl Modules {
         Some(names.join("."))
     }
 
-    /// The ids of modules that are gone, and that somebody may ask for.
+    /// Ids of freed modules that are kept.
     pub(crate) fn gone(&self) -> FxHashSet<u64> {
         self.lock().gone.keys().copied().collect()
     }
 
-    /// Nobody will ask for these modules that are gone.
+    /// Drop these freed modules.
     pub(crate) fn let_go(&self, gone: &FxHashSet<u64>) {
         self.lock().gone.retain(|id, _| !gone.contains(id));
     }
 
-    /// What was known in the process that this one was forked from, unless a thread of that was about to change it.
+    /// Copy the state of the parent process after a fork, unless another thread was changing it during the fork.
     pub(crate) fn inherit(&self, parent: &Self) {
         if let Ok(known) = parent.known.try_lock() {
-            // Frames are numbered anew.
+            // Frames get new numbers.
             let anew = known.by_address.iter().map(|(&module, known)| (module, Known { named: None, ..known.clone() }));
             self.lock().by_address = anew.collect();
             self.next_id.store(parent.next_id.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    /// Changes whenever a path may have.
+    /// Version number, which changes whenever a path may have changed.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The frame of the calls of a module; if it is not known, it is what `intern` makes of the module's path, if it
-    /// makes something.
+    /// Frame of the calls of a module. For a module without frame, `intern` makes one from the module's path, or
+    /// none.
     pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> Option<u32>) -> Option<u32> {
         let mut known = self.lock();
         let version = self.version();
@@ -147,7 +147,7 @@ impl Modules {
 }
 
 impl Tree {
-    /// What holds a module, if anything does; `None` if it is not known any more.
+    /// Parent of a module, if any; the outer `None` for an unknown module.
     fn held(&self, module: usize, id: u64) -> Option<Option<&Held>> {
         match self.by_address.get(&module).filter(|known| known.id == id) {
             Some(known) => Some(known.held.as_ref()),
@@ -156,8 +156,8 @@ impl Tree {
     }
 }
 
-/// The dotted path of a module, as `named_modules` gives it; empty for one that no other holds. It ends where it would
-/// come to a module for the second time.
+/// Dotted path of a module, as in `named_modules`; empty for a module without parent. A cyclic path ends before it
+/// repeats a module.
 fn path(known: &FxHashMap<usize, Known>, module: usize) -> String {
     let (mut names, mut visited) = (Vec::new(), FxHashSet::from_iter([module]));
     let mut at = known.get(&module);

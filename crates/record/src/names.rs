@@ -1,4 +1,4 @@
-//! From the name of an operator to its frame, without hashing the name each time.
+//! Cache from operator names to frames, looked up by address to avoid hashing the name each time.
 
 use crate::folding::FOLDED;
 use crate::prefetch::prefetch;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 const SLOTS: usize = 1024;
 
-/// A name somewhere in memory.
+/// A name in memory.
 pub(crate) trait Name {
-    /// Where it stands.
+    /// Address of the name.
     fn address(&self) -> usize;
-    /// Whether it is the text before the first null byte of `name`.
+    /// True if it equals the text before the first null byte of `name`.
     fn is(&self, name: &[u8]) -> bool;
-    /// All of it.
+    /// The full text.
     fn text(&self) -> &CStr;
 }
 
@@ -34,13 +34,13 @@ impl Name for dlmonitor::OperatorName<'_> {
     }
 }
 
-/// Names that are remembered; beyond, all are forgotten and asked for again.
+/// Limit of cached names. The cache is cleared when it is full.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Names that were seen on one thread, found by their address first.
+/// Names that were seen on one thread, first by their address.
 ///
-/// Most names live as long as the process, some only as long as the call: an address is believed only after its bytes
-/// were compared.
+/// Most names live as long as the process, some only as long as the call: an entry is used only after a comparison of
+/// its bytes.
 #[derive(Debug)]
 pub(crate) struct Names {
     by_address: Box<[Slot]>,
@@ -48,10 +48,10 @@ pub(crate) struct Names {
     by_name: Vec<FxHashMap<Arc<CStr>, u32>>,
 }
 
-/// Bytes of a name that stand in its slot, the null byte among them.
+/// Bytes of a name that fit into its slot, including the null byte.
 const SHORT: usize = 35;
 
-/// A name and its frame. Most names end within it, so that it takes one line of the processor's cache to know one.
+/// A name and its frame. Most names fit into the slot, so that a lookup touches one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Slot {
@@ -59,14 +59,15 @@ struct Slot {
     frame: u32,
     kind: u8,
     short: [u8; SHORT],
-    /// All of a longer name, shared with the table by name: names that take turns at one address are not copied each time.
+    /// The full text of a longer name, shared with the table by name, so that names that alternate at one address are
+    /// not copied each time.
     long: Option<Arc<CStr>>,
 }
 
 impl Slot {
     const EMPTY: Self = Self { address: 0, frame: 0, kind: 0, short: [0; SHORT], long: None };
 
-    /// For a name at `address`.
+    /// Slot of a name at `address`.
     fn new(address: usize, kind: u8, name: &Arc<CStr>, frame: u32) -> Self {
         let bytes = name.to_bytes_with_nul();
         let mut short = [0; SHORT];
@@ -97,7 +98,7 @@ impl Default for Names {
     }
 }
 
-/// The first slot that a name may be in; the other one is beside it.
+/// First possible slot of a name; the other one is adjacent.
 #[inline]
 fn place_of(name: &(impl Name + ?Sized)) -> usize {
     let address = name.address();
@@ -105,13 +106,13 @@ fn place_of(name: &(impl Name + ?Sized)) -> usize {
 }
 
 impl Names {
-    /// Has the processor fetch where a name mostly is.
+    /// Prefetch the most likely slot of a name.
     #[inline]
     pub(crate) fn prefetch(&self, name: &(impl Name + ?Sized)) {
         prefetch(&self.by_address[place_of(name)]);
     }
 
-    /// The frame for a name of some kind; `intern` is asked when the name is new. A frame with [`FOLDED`] is not remembered.
+    /// Frame of a name of this kind; `intern` is called for a new name. A frame with [`FOLDED`] is not cached.
     #[inline]
     pub(crate) fn frame(&mut self, kind: u8, name: &(impl Name + ?Sized), intern: impl FnOnce(&CStr) -> u32) -> u32 {
         let at = place_of(name);
@@ -133,7 +134,7 @@ impl Names {
             Some((known, &frame)) => (Arc::clone(known), frame),
             None => {
                 let frame = intern(name);
-                // Names that share a frame are new each time: they would drive out those that come again.
+                // Names that share a frame are new each time, and would displace recurring names.
                 if frame & FOLDED != 0 {
                     return frame;
                 }
@@ -145,7 +146,7 @@ impl Names {
                 (known, frame)
             }
         };
-        // The name that was there moves to the other of the two places where it is looked for.
+        // The displaced name moves to its other slot.
         self.by_address[at ^ 1] =
             std::mem::replace(&mut self.by_address[at], Slot::new(name.as_ptr() as usize, kind, &known, frame));
         frame

@@ -1,7 +1,7 @@
 //! Native frames between the interpreter loop or enclosing operator and an operator.
 //!
-//! A program takes the same ways again and again. A whole segment is one key: its nodes are made when it is seen for the
-//! first time, afterwards one look-up finds the last of them.
+//! The same segments recur. A whole segment is one key: its nodes are created when it is first seen; afterwards one
+//! lookup finds the last node.
 
 use crate::process::Process;
 use crate::tree::{Key, NodeId, Owner};
@@ -10,19 +10,19 @@ use dlmonitor::{OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
 
-/// Keys of native frames have these bits, others have not both.
+/// Bits of the keys of native frames; other keys do not have both.
 const NATIVE_KEY: u64 = 3 << 62;
-/// Segments that are remembered; beyond, all are forgotten and found again.
+/// Limit of cached segments. The cache is cleared when it is full.
 const MAX_SEGMENTS: usize = 1 << 17;
 
 /// Native frames of one thread.
 #[derive(Debug)]
 pub(crate) struct NativeFrames {
     stack: NativeStack,
-    /// Where the thread's stack lies.
+    /// Address range of the thread's stack.
     begin: usize,
     end: usize,
-    /// The last node of each segment, by its parent and the hash of its addresses.
+    /// Last node of each segment, by its parent and the hash of its addresses.
     segments: FxHashMap<(u32, u64), NodeId>,
 }
 
@@ -33,14 +33,14 @@ impl NativeFrames {
         Self { stack: NativeStack::new(), begin, end, segments: FxHashMap::default() }
     }
 
-    /// The calling thread has them from now on.
+    /// Assign it to the calling thread.
     pub(crate) fn enter(&mut self) {
         (self.begin, self.end) = stack_bounds();
     }
 
-    /// The node of the native frames between `parent` and the operator that begins, whose frame is `operator`: it tells
-    /// the ways below one parent apart before they are looked at.
-    // One place in the code, so that equal stacks look equal from here.
+    /// Node of the native frames between `parent` and an operator that begins. `operator` is the frame of the
+    /// operator, by which cached segments below one parent are distinguished.
+    // Never inlined, so that equal stacks look equal from this function.
     #[inline(never)]
     pub(crate) fn node(
         &mut self,
@@ -52,7 +52,7 @@ impl NativeFrames {
         newest: Option<PythonFrame>,
     ) -> NodeId {
         let at = Registers::here();
-        // An object on the heap says nothing about the stack.
+        // The address of an object on the heap has no position on the stack.
         if !(at.sp..self.end).contains(&opened.handle) {
             return parent;
         }
@@ -102,7 +102,7 @@ fn stack_bounds() -> (usize, usize) {
     native::stack_bounds().unwrap_or_default()
 }
 
-/// Two segments with the same hash would be taken for one: 64 bits of which all depend on all addresses.
+/// Hash of a segment. Equal hashes would merge two segments; all 64 bits depend on all addresses.
 #[inline]
 fn hash(frames: &[usize]) -> u64 {
     frames.iter().fold(u64::from(native::generation()), |hash, &address| {
@@ -120,7 +120,7 @@ fn native_child(tree: &mut Owner, process: &Process, parent: NodeId, address: us
 }
 
 impl Process {
-    /// The frame of a native address, which lies in `module` if it is known.
+    /// Frame of a native address in `module`, if known.
     #[cold]
     pub(crate) fn native_frame(&self, full: bool, address: usize, module: Option<&native::Module>) -> u32 {
         self.intern(full, |frames| match module {

@@ -1,4 +1,4 @@
-//! What the launcher asked for, in environment variables: they reach every child process.
+//! Recording options, passed as environment variables so that child processes inherit them.
 
 use crate::process::Kept;
 use crate::samples::Rates;
@@ -6,61 +6,62 @@ use crate::window::Wanted;
 use stackline_recording::{BEGIN, Begin};
 use std::path::PathBuf;
 
-/// Names the run directory, and by being set asks for a recording.
+/// Path of the run directory. The recording is enabled if this is set.
 pub const RUN: &str = "STACKLINE_RECORD";
 
-/// Samples per second at most: beyond, a program does little else than being looked at.
+/// Highest sampling rate in Hz: at higher rates sampling takes most of the program's time.
 const MAX_HZ: u32 = 10_000;
 
-/// Bytes of single calls, unless options say otherwise: some 400 million calls.
+/// Default size limit of single calls in bytes, for about 400 million calls.
 const TRACE_LIMIT: u64 = 4 << 30;
 
-/// How to record.
+/// Recording options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The run directory.
+    /// Run directory.
     pub(crate) run: PathBuf,
-    /// Whether Python frames are read.
+    /// True if Python frames are read.
     pub(crate) python: bool,
-    /// Whether native frames are read.
+    /// True if native frames are read.
     pub(crate) native: bool,
-    /// Whether operators of `PyTorch` are recorded.
+    /// True if operators of `PyTorch` are recorded.
     pub(crate) pytorch: bool,
-    /// Whether compilations by `torch.compile` are recorded.
+    /// True if compilations by `torch.compile` are recorded.
     pub(crate) compilations: bool,
-    /// Whether the kernels that it makes for the CPU are given names, so that they are recorded.
+    /// True if CPU kernels of `torch.compile` are given names, so that they are recorded.
     pub(crate) kernels: bool,
-    /// Whether allocations of tensors are recorded.
+    /// True if allocations of tensors are recorded.
     pub(crate) memory: bool,
-    /// Whether operators are told apart by the shapes and types of their inputs.
+    /// True if operators are distinguished by shapes and types of their inputs.
     pub(crate) shapes: bool,
-    /// Whether single calls are recorded besides the tree.
+    /// True if single calls are recorded in addition to the tree.
     pub(crate) trace: bool,
-    /// Which part of the program is recorded.
+    /// Recorded part of the program.
     pub(crate) window: Wanted,
-    /// Begin of the recording of all processes, in ns of the monotonic clock; `None` if nobody passed it, or another machine did.
+    /// Begin of the recording of all processes, in ns of the monotonic clock; `None` if it is not set or comes from
+    /// another machine.
     pub(crate) begin_ns: Option<i64>,
-    /// Steps that may go unrecorded to measure overhead.
+    /// Number of steps that may run unrecorded to measure the overhead.
     pub(crate) overhead_steps: u64,
-    /// Bytes of single calls that a stream may have.
+    /// Size limit of single calls per stream, in bytes.
     pub(crate) trace_limit: u64,
-    /// Nodes that a tree may have.
+    /// Largest number of nodes of a tree.
     pub(crate) max_nodes: Option<u32>,
     /// Rank in a distributed job.
     pub(crate) rank: Option<u32>,
-    /// How often threads are sampled.
+    /// Sampling rates.
     pub(crate) samples: Rates,
     /// Counters that are read with samples, by their index in [`stackline_recording::COUNTERS`].
     pub(crate) counters: Vec<u16>,
 }
 
 impl Options {
-    /// What the environment says; `None` if no recording is wanted.
+    /// Options of the environment; `None` if recording is off.
     pub(crate) fn from_environment() -> Option<Self> {
         Self::from(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// What is kept besides times by call path.
+    /// Data that are kept in addition to times by call path.
     pub(crate) fn kept(&self) -> Kept {
         let Self { trace, memory, shapes, python, native, .. } = *self;
         Kept { trace, memory, shapes, python, native }
@@ -88,7 +89,7 @@ impl Options {
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
             begin_ns: variable(BEGIN).and_then(|text| Begin::parse(&text)).and_then(Begin::on_this_clock),
-            // Who allocates memory is to be known for all of it.
+            // Memory owners must be known for the whole run.
             overhead_steps: if memory {
                 0
             } else {
@@ -103,7 +104,7 @@ impl Options {
     }
 }
 
-/// The launcher checks these before it starts anything; what makes no sense here means all.
+/// Parse the window. The launcher checks the values before it starts a program; invalid values mean no limit.
 fn window(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
     let [steps, every, after, duration] =
         ["STACKLINE_STEPS", "STACKLINE_EVERY", "STACKLINE_AFTER", "STACKLINE_DURATION"].map(variable);

@@ -1,4 +1,5 @@
-//! Appends whole chunks to the file of a stream. When the disk refuses, torn bytes are cut off and chunks wait in memory.
+//! Output file of a stream, to which whole chunks are appended. After a write error, partial chunks are cut off and
+//! chunks wait in memory.
 
 use dlmonitor::clock;
 use stackline_recording::Record;
@@ -7,33 +8,33 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
-/// Where chunks go: a file, or a test that fails on purpose.
+/// Destination of chunks: a file, or a test target with injected failures.
 pub(crate) trait Target: Debug + Send {
-    /// Appends some of the bytes, and says how many.
+    /// Append some of the bytes, and return their number.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// Cuts the file to this length.
+    /// Truncate the file to this length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// The file has another path now.
+    /// The file has been moved to another path.
     fn moved(&mut self, to: &Path);
 }
 
-/// A chunk that could not be written yet.
+/// A chunk that waits to be written.
 #[derive(Debug)]
 struct Waiting {
     bytes: Vec<u8>,
     records: u64,
 }
 
-/// A time in which nothing could be written.
+/// A period without successful writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
     /// First failure, `CLOCK_MONOTONIC`.
     pub(crate) from_ns: i64,
-    /// When writing succeeded again or was given up.
+    /// Time of the next successful write, or of giving up.
     pub(crate) to_ns: i64,
     /// `errno` of the first failure.
     pub(crate) error: i32,
-    /// Records that were given up.
+    /// Number of dropped records.
     pub(crate) dropped: u64,
 }
 
@@ -43,7 +44,7 @@ impl From<Outage> for Record {
     }
 }
 
-/// What an output was before something was written that may be taken back.
+/// State of an output before a write that can be undone.
 #[derive(Debug)]
 pub(crate) struct Mark {
     end: u64,
@@ -53,7 +54,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The outage that goes on, as if all that waits were lost.
+    /// The current outage, as if all waiting chunks were lost.
     pub(crate) fn outage(&self) -> Option<Outage> {
         let (from_ns, error) = self.failed?;
         let dropped = self.waiting.iter().map(|waiting| waiting.records).sum();
@@ -61,17 +62,17 @@ impl Mark {
     }
 }
 
-/// The file of a stream, which ends with a whole chunk but for the moments in which one is written.
+/// Output file of a stream. It ends with a whole chunk, except while a chunk is being written.
 #[derive(Debug)]
 pub(crate) struct Output {
     target: Box<dyn Target>,
     /// End of the last whole chunk.
     end: u64,
-    /// Whether the file may have a part of a chunk behind its end.
+    /// True if the file may have a partial chunk after its end.
     torn: bool,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// The current outage: its begin and the first error.
+    /// Begin and first error of the current outage.
     failed: Option<(i64, i32)>,
 }
 
@@ -80,7 +81,7 @@ impl Output {
         Self { target, end: 0, torn: false, waiting: VecDeque::new(), waiting_bytes: 0, failed: None }
     }
 
-    /// Writes a chunk. It waits if others do, or if it cannot be written.
+    /// Write a chunk. It waits if earlier chunks wait, or if it cannot be written.
     pub(crate) fn put(&mut self, bytes: &[u8], records: u64) {
         if !self.waiting.is_empty() || self.write(bytes).is_err() {
             self.waiting_bytes += bytes.len();
@@ -88,10 +89,10 @@ impl Output {
         }
     }
 
-    /// Tries to write what waits, once.
+    /// Try once to write the waiting chunks.
     ///
     /// # Errors
-    /// If something still waits.
+    /// If chunks are still waiting.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while let Some(first) = self.waiting.pop_front() {
             if let Err(error) = self.write(&first.bytes) {
@@ -103,15 +104,15 @@ impl Output {
         Ok(())
     }
 
-    /// The outage that ended since this was asked last.
+    /// The outage that has ended since the last call.
     pub(crate) fn recovered(&mut self) -> Option<Outage> {
         let (from_ns, error) = self.failed.filter(|_| self.waiting.is_empty())?;
         self.failed = None;
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped: 0 })
     }
 
-    /// Drops what waits, so that something small can be written in its place. The first chunk is never dropped: a stream
-    /// without it cannot be read.
+    /// Drop the waiting chunks, so that a small one can be written instead. The first chunk is never dropped, because
+    /// a stream without it cannot be read.
     pub(crate) fn give_up(&mut self) -> Option<Outage> {
         let kept = usize::from(!self.has_first_chunk()).min(self.waiting.len());
         let dropped = self.waiting.drain(kept..).map(|waiting| waiting.records).sum();
@@ -120,12 +121,12 @@ impl Output {
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped })
     }
 
-    /// The file has another path now.
+    /// The file has been moved to another path.
     pub(crate) fn moved(&mut self, to: &Path) {
         self.target.moved(to);
     }
 
-    /// Sets aside what waits, so that something small can be written in its place, until [`Self::take_back`].
+    /// Set the waiting chunks aside, so that a small one can be written instead, until [`Self::take_back`].
     pub(crate) fn mark(&mut self) -> Mark {
         Mark {
             end: self.end,
@@ -135,32 +136,32 @@ impl Output {
         }
     }
 
-    /// Takes back what was written since, and lets wait again what waited before.
+    /// Undo the writes since the mark, and restore the waiting chunks.
     pub(crate) fn take_back(&mut self, mark: Mark) {
         let Mark { end, waiting, waiting_bytes, failed } = mark;
-        // What lies behind the end is cut off now or, if that fails, before the next chunk.
+        // Data after the end are cut off now or, if that fails, before the next chunk.
         self.torn |= self.end > end;
         (self.end, self.waiting, self.waiting_bytes) = (end, waiting, waiting_bytes);
         self.failed = failed.or(self.failed);
         let _ = self.mend();
     }
 
-    /// Whether the first chunk was written, without which no other can be read.
+    /// True if the first chunk was written, without which no other can be read.
     pub(crate) fn has_first_chunk(&self) -> bool {
         self.end > 0
     }
 
-    /// Whether chunks wait.
+    /// True if chunks wait.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Bytes of chunks that wait.
+    /// Size of the waiting chunks in bytes.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
-    /// Bytes of all chunks, written or not.
+    /// Size of all chunks in bytes, written or waiting.
     pub(crate) fn len(&self) -> u64 {
         self.end + self.waiting_bytes as u64
     }
@@ -172,14 +173,14 @@ impl Output {
             Err(error) => {
                 let error = error.raw_os_error().unwrap_or(0);
                 self.failed.get_or_insert_with(|| (clock::monotonic_ns(), error));
-                // If this fails, too, it is tried again before the next chunk.
+                // If this fails, it is retried before the next chunk.
                 let _ = self.mend();
             }
         }
         written
     }
 
-    /// Cuts a part of a chunk off.
+    /// Cut off a partial chunk.
     fn mend(&mut self) -> io::Result<()> {
         if self.torn {
             self.target.cut(self.end)?;

@@ -1,13 +1,20 @@
 //! Overhead of the recorder, measured in the run: blocks of steps without callbacks between blocks with them.
 //!
-//! One comparison is a gap of recorded steps, `BLOCK` recorded steps that are timed, one step without callbacks that is not
-//! timed (caches and branch predictors settle), `BLOCK` without callbacks that are, one to settle again, and `BLOCK`
-//! recorded ones that are. Its overhead is the median of the recorded steps before and after over the median of those between
-//! them, less 1, so that a drift of the program cancels. The median of all comparisons counts: a checkpoint spoils one of them.
+//! A comparison has these parts:
+//! - a gap of recorded steps;
+//! - `BLOCK` recorded steps that are timed;
+//! - one step without callbacks that is not timed (caches and branch predictors settle);
+//! - `BLOCK` timed steps without callbacks;
+//! - one recorded step to settle again;
+//! - `BLOCK` timed recorded steps.
 //!
-//! A step ends where the span of an optimizer ends, always at the same call path: a program may have several optimizers, or one
-//! within another. Steps that still take turns (a critic more often than a generator) would be compared with their like by
-//! chance alone: a comparison whose steps differ too much does not count.
+//! The overhead of a comparison is the median of the recorded steps before and after, divided by the median of the
+//! steps between them, less 1. A drift of the program cancels. The median of all comparisons counts: a checkpoint
+//! disturbs only one of them.
+//!
+//! A step ends at the end of an optimizer's span, always at the same call path: a program may have several
+//! optimizers, or one within another. If steps still alternate (a critic more often than a generator), comparable
+//! steps would be compared only by chance. Therefore a comparison whose steps differ too much does not count.
 
 use crate::tree::NodeId;
 use stackline_recording::{Interval, LEAST_UNRECORDED_STEPS};
@@ -16,62 +23,65 @@ use std::thread::ThreadId;
 
 /// Timed steps of a block.
 const BLOCK: u64 = 3;
-/// Steps after a change that are not timed.
+/// Untimed steps after a change.
 const SETTLE: u64 = 1;
-/// Recorded steps before the first comparison: programs warm up.
+/// Recorded steps before the first comparison, for warm-up.
 const WARM_UP: u64 = 10;
-/// Recorded steps before each later one: as many as a random number says, so that what a program does every tenth step falls
-/// into all blocks alike.
+/// Recorded steps before each later comparison, a random number, so that periodic work of the program affects all
+/// blocks equally.
 const GAP: RangeInclusive<u64> = 8..=16;
-/// Fewer comparisons tell nothing: the interval of six is the first one that holds the median with 95 %.
+/// Smallest number of comparisons for a result: only with six does the interval contain the median with 95 %.
 const LEAST: usize = 6;
-/// What the command line promises of it.
+/// Documented by the command line.
 const _: () = assert!(LEAST as u64 * (BLOCK + SETTLE) == LEAST_UNRECORDED_STEPS as u64);
-/// The mean and the median of a comparison's recorded steps may differ by this factor: with more, they are not of one kind.
+/// Largest ratio of the mean and the median of a comparison's recorded steps. Steps with a larger ratio are not
+/// alike.
 const ALIKE: f64 = 1.3;
-/// Half of a comparison's recorded steps may be as far from their median, as a part of it.
+/// Largest distance of half of a comparison's recorded steps from their median, as a fraction of the median.
 const APART: f64 = 0.2;
-/// Times as long as recorded steps, steps without callbacks never are: the program does something else.
+/// Largest ratio of a step without callbacks to recorded steps. Beyond it, the program does something other than
+/// steps.
 const LONGEST_STEPS: i64 = 10;
-/// A program that did something else so often is not measured any more.
+/// After this many interruptions, the measurement stops.
 const GIVEN_UP: u32 = 2;
-/// Steps that a recording may lose to this, unless options say otherwise.
+/// Default number of steps that may run unrecorded.
 pub(crate) const BUDGET: u64 = 64;
 
-/// What shall be done at the end of a step.
+/// Change of the callbacks at the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Stop the callbacks of operators.
     Pause,
-    /// Start them again.
+    /// Start the callbacks of operators.
     Resume,
 }
 
-/// Where a step ends: the thread, and the node of the optimizer's span in its tree.
+/// End of a step: the thread, and the node of the optimizer's span in its tree.
 pub(crate) type Mark = (ThreadId, NodeId);
 
-/// When to stop callbacks, and what steps took with and without them.
+/// Schedule of the pauses, and durations of steps with and without callbacks.
 #[derive(Debug)]
 pub(crate) struct Overhead {
-    /// Steps that may still go unrecorded.
+    /// Steps that may still run unrecorded.
     budget: u64,
-    /// Steps without callbacks up to now.
+    /// Steps without callbacks so far.
     unrecorded: u64,
-    /// Pauses that the program did not end by steps.
+    /// Pauses that ended without a step.
     given_up: u32,
-    /// Steps of this comparison that ended, and how many pass before its first block.
+    /// Steps of this comparison that have ended, and recorded steps before its first block.
     step: u64,
     gap: u64,
-    /// Ends of the last step and of the last recorded one, ns.
+    /// End of the last step and of the last recorded step, in ns.
     last_ns: Option<i64>,
     paused_ns: i64,
-    /// ns of this comparison's recorded steps, of those of them that are timed, and of those without callbacks.
+    /// Durations in ns of this comparison's recorded steps, of its timed recorded steps, and of its steps without
+    /// callbacks.
     recorded: Vec<i64>,
     with: Vec<i64>,
     without: Vec<i64>,
     random: u64,
     found: Vec<f64>,
-    /// The first mark of all: the others' steps do not count.
+    /// The first mark. Steps with other marks do not count.
     mark: Option<Mark>,
 }
 
@@ -88,19 +98,19 @@ impl Overhead {
             recorded: Vec::new(),
             with: Vec::new(),
             without: Vec::new(),
-            // The same in all ranks of a job: they wait for each other.
+            // Equal in all ranks of a job, because they wait for each other.
             random: 0x9e37_79b9_7f4a_7c15,
             found: Vec::new(),
             mark: None,
         }
     }
 
-    /// Steps of a comparison that go unrecorded.
+    /// Steps of a comparison without callbacks.
     fn paused(&self) -> Range<u64> {
         self.gap + BLOCK..self.gap + 2 * BLOCK + SETTLE
     }
 
-    /// A step ends at this time, ns.
+    /// A step ends at this time in ns.
     pub(crate) fn step_ended(&mut self, mark: Mark, now_ns: i64) -> Option<Change> {
         let paused = self.paused();
         let is_over = self.budget < BLOCK + SETTLE && self.step < paused.start;
@@ -136,19 +146,19 @@ impl Overhead {
         None
     }
 
-    /// Whether callbacks are stopped.
+    /// True while callbacks are stopped.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused().contains(&self.step)
     }
 
-    /// Whether no step has ended for so long that the program does something else by now. Callbacks start again then, and this
-    /// comparison is dropped.
+    /// True if no step has ended for too long, so that the program does something other than steps. Callbacks are
+    /// started again, and this comparison is dropped.
     pub(crate) fn gives_up(&mut self, now_ns: i64) -> bool {
         let steps = i64::try_from(BLOCK + SETTLE).unwrap_or(1);
         let longest = median(&mut self.recorded.clone()).saturating_mul(LONGEST_STEPS * steps);
         let gives_up = self.is_paused() && now_ns - self.paused_ns > longest;
         if gives_up {
-            // The one that is running.
+            // The step in progress.
             self.unrecorded += 1;
             self.given_up += 1;
             if self.given_up >= GIVEN_UP {
@@ -185,7 +195,7 @@ impl Overhead {
         self.without.clear();
     }
 
-    /// What was found up to now; `None` before a step went unrecorded.
+    /// Result so far; `None` before a step ran unrecorded.
     pub(crate) fn measured(&self) -> Option<stackline_recording::Overhead> {
         (self.unrecorded > 0).then(|| stackline_recording::Overhead {
             unrecorded_steps: self.unrecorded,
@@ -207,7 +217,7 @@ impl Overhead {
     }
 }
 
-/// The median of some values, the mean of the two in the middle; 0 of none.
+/// Median, for an even number the mean of the two middle values; 0 without values.
 fn median(values: &mut [i64]) -> i64 {
     values.sort_unstable();
     let middle = values.len() / 2;
@@ -218,8 +228,8 @@ fn median(values: &mut [i64]) -> i64 {
     }
 }
 
-/// How many of so many values may be left out at each end so that the others hold the median with 95 %, whatever their
-/// distribution: each value lies below it with a probability of one half.
+/// Number of values that can be left out at each end so that the others contain the median with 95 %, for any
+/// distribution: each value is below the median with a probability of one half.
 fn outside(count: usize) -> usize {
     let mut probability = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let mut below = 0.0;
@@ -239,8 +249,8 @@ mod tests {
     use crate::tree::NodeId;
     use proptest::prelude::*;
 
-    /// A program whose steps take a millisecond, `1 + overhead` times that with callbacks; `noise` gets the number of the step
-    /// and returns a factor. Returns the steps that went unrecorded, too.
+    /// Simulate a program with steps of 1 ms, times `1 + overhead` with callbacks. `noise` receives the number of the
+    /// step and returns a factor. Returns the unrecorded steps, too.
     fn run(budget: u64, steps: u64, overhead: f64, mut noise: impl FnMut(u64) -> f64) -> (Overhead, Vec<u64>) {
         let mut measured = Overhead::new(budget);
         let mark = (std::thread::current().id(), NodeId(7));
@@ -299,7 +309,8 @@ mod tests {
         assert_eq!(changes((own, NodeId(8)), 60, &mut measured), 0, "an optimizer at another place");
     }
 
-    /// A critic's five steps before each of a generator, one optimizer per parameter, a step of each kind in turn.
+    /// Five steps of a critic before each of a generator, one optimizer per parameter, and alternating kinds of
+    /// steps.
     #[test]
     fn steps_that_take_turns_are_not_compared() {
         for lengths in [&[1.0, 1.0, 1.0, 1.0, 4.0][..], &[[1.0; 30].as_slice(), &[60.0]].concat(), &[1.0, 2.5]] {
@@ -309,7 +320,7 @@ mod tests {
         }
     }
 
-    /// What lasts far longer than steps, again and again: a rollout between updates.
+    /// Repeated work that lasts far longer than steps: a rollout between updates.
     #[test]
     fn a_program_that_often_does_something_else_is_left_alone() {
         let mut measured = Overhead::new(1000);
@@ -329,13 +340,14 @@ mod tests {
 
     #[test]
     fn an_interval_leaves_out_what_the_binomial_distribution_lets() {
-        // The sign test's tables: of six values the interval is from the least to the greatest, of 20 from the sixth on.
+        // The sign test's tables: for six values the interval is from the smallest to the largest, for 20 from the
+        // sixth on.
         assert_eq!([6, 8, 9, 12, 20].map(outside), [0, 0, 1, 2, 5]);
     }
 
     proptest! {
-        /// Steps that drift, every tenth of which takes twice as long, and that vary as those of busy machines do: few are far
-        /// longer.
+        /// Steps with drift and the variation of busy machines: few are far longer, and every tenth takes twice as
+        /// long.
         #[test]
         fn planted_overhead_is_told(seed in any::<u64>(), drift in -0.0005..0.0005_f64) {
             for planted in [0.0, 0.01, 0.05, 0.2] {

@@ -1,4 +1,4 @@
-//! Python frames and modules between the operator that runs and the one that begins.
+//! Python frames and modules between the enclosing operator and an operator that begins.
 
 use crate::process::Process;
 use crate::python_path_cache::{Outer, PathCache, PathContext};
@@ -7,24 +7,24 @@ use crate::tree::{NodeId, Owner, ROOT};
 use dlmonitor::{Interpreter, OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
 
-/// Calls between the `__enter__` of a context manager and the begin of its span, at most.
+/// Largest number of calls between the `__enter__` of a context manager and the begin of its span.
 const ENTER_DEPTH: usize = 4;
-/// Last paths that are kept: of operators below no other, below one, and so on.
+/// Number of cached paths, one per depth of nested operators.
 const MAX_TRAILS: usize = 8;
 
-/// Code objects of which it is remembered whether they are an `__enter__`.
+/// Limit of the cache of code objects that are or are not an `__enter__`.
 const MAX_ENTERS: usize = 4096;
 
-/// Marks an open span among the open operators ([`OpenOperator::client`], first word): it outlives the frame that
-/// opened it.
+/// Mark of an open span among the open operators ([`OpenOperator::client`], first word), which outlives the frame
+/// that opened it.
 pub(crate) const SPAN: u64 = 1 << 32;
 
-/// The paths of one thread.
+/// Path caches of one thread.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// The last path from the root, then those below open operators and spans, by their number.
+    /// The last path from the root, then those below open operators and spans, by their depth.
     path_caches: Vec<PathCache>,
-    /// Whether a code object is the `__enter__` of a context manager, by address and fingerprint.
+    /// True for code objects that are the `__enter__` of a context manager, by address and fingerprint.
     enters: FxHashMap<(usize, u64), bool>,
 }
 
@@ -33,12 +33,12 @@ impl Paths {
         Self { path_caches: vec![PathCache::default()], enters: FxHashMap::default() }
     }
 
-    /// Forgets the last paths: their nodes are another tree's.
+    /// Clear the caches, because their nodes belong to another tree.
     pub(crate) fn clear(&mut self) {
         self.path_caches.iter_mut().for_each(PathCache::clear);
     }
 
-    /// The node below which an operator stands that begins when `newest` is the newest frame.
+    /// Parent node of an operator that begins when `newest` is the newest frame.
     #[inline]
     pub(crate) fn node(
         &mut self,
@@ -48,7 +48,7 @@ impl Paths {
         newest: Option<&PythonFrame>,
     ) -> NodeId {
         let known = |open: &&OpenOperator| open.client[START] != 0;
-        // One that began before the window opened has no node.
+        // An operator that began before the window opened has no node.
         let Some(innermost) = open.last().filter(known) else {
             let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return ROOT };
             return self.whole(&mut PathContext { tree, process, interpreter }, newest).unwrap_or(ROOT);
@@ -56,8 +56,8 @@ impl Paths {
         let below = NodeId(innermost.client[0] as u32);
         let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return below };
         let mut context = PathContext { tree, process, interpreter };
-        // The frame that opened a span may be gone, as with `ExitStack`: what has nothing in common with it any more stands
-        // beside it, in what is around both.
+        // The frame that opened a span may have returned, as with `ExitStack`. A path that no longer has a frame in
+        // common with the span is placed next to it, in the enclosing operator or span.
         for depth in (1..=open.len()).rev() {
             let Some(enclosing) = open.get(depth - 1).filter(known) else { break };
             let below = NodeId(enclosing.client[0] as u32);
@@ -65,7 +65,7 @@ impl Paths {
                 None => Outer::Root,
                 Some(entered) if entered == newest => return below,
                 Some(entered) if enclosing.client[0] & SPAN != 0 => Outer::With(entered),
-                // The operator is still being called by this frame: it stands above the operator already.
+                // This frame is still calling the operator, and is placed above the operator already.
                 Some(entered) => Outer::Before(entered),
             };
             if let Some(node) = self.path_cache(depth).node(&mut context, below, newest, outer) {
@@ -88,8 +88,8 @@ impl Paths {
         &mut self.path_caches[at]
     }
 
-    /// The frame that a span belongs to: the one with the `with` statement, not the `__enter__` that it calls nor what
-    /// that calls.
+    /// Frame of a span: the one with the `with` statement, not the `__enter__` that it calls, nor the callees of
+    /// that.
     pub(crate) fn opener(&mut self, newest: Option<PythonFrame>) -> Option<PythonFrame> {
         let (newest, interpreter) = (newest?, dlmonitor::interpreter()?);
         let mut frame = newest;

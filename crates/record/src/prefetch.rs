@@ -1,11 +1,12 @@
-//! Asking the processor to fetch memory ahead of its use.
+//! Cache prefetch instructions.
 
-/// Begins to fetch the line of the processor's cache that a value lies in; changes nothing else.
+/// Prefetch the cache line of a value; no other effect.
 #[inline]
 pub(crate) fn prefetch<T>(value: &T) {
     let at = std::ptr::from_ref(value);
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, which neither faults nor reads what the program could see.
+    // SAFETY: every x86-64 processor has the instruction, which neither faults nor has effects that the program can
+    // observe.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }

@@ -1,33 +1,33 @@
-//! Cache of the last recorded Python call path, so that the next one only pays for its differences.
+//! Cache of the last recorded Python call path, so that the cost of the next path depends only on its differences.
 //!
-//! Two paths in a row mostly share all but their newest frames. The next path is walked from its newest frame to the
-//! first one that lies where one of the last path did; from there on both are compared, frame by frame, down to the
-//! outermost. All of them: a frame that looks unchanged may have returned and been entered anew, by a caller that has
-//! moved on. What is saved is everything else: look-ups, and nodes.
+//! Two consecutive paths usually differ only in their newest frames. The next path is walked from its newest frame to
+//! the first frame at an address of the last path. From there both paths are compared, frame by frame, down to the
+//! outermost. All frames are compared, because an unchanged frame can be a new call, made by a caller that has moved
+//! on. The cache saves lookups and node creation.
 
 use crate::process::Process;
 use crate::tree::{Key, NodeId, Owner, ROOT};
 use dlmonitor::{Beyond, Interpreter, PythonFrame, SeenFrame};
 
-/// Frames deeper than this are left out at the outer end.
+/// Frames beyond this depth are left out at the outer end.
 const MAX_DEPTH: usize = 1024;
-/// New frames above the last path; with more of them it is walked as if there had been none.
+/// Largest number of new frames above the last path. With more, the path is walked without the last one.
 const MAX_NEW: usize = 32;
-/// Places for addresses of frames; power of two.
+/// Slots for addresses of frames; a power of two.
 const PLACES: usize = 256;
 
-/// Where a path ends on the outer side.
+/// Outer end of a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outer<'a> {
-    /// With the first frame of the thread.
+    /// The first frame of the thread, included.
     Root,
-    /// With this frame.
+    /// This frame, included.
     With(&'a PythonFrame),
-    /// Before this frame.
+    /// This frame, excluded.
     Before(&'a PythonFrame),
 }
 
-/// Context that turns paths into nodes.
+/// Context that converts paths to nodes.
 pub(crate) struct PathContext<'a> {
     pub(crate) tree: &'a mut Owner,
     pub(crate) process: &'a Process,
@@ -38,12 +38,12 @@ pub(crate) struct PathContext<'a> {
 #[derive(Debug)]
 pub(crate) struct PathCache {
     base: NodeId,
-    /// [`crate::modules::Modules::version`] when the nodes were made.
+    /// [`crate::modules::Modules::version`] when the nodes were created.
     modules: u64,
     seen: Vec<SeenFrame>,
-    /// The node of each.
+    /// Node of each frame.
     nodes: Vec<NodeId>,
-    /// Which one has its frame at an address, if any; only a hint.
+    /// Index of the frame at an address, which is only a hint.
     places: Box<[u16; PLACES]>,
     /// Scratch: frames above the last path, newest first.
     new: Vec<PythonFrame>,
@@ -57,13 +57,13 @@ fn is_frame(frame: &PythonFrame, other: &PythonFrame) -> bool {
 }
 
 impl Outer<'_> {
-    /// Whether a path ends with this frame.
+    /// True if a path ends with this frame.
     #[inline]
     fn is(self, frame: &PythonFrame) -> bool {
         matches!(self, Self::With(last) if is_frame(last, frame))
     }
 
-    /// Whether a path ends before this frame, which called its last one.
+    /// True if a path ends before this frame, which called its last frame.
     #[inline]
     fn is_beyond(self, caller: Option<&PythonFrame>) -> bool {
         match (self, caller) {
@@ -73,7 +73,7 @@ impl Outer<'_> {
         }
     }
 
-    /// Whether a path ends with `outermost`, beyond which is `beyond`.
+    /// True if a path ends with `outermost`, whose caller is `beyond`.
     #[inline]
     fn is_met(self, outermost: &PythonFrame, beyond: &Beyond) -> bool {
         match (self, beyond) {
@@ -100,7 +100,7 @@ impl Default for PathCache {
 }
 
 impl PathCache {
-    /// Forgets the last path: its nodes are another tree's.
+    /// Clear the last path, because its nodes belong to another tree.
     pub(crate) fn clear(&mut self) {
         self.truncate(0);
     }
@@ -110,7 +110,7 @@ impl PathCache {
         self.nodes.truncate(length);
     }
 
-    /// The node of the path below `base` that ends with `newest`; `None` if `outer` is not met.
+    /// Node of the path below `base` that ends with `newest`; `None` if `outer` is not reached.
     #[inline]
     pub(crate) fn node(
         &mut self,
@@ -134,15 +134,15 @@ impl PathCache {
         }
     }
 
-    /// The frame of the last path at this address.
+    /// Index of the last path's frame at this address.
     #[inline]
     fn place(&self, frame: &PythonFrame) -> Option<usize> {
         let at = usize::from(self.places[(frame.address >> 4) % PLACES]);
         self.seen.get(at).is_some_and(|seen| seen.frame.address == frame.address).then_some(at)
     }
 
-    /// Gathers what differs from the last path, and returns its innermost frame that lies where one of the new path
-    /// does. `None` if the paths do not run in parallel from there on.
+    /// Collect the differences from the last path, and return the index of its innermost frame at an address of the
+    /// new path. `None` if the paths do not match from there on.
     #[inline]
     fn compare(&mut self, interpreter: &Interpreter, newest: &PythonFrame, outer: Outer<'_>) -> Option<usize> {
         self.new.clear();
@@ -166,7 +166,7 @@ impl PathCache {
         outer.is_met(outermost, &beyond).then_some(top)
     }
 
-    /// The node of the new path, once [`Self::compare`] found it to share the frames up to `top`.
+    /// Node of the new path, after [`Self::compare`] found shared frames up to `top`.
     fn advance(&mut self, context: &mut PathContext<'_>, top: usize) -> NodeId {
         if let Some(&(outermost, _)) = self.changed.last() {
             self.truncate(top + 1);
@@ -180,14 +180,14 @@ impl PathCache {
             }
         }
         if self.new.is_empty() {
-            // A longer old path stays: the next operator may come from deeper frames again.
+            // A longer old path is kept, because the next operator may come from deeper frames again.
             return self.nodes[top];
         }
         self.truncate(top + 1);
         self.push_new(context, 0)
     }
 
-    /// Adds the new frames, but for the outermost so many.
+    /// Add the new frames, except the `skip` outermost ones.
     fn push_new(&mut self, context: &mut PathContext<'_>, skip: usize) -> NodeId {
         let mut node = self.nodes.last().copied().unwrap_or(self.base);
         for &frame in self.new.iter().rev().skip(skip) {
@@ -200,12 +200,12 @@ impl PathCache {
         node
     }
 
-    /// Walks the whole path, and takes from the last one what they share at the outer end.
+    /// Walk the whole path, and reuse the shared outer frames of the last path.
     #[cold]
     fn anew(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame, outer: Outer<'_>) -> Option<NodeId> {
         self.new.clear();
         let mut next = Some(*newest);
-        // A path from the root that is too deep begins somewhere in the middle.
+        // A path from the root that is too deep begins in the middle.
         let mut met = matches!(outer, Outer::Root);
         while let Some(frame) = next.filter(|_| self.new.len() < MAX_DEPTH) {
             self.new.push(frame);
@@ -228,11 +228,11 @@ impl PathCache {
     }
 }
 
-/// Keys of Python frames do not have this bit; keys by frame id have all.
+/// Bit of keys by frame id, which keys of Python frames do not have.
 const OTHER_KEY: u64 = 1 << 63;
 
 impl PathContext<'_> {
-    /// The node of a frame below `parent`: with that of the module that it calls, if it calls one.
+    /// Node of a frame below `parent`, with the node of the module that it calls, if any.
     #[inline]
     fn child(&mut self, parent: NodeId, seen: &SeenFrame) -> NodeId {
         let (process, interpreter) = (self.process, self.interpreter);

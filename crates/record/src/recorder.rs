@@ -1,4 +1,4 @@
-//! The observer: puts every operator into the tree of its thread.
+//! The observer of DLMonitor: adds each operator to the call tree of its thread.
 
 use crate::event_queue::{Call, MemoryAccess, Sequence};
 use crate::paths::SPAN;
@@ -11,45 +11,47 @@ use stackline_recording::{Metric, TouchKind};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// Nodes that the tree of a thread may have, unless options say otherwise.
+/// Default limit of nodes in the tree of a thread.
 pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
 
-/// Indices into [`OpenOperator::client`].
+/// Index of the node in [`OpenOperator::client`].
 const NODE: usize = 0;
-/// [`State::now`] at its begin.
+/// Index of [`State::now`] at its begin.
 pub(crate) const START: usize = 1;
-/// Time of the operators that this one called, in the unit of `START`.
+/// Index of the time of its callees, in the unit of `START`.
 const INSIDE: usize = 2;
-/// Autograd's number, or that of a span's name, in `trace` mode; of a span in other modes, [`Window::paused`] at its begin.
+/// Index of autograd's numbers, or of the number of a span's name in `trace` mode, or for spans in other modes of
+/// [`Window::paused`] at its begin.
 const SEQUENCE: usize = 3;
 
-/// Marks a span whose end ends a training step, in the word of its node.
+/// Bit of a span whose end ends a training step, in the word of its node.
 const STEP: u64 = 1 << 33;
 
-/// Marks a garbage collection, in the word of its node.
+/// Bit of a garbage collection, in the word of its node.
 const COLLECTS: u64 = 1 << 34;
 
-/// Registered with `DLMonitor` for the life of the process; what it records into is the current [`Session`].
+/// The observer, registered with `DLMonitor` for the life of the process. It records into the current [`Session`].
 #[derive(Debug)]
 pub(crate) struct Recorder;
 
 /// The session, for a callback.
 #[inline]
 fn session() -> Option<&'static Session> {
-    // SAFETY: only callbacks of operators, compilations and allocations come here, which `DLMonitor` tells of, and keep no reference.
+    // SAFETY: only callbacks of operators, compilations and allocations call this, which `DLMonitor` counts, and
+    // which keep no reference.
     unsafe { Session::current() }
 }
 
-/// The state of the calling thread, of which `client` is [`Thread::client`].
+/// State of the calling thread; `client` is [`Thread::client`].
 #[inline]
 fn state<'a>(session: &'static Session, client: &'a mut Option<NonNull<c_void>>) -> &'a mut State {
     let state = *client.get_or_insert_with(|| NonNull::from(Box::leak(session.enter_thread())).cast());
-    // SAFETY: the pointer came from the box above, nobody else has it, and it lives until `thread_ends`, which takes
-    // `client` away. `client` is borrowed as long as the reference.
+    // SAFETY: the pointer came from the box above, nothing else has it, and it lives until `thread_ends`, which
+    // clears `client`. `client` is borrowed as long as the reference.
     unsafe { state.cast::<State>().as_mut() }
 }
 
-/// Whether the thread's state is of a recording that ended.
+/// True if the thread's state belongs to a recording that has ended.
 #[inline]
 fn is_left_over(session: &'static Session, thread: &Thread) -> bool {
     // SAFETY: as in `state`; the reference ends with the expression.
@@ -57,7 +59,7 @@ fn is_left_over(session: &'static Session, thread: &Thread) -> bool {
     of.is_some_and(|process| process != session.process.number())
 }
 
-/// Gives the state of a recording that ended back; what runs now goes unrecorded.
+/// Return the state of a recording that has ended. The operators in progress are not recorded.
 #[inline]
 fn left_over(session: &'static Session, thread: &mut Thread) -> bool {
     let left_over = is_left_over(session, thread);
@@ -68,7 +70,7 @@ fn left_over(session: &'static Session, thread: &mut Thread) -> bool {
     left_over
 }
 
-/// The thread ends, or takes part in another recording.
+/// Return the state at the end of the thread, or when it takes part in another recording.
 #[cold]
 fn leave(thread: &mut Thread) {
     if let Some(state) = thread.client.take() {
@@ -83,12 +85,12 @@ fn leave(thread: &mut Thread) {
     }
 }
 
-/// What single calls have besides their times: the number of the span's name, or autograd's.
+/// Additional number of single calls: that of the span's name, or autograd's.
 fn extra(state: &State, operator: &Operator, scope: Scope) -> u64 {
     if scope == Scope::User { state.last_name.into() } else { sequence(operator, scope).0 }
 }
 
-/// What ties forward operators and backward nodes together.
+/// Autograd's numbers, by which forward operators and backward nodes are joined.
 fn sequence(operator: &Operator, scope: Scope) -> Sequence {
     match scope {
         Scope::Function => Sequence::new(operator.sequence_number(), None),
@@ -97,9 +99,9 @@ fn sequence(operator: &Operator, scope: Scope) -> Sequence {
     }
 }
 
-/// Memory was allocated, freed or asked for in vain where the thread is now. Sums are of the part of the program that is wanted: what was
-/// allocated in it may be freed after it, and the other way round. Single touches are kept of all of the program, as what is allocated at
-/// a time depends on all that came before.
+/// Add an allocation, a free or a failed allocation at the current node of the thread. Sums cover the recorded
+/// window: memory that was allocated in it may be freed after it, and vice versa. Single events are kept for the
+/// whole program, because the live memory at a time depends on all earlier events.
 fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, address: usize, bytes: u64) {
     let is_summed = session.window.is_open();
     if !is_summed && !session.process.touches() {
@@ -121,10 +123,10 @@ fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, add
     }
 }
 
-/// Lists of tensors are looked at up to this length, all of a call's together.
+/// Largest number of tensors of a call's lists that are read.
 const MOST_INPUTS: usize = 4096;
 
-/// Posts the tensors that an operator begins with, in the order of its arguments.
+/// Post the input tensors of an operator that begins, in the order of its arguments.
 #[cold]
 fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thread) {
     let Some((inputs, opened)) = operator.inputs().zip(thread.open.last()) else { return };
@@ -162,8 +164,8 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
     }
 }
 
-/// Puts what begins now into the tree, if the window is open: `place` finds its node and its number of autograd. `mark`
-/// is [`STEP`] if its end ends a training step, [`COLLECTS`], or 0.
+/// Add an operator or span that begins to the tree, if the window is open. `place` finds its node and autograd's
+/// number. `mark` is [`STEP`] if its end ends a training step, [`COLLECTS`], or 0.
 #[inline]
 fn begin(
     session: &'static Session,
@@ -189,7 +191,7 @@ fn begin(
     let Thread { open, client, .. } = thread;
     if let Some((opened, outer)) = open.split_last_mut() {
         if !session.records_python() {
-            // An earlier recording of this process may have had Python frames.
+            // An earlier recording of this process may have recorded Python frames.
             opened.python = None;
         }
         let state = state(session, client);
@@ -203,7 +205,7 @@ fn begin(
     }
 }
 
-/// Adds the times of what ended: `add` gets the time without the calls inside it, and the whole.
+/// Add the times of an operator or span that ended. `add` receives its exclusive and its inclusive time.
 #[inline]
 fn end(
     session: &'static Session,
@@ -232,7 +234,7 @@ fn end_of_call(
     let state = state(session, client);
     let now = state.now();
     let took = now.saturating_sub(ended.client[START]);
-    // What operators did meanwhile is not known: it is no time of the span's own.
+    // Operators during a pause are not recorded: the paused time is not the span's own.
     let paused = match ended.client[NODE] & SPAN != 0 && !state.keeps_times() {
         true => session.window.paused(now).saturating_sub(ended.client[SEQUENCE]).min(took),
         false => 0,

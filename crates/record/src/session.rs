@@ -1,4 +1,4 @@
-//! The recording of this process: begins with it, is written every half second, ends with it.
+//! Session: the recording of this process, written every half second.
 
 mod ending;
 mod lifetime;
@@ -22,41 +22,43 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// At most this much is lost when the process is killed.
+/// Write interval, which is the largest loss when the process is killed.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Time to the first write; it doubles with each write up to [`INTERVAL`], so that short-lived processes leave a stream.
+/// Time to the first write. It doubles with each write up to [`INTERVAL`], so that short-lived processes leave a
+/// stream.
 const FIRST_INTERVAL: Duration = Duration::from_millis(8);
-/// Longer than this `os._exit` never waits for the last write: whoever calls it does not want to wait for anything.
+/// Longest delay of `os._exit` for the last write, because its caller expects an immediate end.
 const LONGEST_EXIT: Duration = Duration::from_secs(1);
 
-/// Stack of the writer, which builds unwinder caches for threads with small stacks. Only pages that are used take memory.
+/// Stack of the writer, which builds unwinder caches for threads with small stacks. Physical memory is used only for
+/// accessed pages.
 const WRITER_STACK: usize = 1 << 20;
 
-/// How far a recording is.
+/// State of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// The program called `os._exit` with this, and waits for the last write.
+    /// The program called `os._exit` with this code, and waits for the last write.
     Exiting(i32),
-    /// Another program is about to take the place of this one, and waits for the last write.
+    /// Another program is about to replace this one, and the calling thread waits for the last write.
     Replacing,
-    /// All is written, and nothing else happens unless the other program fails to begin.
+    /// All data are written; the recording continues only if the other program fails to start.
     Replaced,
-    /// What is left is being written, by whoever ended the recording.
+    /// The thread that ended the recording is writing the remaining data.
     Ending,
-    /// All is written.
+    /// All data are written.
     Ended,
 }
 
-/// Whether `DLMonitor` calls this recorder.
+/// True if `DLMonitor` calls this recorder.
 static IS_OBSERVER: AtomicBool = AtomicBool::new(false);
 
-/// The recording of one process.
+/// Recording of one process.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) process: Process,
     pub(crate) window: Window,
-    /// When the recording began, which `--after` and `--duration` count from: with the first of its processes.
+    /// Begin of the recording, from which `--after` and `--duration` count: that of its first process.
     begin_ns: i64,
     options: Options,
     role: Role,
@@ -64,21 +66,21 @@ pub(crate) struct Session {
     stream: Mutex<Option<Stream>>,
     sources: Mutex<Vec<Source>>,
     usage: Mutex<CpuUsage>,
-    /// Version of `PyTorch`, once it is imported.
+    /// Version of `PyTorch`, after its import.
     torch: OnceLock<String>,
     phase: Mutex<Phase>,
-    /// Something to do for the writer.
+    /// Signaled when the writer has work.
     wake: Condvar,
-    /// The last write is done.
+    /// Signaled after the last write.
     written: Condvar,
     has_writer: AtomicBool,
     lifetime: Lifetime,
-    /// Threads that are about to let another program take the place of this one.
+    /// Number of threads that are about to replace this program by another one.
     replacing: Mutex<u32>,
     pid: u32,
-    /// Whether the user was told that the stream cannot be written.
+    /// True after the message that the stream cannot be written.
     complained: AtomicBool,
-    /// Whether the user was told that its end would be missing, if another program took the place of this one.
+    /// True after the message that the end would be missing if another program replaced this one.
     complained_of_replacing: AtomicBool,
 }
 
@@ -108,10 +110,10 @@ impl Session {
         }))
     }
 
-    /// Begins to record this process as the options say. Does nothing while it is being recorded.
+    /// Begin to record this process with these options. No effect while it is being recorded.
     ///
     /// # Errors
-    /// A sentence that says why nothing is recorded.
+    /// A sentence with the reason why nothing is recorded.
     pub(crate) fn begin(options: Options) -> Result<(), String> {
         if Self::hold().is_some_and(|session| !session.has_ended()) {
             return Ok(());
@@ -137,12 +139,12 @@ impl Session {
         session.start_writing().inspect_err(|_| session.replace())
     }
 
-    /// Begins anew in a forked child. Its stream is made when there is something to write: most children run another
+    /// Begin again in a forked child. Its stream is created with the first data, because most children run another
     /// program at once.
     pub(crate) fn continue_in_child() {
         lifetime::forked();
         if let Some(parent) = Self::hold().filter(|session| !session.has_ended()) {
-            // The parent's locks may be held by threads that do not exist here: what they guard is not touched.
+            // Threads that do not exist here may hold the parent's locks: the data that they guard are not accessed.
             let sources = parent.sources.try_lock().map(|sources| sources.clone()).unwrap_or_default();
             let options = Options { begin_ns: Some(parent.begin_ns), ..parent.options.clone() };
             let session = Self::new(options, Role::Fork, sources);
@@ -151,24 +153,25 @@ impl Session {
         }
     }
 
-    /// Whether its end was begun. A lock that cannot be had, in a forked child, is that of a session that goes on.
+    /// True if its end has begun. In a forked child, a lock that is not available belongs to a session that
+    /// continues.
     fn has_ended(&self) -> bool {
         self.phase.try_lock().is_ok_and(|phase| matches!(*phase, Phase::Ending | Phase::Ended))
     }
 
-    /// A state for the calling thread.
+    /// Create a state for the calling thread.
     #[cold]
     pub(crate) fn enter_thread(&self) -> Box<State> {
         if let Err(reason) = self.start_writing() {
-            self.complain(&reason, "the program goes on without it");
+            self.complain(&reason, "the program continues without recording");
         }
         self.process.enter_thread()
     }
 
-    /// A training step of the program ended, with a span at this node of the calling thread's tree.
+    /// A training step has ended, with a span at this node of the calling thread's tree.
     #[cold]
     pub(crate) fn step_ended(&self, node: NodeId) {
-        // The writer ends what the program leaves unfinished.
+        // Without a writer, pauses that the program does not end by a step would never end.
         let looks = self.has_writer.load(Ordering::Acquire);
         self.window.step_ended(self.elapsed(), node, looks, |change| _ = self.report_operators(change));
     }
@@ -177,13 +180,14 @@ impl Session {
         since(self.begin_ns)
     }
 
-    /// Has the stream written now, not at the next turn: much is waiting.
+    /// Wake the writer before its next interval, because much data is waiting.
     #[cold]
     pub(crate) fn wake_writer(&self) {
         self.wake.notify_all();
     }
 
-    /// Makes the stream and what fills it, once. Where it cannot be made the recording ends: nobody could read what it would cost.
+    /// Create the stream and start its writer, once. If the stream cannot be created, the recording ends, because its
+    /// cost would have no result.
     fn start_writing(&self) -> Result<(), String> {
         let mut result = Ok(());
         self.started.call_once(|| {
@@ -210,12 +214,12 @@ impl Session {
         Ok(())
     }
 
-    /// Whether what Python does is recorded.
+    /// True if Python frames are recorded.
     pub(crate) fn records_python(&self) -> bool {
         self.options.python
     }
 
-    /// `torch._C` was imported: its operators can be watched from now on.
+    /// `torch._C` was imported: observe its operators from now on.
     pub(crate) fn torch_imported(&self) {
         if !self.options.pytorch {
             return;
@@ -225,8 +229,8 @@ impl Session {
         if self.options.shapes || touches {
             let shapes = dlmonitor::start_shapes();
             if let Err(reason) = &shapes.state {
-                let what = if touches { "what operators do with memory is" } else { "shapes are" };
-                say(&format!("{what} not recorded: {reason}"));
+                let data = if touches { "memory accesses of operators are" } else { "shapes are" };
+                say(&format!("{data} not recorded: {reason}"));
             }
             self.note(shapes);
         }
@@ -245,35 +249,37 @@ impl Session {
         if self.options.kernels {
             dlmonitor::start_kernels();
         }
-        // The writer looked before, and found nothing to stop.
+        // The writer checked before, and found no operators to stop.
         self.window.operators_started(|change| _ = self.report_operators(change));
     }
 
-    /// Whether its stream was made, or could not be.
+    /// True if its stream was created, or creation failed.
     #[inline]
     pub(crate) fn has_started(&self) -> bool {
         self.started.is_completed()
     }
 
-    /// Starts to record a forked child before its first operator, or with one that is not wanted yet: the writer opens the window.
+    /// Start to record a forked child before its first operator, or at an operator outside of the window: the writer
+    /// opens the window.
     #[cold]
     pub(crate) fn start_in_child(&self) {
         if self.role == Role::Fork
             && let Err(reason) = self.start_writing()
         {
-            self.complain(&reason, "the program goes on without it");
+            self.complain(&reason, "the program continues without recording");
         }
     }
 
-    /// In a forked child: its parent may have paused operators, and without them nothing would ever begin to record it. Not in the
-    /// handler of the fork itself, as PyTorch takes a lock: Python calls this after the fork, and where it does not, the first span does.
+    /// Resume operators in a forked child. Its parent may have paused them, and without operators the recording of
+    /// the child would never start. Not called in the handler of the fork itself, because PyTorch takes a lock:
+    /// Python calls this after the fork; otherwise the first span does.
     pub(crate) fn resume_in_child(&self) {
         if self.role == Role::Fork {
             dlmonitor::resume_operators(|| true);
         }
     }
 
-    /// The first look, that later ones are compared with: threads may have run long before.
+    /// Write the first CPU usage, from which later ones are subtracted: threads may have run long before.
     fn write_usage(&self) {
         let load = self.load();
         if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
@@ -281,7 +287,7 @@ impl Session {
         }
     }
 
-    /// What threads used up to now; single calls are what it is compared with.
+    /// CPU usage of the threads so far, for comparison with single calls.
     fn load(&self) -> Option<Record> {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         self.options.trace.then(|| usage.look())?
@@ -297,7 +303,7 @@ impl Session {
         sources.push(Source { name: state.name.into(), on, detail });
     }
 
-    /// Writes what is new. `last` says that nothing is written later.
+    /// Write new data. `last` is true for the final write.
     fn update(&self, last: bool) {
         dlmonitor::native::renew();
         let leaving = self.process.leaving();
@@ -319,7 +325,7 @@ impl Session {
         let load = self.load();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if stream.is_none() {
-            // There is nowhere to write them.
+            // There is no stream for them.
             drop(self.process.samples());
         }
         let Some(stream) = stream.as_mut() else { return self.process.release(&leaving) };
@@ -332,7 +338,7 @@ impl Session {
         stream.overhead(self.window.overhead());
         stream.step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
-            self.complain(&error.to_string(), "the program goes on, and the recorder tries again");
+            self.complain(&error.to_string(), "the program continues, and the recorder tries again");
         }
         if is_taken {
             stream.forget(&leaving);
@@ -342,24 +348,25 @@ impl Session {
         }
     }
 
-    /// Once: the program that is watched has its own things to say.
+    /// Print this message once, because standard error belongs to the program.
     fn complain(&self, reason: &str, then: &str) {
         if !self.complained.swap(true, Ordering::Relaxed) {
             say(&format!("cannot write the recording: {reason}; {then}"));
         }
     }
 
-    /// As [`Self::complain`], before another program takes the place of this one: a look for it along `PATH` fails for most folders,
-    /// and whatever else there is to say later has not been said by this.
+    /// Variant of [`Self::complain`] before another program replaces this one. A search along `PATH` fails for most folders,
+    /// so this message has its own flag, and later messages are still printed.
     fn complain_of_replacing(&self, reason: &str) {
         if !self.complained.load(Ordering::Relaxed) && !self.complained_of_replacing.swap(true, Ordering::Relaxed) {
-            let then = "if another program takes the place of this one now, the end of the recording is missing";
+            let then = "if another program replaces this one now, the end of the recording is missing";
             say(&format!("cannot write the recording: {reason}; {then}"));
         }
     }
 
-    /// Has operators reported from now on, or no longer, unless another recording of this process began meanwhile: its window is another
-    /// one, and who changes this one may be late: `false` then. It takes no lock that is held where a window changes.
+    /// Start or stop the reports of operators, unless another recording of this process has begun. That recording has
+    /// another window, and a change of this window may come late: then `false`. Takes no lock that is held while a
+    /// window changes.
     fn report_operators(&self, change: Change) -> bool {
         let is_wanted = || self.is_current();
         match change {
@@ -376,7 +383,7 @@ impl Session {
                 .stack_size(WRITER_STACK)
                 .spawn(move || writer.session().write_until_stopped())
         });
-        // Without the thread everything is written at the end.
+        // Without the thread, all data are written at the end.
         self.has_writer.store(spawned.is_ok(), Ordering::Release);
     }
 
@@ -405,7 +412,8 @@ impl Session {
     }
 }
 
-/// When the recording began, as its launcher said. What is not past yet is of another clock (a container may have its own).
+/// Begin of the recording, by the launcher. A time in the future comes from another clock (a container may have its
+/// own).
 fn begin_of(told_ns: Option<i64>, now_ns: i64) -> i64 {
     told_ns.filter(|told_ns| (0..=now_ns).contains(told_ns)).unwrap_or(now_ns)
 }
@@ -420,7 +428,7 @@ fn create_stream(options: &Options, head: stackline_recording::Process) -> Resul
     let (pid, boot) = (head.pid, stackline_recording::boot());
     let mut attempt = 0;
     loop {
-        // Process ids come round again.
+        // Process ids are reused.
         let path: PathBuf = folder.join(format!("{pid}-{attempt}.slr"));
         match Stream::create(&path, (head.clone(), boot), options.trace_limit) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1000 => attempt += 1,
@@ -437,7 +445,7 @@ mod tests {
     use stackline_recording::{Reader, Record, Role};
     use std::time::Duration;
 
-    /// A forked child has its session long before its stream, whose head all times count from.
+    /// A forked child has its session long before its stream, and all times count from the stream's first record.
     #[test]
     fn ends_of_steps_count_from_where_the_end_of_the_process_does() {
         const LATER: Duration = Duration::from_millis(200);

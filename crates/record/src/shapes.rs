@@ -1,7 +1,7 @@
-//! Operators told apart by the shapes and types of their inputs.
+//! Distinction of operators by the shapes and types of their inputs.
 //!
-//! Below one node, an operator with such inputs is found by a hash of them: nothing is allocated nor locked as long as
-//! the same shapes come again. Only for a new node they become a text ([`stackline_recording::inputs`]).
+//! Below one node, an operator with such inputs is found by a hash of them: repeated shapes neither allocate nor
+//! lock. Only a new node formats them as text ([`stackline_recording::inputs`]).
 
 use crate::process::Process;
 use crate::tree::Key;
@@ -9,19 +9,20 @@ use dlmonitor::{Input, Inputs, Operator, Scope, Tensor};
 use stackline_recording::FrameKey;
 use std::fmt::Write as _;
 
-/// Keys of operators with inputs have this bit and not the one below; those of Python frames lack it, all others have both.
+/// Bits of keys of operators with inputs: this bit is set and the next lower one is not. Keys of Python frames lack
+/// this bit, all others have both.
 const SHAPED_KEY: u64 = 1 << 63;
-/// Tensors of one call that are looked at; of lists of more, only the number counts.
+/// Largest number of tensors of one call that are read; of longer lists only the length counts.
 const MOST: usize = 512;
 
-/// The key of an operator that begins now, whose frame without its inputs is `frame`. `None` if it has no inputs.
+/// Key of an operator that begins; `frame` is its frame without inputs. `None` if it has no inputs.
 #[inline]
 pub(crate) fn key(operator: &Operator, frame: u32) -> Option<Key> {
     let inputs = operator.inputs().filter(|inputs| inputs.len() > 0)?;
     Some(Key(hash(inputs), SHAPED_KEY | u64::from(frame)))
 }
 
-/// Two calls with the same hash would be taken for one: 64 bits of which all depend on everything.
+/// Hash of inputs. Equal hashes would merge two calls; all 64 bits depend on all values.
 #[inline]
 fn hash(inputs: Inputs<'_>) -> u64 {
     let mut hash = 0x243f_6a88_85a3_08d3;
@@ -48,14 +49,14 @@ fn hash(inputs: Inputs<'_>) -> u64 {
     hash
 }
 
-/// What is hashed of inputs besides sizes: other than any shape.
+/// Hashed codes of other properties than sizes, distinct from any size.
 const LIST: u64 = 1 << 32;
 const SCALAR: u64 = 2 << 32;
 const SCALARS: u64 = 3 << 32;
 const OTHER: u64 = 4 << 32;
 const UNKNOWN: u64 = 5 << 32;
 
-/// A tensor's type and sizes.
+/// Add a tensor's type and sizes to a hash.
 #[inline]
 fn with(hash: u64, tensor: &Tensor<'_>) -> u64 {
     let dtype = u64::from(tensor.dtype().0);
@@ -73,7 +74,7 @@ fn mix(hash: u64, word: u64) -> u64 {
     (mixed >> 64) as u64 ^ mixed as u64
 }
 
-/// All of it as text.
+/// Format inputs as text.
 fn text(inputs: Inputs<'_>) -> String {
     let mut text = String::new();
     let mut left = MOST;
@@ -129,7 +130,7 @@ fn write_tensor(text: &mut String, tensor: &Tensor<'_>) {
 }
 
 impl Process {
-    /// The frame of an operator that begins now, by name and inputs.
+    /// Frame of an operator that begins, by name and inputs.
     #[cold]
     pub(crate) fn shaped_frame(&self, full: bool, operator: &Operator, scope: Scope) -> u32 {
         let text = operator.inputs().map(text).unwrap_or_default();

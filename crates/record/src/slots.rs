@@ -1,17 +1,16 @@
-//! Values of metrics at nodes: written by the thread that owns the tree, read by the writer of the stream.
+//! Metric values of nodes: written by the thread that owns the tree, read by the writer of the stream.
 
 use stackline_recording::{Metric, Stats};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The values of one metric at one node: a line of the processor's cache, since finding it there is what adding to it
-/// costs.
+/// Values of one metric at one node, in one cache line, because a cache miss is the main cost of adding a value.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Slot {
     pub(crate) node: u32,
     pub(crate) metric: Metric,
-    /// Of the first of two slots: whether the second one has values of its own. Until then its values are those of the first:
-    /// an operator that calls no other takes as long with as without what it calls.
+    /// In the first of two slots: true once the second slot has separate values. Until then the second has the values
+    /// of the first, because the exclusive and inclusive times of an operator without callees are equal.
     parted: AtomicBool,
     count: AtomicU64,
     sum: AtomicU64,
@@ -21,7 +20,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// No value yet.
+    /// A slot without values.
     pub(crate) fn new(node: u32, metric: Metric) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
@@ -36,7 +35,7 @@ impl Slot {
         }
     }
 
-    /// Takes the values of another one over.
+    /// Copy the values of another slot.
     #[cold]
     fn copy(&self, from: &Self) {
         for (to, from) in self.values().into_iter().zip(from.values()) {
@@ -44,7 +43,7 @@ impl Slot {
         }
     }
 
-    /// Adds one value, by plain loads and stores: only the owner of the tree writes.
+    /// Add a value by plain loads and stores, because only the owner of the tree writes.
     #[inline]
     pub(crate) fn add(&self, value: u64) {
         let change = |cell: &AtomicU64, to: u64| cell.store(to, Ordering::Relaxed);
@@ -71,7 +70,7 @@ impl Slot {
     }
 }
 
-/// One of the slots of a node that lie side by side.
+/// One of the adjacent slots of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     slots: &'a [Slot],
@@ -83,12 +82,12 @@ impl<'a> Place<'a> {
         Self { slots, nth }
     }
 
-    /// The slot, for its node and metric: its values may be those of another one ([`Self::values`]).
+    /// The slot with its node and metric. Its values may be those of another slot ([`Self::values`]).
     pub(crate) fn slot(&self) -> &'a Slot {
         &self.slots[self.nth]
     }
 
-    /// Its values now, each by itself: whoever wants all of one moment sees to that.
+    /// Current values, read separately: a caller that needs a consistent set must ensure it.
     pub(crate) fn values(&self) -> Stats {
         let slot = if self.slots[0].parted.load(Ordering::Relaxed) { self.slot() } else { &self.slots[0] };
         let [count, sum, min, max, low, high] = slot.values().map(|value| value.load(Ordering::Relaxed));
@@ -102,7 +101,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Adds the times of one call to the slots of both, in ns: without the calls inside it, and in all.
+/// Add the exclusive and inclusive time of a call, in ns, to its two slots.
 #[inline]
 pub(crate) fn add_call([own, call]: &[Slot; 2], own_ns: u64, call_ns: u64) {
     let parted = own.parted.load(Ordering::Relaxed);

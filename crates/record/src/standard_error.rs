@@ -1,38 +1,39 @@
-//! The few lines that a recorder may say on standard error, never at the program's cost.
+//! Messages of the recorder on standard error, written without blocking or disturbing the program.
 
 use crate::descriptors::{self, Identity};
 use std::sync::OnceLock;
 
-/// Which file standard error was when the recorder was loaded; `None` if it was closed.
+/// Identity of standard error when the recorder was loaded; `None` if it was closed.
 static KNOWN: OnceLock<Option<Identity>> = OnceLock::new();
 
-/// Notes which file standard error is, and has panics of this library say their line as [`say`] does.
+/// Store the identity of standard error, and print panics of this library by [`say`].
 pub(crate) fn take_over() {
     known();
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
 }
 
-/// If the program closes standard error, the next file that it opens has that number: no line of ours is to stand in it.
+/// Identity of the original standard error. If the program closes it, its next opened file has that number, and must
+/// not receive our messages.
 fn known() -> Option<Identity> {
     *KNOWN.get_or_init(|| descriptors::identity(libc::STDERR_FILENO).ok())
 }
 
-/// Says one line, if it can be written at once; otherwise it is lost. A full disk, a reader that is gone or one that does not
-/// read harms nobody.
+/// Print one line, if it can be written at once; otherwise it is dropped. A full disk, a closed reader or one that
+/// does not read has no effect on the program.
 pub(crate) fn say(line: &str) {
     let now = descriptors::identity(libc::STDERR_FILENO).ok();
     if now.is_none() || now != known() || !takes_bytes() {
         return;
     }
     let mut bytes = format!("stackline: {}", line.replace('\n', " ")).into_bytes();
-    // So many bytes fit into any pipe that takes bytes at all.
+    // This many bytes fit into any pipe that accepts data at all.
     bytes.truncate(libc::PIPE_BUF - 1);
     bytes.push(b'\n');
-    // There is nobody to tell that nobody could be told.
+    // An error here cannot be reported.
     let _ = descriptors::write(libc::STDERR_FILENO, &bytes);
 }
 
-/// Whether a write would not wait.
+/// True if a write would not block.
 fn takes_bytes() -> bool {
     let mut asked = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one entry, valid for reads and writes; a timeout of 0 does not wait.

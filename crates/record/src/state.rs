@@ -1,4 +1,4 @@
-//! What one thread needs to put an operator into its tree.
+//! Per-thread state of the recorder: the tree, its caches, and the senders of single events.
 
 use crate::event_queue::{Call, CallName, EventSender, MAX_CALL_NAME, MemoryAccess};
 use crate::folding::{FOLDED, FoldedNames};
@@ -16,44 +16,44 @@ use stackline_recording::{FrameKey, Metric};
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// A thread's recorder.
+/// State of one thread.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The recording that it belongs to ([`Process::number`]).
+    /// Number of its recording ([`Process::number`]).
     pub(crate) process: usize,
     pub(crate) tree: Owner,
     names: Names,
     folded: FoldedNames,
-    /// Where exact names go of calls whose frames stand for many, in `trace` mode.
+    /// Sender of the exact names of calls with shared frames, in `trace` mode.
     call_names: Option<EventSender<CallName>>,
-    /// How many were posted.
+    /// Number of posted names.
     posted_names: u32,
-    /// The number of the name of the span that began last, 0 if its frame tells it.
+    /// Number of the name of the span that began last, 0 if its frame has the exact name.
     pub(crate) last_name: u32,
     paths: Paths,
-    /// Where the values of metrics other than times go.
+    /// Slots of metrics other than times.
     slots: FxHashMap<(u32, Metric), u32>,
-    /// Where single calls go, in `trace` mode.
+    /// Sender of single calls, in `trace` mode.
     pub(crate) outbox: Option<EventSender<Call>>,
-    /// Where goes what happens to tensors' memory, in `trace` mode with memory.
+    /// Sender of events of tensor memory, in `trace` mode with memory.
     pub(crate) touches: Option<EventSender<MemoryAccess>>,
     /// Trees of forward threads, by torch's id of the thread.
     forward: FxHashMap<u64, Arc<Shared>>,
-    /// Nodes of other trees that were copied into this one.
+    /// Nodes of other trees that were copied into this tree.
     copied: FxHashMap<(u32, NodeId), NodeId>,
-    /// Torch's id of this thread, once it was told.
+    /// Torch's id of this thread, once known.
     pub(crate) torch_id: u64,
-    /// What samples of this thread land below.
+    /// Open operators of this thread, for samples.
     pub(crate) published: &'static Open,
-    /// If native frames are on.
+    /// Present if native frames are on.
     natives: Option<NativeFrames>,
-    /// Whether operators are told apart by the shapes of their inputs.
+    /// True if operators are distinguished by the shapes of their inputs.
     shapes: bool,
-    /// Whether times of single calls or touches are kept.
+    /// True if times of single calls or memory events are kept.
     keeps_times: bool,
 }
 
-/// Where a thread posts what is recorded one by one.
+/// Senders of a thread's single events.
 #[derive(Debug, Default)]
 pub(crate) struct Outboxes {
     pub(crate) calls: Option<EventSender<Call>>,
@@ -85,26 +85,27 @@ impl State {
         }
     }
 
-    /// Now: `CLOCK_MONOTONIC` in ns where single calls or touches are kept (converted at once, as what an operator is called
-    /// with is written long before the operator itself), elsewhere ticks, which cost less.
+    /// Current time. If single calls or memory events are kept, `CLOCK_MONOTONIC` in ns (converted immediately,
+    /// because the inputs of an operator are written long before the operator). Otherwise ticks, which are cheaper.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.keeps_times { clock::now_ns().cast_unsigned() } else { clock::ticks() }
     }
 
-    /// Whether times are kept one by one: then no operators are paused.
+    /// True if single times are kept: then operators are never paused.
     #[inline]
     pub(crate) fn keeps_times(&self) -> bool {
         self.keeps_times
     }
 
-    /// The ns between two values of [`Self::now`] that differ by `time`.
+    /// Convert a difference of two values of [`Self::now`] to ns.
     #[inline]
     pub(crate) fn ns(&self, time: u64) -> u64 {
         if self.keeps_times { time } else { clock::ns(time) }
     }
 
-    /// Lets another thread have this tree, after its own ended: memory is bounded by the threads that run at once.
+    /// Pass this tree to another thread after its own has ended: memory is bounded by the number of concurrent
+    /// threads.
     pub(crate) fn hand_over(&mut self) {
         self.tree.forget_forward();
         self.forward.clear();
@@ -113,7 +114,7 @@ impl State {
         self.published.enter(0);
     }
 
-    /// The node of an operator that begins now, below those in `open`.
+    /// Node of an operator that begins, below those in `open`.
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -146,7 +147,7 @@ impl State {
         node
     }
 
-    /// The frame of an operator or a span, without its inputs.
+    /// Frame of an operator or a span, without its inputs.
     #[inline]
     fn frame(&mut self, process: &Process, scope: Scope, name: &OperatorName<'_>) -> u32 {
         let (tree, folded) = (&self.tree, &mut self.folded);
@@ -160,7 +161,7 @@ impl State {
         frame & !FOLDED
     }
 
-    /// Posts the exact name of a call whose frame stands for many. Returns its number, 0 if it is not posted.
+    /// Post the exact name of a call with a shared frame. Returns its number, 0 if it was not posted.
     #[cold]
     fn post_name(&mut self, name: &CStr) -> u32 {
         let Some(names) = &mut self.call_names else { return 0 };
@@ -169,13 +170,12 @@ impl State {
             return 0;
         }
         self.posted_names = self.posted_names.checked_add(1).unwrap_or(1);
-        // The writer is woken by calls, of which there are no fewer.
+        // The writer is woken by calls, which are at least as many.
         names.post(CallName { number: self.posted_names, name: name.to_string_lossy().into() });
         self.posted_names
     }
 
-    /// The node of a compilation that begins now, or of a phase of one: it outlives the frames that lead to it, as spans
-    /// do.
+    /// Node of a compilation or phase that begins. It outlives the frames that lead to it, as spans do.
     #[cold]
     pub(crate) fn begin_compilation(
         &mut self,
@@ -190,7 +190,7 @@ impl State {
         self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
-    /// The node of an operator below `parent`; `frame` is its frame without its inputs.
+    /// Node of an operator below `parent`; `frame` is its frame without its inputs.
     #[inline]
     fn child(&mut self, process: &Process, parent: NodeId, operator: &Operator, scope: Scope, frame: u32) -> NodeId {
         if self.shapes
@@ -202,8 +202,8 @@ impl State {
         self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
-    /// The node of the native frames below `parent`, if they are on. `newest` is the newest Python frame, if that is
-    /// not the one that `opened` names.
+    /// Node of the native frames below `parent`, if they are on. `newest` is the newest Python frame, if it differs
+    /// from the one in `opened`.
     #[inline]
     fn native(
         &mut self,
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// Another thread has this state from now on.
+    /// Assign this state to another thread.
     pub(crate) fn enter(&mut self, tid: u32) {
         self.published.enter(tid);
         if let Some(natives) = &mut self.natives {
@@ -230,13 +230,13 @@ impl State {
         }
     }
 
-    /// The node of this moment: that of the innermost open operator, or of the Python frames that it led to.
+    /// Current node: that of the innermost open operator, or of the Python frames that it called.
     pub(crate) fn here(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
         let newest = process.interpreter().and_then(dlmonitor::Interpreter::newest);
         self.paths.node(&mut self.tree, process, open, newest.as_ref())
     }
 
-    /// Adds a value of any metric at a node.
+    /// Add a value of any metric at a node.
     pub(crate) fn add(&mut self, node: NodeId, metric: Metric, value: u64) {
         let slot = *self.slots.entry((node.0, metric)).or_insert_with(|| self.tree.make_slot(node, metric));
         self.tree.add_value(slot, value);
@@ -250,7 +250,7 @@ impl State {
         self.tree.remember_forward(sequence, node);
     }
 
-    /// Gets to know the tree of a forward thread, and forgets those that nobody else knows any more: their threads ended.
+    /// Store the tree of a forward thread, and drop the trees of ended threads, which have no other owner.
     #[cold]
     fn meet(&mut self, process: &Process, thread: u64) -> Option<()> {
         let shared = process.thread_by_torch_id(thread)?;
@@ -261,7 +261,7 @@ impl State {
         Some(())
     }
 
-    /// The node, in this tree, of the forward operator that a backward node belongs to.
+    /// Node in this tree of the forward operator of a backward node.
     fn forward_node(&mut self, process: &Process, operator: &Operator) -> Option<NodeId> {
         let (thread, sequence) = (operator.forward_thread()?, operator.sequence_number()?);
         if thread == self.torch_id {
@@ -301,7 +301,7 @@ impl Drop for State {
 }
 
 impl Process {
-    /// The frame of an operator.
+    /// Frame of an operator.
     #[cold]
     fn operator_frame(&self, full: bool, scope: Scope, name: &CStr) -> u32 {
         self.intern(full, |frames| {
@@ -314,7 +314,7 @@ impl Process {
         })
     }
 
-    /// The frame of a line of Python.
+    /// Frame of a Python line.
     #[cold]
     pub(crate) fn python_frame(&self, full: bool, line: &dlmonitor::PythonLine) -> u32 {
         self.intern(full, |frames| FrameKey::Python {
@@ -325,7 +325,7 @@ impl Process {
         })
     }
 
-    /// The frame of a module that is called.
+    /// Frame of a module call.
     pub(crate) fn module_frame(
         &self,
         full: bool,
@@ -335,7 +335,7 @@ impl Process {
         let frame = self.modules.frame(module, class, |path| {
             let class = name();
             let key = |frames: &mut Frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) };
-            // Another tree may have room for it.
+            // Another tree may have space for it.
             Some(self.intern(full, key)).filter(|&frame| frame != self.overflow)
         });
         frame.unwrap_or(self.overflow)

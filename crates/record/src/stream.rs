@@ -1,8 +1,8 @@
-//! From the trees to the file, again and again: what is new and what changed since the last time.
+//! Incremental writer of a process's stream: new and changed data of the trees since the last write.
 //!
-//! Nothing that was taken from the trees is dropped while the process runs: a chunk that cannot be written waits in memory
-//! ([`Output`]), so the file never has a record that refers to one that it lacks. While chunks wait, nothing more is taken
-//! from trees, whose values are sums, and single calls are taken up to a limit.
+//! Data that were taken from the trees are not dropped while the process runs: a chunk that cannot be written waits
+//! in memory ([`Output`]), so the file never has a record that refers to a missing one. While chunks wait, no more
+//! data are taken from trees, whose values are sums, and single calls are taken up to a limit.
 
 mod replaced;
 mod singles;
@@ -22,89 +22,89 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A chunk is written when it has this many bytes.
+/// Size of a chunk in bytes.
 const CHUNK: usize = 1 << 18;
-/// A file is written anew when it has this many bytes and mostly says what later records say again.
+/// The file is rewritten when it has this size and consists mostly of superseded records.
 const COMPACT: u64 = 8 << 20;
-/// Bytes of single calls that wait while the file cannot be written. Beyond, calls stay with their threads, which count what
-/// finds no room.
+/// Largest size of waiting single calls in bytes, while the file cannot be written. Beyond it, calls remain in their
+/// threads' queues, which count those that do not fit.
 const MAX_WAITING: usize = 32 << 20;
-/// Names of calls that have not ended, of a thread.
+/// Largest number of stored names of calls in progress per thread.
 const MAX_NAMES: usize = 1 << 16;
-/// Outages that are told one by one.
+/// Largest number of outages that are reported separately.
 const MAX_OUTAGES: usize = 64;
 
-/// How much of a tree the file has.
+/// Written part of a tree.
 #[derive(Debug, Default)]
 struct Written {
     thread: Option<stackline_recording::Thread>,
     nodes: usize,
-    /// The chunk that the differences below are of ([`Record::Restart`]).
+    /// Chunk to which the differences below belong ([`Record::Restart`]).
     chunk: u64,
-    /// When the last call ended, and when the last sample was taken, `CLOCK_MONOTONIC`.
+    /// End of the last call and time of the last sample, `CLOCK_MONOTONIC`.
     last_end: i64,
     last_sample: i64,
-    /// When memory was touched last, and where.
+    /// Time and address of the last memory event.
     last_touch: (i64, usize),
-    /// Autograd's last number.
+    /// Last number of autograd.
     last_number: i64,
-    /// Exact names of calls that have not ended, by their numbers.
+    /// Exact names of calls in progress, by their numbers.
     names: BTreeMap<u32, Box<str>>,
-    /// Where it was when that was written last.
+    /// Last written node of the running operator.
     running: u32,
-    /// Count of each slot when it was written last; a slot that changed has another.
+    /// Last written count of each slot; a changed slot has another count.
     counts: Vec<u64>,
 }
 
-/// The stream of one process.
+/// Stream of one process.
 #[derive(Debug)]
 pub(crate) struct Stream {
     path: PathBuf,
     output: Output,
     head: stackline_recording::Process,
-    /// What processes of the same machine have in common.
+    /// Id of the machine's boot, common to its processes.
     boot: Option<u64>,
-    /// Changes of the window that were written.
+    /// Number of written changes of the window.
     changes: usize,
-    /// The tree of the main thread's samples, and where the newest one was when that was written last.
+    /// Tree of the main thread's samples, and node of the newest sample at the last write.
     sampled: Option<(u32, u32)>,
     chunk: ChunkWriter,
     /// Number of the chunk, and of records in it.
     chunks: u64,
     in_chunk: u64,
     records: usize,
-    /// How often the examples of each shared name had changed when they were written.
+    /// Written version of the examples of each shared name.
     examples: Vec<u32>,
     trees: BTreeMap<u32, Written>,
     sources: Vec<Source>,
-    /// As they were written last.
+    /// Last written value.
     processors: Option<Processors>,
     cost: Option<Cost>,
     overhead: Option<Overhead>,
     step_ends: Option<StepEnds>,
-    /// What was left out, by name, as it was written last.
+    /// Last written counts of missing records, by name.
     lost: BTreeMap<&'static str, u64>,
-    /// Bytes of single calls that may be written.
+    /// Remaining size of single calls in bytes.
     calls_left: u64,
-    /// Calls that were not written for the limit.
+    /// Number of calls beyond the limit.
     calls_cut: u64,
     touches_cut: u64,
     names_cut: u64,
     names: tensors::Written,
-    /// Size right after the file was written anew.
+    /// Size right after the file was rewritten.
     whole: u64,
     outages: Vec<Record>,
     refused: Refused,
-    /// Where the end is that was written in case another program takes the place of this one.
+    /// Position of the provisional end, which is written in case another program replaces this one.
     provisional: Option<Mark>,
 }
 
-/// What found no room on its way here because the file could not be written.
+/// Events that were lost because the file could not be written.
 #[derive(Debug, Default)]
 struct Refused {
-    /// Whether calls were left with their threads the last time.
+    /// True if calls remained in their threads' queues at the last write.
     now: bool,
-    /// Calls and touches that threads had lost by then, for whatever reason.
+    /// Lost calls and memory events at that time, for any reason.
     seen: (u64, u64),
     calls: u64,
     touches: u64,
@@ -112,10 +112,10 @@ struct Refused {
 }
 
 impl Stream {
-    /// Makes the file, which must not exist; single calls may take `calls_left` bytes of it.
+    /// Create the file, which must not exist. Single calls may take `calls_left` bytes of it.
     ///
     /// # Errors
-    /// If the file cannot be made.
+    /// If the file cannot be created.
     pub(crate) fn create(
         path: &Path,
         (head, boot): (stackline_recording::Process, Option<u64>),
@@ -160,19 +160,19 @@ impl Stream {
             refused: Refused::default(),
             provisional: None,
         };
-        // At once: whatever becomes of the process, the stream says whose it is.
+        // Immediately, so that the stream identifies its process even if the process is killed.
         stream.push(&Record::Process(Box::new(stream.head.clone())));
         if let Some(boot) = boot {
             stream.push(&Record::Machine { boot });
         }
-        // In one piece: nothing stands in a file that lacks a part of it.
+        // In one write, so that the file never contains a part of it.
         let first = [&HEADER[..], stream.chunk.finish()].concat();
         stream.output.put(&first, std::mem::take(&mut stream.in_chunk));
         stream.chunk.clear();
         stream
     }
 
-    /// Brings the file up to date. `true` if all that threads posted was taken; `last` takes it in any case.
+    /// Write all new data. `true` if all posted events were taken; `last` takes them in any case.
     pub(crate) fn update(&mut self, process: &Process, window: &Window, sources: &[Source], last: bool) -> bool {
         let is_blocked = self.output.flush().is_err();
         if let Some(outage) = self.output.recovered() {
@@ -185,7 +185,7 @@ impl Stream {
             self.refused.samples += process.samples().len() as u64;
             return false;
         }
-        // Single calls stand in the file once, and must stay there.
+        // Single calls are written once and must be kept.
         if !process.traces() && !is_blocked && self.output.len() > COMPACT.max(4 * self.whole) {
             self.start_anew(process, window, sources);
         }
@@ -193,12 +193,12 @@ impl Stream {
         true
     }
 
-    /// Why the file is not up to date, if it is not.
+    /// The error because of which the file is not up to date, if any.
     pub(crate) fn error(&mut self) -> Option<io::Error> {
         self.output.flush().err()
     }
 
-    /// Counts calls that their threads lost because the file could not be written.
+    /// Count calls that were lost because the file could not be written.
     fn note_refused(&mut self, process: &Process) {
         let lost = (process.lost_calls(), process.lost_touches());
         let refused = &mut self.refused;
@@ -217,14 +217,14 @@ impl Stream {
         }
     }
 
-    /// Nothing more comes of these trees.
+    /// Drop the state of these trees, which receive no more data.
     pub(crate) fn forget(&mut self, trees: &[u32]) {
         for &tree in trees {
             self.trees.remove(&tree);
         }
     }
 
-    /// Says which `PyTorch` the process has, unless that was said.
+    /// Write the version of `PyTorch` once.
     pub(crate) fn torch(&mut self, version: &str) {
         if self.head.torch == version {
             return;
@@ -233,24 +233,25 @@ impl Stream {
         self.push(&Record::Torch { version: version.to_owned() });
     }
 
-    /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`, and with which `os._exit`, if by that.
+    /// Write the normal end of the process at this time of `CLOCK_MONOTONIC`, with the exit code if it ended by
+    /// `os._exit`.
     ///
     /// # Errors
-    /// If the file is not up to date. What it lacks stands in it, if there is room for that.
+    /// If the file is not up to date. Counts of the missing records are written if they fit.
     pub(crate) fn end(&mut self, monotonic_ns: i64, exit: Option<i32>) -> io::Result<()> {
         self.take_back_end();
         self.push_end(monotonic_ns, exit);
         self.send();
         let Err(error) = self.output.flush() else {
             if let Some(outage) = self.output.recovered() {
-                // It ended with the last chunk: the end is told again behind it.
+                // The outage ended with the last chunk: write it and the end again.
                 self.note_outage(outage);
                 self.push_end(monotonic_ns, exit);
                 self.send();
             }
             return Ok(());
         };
-        // A few bytes mostly fit where a chunk does not: the last block of a file is rarely full.
+        // A few bytes usually fit even if a chunk does not, because the last block of a file is rarely full.
         let outage = self.output.give_up();
         for (what, count) in self.lost.clone() {
             self.push(&Record::Lost { what: what.into(), count });
@@ -258,7 +259,7 @@ impl Stream {
         outage.into_iter().for_each(|outage| self.note_outage(outage));
         self.push_end(monotonic_ns, exit);
         self.send();
-        // If the first chunk waits, so does the end. There is nobody left to try again.
+        // If the first chunk waits, so does the end. There is no later attempt.
         let _ = self.output.flush();
         Err(error)
     }
@@ -271,9 +272,9 @@ impl Stream {
         self.push(&Record::End { at_ns });
     }
 
-    /// Says what threads used of processors, and what recording costs.
+    /// Write the CPU usage of threads, and the cost of recording.
     pub(crate) fn usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) {
-        // Sums, too: the next ones hold them.
+        // These are sums, too: the next ones contain them.
         if self.output.is_blocked() {
             return;
         }
@@ -302,7 +303,7 @@ impl Stream {
     }
 
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
-        // Calls, then nodes, then frames: each refers to what exists by then.
+        // Take calls, then nodes, then frames, so that each refers to existing records.
         let samples = process.samples();
         let (running, sampled) = (Open::all_running(), process.sampled());
         let trees = process.trees();
@@ -372,7 +373,7 @@ impl Stream {
             (frames.records(self.records).to_vec(), frames.span_names().examples().to_vec())
         };
         self.records += records.len();
-        // Texts first, which refer to nothing: blocks of one kind are long then.
+        // Texts first, because they refer to nothing, and long blocks of one kind compress better.
         let (texts, others): (Vec<_>, Vec<_>) =
             records.iter().partition(|record| matches!(record, Record::Text { .. }));
         for record in texts.into_iter().chain(others) {
@@ -410,7 +411,7 @@ impl Stream {
         written.nodes = nodes;
         for (at, place) in tree.slots() {
             let slot = place.slot();
-            // A node that came after the frames were written waits for the next time.
+            // A node that was added after the frames were written waits for the next write.
             if slot.node as usize >= nodes {
                 continue;
             }
@@ -432,7 +433,7 @@ impl Stream {
         }
     }
 
-    /// Writes everything to a new file and lets it take the place of the old one. If that fails, the old one stays.
+    /// Rewrite all data to a new file, which replaces the old one. If this fails, the old one is kept.
     fn start_anew(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         let beside = self.path.with_extension("new");
         let _ = std::fs::remove_file(&beside);
@@ -462,11 +463,11 @@ impl Stream {
         }
     }
 
-    /// Lets a chunk begin so that it can be read without the one before.
+    /// Begin a chunk that can be read without the previous one.
     fn begin_chunk(&mut self) {
         if self.chunk.is_empty() {
             self.chunks += 1;
-            // The first one begins with the process.
+            // The first chunk begins with the process.
             if self.chunks > 1 {
                 self.add(&Record::Restart);
             }
@@ -474,7 +475,7 @@ impl Stream {
     }
 
     fn add(&mut self, record: &Record) {
-        // No record of this crate fails to be encoded.
+        // Encoding never fails for the records of this crate.
         if self.chunk.push(record).is_ok() {
             self.in_chunk += 1;
         }

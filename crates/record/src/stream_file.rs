@@ -1,7 +1,7 @@
-//! The file of a stream, under a number that the program may close at any time and use for a file of its own.
+//! Stream file with a descriptor that the program may close and reuse at any time.
 //!
-//! Before each write and each cut the system is asked whether the number is still that file. If it is not, it is left alone,
-//! and the file is opened anew by its path.
+//! Before each write and truncation, the system is asked if the number still refers to this file. If not, the number
+//! is left alone, and the file is opened again by its path.
 
 use crate::descriptors::{self, Identity, identity};
 use crate::output::Target;
@@ -18,32 +18,33 @@ pub(crate) struct StreamFile {
     /// -1 after it was lost.
     descriptor: RawFd,
     identity: Identity,
-    /// Bytes that were written to it and not cut off.
+    /// Bytes that were written and not cut off.
     length: u64,
 }
 
 impl StreamFile {
-    /// Makes the file, which must not exist.
+    /// Create the file, which must not exist.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
         let identity = identity(file.as_raw_fd())?;
         Ok(Self { path: path.to_owned(), descriptor: raised(file, identity), identity, length: 0 })
     }
 
-    /// The number of the file, opened anew if the program took the last one.
+    /// Descriptor of the file, which is opened again if the program took the last one.
     fn descriptor(&mut self) -> io::Result<RawFd> {
         if self.is_open() {
             return Ok(self.descriptor);
         }
-        // Whatever has the number now is the program's, and not to be closed.
+        // The number now belongs to the program, and must not be closed.
         self.descriptor = -1;
-        // Never made anew: records refer to those before them. What took its place may be a pipe, which is not waited for.
+        // Never created again, because records refer to earlier ones. Its replacement may be a pipe, for which this
+        // must not block.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let file = OpenOptions::new().append(true).custom_flags(flags).open(&self.path)?;
-        // After it was deleted, another file may have its inode.
+        // After its deletion, another file may have its inode.
         if identity(file.as_raw_fd())? != self.identity || file.metadata()?.len() != self.length {
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
@@ -56,7 +57,7 @@ impl StreamFile {
     }
 }
 
-/// The file under a high number, or under the one that it has where none is free.
+/// The file with a high number, or with its current one if none is free.
 fn raised(file: File, known: Identity) -> RawFd {
     let low = file.into_raw_fd();
     let Ok(high) = descriptors::raise(low) else { return low };
@@ -106,10 +107,10 @@ mod tests {
     use std::os::fd::{AsRawFd, RawFd};
     use std::path::Path;
 
-    /// What the program writes, much longer than the stream.
+    /// Data that the program writes, much longer than the stream.
     const PROGRAM: [u8; 10_000] = [7; 10_000];
 
-    /// Makes a number that of a file of the program.
+    /// Let a number refer to a file of the program.
     fn take(descriptor: RawFd, path: &Path) {
         std::fs::write(path, PROGRAM).unwrap();
         let file = File::options().read(true).write(true).open(path).unwrap();
@@ -133,14 +134,14 @@ mod tests {
         take(number, &program);
         assert_eq!(file.append(b"torn").unwrap(), 4);
         is_of_program(number, &program);
-        // Cutting, too, and under the name that the file has by now.
+        // Also truncation, and under the current name of the file.
         std::fs::rename(&stream, &moved).unwrap();
         file.moved(&moved);
         let next = file.descriptor;
         take(next, &program);
         file.cut(6).unwrap();
         is_of_program(next, &program);
-        // A number that nobody has.
+        // A number that is not open.
         descriptors::close(file.descriptor);
         assert_eq!(file.append(b"second").unwrap(), 6);
         assert_eq!(std::fs::read(&moved).unwrap(), b"first second");

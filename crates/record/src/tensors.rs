@@ -1,7 +1,7 @@
-//! Names of tensors' memory: of parameters and buffers, and of gradients and what optimizers keep by the parameter's.
+//! Names of tensor memory: parameters, buffers, gradients, and states of optimizers by their parameter's name.
 //!
-//! The bootstrap tells of them: when a module is given one, after each step of an optimizer, and at the end. Nothing is kept but
-//! addresses and names.
+//! The bootstrap reports them: at the assignment to a module, after each step of an optimizer, and at the end. Only
+//! addresses and names are kept.
 
 use crate::memory::{Live, Told};
 use crate::modules::Modules;
@@ -11,12 +11,12 @@ use stackline_recording::{Record, TensorPart};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Names at most: a program that makes new modules for ever has ever new ones.
+/// Limit of names, for programs that create new modules continuously.
 const MAX_NAMES: usize = 1 << 16;
-/// What waits for the writer at most.
+/// Limit of data that wait for the writer.
 const MAX_WAITING: usize = 1 << 20;
 
-/// A tensor's name: whose it is.
+/// A tensor's name and module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Name {
     module: usize,
@@ -26,10 +26,10 @@ struct Name {
     part: TensorPart,
 }
 
-/// That memory had a name.
+/// Use of a name by memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// `CLOCK_MONOTONIC`.
+    /// Time, `CLOCK_MONOTONIC`.
     pub(crate) at: i64,
     pub(crate) address: usize,
     pub(crate) name: u32,
@@ -47,23 +47,23 @@ struct Inner {
     numbers: FxHashMap<Name, u32>,
     names: Vec<Name>,
     waiting: Vec<Named>,
-    /// Names of memory whose allocation nobody saw, by address: at most [`MAX_NAMES`].
+    /// Names of memory whose allocation was not recorded, by address; at most [`MAX_NAMES`].
     older: FxHashMap<usize, u32>,
 }
 
-/// What the stream has of names.
+/// Written names of the stream.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     /// Paths of the modules, by the number of the name.
     paths: Vec<Option<String>>,
-    /// Names of modules that were there by then: others have no other path any more.
+    /// Names of live modules at that time: the paths of others can't change any more.
     alive: Vec<u32>,
-    /// [`Modules::version`] by then.
+    /// [`Modules::version`] at that time.
     version: u64,
 }
 
 impl Tensors {
-    /// The memory at `address` is a module's tensor, which takes so many bytes.
+    /// The memory at `address`, of this size in bytes, is a module's tensor.
     pub(crate) fn name(
         &self,
         (modules, live): (&Modules, &Live),
@@ -87,17 +87,17 @@ impl Tensors {
         }
     }
 
-    /// How many names found no place.
+    /// Number of names that did not fit.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// What is to be written now: names that are new, or whose module was put somewhere else, and what has them.
+    /// Records to write now: names that are new or whose module was moved, and the memory with names.
     pub(crate) fn take(&self, modules: &Modules, written: &mut Written) -> (Vec<Record>, Vec<Named>) {
-        // Before all else: a module that goes from now on may have moved, or have names, that are not seen here.
+        // First: a module that is freed from now on may have been moved, or have names, that this call does not read.
         let gone = modules.gone();
         let version = modules.version();
-        // Of what was written only modules that moved can make something else.
+        // Of the written names, only those of moved modules can change.
         let again = if version == written.version { Vec::new() } else { std::mem::take(&mut written.alive) };
         let (names, waiting): (Vec<(u32, Name)>, _) = {
             let mut inner = self.lock();
@@ -116,7 +116,7 @@ impl Tensors {
                 written.paths.resize(at + 1, None);
             }
             let known = &mut written.paths[at];
-            // What a module that is gone was called last stays its name.
+            // A freed module keeps its last path.
             let Some(module) = path.or_else(|| known.is_none().then(String::new)) else { continue };
             if known.as_ref() != Some(&module) {
                 *known = Some(module.clone());
@@ -134,7 +134,7 @@ impl Tensors {
 }
 
 impl Inner {
-    /// The number of a name; `None` if there are too many, or too much waits.
+    /// Number of a name; `None` beyond the limits.
     fn number(&mut self, name: &Name) -> Option<u32> {
         if self.waiting.len() >= MAX_WAITING {
             return None;
@@ -148,7 +148,7 @@ impl Inner {
         Some(number)
     }
 
-    /// As [`Live::name`], of memory that is not known there.
+    /// Variant of [`Live::name`] for memory that is unknown there.
     fn name_older(&mut self, address: usize, name: &Name) -> Told {
         if self.older.contains_key(&address) {
             return Told::Known;
@@ -170,7 +170,8 @@ mod tests {
         Record::TensorName { id, module: module.into(), name: name.into(), part }
     }
 
-    /// A module that goes while names are taken (here: before its path is asked for) keeps what held it until the next time.
+    /// A module that is freed while names are taken (here: before its path is read) keeps its parent until the next
+    /// time.
     #[test]
     fn what_goes_meanwhile_is_not_let_go() {
         let modules = Modules::default();

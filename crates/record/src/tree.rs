@@ -1,7 +1,8 @@
-//! The calling context tree of one thread: written by its thread alone, read by the writer of the stream meanwhile.
+//! Calling context tree of one thread: written only by its thread, read concurrently by the writer of the stream.
 //!
-//! Nodes and metrics are append-only tables that both see ([`Shared`]); what is needed to find a node is the owner's
-//! alone ([`Owner`]). There is no lock between them: a metric's values carry a sequence lock per thread.
+//! Nodes and metrics are append-only tables that both access ([`Shared`]). The index for finding nodes belongs to the
+//! owner ([`Owner`]). There is no lock between them: the values of a metric are protected by a sequence lock per
+//! thread.
 
 use crate::prefetch::prefetch;
 use crate::slots::{self, Place, Slot};
@@ -12,36 +13,37 @@ use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// A node of the tree of one thread.
+/// A node of one thread's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeId(pub(crate) u32);
 
 /// The root of each tree.
 pub(crate) const ROOT: NodeId = NodeId(0);
 
-/// The part of a node that others read.
+/// Part of a node that other threads read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) parent: u32,
     pub(crate) frame: u32,
 }
 
-/// Further keys of children that are remembered; beyond, all are forgotten, and frames are looked at again.
+/// Limit of additional keys of children. They are cleared when the limit is reached, and frames are then looked up
+/// again.
 const MAX_ALIASES: usize = 1 << 16;
 
-/// Numbers of forward operators that are remembered until their backward nodes run.
+/// Number of forward operators that are remembered for their backward nodes.
 const SEQUENCES: usize = 1 << 17;
 
-/// What the owner of a tree and the writer of the stream both see.
+/// Part of a tree that its owner and the writer of the stream share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Its number within the process.
+    /// Number of the tree within the process.
     pub(crate) id: u32,
     pub(crate) nodes: boxcar::Vec<Node>,
     slots: boxcar::Vec<Arc<[Slot]>>,
     /// Odd while the owner changes a slot.
     version: AtomicU64,
-    /// What the owner remembers of forward operators, as long as there is an owner.
+    /// Forward operators by sequence number, as long as the owner exists.
     sequences: OnceLock<Weak<Box<[AtomicU64]>>>,
 }
 
@@ -52,15 +54,15 @@ impl Shared {
         Self { id, nodes, slots: boxcar::Vec::new(), version: AtomicU64::new(0), sequences: OnceLock::new() }
     }
 
-    /// All slots, each under a number that it keeps.
+    /// All slots with their stable numbers.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Place<'_>)> {
-        // There are one or two at a place.
+        // A place has one or two slots.
         self.slots
             .iter()
             .flat_map(|(at, slots)| (0..slots.len()).map(move |nth| (2 * at + nth, Place::new(slots, nth))))
     }
 
-    /// The values of a slot, all from the same moment.
+    /// Consistent values of a slot.
     pub(crate) fn read(&self, place: &Place<'_>) -> Stats {
         loop {
             let before = self.version.load(Ordering::Acquire);
@@ -73,17 +75,17 @@ impl Shared {
         }
     }
 
-    /// The node that ran the forward operator with this number on this thread, if it is remembered.
+    /// Node that ran the forward operator with this number on this thread, if it is remembered.
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences.get()?.upgrade()?, sequence)
     }
 
-    /// Whether a later forward operator took the place of the one with this number.
+    /// True if a later forward operator replaced the one with this number.
     pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
         self.sequences.get().and_then(Weak::upgrade).is_some_and(|known| is_overwritten(&known, sequence))
     }
 
-    /// Frames from the root (left out) to a node.
+    /// Frames from the root (excluded) to a node.
     pub(crate) fn path(&self, node: NodeId) -> Vec<u32> {
         let mut frames = Vec::new();
         let mut at = node.0;
@@ -96,7 +98,7 @@ impl Shared {
     }
 }
 
-/// The node that is remembered for a number.
+/// Node that is remembered for a number.
 #[inline]
 fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     let entry = sequences.get(sequence as usize % SEQUENCES)?.load(Ordering::Acquire);
@@ -104,56 +106,56 @@ fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
 }
 
-/// Whether the entry of a number has a later one: numbers only grow.
+/// True if the entry of a number has a later one: numbers only grow.
 fn is_overwritten(sequences: &[AtomicU64], sequence: u64) -> bool {
     let entry = sequences.get(sequence as usize % SEQUENCES).map_or(0, |entry| entry.load(Ordering::Acquire));
     entry >> 32 != 0 && (entry as u32).wrapping_sub(sequence as u32).cast_signed() > 0
 }
 
-/// What a child is found by, below its parent.
+/// Key of a child below its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
 
 impl Key {
-    /// By the id of its frame.
+    /// Key by the id of a frame.
     pub(crate) fn frame(frame: u32) -> Self {
         Self(u64::from(frame), u64::MAX)
     }
 }
 
-/// Two of them fill a line of the processor's cache.
+/// Node data of the owner. Two entries share a cache line.
 #[derive(Debug)]
 #[repr(align(32))]
 struct Entry {
-    /// The child that was asked for last: mostly it is asked for again,
+    /// The last requested child, which is usually requested again.
     last_child: u32,
-    /// or that of its siblings that was asked for after it the last time: programs repeat themselves.
+    /// The sibling that was requested after this node the last time, because programs repeat themselves.
     next_sibling: u32,
     key: Key,
-    /// Slots of the metrics [`Metric::OperatorTime`] and [`Metric::CallTime`]; other metrics have a table of their own.
+    /// Slots of the metrics [`Metric::OperatorTime`] and [`Metric::CallTime`]; other metrics have a separate table.
     slots: Option<Arc<[Slot; 2]>>,
 }
 
-/// A tree, for the thread that it belongs to.
+/// Tree for its owning thread.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
     entries: Vec<Entry>,
-    /// The parent of each.
+    /// Parent of each node.
     parents: Vec<u32>,
     index: HashTable<u32>,
-    /// The child of a node that has a frame, and further keys of children: code that is made anew again and again
-    /// (`exec`) comes to the same frames under other keys.
+    /// Child of a node by frame, and additional keys of children: code that is compiled repeatedly (`exec`) has the
+    /// same frames under other keys.
     by_frame: FxHashMap<(u32, u32), u32>,
     aliases: FxHashMap<(u32, Key), u32>,
     limit: u32,
-    /// Which node ran the forward operator of a sequence number: low half the number, high half the node. Empty until
-    /// there is one.
-    /// Boxed, so that it goes with its owner, whoever still holds the way to it.
+    /// Node that ran the forward operator of a sequence number: the low half is the number, the high half the node.
+    /// Empty until the first one. Boxed, so that it is freed with its owner, while other threads hold weak
+    /// references.
     sequences: Arc<Box<[AtomicU64]>>,
-    /// The node that stands for all that found no place, 0 if there is room.
+    /// Node for calls that don't fit, 0 while there is space.
     overflow: u32,
-    /// How often something found no place.
+    /// Number of calls that did not fit.
     pub(crate) overflows: Arc<AtomicU64>,
 }
 
@@ -165,7 +167,7 @@ fn hash(parent: u32, key: Key) -> u64 {
 }
 
 impl Owner {
-    /// An empty tree that may grow to `limit` nodes.
+    /// An empty tree with at most `limit` nodes.
     pub(crate) fn new(id: u32, limit: u32) -> Self {
         let root = Entry { key: Key(0, 0), last_child: 0, next_sibling: 0, slots: None };
         Self {
@@ -182,14 +184,14 @@ impl Owner {
         }
     }
 
-    /// Whether there is no room for another node.
+    /// True if there is no space for another node.
     pub(crate) fn is_full(&self) -> bool {
         self.entries.len() >= self.limit as usize
     }
 
-    /// The child of `parent` with this key; if there is none, one is made with the frame that `frame` returns. That is
-    /// told whether the tree is full: then it shall return what is known already, and otherwise `overflow`, the frame of
-    /// the node that takes what finds no place.
+    /// Child of `parent` with this key. If there is none, it is created with the frame that `frame` returns. The
+    /// argument of `frame` is true if the tree is full: then it returns a known frame, or otherwise `overflow`, the
+    /// frame of the overflow node.
     #[inline]
     pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
         let last = self.entries[parent.0 as usize].last_child;
@@ -207,7 +209,8 @@ impl Owner {
         self.look_up(parent, last, key, overflow, frame)
     }
 
-    /// As [`Self::child`], where the child is not the one that was asked for `last` nor the one after that.
+    /// Slow path of [`Self::child`]: find or create a child that is neither the one that was requested `last` nor the
+    /// one after it.
     fn look_up(
         &mut self,
         parent: NodeId,
@@ -245,7 +248,7 @@ impl Owner {
         if full {
             self.overflows.fetch_add(1, Ordering::Relaxed);
             if self.overflow == 0 {
-                // Under a key that nobody asks for: who finds no place is counted each time.
+                // A key that is never requested, so that each call that doesn't fit is counted.
                 self.overflow = self.push(ROOT.0, Key(u64::MAX, u64::MAX), overflow);
             }
             return NodeId(self.overflow);
@@ -266,7 +269,7 @@ impl Owner {
         node
     }
 
-    /// Adds the times of one call, in ns: without the calls inside it, and in all.
+    /// Add the exclusive and inclusive time of one call in ns.
     #[inline]
     pub(crate) fn add_call(&mut self, node: NodeId, own_ns: u64, call_ns: u64) {
         let entry = &mut self.entries[node.0 as usize];
@@ -281,8 +284,8 @@ impl Owner {
         self.shared.version.store(version + 2, Ordering::Release);
     }
 
-    /// Has the processor fetch what [`Self::add_call`] will change when the call that begins now ends: it is mostly not in
-    /// its caches, and waiting for it took a fifth of the recorder's time.
+    /// Prefetch the memory that [`Self::add_call`] changes at the end of the call that begins. It is usually not in
+    /// the caches, and waiting for it took a fifth of the recorder's time.
     #[inline]
     pub(crate) fn prefetch_call(&self, node: NodeId) {
         if let Some(slots) = &self.entries[node.0 as usize].slots {
@@ -290,12 +293,12 @@ impl Owner {
         }
     }
 
-    /// A place for the values of another metric at a node, for [`Self::add_value`]; the caller remembers it.
+    /// Create a slot for another metric of a node, for [`Self::add_value`]; the caller caches it.
     pub(crate) fn make_slot(&mut self, node: NodeId, metric: Metric) -> u32 {
         self.shared.slots.push(Arc::new([Slot::new(node.0, metric)])) as u32
     }
 
-    /// Adds one value.
+    /// Add one value.
     pub(crate) fn add_value(&mut self, slot: u32, value: u64) {
         let version = self.shared.version.load(Ordering::Relaxed);
         self.shared.version.store(version + 1, Ordering::Relaxed);
@@ -306,7 +309,7 @@ impl Owner {
         self.shared.version.store(version + 2, Ordering::Release);
     }
 
-    /// Remembers which node runs the forward operator of a sequence number. The last one with a number counts.
+    /// Remember the node that runs the forward operator of a sequence number. The last one with a number counts.
     #[inline]
     pub(crate) fn remember_forward(&mut self, sequence: u64, node: NodeId) {
         if self.sequences.is_empty() {
@@ -317,18 +320,18 @@ impl Owner {
         self.sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
     }
 
-    /// As [`Shared::forward`], for the owner.
+    /// Same as [`Shared::forward`], for the owner.
     #[inline]
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences, sequence)
     }
 
-    /// As [`Shared::is_overwritten`], for the owner.
+    /// Same as [`Shared::is_overwritten`], for the owner.
     pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
         is_overwritten(&self.sequences, sequence)
     }
 
-    /// Forgets all sequence numbers: another thread takes the tree over.
+    /// Clear all sequence numbers, because another thread continues the tree.
     pub(crate) fn forget_forward(&self) {
         for entry in self.sequences.iter() {
             if entry.load(Ordering::Relaxed) != 0 {
@@ -353,7 +356,7 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
-        /// Against a map from whole paths to their values.
+        /// Compare with a map from whole paths to their values.
         #[test]
         fn a_tree_is_a_map_of_paths(calls in proptest::collection::vec(
             (proptest::collection::vec(0_u64..4, 1..6), 0_u64..1 << 40, prop_oneof![4 => Just(0), 1 => 0_u64..1 << 40]), 0..200)) {
@@ -460,7 +463,7 @@ mod tests {
             assert_eq!(owner.forward(sequence), None);
             assert!(owner.is_overwritten(sequence) && owner.shared.is_overwritten(sequence));
         }
-        // The first that is still there, and one that is yet to come.
+        // The first that is still remembered, and one in the future.
         for sequence in [8, 8 + SEQUENCES as u64] {
             assert!(!owner.is_overwritten(sequence), "{sequence}");
         }

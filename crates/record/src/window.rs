@@ -1,4 +1,4 @@
-//! Which part of a program is recorded: by time, by training steps, or one step of so many.
+//! Window: the recorded part of a program, by time, by training steps, or as one of N steps.
 
 use crate::overhead::{self, Overhead};
 use crate::tree::NodeId;
@@ -9,21 +9,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What shall be recorded. All conditions must hold.
+/// Conditions of the recording, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Steps from the first to the second, both included; counted from 0.
+    /// First and last step, both included; counted from 0.
     pub(crate) steps: Option<(u64, u64)>,
-    /// One step of so many.
+    /// Record one of this many steps.
     pub(crate) every: Option<u64>,
-    /// From so long after the begin of the recording on.
+    /// Begin after this time, counted from the begin of the recording.
     pub(crate) after: Option<Duration>,
-    /// For so long.
+    /// Record for this time.
     pub(crate) duration: Option<Duration>,
 }
 
 impl Wanted {
-    /// Reads `A..B`, and times such as `30s`, `500ms` or `2m`. `None` for what makes no sense.
+    /// Parse `A..B`, and times such as `30s`, `500ms` or `2m`. `None` for invalid texts.
     pub(crate) fn parse(
         steps: Option<&str>,
         every: Option<&str>,
@@ -74,64 +74,64 @@ fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
 }
 
-/// That recording began or paused.
+/// A begin or pause of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// When, in ticks.
+    /// Time in ticks.
     pub(crate) at: u64,
-    /// Steps that had ended by then.
+    /// Number of steps that had ended.
     pub(crate) step: u64,
-    /// Whether it began.
+    /// True for a begin.
     pub(crate) open: bool,
-    /// Whether that was where a step ended, or at the very beginning.
+    /// True at the end of a step, or at the very beginning.
     pub(crate) at_step: bool,
 }
 
-/// When steps ended, since the begin of the recording: that of the process is not known here.
+/// Ends of steps, relative to the begin of the recording, because the begin of the process is unknown here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
-    /// Steps that ended.
+    /// Number of steps that ended.
     pub(crate) count: u64,
-    /// End of the first one,
+    /// End of the first step.
     pub(crate) first: Duration,
-    /// and of the last one.
+    /// End of the last step.
     pub(crate) last: Duration,
 }
 
-/// What a step or the time may change, one at a time.
+/// State that steps and time change, under a lock.
 #[derive(Debug, Default)]
 struct Past {
-    /// Steps that ended.
+    /// Number of steps that ended.
     step: u64,
     /// Changes so far, if they are kept.
     changes: Vec<Change>,
-    /// Steps that are left out to measure overhead.
+    /// Measurement of the overhead, which pauses operators.
     overhead: Option<Overhead>,
-    /// When steps ended.
+    /// Ends of steps.
     ends: Option<Ends>,
-    /// Whether operators are not reported, as this part of the program is not wanted.
+    /// True while operators are not reported, because this part of the program is outside of the window.
     is_left_out: bool,
 }
 
-/// Whether the program is in the part that is wanted.
+/// State of the window.
 #[derive(Debug)]
 pub(crate) struct Window {
     wanted: Wanted,
     open: AtomicBool,
     past: Mutex<Past>,
-    /// Whether changes are kept for the stream, and all of the program is not wanted anyway.
+    /// True if changes are kept for the stream. False if the whole program is recorded.
     kept: bool,
-    /// Whether each call is kept with its times.
+    /// True if each call is kept with its times.
     keeps_calls: bool,
-    /// For how long operators were paused, and since when they are (0: they are not), in ticks.
+    /// Total time in which operators were paused, and begin of the current pause (0: none), in ticks.
     paused_before: AtomicU64,
     paused_since: AtomicU64,
 }
 
 impl Window {
-    /// `keep` has the changes kept, the first state as the first of them. So many steps may be left out to measure overhead;
-    /// none are where changes are kept or only a part of the program is wanted. `elapsed`: since the begin of the recording, which may be
-    /// that of another process.
+    /// With `keep`, changes are kept, beginning with the initial state. `overhead_steps` is the number of steps that
+    /// may run unrecorded to measure the overhead; it is ignored if changes are kept or if only a part of the program
+    /// is recorded. `elapsed` is the time since the begin of the recording, which may be that of another process.
     pub(crate) fn new(wanted: Wanted, keep: bool, overhead_steps: u64, elapsed: Duration) -> Self {
         let overhead =
             (!keep && wanted == Wanted::default() && overhead_steps > 0).then(|| Overhead::new(overhead_steps));
@@ -150,28 +150,30 @@ impl Window {
         }
     }
 
-    /// Whether to record now.
+    /// True if operators are recorded now.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Whether to take samples now: none are taken while operators are paused, so that all sums are of the same steps.
+    /// True if samples are taken now. None are taken while operators are paused, so that all sums cover the same
+    /// steps.
     #[inline]
     pub(crate) fn is_sampled(&self) -> bool {
         self.is_open() && self.paused_since.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether a span of this name ends a step.
+    /// True if a span of this name ends a step.
     pub(crate) fn is_step(name: &CStr) -> bool {
         name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
     }
 
-    /// A step ended on the calling thread, so long after the begin of the recording, with a span at this node. Has `report` say whether operators are
-    /// to be reported from now on, if that changes: to measure overhead, or since the next step is wanted or is not. None are
-    /// left out unless a writer `looks` at the time, too, and would end that.
+    /// A step ended on the calling thread, `elapsed` after the begin of the recording, with a span at this node.
+    /// `report` is called if reports of operators start or stop: to measure overhead, or because the next step is
+    /// inside or outside of the window. They stop only if a writer `looks` at the time, too, and would resume them.
     ///
-    /// `report` runs under the lock: changes take effect in the order in which they were decided, whatever threads did.
+    /// `report` runs under the lock, so that changes take effect in the order of their decisions, for any
+    /// interleaving of threads.
     pub(crate) fn step_ended(
         &self,
         elapsed: Duration,
@@ -196,7 +198,7 @@ impl Window {
         }
     }
 
-    /// Time passed. Has `report` say whether operators are to be reported from now on, as [`Self::step_ended`] does.
+    /// Time has passed. `report` is called if reports of operators start or stop, as in [`Self::step_ended`].
     pub(crate) fn look(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
         let mut past = self.past();
         let gave_up = past.overhead.as_mut().is_some_and(|overhead| overhead.gives_up(nanos(elapsed)));
@@ -209,7 +211,8 @@ impl Window {
         }
     }
 
-    /// Operators are reported from now on, whatever was reported before: has `report` stop that again where they are not wanted.
+    /// Operators are reported from now on, independent of the earlier state. `report` is called to stop them outside
+    /// of the window.
     pub(crate) fn operators_started(&self, report: impl FnOnce(overhead::Change)) {
         let past = self.past();
         if past.is_left_out {
@@ -228,7 +231,7 @@ impl Window {
         }
     }
 
-    /// For how long operators were paused up to now, in ticks.
+    /// Total time in which operators were paused until `now`, in ticks.
     #[inline]
     pub(crate) fn paused(&self, now: u64) -> u64 {
         let since = self.paused_since.load(Ordering::Relaxed);
@@ -236,18 +239,18 @@ impl Window {
         self.paused_before.load(Ordering::Relaxed).saturating_add(running)
     }
 
-    /// The overhead that was measured up to now, if any was.
+    /// Overhead measured so far, if any.
     pub(crate) fn overhead(&self) -> Option<stackline_recording::Overhead> {
         self.past().overhead.as_ref()?.measured()
     }
 
-    /// When steps ended up to now; `None` where single calls say it, or only a part of the program is recorded.
+    /// Ends of steps so far; `None` if single calls contain them, or if only a part of the program is recorded.
     pub(crate) fn step_ends(&self) -> Option<Ends> {
         let is_told = !self.keeps_calls && self.wanted == Wanted::default();
         self.past().ends.filter(|_| is_told)
     }
 
-    /// The changes from the `from`-th on.
+    /// Changes from the `from`-th on.
     pub(crate) fn changes(&self, from: usize) -> Vec<Change> {
         self.past().changes.get(from..).unwrap_or(&[]).to_vec()
     }
@@ -256,7 +259,7 @@ impl Window {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens or closes it. Says whether operators are to be reported from now on, if that changes.
+    /// Open or close the window. Returns the change if reports of operators start or stop.
     fn change(&self, past: &mut Past, elapsed: Duration, at_step: bool, looks: bool) -> Option<overhead::Change> {
         let open = self.wanted.holds(past.step, elapsed);
         if self.open.swap(open, Ordering::Relaxed) != open && self.kept {
@@ -343,7 +346,8 @@ mod tests {
         assert_eq!(looks, [Some(Change::Pause), Some(Change::Resume), None, Some(Change::Pause), None]);
     }
 
-    /// A thread that is interrupted before it stops operators does not stop them in the next step, which another thread began.
+    /// A thread that is interrupted before it stops operators must not stop them in the next step, which another
+    /// thread began.
     #[test]
     fn changes_take_effect_in_their_order() {
         let window = Window::new(wanted(None, Some("2"), None, None).unwrap(), false, 0, Duration::ZERO);

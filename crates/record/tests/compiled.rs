@@ -1,4 +1,4 @@
-//! Programs with `torch.compile`: when it compiles and what, and what it made.
+//! Programs with `torch.compile`: compilations, compiled regions and kernels.
 
 use crate::support;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use support::{Stream, here, interpreters, recorded, streams, torch};
 
-/// One frame of a path as a text: the name of what is no Python, the function of what is.
+/// Text of one frame of a path: the function of a Python frame, otherwise the name.
 fn text<'a>(stream: &'a Stream, frame: &FrameKey) -> &'a str {
     match frame {
         FrameKey::Python { function: name, .. }
@@ -18,7 +18,7 @@ fn text<'a>(stream: &'a Stream, frame: &FrameKey) -> &'a str {
     }
 }
 
-/// Paths of calls whose last frame's name begins with `name`, and how often each was called.
+/// Paths of calls whose last frame's name begins with `name`, with their numbers of calls.
 fn calls_of<'a>(stream: &'a Stream, name: &str) -> Vec<(Vec<&'a str>, u64)> {
     let texts = |(path, count): (Vec<&FrameKey>, u64)| (path.iter().map(|f| text(stream, f)).collect(), count);
     let mut calls: Vec<(Vec<&str>, u64)> = stream.calls().into_iter().map(texts).collect();
@@ -27,12 +27,12 @@ fn calls_of<'a>(stream: &'a Stream, name: &str) -> Vec<(Vec<&'a str>, u64)> {
     calls
 }
 
-/// Names of what was called, without the paths.
+/// Names of the called frames, without paths.
 fn names<'a>(calls: &[(Vec<&'a str>, u64)]) -> Vec<&'a str> {
     calls.iter().filter_map(|(path, _)| path.last().copied()).collect()
 }
 
-/// The stream of the program itself: PyTorch's compiler may start further processes.
+/// Stream of the program itself, because PyTorch's compiler may start further processes.
 fn of_the_program(run: &Path) -> Stream {
     let is_program = |stream: &Stream| {
         let command = stream.process.command.iter();
@@ -44,7 +44,7 @@ fn of_the_program(run: &Path) -> Stream {
     streams.remove(0)
 }
 
-/// What does not change a program's results, but how long the test takes.
+/// Options that change only the duration of the test, not the results.
 fn prepared(command: &mut Command, cache: &Path) -> String {
     // Further processes would import PyTorch to compile one kernel.
     command.env("TORCHINDUCTOR_COMPILE_THREADS", "1").env("TORCHINDUCTOR_CACHE_DIR", cache);
@@ -102,7 +102,7 @@ fn compilations_stand_below_who_caused_them() {
     }
 }
 
-/// Where no C++ compiler is there is nothing to record: PyTorch needs one to make kernels for the CPU.
+/// Without a C++ compiler there is nothing to record, because PyTorch needs one to generate CPU kernels.
 fn has_compiler() -> bool {
     let found = Command::new("g++").arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -135,7 +135,8 @@ fn kernels_have_names_and_compute_the_same() {
         kernels.iter().filter(|(path, _)| path.contains(&part)).map(|call| call.1).collect()
     };
     assert!(names(&kernels).iter().all(|name| name.contains("_cpp_fused_")), "{kernels:?}");
-    // The region of each size has one forward and one backward kernel; the backward one stands below the forward.
+    // The region of each size has one forward and one backward kernel; the backward one is shown below the forward
+    // one.
     assert_eq!(counts("Torch-Compiled Region: 0/0"), [2, 2], "{kernels:?}");
     assert_eq!(counts("Torch-Compiled Region: 0/1"), [1, 1], "{kernels:?}");
     assert_eq!(counts("CompiledFunctionBackward").iter().sum::<u64>(), 3, "{kernels:?}");
@@ -165,7 +166,7 @@ fn what_the_user_says_of_kernels_counts() {
     assert!(!on && detail.contains("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"), "{detail}");
 }
 
-/// A PyTorch that tells nothing of what it compiles, as early versions do: said in the run, and nothing else.
+/// A PyTorch that reports no compilations, such as early versions: the run says so, and nothing else changes.
 #[test]
 fn a_torch_without_hooks_is_left_alone() {
     let Some(python) = torch() else { return };
@@ -188,11 +189,11 @@ fn a_torch_without_hooks_is_left_alone() {
     let stream = of_the_program(run.path());
     assert!(stream.ended);
     let state = |name: &str| stream.sources[name].clone();
-    assert_eq!(state("compilations"), (false, "this PyTorch does not tell when it compiles".into()));
-    assert_eq!(state("kernels"), (false, "this PyTorch does not name them".into()));
+    assert_eq!(state("compilations"), (false, "this PyTorch does not report its compilations".into()));
+    assert_eq!(state("kernels"), (false, "this PyTorch does not name its kernels".into()));
 }
 
-/// All that is known of a compilation below others: names of spans, innermost last.
+/// Spans of compilations and their phases with counts, innermost last.
 fn spans(stream: &Stream) -> Vec<(String, u64)> {
     let path = |(path, count): (Vec<&FrameKey>, u64)| {
         let spans = path.iter().filter(|frame| matches!(frame, FrameKey::Span { .. }));
@@ -203,10 +204,10 @@ fn spans(stream: &Stream) -> Vec<(String, u64)> {
     spans
 }
 
-/// What `fake_compiler.py` compiles, and where it stands.
+/// The function that `fake_compiler.py` compiles, with its source location.
 const COMPILED: &str = "compiled (fake_compiler.py:108)";
 
-/// What a handler of a signal raises is the program's, even if it comes while a compilation is noted.
+/// An exception of a signal handler belongs to the program, also during a report of a compilation.
 #[test]
 fn what_a_handler_raises_reaches_the_program() {
     let program = here("tests/programs/fake_compiler.py");
@@ -236,7 +237,7 @@ fn every_python_tells_when_it_compiles() {
         assert_eq!((output.status, output.stdout, complaints.as_ref()), (alone.status, alone.stdout, ""), "{version}");
 
         let stream = of_the_program(run.path());
-        assert_eq!(stream.sources["compilations"], (true, "when PyTorch compiles, and what".into()));
+        assert_eq!(stream.sources["compilations"], (true, "compilations with their functions".into()));
         let each = |name: &str| {
             let name = format!("{name}: {COMPILED}");
             [(name.clone(), 1), (format!("{name} > trace"), 1)]

@@ -1,4 +1,4 @@
-//! Lines of the recorder that cannot be written: they are lost, and neither the program nor the recording notices.
+//! Messages of the recorder that cannot be written are lost, without effect on the program and the recording.
 
 use crate::support;
 use crate::watched::called;
@@ -11,7 +11,7 @@ use support::{here, interpreters, recorded, streams, torch};
 
 const VERSIONS: [&str; 4] = ["3.10", "3.11", "3.12", "3.13"];
 
-/// Interpreters to try: those that there are.
+/// Installed interpreters.
 fn pythons() -> Vec<std::path::PathBuf> {
     let found: Vec<_> = VERSIONS.iter().filter_map(|version| interpreters(version).pop()).collect();
     if found.is_empty() {
@@ -20,7 +20,7 @@ fn pythons() -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Standard errors that take nothing, by name; the readers are kept open.
+/// Standard errors that accept no data, by name; the readers are kept open.
 fn full_errors(folder: &Path, kept: &mut Vec<PipeReader>) -> Vec<(&'static str, Stdio)> {
     let (_, unread) = std::io::pipe().unwrap();
     let (reader, mut full) = std::io::pipe().unwrap();
@@ -36,14 +36,14 @@ fn full_errors(folder: &Path, kept: &mut Vec<PipeReader>) -> Vec<(&'static str, 
     ]
 }
 
-/// A program that says whether it ran, and whether the site's own `sitecustomize` did.
+/// Run a program that prints that it ran, and if the site's own `sitecustomize` ran.
 fn says(command: &mut Command, stderr: Stdio) -> String {
     let output = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap().wait_with_output().unwrap();
     assert!(output.status.success(), "{:?}: {}", command, output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Says how many threads it has, and whether it is recorded: where nothing is written nothing is to cost anything.
+/// Prints the number of its threads and if it is recorded: without output files the recorder must cost nothing.
 const PROGRAM: &str = "import os, _stackline_bootstrap as bootstrap\n\
     print(len(os.listdir('/proc/self/task')), bootstrap.is_recording())";
 
@@ -89,7 +89,8 @@ fn no_line_stands_in_a_file_of_a_program_without_standard_error() {
     }
 }
 
-/// Starts the program whose files may not grow for two seconds, and which ends by `os._exit`: the writer writes the end.
+/// Start the program whose files may not grow for two seconds, and which ends by `os._exit`: the writer writes the
+/// end.
 fn spawn(python: &Path, run: &Path, stderr: Stdio) -> Child {
     let mut command = recorded(python, run);
     command.arg(here("tests/programs/full_disk.py")).args(["0", "exit"]);
@@ -115,7 +116,8 @@ fn a_writer_whose_complaint_cannot_be_written_goes_on_when_there_is_room() {
     }
 }
 
-/// Forks where the child can have no stream. Its first operator finds out; later ones are not reported (each would wait).
+/// Forks while the child can have no stream. Its first operator detects this; later ones are not reported (each would
+/// wait).
 const FORKS_WITHOUT_A_PLACE: &str = r#"
 import ctypes, os
 import torch
@@ -151,7 +153,7 @@ fn a_forked_child_without_a_stream_says_so_once_and_runs_without_the_recorder() 
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{said}");
     let is_complaint = said.starts_with("stackline: cannot write the recording: cannot make ");
     assert!(
-        is_complaint && said.ends_with("; the program goes on without it\n") && said.lines().count() == 1,
+        is_complaint && said.ends_with("; the program continues without recording\n") && said.lines().count() == 1,
         "{said}"
     );
     let [parent] = &streams(run.path())[..] else { panic!("more than one stream") };
@@ -159,7 +161,7 @@ fn a_forked_child_without_a_stream_says_so_once_and_runs_without_the_recorder() 
     assert!(parent.ended && !parent.damaged);
 }
 
-/// A recorder that is interrupted when it is asked first, and then fails.
+/// A recorder that is interrupted at its first call, and then fails.
 const FAILING_RECORDER: &str = r#"
 import types
 import _stackline_bootstrap as bootstrap
@@ -200,7 +202,7 @@ fn a_recording_that_does_not_begin_is_stopped_and_the_next_one_has_an_end() {
     }
 }
 
-/// Before anything of it is used, one that lacks something is told from one that is damaged.
+/// A recorder that lacks a function is distinguished from a damaged one before it is used.
 #[test]
 fn a_recorder_that_lacks_a_function_is_of_another_version() {
     let source = std::fs::read_to_string(here("bootstrap/_stackline_bootstrap.py")).unwrap();

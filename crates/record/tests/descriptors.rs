@@ -1,4 +1,4 @@
-//! A program that closes all files which it did not open: its own files stay as they are, and the recording is whole.
+//! A program that closes all files that it did not open: its own files are unchanged, and the recording is complete.
 
 use crate::support;
 
@@ -6,7 +6,7 @@ use stackline_recording::{FrameKey, Metric};
 use std::path::Path;
 use support::{Stream, here, recorded, streams, torch};
 
-/// Records the program; how many operators it called.
+/// Record the program; returns the number of operators that it called.
 fn run(python: &Path, (run, own): (&Path, &Path), (mode, limit): (&str, &[&str])) -> u64 {
     let mut command = recorded(python, run);
     command.env("STACKLINE_MODE", mode).arg(here("tests/programs/closes_all.py")).arg(own).args(limit);
@@ -20,7 +20,7 @@ fn run(python: &Path, (run, own): (&Path, &Path), (mode, limit): (&str, &[&str])
     stdout.trim().parse().unwrap()
 }
 
-/// How many calls of the operator a stream has.
+/// Number of calls of the operator in a stream.
 fn called(stream: &Stream) -> u64 {
     let is_sinh = |&(thread, node, metric): &(u32, u32, Metric)| {
         let path = stream.path(thread, node);

@@ -1,4 +1,4 @@
-//! Programs that let another one take the place of theirs.
+//! Programs that replace themselves by another one.
 
 use crate::support;
 use crate::watched::{called, same};
@@ -21,7 +21,7 @@ fn run(program: &str, argument: &str, variables: &[(&str, &str)]) -> (Output, Ve
     (output, streams)
 }
 
-/// A signal that is under way when the other program begins would kill it: it has no handler.
+/// A pending signal at the begin of the other program would kill it, because it has no handler.
 #[test]
 fn chains_of_programs_end_as_they_should() {
     const PROGRAMS: usize = 60;
@@ -69,7 +69,7 @@ fn where_no_program_takes_the_place_the_recording_goes_on() {
     }
 }
 
-/// One thread waits for a program that does not come, another one ends the recording.
+/// One thread waits for a replacement that fails, while another one ends the recording.
 #[test]
 fn a_recording_ends_whatever_another_thread_waits_for() {
     for (ending, exit) in [("exit", Some(7)), ("stop", None)] {
@@ -82,7 +82,8 @@ fn a_recording_ends_whatever_another_thread_waits_for() {
     }
 }
 
-/// Looks for a program along `PATH`, right after the writer wrote, where files may not grow any more: what is left cannot be written.
+/// Searches a program along `PATH` right after a write, while files may not grow any more: the remaining data cannot
+/// be written.
 const ENDS_ON_A_FULL_DISK: &str = r#"
 import os, resource, time
 import torch
@@ -110,11 +111,11 @@ fn an_end_that_cannot_be_written_is_said_once_however_often_a_program_is_looked_
     let output = recorded(&python, run.path()).args(["-c", ENDS_ON_A_FULL_DISK]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let ending = "; if another program takes the place of this one now, the end of the recording is missing";
+    let ending = "; if another program replaces this one now, the end of the recording is missing";
     let (of_end, others): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.ends_with(ending));
     let is_complaint = |line: &&str| line.starts_with("stackline: cannot write the recording: ");
     assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{said}");
-    // Between two folders the writer may have come as it does at any time, and said that it goes on.
+    // The periodic write may have happened between two folders, and reported that it continues.
     assert!(others.len() <= 1 && others.iter().all(|line| line.ends_with("the recorder tries again")), "{said}");
     let [stream] = &streams(run.path())[..] else { panic!("more than one stream") };
     assert!(!stream.ended && !stream.replaced && !stream.damaged);

@@ -1,4 +1,4 @@
-//! Programs that go far: deep backward graphs, and children that are killed.
+//! Extreme programs: deep backward graphs, and children that are killed.
 
 use crate::support;
 
@@ -6,7 +6,7 @@ use stackline_recording::{FrameKey, Metric, Role};
 use std::process::Command;
 use support::{Stream, here, recorded, streams, torch};
 
-/// How often an operator or a backward node with this name was called, and where: its kind and what is right above it.
+/// Number of calls of operators or backward nodes with this name, and the kind and parent of their nodes.
 fn called(stream: &Stream, wanted: &str) -> (u64, u64) {
     let (mut all, mut below_forward) = (0, 0);
     for (&(thread, node, metric), stats) in &stream.stats {

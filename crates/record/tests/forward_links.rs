@@ -1,11 +1,11 @@
-//! Links of backward nodes to forward operators, where there are more than are kept.
+//! Links of backward nodes to forward operators, with more links than the limit.
 
 use crate::support;
 
 use stackline_recording::FrameKey;
 use support::{Stream, here, recorded, streams, torch};
 
-/// Backward nodes of products, and how many of them stand below their forward operator.
+/// Number of backward nodes of products, and of those that are below their forward operator.
 fn linked(stream: &Stream) -> (u64, u64) {
     let (mut all, mut linked) = (0, 0);
     for (path, count) in stream.calls() {

@@ -1,4 +1,4 @@
-//! Python frames against CPython itself, on every interpreter that is installed.
+//! Python frames compared with CPython itself, on every installed interpreter.
 
 use crate::support;
 
@@ -26,7 +26,7 @@ fn check(version: &str) {
     assert_eq!(differences, 0, "{said}");
 }
 
-/// Code that lies where other code was is not taken for it.
+/// Code at the address of earlier code is distinguished from it.
 fn tell_apart(version: &str) {
     let Some(python) = interpreters(version).pop() else {
         println!("skipped: no CPython {version} on PATH or in pyenv");

@@ -1,4 +1,4 @@
-//! A disk that is full for two seconds: the recording loses nothing, the program notices nothing.
+//! A disk that is full for two seconds: the recording loses no data, and the program is unaffected.
 
 use crate::support;
 
@@ -12,13 +12,14 @@ use support::{Stream, all_records, here, recorded, streams, torch};
 const ENOSPC: i32 = 28;
 const EFBIG: i32 = 27;
 
-/// Whether a node is the operator that the program calls.
+/// True for the node of the operator that the program calls.
 fn is_sinh(stream: &Stream, thread: u32, node: u32) -> bool {
     let path = stream.path(thread, node);
     matches!(path.last(), Some(FrameKey::Operator { name }) if stream.text(*name) == "aten::sinh")
 }
 
-/// All calls are there, and the outage is told, if there was one: the last block of a file may have had room for all.
+/// Check that all calls are recorded, and that the outage is reported if there was one: the last block of a file may
+/// have had space for all data.
 fn check(run: &Path, trace: bool, (count, has_outage): (u64, bool), error: i32) {
     let stream = &streams(run)[0];
     assert!(stream.ended && !stream.damaged && stream.lost.is_empty(), "{:?}", stream.lost);
@@ -49,7 +50,7 @@ fn program(python: &Path, run: &Path, trace: bool) -> Command {
     command
 }
 
-/// How many operators the program called, and whether it was told (once) that the recording cannot be written.
+/// Number of operators that the program called, and true if it printed (once) that the recording cannot be written.
 fn count(stdout: &str, stderr: &str) -> (u64, bool) {
     let complaints = stderr.matches("stackline: cannot write the recording").count();
     assert!(complaints <= 1 && complaints == stderr.lines().count(), "{stderr}");
@@ -89,11 +90,11 @@ fn files_that_may_not_grow_to_the_end_keep_what_was_written() {
     }
 }
 
-/// A file system of so many bytes, as long as this lives.
+/// A file system of this size in bytes, mounted while this value lives.
 struct Small(tempfile::TempDir);
 
 impl Small {
-    /// `None`, with the reason on standard output, where it cannot be mounted.
+    /// `None`, with the reason on standard output, if it cannot be mounted.
     fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let output =
@@ -105,7 +106,7 @@ impl Small {
         Some(Self(folder))
     }
 
-    /// Takes all room that is left, to the last byte.
+    /// Fill all remaining space, to the last byte.
     fn fill(&self) {
         let path = self.0.path().join("filler");
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
@@ -134,7 +135,7 @@ fn a_disk_that_is_full_for_two_seconds_loses_nothing() {
         stdout.read_line(&mut said).unwrap();
         std::thread::sleep(Duration::from_millis(1200));
         let since = Instant::now();
-        // The file system grants what is freed to anyone: whatever the recorder cuts off is taken, too.
+        // The file system gives freed space to any file, so all space that the recorder frees is filled, too.
         while since.elapsed() < Duration::from_secs(2) {
             disk.fill();
             std::thread::sleep(Duration::from_millis(50));

@@ -1,10 +1,10 @@
-//! Steps that are left out: operators run as without the recorder, and what is recorded lacks nothing for it.
+//! Steps that are left out: operators run as without the recorder, and the recorded steps are complete.
 
 use crate::support::{recorded, streams, torch};
 use crate::watched::called;
 use stackline_recording::{Metric, Role};
 
-/// Prints for each step whether its operators were reported: each one that is waits a little (`STACKLINE_PLANTED_NS`).
+/// Prints for each step if its operators were reported: each reported one has a small delay (`STACKLINE_PLANTED_NS`).
 const STEPS: &str = r#"
 import ctypes, os
 import torch
@@ -46,7 +46,7 @@ fn operators_are_reported_in_wanted_steps_alone() {
     }
 }
 
-/// Forks in a step that is left out: the child runs operators, or does nothing.
+/// Forks in a step that is left out: the child runs operators, or none.
 const FORKS: &str = r#"
 import os
 import torch
@@ -86,8 +86,9 @@ fn children_that_are_forked_in_a_step_that_is_left_out_are_recorded() {
     assert_eq!(count("aten::cosh", Role::Main), [0], "the parent goes on without them");
 }
 
-/// Forks before the part that is wanted begins. The child runs operators, and no step, until they are reported after they were not: in
-/// the part before they cost nothing. The recording begins once PyTorch is there: time counts from its begin, in the child, too.
+/// Forks before the recorded part begins. The child runs operators, but no step, until they are reported again:
+/// before the recorded part they must cost nothing. The recording begins after the import of PyTorch, and time counts
+/// from its begin, also in the child.
 const FORKS_EARLY: &str = r#"
 import ctypes, os, time
 import torch
@@ -126,7 +127,7 @@ fn children_that_are_forked_before_the_wanted_part_are_recorded_in_it() {
     assert!(called(child, "aten::sinh") > 0 && child.ended && !child.damaged);
 }
 
-/// A child that is forked when the first time has long passed, and that lives shorter than that.
+/// A child that is forked long after the begin of the recorded part, and that lives shorter than the first interval.
 const FORKS_LATE: &str = r#"
 import os
 import torch

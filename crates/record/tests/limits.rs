@@ -1,4 +1,4 @@
-//! What a recording may take of memory, and what it may not keep from the program.
+//! Limits on the memory of a recording, and data that the program must keep.
 
 use crate::support;
 
@@ -89,7 +89,7 @@ fn threads_beyond_the_limit_are_counted_once() {
     assert!(samples("with_a_place") > 10, "{}", samples("with_a_place"));
 }
 
-/// What finds no place among single calls is counted: names of tensors, too.
+/// Single events that don't fit are counted, including names of tensors.
 #[test]
 fn names_beyond_the_limit_of_single_calls_are_counted() {
     let Some(python) = torch() else { return };

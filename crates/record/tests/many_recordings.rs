@@ -1,4 +1,4 @@
-//! Programs that record themselves again and again, as a decorated function does: memory, and counts of what was left out.
+//! Programs that record themselves repeatedly, as a decorated function does: memory, and counts of omissions.
 
 use crate::support;
 
@@ -6,7 +6,7 @@ use stackline_recording::{FrameKey, Metric};
 use std::process::Command;
 use support::{Stream, here, recorder, streams, torch};
 
-/// Recordings of one process.
+/// Number of recordings of one process.
 const COUNT: usize = 200;
 
 fn called(stream: &Stream, wanted: &str) -> u64 {

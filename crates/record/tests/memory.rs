@@ -1,4 +1,4 @@
-//! What operators do with tensors' memory: a program whose tensors are known, and training steps against PyTorch's own profiler.
+//! Memory events of tensors: a program with known tensors, and training steps compared with PyTorch's own profiler.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use support::{here, recorded, torch};
 
-/// The memory trace of one of the program's modes.
+/// Memory trace of one of the program's modes.
 fn recording(python: &Path, mode: &str) -> MemoryTrace {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
@@ -33,8 +33,8 @@ fn function_of(trace: &MemoryTrace, call: MemoryCallId, function: &str) -> bool 
     trace.stacks.frames_of(stack).any(|frame| frame.function_text(&trace.strings) == function)
 }
 
-/// What happened in a function: allocations and frees by size, operators with what they did. Without numbers that
-/// PyTorch makes tensors of.
+/// Events in a function: allocations and frees by size, operators with their accesses, without numbers that PyTorch
+/// converts to tensors.
 fn listing(trace: &MemoryTrace, function: &str) -> Vec<String> {
     let bytes = |object: stackline_model::MemoryObjectId| trace.objects.bytes[object.index()];
     let mut lines = Vec::new();
@@ -81,7 +81,7 @@ aten::cat read 4000 read 4000 write 8000";
     }
 }
 
-/// More tensors than the recorder looks at: how many it left out is said, and the call may have touched anything.
+/// More tensors than the recorder reads: their number is reported, and the call may have accessed any object.
 #[test]
 fn what_is_too_much_to_look_at_is_counted() {
     let Some(python) = torch() else { return };
@@ -94,7 +94,7 @@ fn what_is_too_much_to_look_at_is_counted() {
     assert_eq!(trace.accesses_of(opaque[0]).len(), 4096 + 1);
 }
 
-/// A program may go on without the memory that it asked for in vain.
+/// A program may continue after a failed allocation.
 #[test]
 fn requests_that_fail_are_told() {
     let Some(python) = torch() else { return };

@@ -1,11 +1,12 @@
-//! Overhead that is measured in the run, by steps that go unrecorded.
+//! Overhead measured in the run, by unrecorded steps.
 
 use crate::support::{Stream, recorded, streams, torch};
 use stackline_recording::{FrameKey, Metric};
 use std::path::Path;
 
-/// `python - STEPS LAYERS WIDTH`: trains, and prints the median of its steps' times in ns, and how many times as long those take in which
-/// operators waited (`STACKLINE_PLANTED_NS`) as those between them: the median of all such stretches, 1 without.
+/// `python - STEPS LAYERS WIDTH`: trains, and prints the median duration of its steps in ns, and the ratio of steps
+/// with delayed operators (`STACKLINE_PLANTED_NS`) to the steps between them: the median of all such groups, 1
+/// without any.
 const PROGRAM: &str = r#"
 import ctypes, itertools, os, sys, time
 from statistics import median
@@ -35,13 +36,13 @@ compared = [
 print(median(took for _, took in times), median(compared or [1]))
 "#;
 
-/// Layers, each as wide as the second number says.
+/// Number of layers, and their width.
 type Model = [u64; 2];
-/// Operators of 50 µs and more: most of a step that is recorded is the program's own.
+/// Operators of 50 µs and more: most of a recorded step is the program's own time.
 const LARGE: Model = [2, 512];
 const SMALL: Model = [12, 160];
 
-/// Runs it. Returns what it printed, too.
+/// Train a model. Returns the output, too.
 fn trained(python: &Path, steps: u64, [layers, width]: Model, variables: &[(&str, &str)]) -> (Stream, [f64; 2]) {
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(python, run.path());
@@ -53,7 +54,7 @@ fn trained(python: &Path, steps: u64, [layers, width]: Model, variables: &[(&str
     (streams(run.path()).pop().unwrap(), [step_ns, times_as_long].map(|number| number.parse().unwrap()))
 }
 
-/// How often an operator was called, or all operators and backward nodes.
+/// Number of calls of an operator, or of all operators and backward nodes.
 fn calls(stream: &Stream, wanted: Option<&str>) -> u64 {
     let is_wanted = |key: &FrameKey| match *key {
         FrameKey::Operator { name } | FrameKey::Backward { name } => {
@@ -69,7 +70,7 @@ fn calls(stream: &Stream, wanted: Option<&str>) -> u64 {
         .sum()
 }
 
-/// Time of a span without and with what ran in it, ns.
+/// Exclusive and inclusive time of a span in ns.
 fn span(stream: &Stream, wanted: &str) -> [u64; 2] {
     let is_wanted = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == wanted);
     [Metric::OperatorTime, Metric::CallTime].map(|wanted| {
@@ -81,7 +82,7 @@ fn span(stream: &Stream, wanted: &str) -> [u64; 2] {
     })
 }
 
-/// How often a span ended.
+/// Number of spans that ended.
 fn spans(stream: &Stream, wanted: &str) -> u64 {
     let is_wanted = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == wanted);
     stream
@@ -126,8 +127,8 @@ fn unrecorded_steps_are_counted_and_missing_alike() {
 #[ignore = "long: ./dev test --long"]
 fn a_planted_cost_is_told() {
     let Some(python) = torch() else { return };
-    // On a machine whose steps differ by a third, 50 comparisons of a program that is not recorded at all tell between -1.5 %
-    // and +1.5 %: eight times as many tell the planted cost.
+    // On a machine whose steps differ by a third, 50 comparisons of an unrecorded program give -1.5 % to +1.5 %: eight times
+    // as many are needed for the injected cost.
     const STEPS: u64 = 10_000;
     let told = |planted_ns: u64| {
         let variables = [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_PLANTED_NS", &planted_ns.to_string())];

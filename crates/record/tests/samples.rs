@@ -1,4 +1,4 @@
-//! Samples against what programs know about themselves.
+//! Samples compared with the programs' own measurements.
 
 use crate::support;
 
@@ -12,7 +12,7 @@ use support::{Stream, here, interpreters, recorded, streams};
 
 const VERSIONS: [&str; 4] = ["3.10", "3.11", "3.12", "3.13"];
 
-/// Interpreters that are installed, one of each version.
+/// Installed interpreters, one of each version.
 fn installed() -> Vec<PathBuf> {
     let found: Vec<PathBuf> = VERSIONS.iter().filter_map(|version| interpreters(version).pop()).collect();
     if found.is_empty() {
@@ -41,14 +41,14 @@ fn function<'a>(stream: &'a Stream, frame: &FrameKey) -> &'a str {
     }
 }
 
-/// Whether `hits` of `count` samples fit a share, with 99.9 % confidence: three runs in a thousand may be off by more
-/// if samples were drawn at random. Those of a timer are spread more evenly.
+/// True if `hits` of `count` samples are consistent with a share, with 99.9 % confidence: three runs in a thousand
+/// may deviate more if samples are drawn at random. Those of a timer are distributed more evenly.
 fn fits(hits: u64, count: u64, share: f64) -> bool {
     let (hits, count) = (hits as f64, count as f64);
     (hits / count - share).abs() <= 3.29 * (share * (1.0 - share) / count).sqrt() + 1.0 / count
 }
 
-/// What is wrong with the samples of groups, beside the seconds that each used.
+/// Deviations of the samples of groups from the seconds that each group used, if any.
 fn wrong_shares(hits: &HashMap<String, u64>, used: &HashMap<String, f64>) -> Option<String> {
     let count: u64 = hits.values().sum();
     let total: f64 = used.values().sum();
@@ -62,7 +62,7 @@ fn wrong_shares(hits: &HashMap<String, u64>, used: &HashMap<String, f64>) -> Opt
     })
 }
 
-/// Where other programs take the processor away, samples come in lumps: one of three runs must be right.
+/// Samples come in bursts if other programs use the processor: one of three runs must be right.
 fn one_of_three(python: &Path, run: impl Fn() -> Option<String>) {
     let wrong: Vec<String> = (0..3).map_while(|_| run()).collect();
     assert!(wrong.len() < 3, "{}: {wrong:#?}", python.display());
@@ -75,7 +75,7 @@ struct Truth {
 }
 
 impl Truth {
-    /// Reads the one line that `programs/shares.py` prints.
+    /// Parse the line that `programs/shares.py` prints.
     fn read(output: &Output) -> Self {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let part = |name: &str| {
@@ -94,7 +94,7 @@ impl Truth {
             .collect()
     }
 
-    /// The function of the C library that an offset lies in.
+    /// Function of the C library that contains an offset.
     fn symbol(&self, offset: u64) -> Option<&str> {
         let before = self.symbols.iter().filter(|symbol| *symbol.1 <= offset as f64);
         before.max_by(|a, b| a.1.total_cmp(b.1)).map(|symbol| symbol.0.as_str())
@@ -130,7 +130,7 @@ fn shares_of_python(python: &Path) -> Option<String> {
     if let Some(wrong) = wrong_shares(&by_function(stream, "python_"), &truth.used("python_")) {
         return Some(wrong);
     }
-    // Times are those that samples stand for: together they are what was used, up to one interval of each thread.
+    // Times that samples represent: their sum is the used time, up to one interval per thread.
     let of = |name: &str| -> f64 {
         let on_path = |path: &[&FrameKey]| path.iter().any(|frame| function(stream, frame) == name);
         samples(stream, Metric::CpuTime)
@@ -147,7 +147,7 @@ fn shares_of_python(python: &Path) -> Option<String> {
     (!near).then(sampled)
 }
 
-/// Makes a library of a C program in `folder`; `None` without a compiler.
+/// Compile a C program to a library in `folder`; `None` without a compiler.
 fn compile(folder: &Path) -> Option<PathBuf> {
     let library = folder.join("libshares.so");
     let arguments = ["-g", "-O2", "-shared", "-fPIC", "-fomit-frame-pointer", "-o"];
@@ -214,7 +214,7 @@ fn shares_of_c(python: &Path, library: &Path) -> Option<String> {
     None
 }
 
-/// Offline, the same samples lie in functions of the same names, on lines of the source.
+/// Offline symbolization of the same samples gives functions of the same names, with source lines.
 fn check_names(run: &Path, library: &Path, hits: &HashMap<String, u64>) {
     let tree = Run::open(&[run.to_owned()], &OpenOptions::default()).unwrap().profile().unwrap();
     let problems: Vec<_> = tree.report.problems.iter().filter(|p| p.example == library.to_str().unwrap()).collect();
@@ -235,13 +235,13 @@ fn check_names(run: &Path, library: &Path, hits: &HashMap<String, u64>) {
         assert!(frame.line().is_some(), "{frame:?}");
         *named.entry(name(burn)).or_default() += stats.count;
     }
-    // Paths that the test could not tell by offsets alone may have more.
+    // Paths that the test could not identify by offsets alone may have more.
     assert!(hits.iter().all(|(name, count)| named.get(name) >= Some(count)), "{named:?} {hits:?}");
     let [named, hits] = [&named, hits].map(|counts| counts.values().sum::<u64>());
     assert!(named * 95 <= hits * 100, "{named} and {hits} samples");
 }
 
-/// Long enough for threads to be noticed, which takes 50 ms.
+/// Long enough for threads to be detected, which takes 50 ms.
 const ROUNDS: &str = "500";
 
 #[test]
@@ -260,7 +260,7 @@ fn signals_disturb_nothing_and_find_whole_paths() {
     }
 }
 
-/// As while a program imports its libraries: most samples meet code that none met before.
+/// As while a program imports its libraries: most samples contain new code objects.
 #[test]
 fn new_code_has_names() {
     let program = "import time\n\
@@ -317,12 +317,12 @@ fn check_paths(stream: &Stream, python: &Path) {
     assert!(on, "{said}");
     let broken = said
         .split("; ")
-        .find_map(|part| part.strip_suffix(" samples have no Python frames, as these were just changing"));
+        .find_map(|part| part.strip_suffix(" samples have no Python frames, because the frames were changing"));
     let broken: u64 = broken.map_or(0, |count| count.parse().unwrap());
     assert!(broken * 100 < all, "{}: {broken} of {all} paths could not be believed", python.display());
 }
 
-/// What counters count stands where samples found the thread next: with the function, or what came right after.
+/// Counts are attributed to the next sample of the thread: the same function, or the code right after it.
 #[test]
 fn faults_of_pages_are_counted_where_they_happen() {
     for python in installed() {

@@ -1,4 +1,4 @@
-//! Shapes and types of inputs against those that PyTorch's own profiler records, and what they make of trees.
+//! Shapes and types of inputs compared with those of PyTorch's own profiler, and their effect on trees.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use support::{Stream, here, recorded, streams, torch};
 
-/// How often something was seen: an operator with its inputs.
+/// Number of occurrences of an operator with its inputs.
 type Listing = BTreeMap<String, u64>;
 
 fn program() -> PathBuf {
@@ -23,7 +23,7 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// What ran in the span `measured`: name, `Input Dims` and `Input type`, as the trace has them.
+/// Operators in the span `measured`: name, `Input Dims` and `Input type`, as in the trace.
 fn ours(trace: &Trace) -> Listing {
     let events = &trace.events;
     let named =
@@ -71,10 +71,10 @@ fn operator<'a>(stream: &'a Stream, key: &FrameKey) -> Option<(&'a str, &'a str)
     }
 }
 
-/// Training, every kind of input, and tensors that hold no sizes of their own.
+/// Training, every kind of input, and tensors that don't store their sizes.
 const PROGRAMS: [&str; 3] = ["gpt", "every", "nested"];
 
-/// One after the other in one process, for PyTorch takes longer to start than all of them.
+/// All in one process, because starting PyTorch takes longer than all of them.
 #[test]
 fn three_programs() {
     let Some(python) = torch() else { return };
@@ -121,7 +121,7 @@ fn as_single_calls(stream: &Stream) -> Listing {
     tree
 }
 
-/// Without the option nothing is asked for, and operators are told apart by name alone.
+/// Without the option no inputs are requested, and operators are distinguished only by name.
 #[test]
 fn without_the_option_there_are_no_shapes() {
     let Some(python) = torch() else { return };
@@ -133,7 +133,7 @@ fn without_the_option_there_are_no_shapes() {
     assert!(stream.calls().iter().all(|(path, _)| !path.iter().any(shaped)));
 }
 
-/// Shapes that differ from call to call fill a tree up to its limit and no further, and every call is counted.
+/// Shapes that differ from call to call fill a tree up to its limit, and every call is counted.
 #[test]
 fn shapes_that_never_come_again_stay_within_the_limit() {
     let Some(python) = torch() else { return };
@@ -159,8 +159,8 @@ fn shapes_that_never_come_again_stay_within_the_limit() {
     assert!(calls("aten::neg") + calls("aten::slice") + rest >= 6000);
 }
 
-/// Where a process may not read itself through the kernel, the layout cannot be found out: shapes are left out, which is
-/// said once, and all else is recorded.
+/// Without permission to read its own memory through the kernel, the layout is unknown: shapes are left out, which is
+/// reported once, and all other data are recorded.
 #[test]
 fn without_the_means_to_find_out_there_are_no_shapes() {
     let Some(python) = torch() else { return };

@@ -1,4 +1,4 @@
-//! Processes that live some 20 ms.
+//! Processes that live about 20 ms.
 
 use crate::support;
 

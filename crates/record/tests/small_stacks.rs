@@ -1,4 +1,4 @@
-//! The sampler's signal handler on small alternate stacks, and beside every other user of signals.
+//! The sampler's signal handler on small alternate stacks, and together with all other users of signals.
 
 use crate::support;
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use support::{Stream, compile, here, interpreters, recorded, streams};
 
-/// Most bytes that the handler may use of the stack that it interrupts, whatever the options.
+/// Largest number of bytes of the interrupted stack that the handler may use, for any options.
 const MOST: usize = 4096;
 
 fn installed() -> Vec<PathBuf> {
@@ -19,7 +19,7 @@ fn installed() -> Vec<PathBuf> {
     found
 }
 
-/// Samples of CPU time: how many have a Python function on their path, and how many of them end in native frames.
+/// Samples of CPU time: number with a Python function on their path, and number of those that end in native frames.
 fn samples_in(stream: &Stream, function: &str) -> (u64, u64) {
     let (mut all, mut native) = (0, 0);
     for (&(thread, node, _), stats) in stream.stats.iter().filter(|(key, _)| key.2 == Metric::CpuTime) {
@@ -37,7 +37,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// All that makes a sample large: native frames, counters, wall-clock time.
+/// Options that make samples large: native frames, counters, wall time.
 const OPTIONS: [(&str, &str); 4] = [
     ("STACKLINE_NATIVE", "1"),
     ("STACKLINE_COUNTERS", "page-faults,context-switches,cpu-migrations,cycles,instructions"),
@@ -72,7 +72,7 @@ fn the_handler_uses_little_of_a_small_stack() {
     }
 }
 
-/// `seconds`: of processor time in each part, in which samples are taken.
+/// `seconds`: processor time in each part, in which samples are taken.
 fn every_signal(command: &mut Command, library: &Path, seconds: &str) -> Output {
     let output = command.arg(here("tests/programs/every_signal.py")).arg(library).arg(seconds).output().unwrap();
     assert!(output.status.success(), "{} {}", output.status, text(&output.stderr));
@@ -102,7 +102,7 @@ fn a_program_may_use_every_signal_number() {
     }
 }
 
-/// A thread has the room that the program gave it, and no more: what the recorder needs for native frames lies elsewhere.
+/// A thread has only the stack that the program gave it: the recorder's memory for native frames is elsewhere.
 #[test]
 fn native_frames_need_little_of_a_threads_own_stack() {
     let Some(python) = support::torch() else { return };
@@ -127,7 +127,8 @@ fn native_frames_need_little_of_a_threads_own_stack() {
     }
 }
 
-/// While a library is loaded, no thread of ours can start or end: the recorder waits for none where others wait for its locks.
+/// While a library is loaded, no thread of the recorder can start or end: the recorder waits for no thread while
+/// others wait for its locks.
 #[test]
 fn a_library_that_waits_for_the_gil_holds_nobody_up() {
     for python in installed() {

@@ -1,12 +1,11 @@
-//! A program that does much of what is hard to follow, over and over: its results stay the same, and the tree stops
-//! growing.
+//! A program that repeats much that is hard to record: its results are unchanged, and the tree stops growing.
 
 use crate::support;
 
 use std::process::Command;
 use support::{here, recorded, streams, torch};
 
-/// The digest that the program printed.
+/// Digest that the program printed.
 fn digest(output: &std::process::Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
@@ -36,7 +35,7 @@ fn rounds_add_no_nodes_and_change_no_results() {
         assert!(main.ended && !main.damaged);
         main.nodes_below("made_anew")
     });
-    // It runs on one thread, and always the same. Each round compiles 30 functions, whose calls would be 60 nodes if they
-    // were told apart by where their code lies.
+    // It runs on one thread, and always the same. Each iteration compiles 30 functions, whose calls would be 60 nodes
+    // if they were distinguished by the address of their code.
     assert!(nodes[0] > 10 && nodes[1] < nodes[0] + 30, "{nodes:?} nodes after 2 and 6 rounds");
 }

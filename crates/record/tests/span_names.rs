@@ -1,4 +1,5 @@
-//! Spans whose names have numbers: the recording's memory does not grow with them, and single calls keep their names.
+//! Spans with numbers in their names: the recording's memory does not grow with them, and single calls keep their
+//! names.
 
 use crate::support;
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use support::{here, recorded, torch};
 
-/// Runs `count` spans over some seconds. Returns MB that the process grew from a quarter of them on.
+/// Run `count` spans within some seconds. Returns the growth of the process in MB after the first quarter.
 fn storm(python: &Path, run: &Path, mode: &str, count: u32, seconds: u32) -> f64 {
     let mut command = recorded(python, run);
     command.env("STACKLINE_MODE", mode).env("STACKLINE_SAMPLE_HZ", "99").arg(here("tests/programs/spans.py"));
@@ -21,7 +22,7 @@ fn storm(python: &Path, run: &Path, mode: &str, count: u32, seconds: u32) -> f64
     resident[1] - resident[0]
 }
 
-/// Every call has a place, under few names: how often each was called.
+/// Check that every call is recorded, with few names: the number of calls of each.
 fn check_tree(run: &Path, count: u32) {
     let streams = support::streams(run);
     let stream = &streams[0];
@@ -90,7 +91,7 @@ fn single_calls_keep_their_names() {
     assert!(!names.iter().any(|name| name.contains("<n>")));
 }
 
-/// Steps that a program names itself stay steps, however many there are.
+/// Steps that a program names itself are recognized, for any number of steps.
 #[test]
 fn named_steps_stay_steps() {
     let Some(python) = torch() else { return };

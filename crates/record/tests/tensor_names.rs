@@ -1,4 +1,4 @@
-//! Names of parameters, their gradients and what optimizers keep of them, of a program whose tensors are known.
+//! Names of parameters, their gradients and their states of optimizers, in a program with known tensors.
 
 use crate::support;
 
@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::Command;
 use support::{here, recorded, torch};
 
-/// The module of what a module without a path has.
+/// Module of tensors whose module has no path.
 const OUTERMOST: &str = "(outermost module)";
 const PROGRAM: &str = "tests/programs/tensor_names.py";
 
-/// The memory trace of a program, and what it printed.
+/// Memory trace of a program, and its output.
 fn recording(python: &Path, program: &str) -> (MemoryTrace, String) {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
@@ -28,7 +28,7 @@ fn recording(python: &Path, program: &str) -> (MemoryTrace, String) {
     (trace, String::from_utf8(output.stdout).unwrap())
 }
 
-/// Of each name: how many objects have it, their bytes, kind and module.
+/// For each name: number of objects, bytes, kind and module.
 fn named(trace: &MemoryTrace) -> BTreeMap<String, (usize, u64, MemoryObjectKind, String)> {
     let mut named = BTreeMap::new();
     for object in trace.objects.ids() {
@@ -103,7 +103,7 @@ fn tensors_are_called_as_modules_call_them() {
     assert_eq!(printed, plain(&python, PROGRAM), "the program sees nothing of it");
 }
 
-/// A compiler that traces an optimizer's step finds nothing more in it. The names are told at the end.
+/// A compiler that traces an optimizer's step finds no additional operations. The names are reported at the end.
 #[test]
 #[ignore = "long: ./dev test --long"]
 fn compiled_steps_stay_as_they_are() {
@@ -115,8 +115,8 @@ fn compiled_steps_stay_as_they_are() {
     assert!(is_named("weight") && is_named("weight.grad"));
 }
 
-/// What fails in the program's own optimizers stays theirs, names are told and the recording is written without PyTorch in
-/// `sys.modules`; what a handler of a signal raises meanwhile reaches the program.
+/// Errors in the program's own optimizers remain the program's, names and recording are written without PyTorch in
+/// `sys.modules`, and exceptions of signal handlers reach the program.
 #[test]
 fn what_fails_in_a_hook_is_not_the_programs() {
     const PROGRAM: &str = "tests/programs/hostile_names.py";
@@ -133,7 +133,7 @@ fn what_fails_in_a_hook_is_not_the_programs() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{printed}Late\n"));
 }
 
-/// What a program prints that is not recorded.
+/// Output of a program that is not recorded.
 fn plain(python: &Path, program: &str) -> String {
     String::from_utf8(Command::new(python).arg(here(program)).output().unwrap().stdout).unwrap()
 }

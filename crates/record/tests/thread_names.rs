@@ -1,4 +1,4 @@
-//! Names of threads, as Python has them.
+//! Python's names of threads.
 
 use crate::support;
 
@@ -35,7 +35,7 @@ fn threads_have_the_names_that_python_gave_them() {
         ] {
             assert_eq!(names.get(name), Some(&count), "{version}: {name} in {names:?}");
         }
-        // Up to 3.10, only threads that live to the end tell that they were renamed.
+        // Up to 3.10, only threads that live to the end report their new name.
         let renamed = if version == "3.10" { "before" } else { "renamed by itself" };
         assert_eq!(names.get(renamed), Some(&1), "{version}: {names:?}");
         // A name that no file can hold: the system's takes its place.

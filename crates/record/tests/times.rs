@@ -1,4 +1,4 @@
-//! What times count from: the begin of the recording, which all of its processes on a machine share, or that of a process.
+//! Origin of times: the begin of the recording, which all of its processes on a machine share, or that of a process.
 
 use crate::support;
 
@@ -6,12 +6,12 @@ use stackline_recording::{Begin, Role, boot};
 use std::path::Path;
 use support::{Stream, recorded, streams, torch};
 
-/// Longer after its begin than `STACKLINE_AFTER` says, it starts another process.
+/// Starts another process later after its begin than `STACKLINE_AFTER`.
 const STARTS_LATE: &str =
     "import subprocess, sys, time; time.sleep(0.7); subprocess.run([sys.executable, '-c', 'pass'], check=True)";
 
-/// Whether a program, and the one that it starts late, are in the part that is recorded as they begin, which is all but the first half
-/// second. `begin` is what the program is told.
+/// True if a program, and the one that it starts late, begin inside the recorded part, which is all but the first
+/// half second. `begin` is the value that the program receives.
 fn begin_within(begin: Option<&str>) -> [bool; 2] {
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(Path::new("python3"), run.path());
@@ -38,7 +38,7 @@ fn times_count_from_the_begin_that_a_launcher_of_this_machine_tells() {
     assert_eq!(begin_within(Some(&told.to_string())), [true, true]);
 }
 
-/// A variable reaches other machines, whose clock began at another time.
+/// A variable reaches other machines, whose clocks have another origin.
 #[test]
 fn times_do_not_count_from_the_begin_that_another_machine_tells() {
     let other = Begin { monotonic_ns: 1, boot: !boot().unwrap() };
@@ -47,7 +47,7 @@ fn times_do_not_count_from_the_begin_that_another_machine_tells() {
     }
 }
 
-/// The child makes its first step, and so its stream, some time after the fork.
+/// The child runs its first step, which creates its stream, some time after the fork.
 const STEPS_LATE: &str = r#"
 import os, time
 import torch

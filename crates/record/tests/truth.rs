@@ -1,4 +1,4 @@
-//! Operators, counts and call paths of five programs against PyTorch's own profiler with stacks.
+//! Operators, counts and call paths of five programs compared with PyTorch's own profiler with stacks.
 
 use crate::support;
 
@@ -8,8 +8,8 @@ use support::{Stream, here, recorded, streams, torch};
 
 type Listing = BTreeMap<String, u64>;
 
-/// Forward operators by whole path, what runs in backward nodes by the path from the node, and spans by name: PyTorch's
-/// profiler has them where their begin is called, we have them around what runs in them.
+/// Forward operators by full path, work in backward nodes by the path from the node, and spans by name: PyTorch's
+/// profiler shows spans at the call of their begin, the recorder around their contents.
 #[derive(Debug, Default, PartialEq)]
 struct Calls {
     forward: Listing,
@@ -28,7 +28,7 @@ impl Calls {
     }
 }
 
-/// Whether a name is that of a node of the backward graph.
+/// True for the name of a node of the backward graph.
 fn is_node(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     stem.ends_with("Backward") || name == "torch::autograd::AccumulateGrad" || name == "torch::autograd::CopySlices"
@@ -56,14 +56,14 @@ fn ours(stream: &Stream) -> Calls {
         let Some(at) = names.iter().position(|name| name == "measured@truth.py") else { continue };
         match path.last() {
             Some(FrameKey::Span { name }) => *calls.spans.entry(stream.text(*name).into()).or_default() += count,
-            // A backward node stands below its forward operator: the path from it on is what can be compared.
+            // A backward node is shown below its forward operator: only the path from the node on is comparable.
             _ => calls.add(&names[at + 1..], count),
         }
     }
     calls
 }
 
-/// The path without spans: the frame that opened one stands above it, and again below it with the line that runs.
+/// The path without spans: the frame that opened a span is above it, and again below it with the current line.
 fn names(stream: &Stream, path: &[&FrameKey]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut after_span = false;
@@ -80,7 +80,7 @@ fn names(stream: &Stream, path: &[&FrameKey]) -> Vec<String> {
     names
 }
 
-/// As the program lists it: function without its class, and the file's name.
+/// Name in the program's list: function without class, and file name.
 fn name(stream: &Stream, key: &FrameKey) -> Option<String> {
     match *key {
         FrameKey::Python { function, file, .. } => {
@@ -92,11 +92,11 @@ fn name(stream: &Stream, key: &FrameKey) -> Option<String> {
     }
 }
 
-/// Training and inference with all that makes paths hard to tell: generators, exceptions, custom functions, hooks, checkpoints, spans,
-/// and callbacks from C.
+/// Training and inference with constructs that complicate paths: generators, exceptions, custom functions, hooks,
+/// checkpoints, spans, and callbacks from C.
 const PROGRAMS: [&str; 5] = ["transformer", "resnet", "recurrent", "custom", "inference"];
 
-/// One after the other in one process, for PyTorch takes longer to start than all of them.
+/// All in one process, because starting PyTorch takes longer than all of them.
 #[test]
 fn five_programs() {
     let Some(python) = torch() else { return };
@@ -132,7 +132,7 @@ fn assert_same(ours: &Listing, theirs: &Listing) {
     assert!(missing.is_empty() && extra.is_empty(), "PyTorch's profiler has {missing:#?}\nwe have {extra:#?}");
 }
 
-/// Each backward node stands below an operator of its own name; how many there are of each program.
+/// Check that each backward node is below an operator of its own name; returns their number per program.
 fn check_joins(stream: &Stream) -> BTreeMap<String, usize> {
     let mut joins = BTreeMap::new();
     for (path, _) in stream.calls() {

@@ -1,4 +1,4 @@
-//! Where threads wait, against a program that waits in known places for known times.
+//! Samples of waits, compared with a program that waits at known call paths for known times.
 
 use crate::support;
 
@@ -41,7 +41,7 @@ fn waits_are_seen_where_they_are_and_nothing_else_is_interrupted() {
     );
 }
 
-/// A timer of wall-clock time would interrupt such a wait until the program is killed.
+/// A timer of wall time would interrupt such a wait until the program is killed.
 #[test]
 fn waits_that_begin_anew_come_to_an_end() {
     let Some(python) = torch() else { return };
@@ -52,7 +52,7 @@ fn waits_that_begin_anew_come_to_an_end() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let (alive, took) =
         text.trim().split_once(' ').unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    // Alone it takes 1.4 s; each wait may begin anew once.
+    // Unrecorded it takes 1.4 s; each wait may restart once.
     let took: f64 = took.parse().unwrap();
     assert!(alive == "False" && (1.3..3.0).contains(&took), "{text}");
     let stream = streams(run.path()).remove(0);
@@ -65,7 +65,7 @@ fn waits_that_begin_anew_come_to_an_end() {
             samples += stats.count;
         }
     }
-    // The whole of it is told, in as many samples as others get.
+    // All of the wait is recorded, in as many samples as other code.
     assert!((seconds - (took - 0.2)).abs() < 0.15, "{seconds} of {took}");
     assert!(samples as f64 > 60.0 * seconds, "{samples} samples in {seconds} s");
 }

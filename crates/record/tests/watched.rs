@@ -1,4 +1,5 @@
-//! What a recording must not change: output, exit code, signals, results; and what it must survive.
+//! Effects that a recording must not have: on output, exit code, signals and results; and events that it must
+//! survive.
 
 use crate::support;
 
@@ -14,7 +15,7 @@ fn python() -> PathBuf {
     torch().unwrap_or_else(|| PathBuf::from("python3"))
 }
 
-/// Runs a program alone and recorded, and demands the same of both.
+/// Run a program alone and recorded, and require equal results.
 pub(crate) fn same(arguments: &[&str]) -> (Output, tempfile::TempDir) {
     let run = tempfile::tempdir().unwrap();
     let alone = Command::new(python()).args(arguments).output().unwrap();
@@ -49,7 +50,7 @@ fn endings_stay_as_they_are() {
     }
 }
 
-/// How often operators of this name were called.
+/// Number of calls of operators with this name.
 pub(crate) fn called(stream: &support::Stream, wanted: &str) -> u64 {
     let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
     let calls = stream.calls();
@@ -129,7 +130,7 @@ fn what_cannot_be_written_is_said_once() {
     assert!(complaint.starts_with("stackline: ") && complaint.lines().count() == 1, "{complaint}");
 }
 
-/// With shapes, too, for which PyTorch copies references to inputs.
+/// Also with shapes, for which PyTorch copies references to inputs.
 #[test]
 fn results_are_identical_to_the_bit() {
     let Some(python) = torch() else { return };
@@ -218,7 +219,7 @@ fn a_full_disk_ends_the_recording_only() {
     if torch().is_none() {
         return;
     }
-    // A limit on the size of files stands for a full disk.
+    // A limit on the size of files simulates a full disk.
     let run = tempfile::tempdir().unwrap();
     let program = here("../../python/examples/train_gpt.py");
     let command = format!("ulimit -f 8; exec '{}' '{}' --steps 3", python().display(), program.display());
@@ -277,7 +278,7 @@ fn a_trace_adds_up_to_its_tree() {
     assert!(size < 24 * stream.events.len() as u64, "{size} bytes");
 }
 
-/// Whether the kernel counts what threads use.
+/// True if the kernel counts CPU usage of threads.
 fn is_counted() -> bool {
     std::fs::read_to_string("/proc/self/schedstat").is_ok()
 }
@@ -305,7 +306,7 @@ fn a_trace_says_what_it_ran_on_and_what_it_cost() {
     }
 }
 
-/// However short a program is, there are two looks to compare.
+/// Even a very short program has two readings to compare.
 #[test]
 fn the_first_look_is_where_the_recording_begins() {
     let run = tempfile::tempdir().unwrap();
@@ -351,7 +352,7 @@ fn a_process_may_be_recorded_again() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Each as it was asked for, whatever the one before it had.
+    // Each as it was requested, independent of the previous one.
     for (part, count, frames) in [("0", 5, [true, true]), ("1", 7, [false, false]), ("2", 0, [true, false])] {
         let stream = &streams(&run.path().join(part))[0];
         assert!(stream.ended);

@@ -1,4 +1,4 @@
-//! Prints the records of a stream, one a line.
+//! Prints the records of a stream, one per line.
 //!
 //! `cargo run -p stackline-recording --example dump_recording -- FILE`
 

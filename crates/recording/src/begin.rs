@@ -1,4 +1,5 @@
-//! Begin of a recording, as environment variable: times such as `--after 30s` count from it in all of its processes.
+//! Begin of a recording as an environment variable, from which times such as `--after 30s` count in all of its
+//! processes.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -10,15 +11,15 @@ pub const BEGIN: &str = "STACKLINE_BEGIN";
 #[must_use]
 pub fn boot() -> Option<u64> {
     let id = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    // Older kernels have one for all.
+    // Older kernels have one clock for all namespaces.
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
     let bytes = id.iter().chain(namespace.as_os_str().as_encoded_bytes());
     // FNV-1a.
     Some(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
 }
 
-/// Begin of a recording on the monotonic clock, with the [`boot`] that the clock belongs to. As text `NS:BOOT`, where the boot has 16
-/// hexadecimal digits.
+/// Begin of a recording on the monotonic clock, with the [`boot`] of the clock. Text form `NS:BOOT`, in which the
+/// boot has 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
     /// `CLOCK_MONOTONIC`, in ns.
@@ -35,8 +36,8 @@ impl Begin {
         Some(Self { monotonic_ns: ns.parse().ok()?, boot: u64::from_str_radix(boot, 16).ok()? })
     }
 
-    /// The time, if it is of the monotonic clock of this process. Environment variables reach other machines, whose clocks
-    /// have nothing in common with this one.
+    /// The time, if it belongs to the monotonic clock of this process. Environment variables reach other machines,
+    /// whose clocks are unrelated.
     #[must_use]
     pub fn on_this_clock(self) -> Option<i64> {
         (boot() == Some(self.boot)).then_some(self.monotonic_ns)
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_begin_of_another_machine_is_not_believed() {
-        // Systems without a boot id believe none.
+        // Systems without a boot id accept none.
         let Some(boot) = boot() else { return };
         assert_eq!(Begin { monotonic_ns: 7, boot }.on_this_clock(), Some(7));
         assert_eq!(Begin { monotonic_ns: 7, boot: !boot }.on_this_clock(), None);

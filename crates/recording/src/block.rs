@@ -1,4 +1,4 @@
-//! Blocks: records of one kind, one behind the other, that readers who do not know the kind can skip.
+//! Blocks: consecutive records of one kind, which readers that don't know the kind can skip.
 
 use crate::Record;
 use postcard::Deserializer;
@@ -9,10 +9,10 @@ use serde::Deserialize;
 const MAX_KINDS: u32 = 128;
 const _: () = assert!(Record::KINDS <= MAX_KINDS, "numbers of kinds have one byte");
 
-/// Bytes that the numbers before a block have at most: those of its kind, of its records and of its bytes.
+/// Largest size of the numbers before a block: kind, number of records and number of bytes.
 const MAX_HEAD: usize = 1 + 2 * 5;
 
-/// Gathers records until one of another kind comes.
+/// Collects records until a record of another kind is added.
 #[derive(Debug, Default)]
 pub(crate) struct BlockWriter {
     kind: u8,
@@ -23,7 +23,7 @@ pub(crate) struct BlockWriter {
 }
 
 impl BlockWriter {
-    /// Adds a record; a block of another kind is closed before.
+    /// Add a record, after closing a block of another kind.
     ///
     /// # Errors
     /// If the record cannot be encoded.
@@ -44,12 +44,12 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Bytes of the block at most, 0 if none is open.
+    /// Largest size of the block in bytes, 0 if none is open.
     pub(crate) fn len(&self) -> usize {
         if self.count == 0 { 0 } else { MAX_HEAD + self.records.len() }
     }
 
-    /// Appends the block, if one is open.
+    /// Append the block, if one is open.
     pub(crate) fn close(&mut self, chunk: &mut Vec<u8>) {
         if self.count > 0 {
             let mut head = [0; MAX_HEAD];
@@ -63,7 +63,7 @@ impl BlockWriter {
         }
     }
 
-    /// Forgets the block.
+    /// Drop the block.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
         self.records.clear();
@@ -73,11 +73,11 @@ impl BlockWriter {
 /// A block, read from its first record on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Block<'a> {
-    /// The number of the kind of its records.
+    /// Number of the kind of its records.
     pub(crate) kind: u32,
-    /// Records that were not read yet.
+    /// Number of unread records.
     pub(crate) left: u32,
-    /// Their bytes.
+    /// Bytes of the unread records.
     pub(crate) records: &'a [u8],
 }
 
@@ -86,17 +86,17 @@ impl<'a> Block<'a> {
     pub(crate) fn open(chunk: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let ((kind, left, bytes), rest) = postcard::take_from_bytes::<(u32, u32, u32)>(chunk).ok()?;
         let (records, rest) = rest.split_at_checked(bytes as usize)?;
-        // Any other record has a byte at least: a larger number would make readers go round for ever.
+        // Any other record has at least one byte: a larger number would cause an endless loop in readers.
         let is_possible = left > 0 && left <= bytes.max(1);
         is_possible.then_some((Self { kind, left, records }, rest))
     }
 
-    /// Whether records of its kind can be read.
+    /// True if records of its kind can be read.
     pub(crate) fn is_known(&self) -> bool {
         self.kind < Record::KINDS
     }
 
-    /// The next record; `None` if all were read, or if the rest makes no sense ([`Self::records`] is not empty then, or
+    /// The next record. `None` after the last one, or if the rest is invalid ([`Self::records`] is then not empty, or
     /// [`Self::left`] not 0).
     pub(crate) fn next(&mut self) -> Option<Record> {
         self.left.checked_sub(1)?;
@@ -108,9 +108,9 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The fields of a record as postcard expects them: behind the number of its kind, which stands in front of the block.
+/// Fields of a record in postcard's format: preceded by the number of its kind, which is stored once per block.
 struct Fields<'a> {
-    /// The number, until it was read.
+    /// The number of the kind, until it was read.
     kind: Option<u8>,
     rest: &'a [u8],
 }
@@ -151,7 +151,7 @@ mod tests {
     use super::Block;
     use crate::Record;
 
-    /// A new kind of records that is not counted would be skipped by its own reader.
+    /// A new kind of records that `KINDS` does not include would be skipped by its own reader.
     #[test]
     fn all_kinds_are_counted() {
         let last = Record::StepEnds(crate::StepEnds::default());

@@ -1,21 +1,21 @@
-//! Framing: length, checksum, blocks of records.
+//! Framing of chunks: length, checksum, blocks of records.
 
 use crate::Record;
 use crate::block::BlockWriter;
 
-/// The first bytes of a stream: magic, and the oldest version of the format whose readers understand the file.
+/// First bytes of a stream: magic, and the oldest version of the format that is compatible with the file.
 pub const HEADER: [u8; 8] = *b"SLREC\0\0\x02";
 
-/// The oldest version that is read.
+/// Oldest readable version.
 pub(crate) const OLDEST: u8 = 1;
 
-/// Bytes of length and checksum.
+/// Size of length and checksum in bytes.
 pub(crate) const PREFIX: usize = 8;
 
-/// Gathers records into one chunk, to be appended with one `write`.
+/// Collects records into one chunk, to be appended with one `write`.
 #[derive(Debug)]
 pub struct ChunkWriter {
-    /// Room for the prefix, then closed blocks.
+    /// Space for the prefix, then closed blocks.
     bytes: Vec<u8>,
     open: BlockWriter,
 }
@@ -33,21 +33,21 @@ impl ChunkWriter {
         Self { bytes: vec![0; PREFIX], open: BlockWriter::default() }
     }
 
-    /// Appends one record.
+    /// Append one record.
     ///
     /// # Errors
-    /// If the record cannot be encoded, which no record of this crate can cause; nothing is appended then.
+    /// If the record cannot be encoded, which is impossible for records of this crate; nothing is appended then.
     pub fn push(&mut self, record: &Record) -> Result<(), postcard::Error> {
         self.open.push(record, &mut self.bytes)
     }
 
-    /// How many bytes the chunk has so far, prefix included.
+    /// Size of the chunk so far in bytes, prefix included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() + self.open.len()
     }
 
-    /// Whether nothing was pushed.
+    /// True if no record was pushed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() <= PREFIX
@@ -63,28 +63,28 @@ impl ChunkWriter {
         &self.bytes
     }
 
-    /// Forgets the records and keeps the memory.
+    /// Drop the records and keep the memory.
     pub fn clear(&mut self) {
         self.bytes.truncate(PREFIX);
         self.open.clear();
     }
 }
 
-/// The file is no stream of a recorder, or of a newer one.
+/// The file is not a stream of a recorder, or of a newer version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotARecording {
-    /// It begins with other bytes.
-    #[error("the file is no Stackline recording (it does not begin with SLREC)")]
+    /// The file begins with other bytes.
+    #[error("the file is not a Stackline recording: it does not begin with SLREC")]
     Magic,
-    /// Its format is of another version.
+    /// The file has another version of the format.
     #[error(
         "the recording has format version {found}, this program reads versions 1 to {known}: use the stackline that recorded it"
     )]
     Version {
-        /// What the file says.
+        /// Version of the file.
         found: u8,
-        /// The newest version that this crate reads.
+        /// Newest version that this crate reads.
         known: u8,
     },
 }

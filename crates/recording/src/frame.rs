@@ -1,42 +1,42 @@
-//! What frames are known by.
+//! Keys that identify frames.
 
 use serde::{Deserialize, Serialize};
 
-/// What makes two frames the same (`DeepContext` section 4.2).
+/// Identity of a frame (`DeepContext` section 4.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FrameKey {
-    /// A line of a Python function. All three are texts or a line.
+    /// A line of a Python function. Fields are ids of texts, or lines.
     Python {
         /// Qualified name of the function.
         function: u32,
         /// File of its code.
         file: u32,
-        /// Line within the file that was running, 0 if the code has none.
+        /// Current line in the file, 0 if the code has none.
         line: u32,
         /// First line of the function.
         first_line: u32,
     },
     /// A framework operator, by name.
     Operator {
-        /// Its name.
+        /// Name of the operator.
         name: u32,
     },
     /// A backward node of autograd, by name.
     Backward {
-        /// Its name.
+        /// Name of the node.
         name: u32,
     },
     /// A span that the user or a library named.
     Span {
-        /// Its name.
+        /// Name of the span.
         name: u32,
     },
     /// An instance of a module, by its dotted path.
     Module {
         /// Path, such as `layers.0.attention`.
         path: u32,
-        /// Its class.
+        /// Class of the module.
         class: u32,
     },
     /// An address in a library.
@@ -46,35 +46,36 @@ pub enum FrameKey {
         /// Address relative to its first byte in memory.
         offset: u64,
     },
-    /// An address in no library (code made at run time).
+    /// An address outside of all libraries (code that was generated at run time).
     Unmapped {
         /// The address.
         address: u64,
     },
-    /// Never written; it keeps the numbers of those that follow.
+    /// Never written; it reserves its number.
     Inputs {
         /// A text.
         inputs: u32,
     },
-    /// What found no place in a full tree.
+    /// Calls that did not fit into a full tree.
     Overflow,
     /// A framework operator, by name and by the shapes and types of its inputs.
     ShapedOperator {
-        /// Its name.
+        /// Name of the operator.
         name: u32,
-        /// A text as [`crate::inputs`] explains it.
+        /// A text in the format of [`crate::inputs`].
         inputs: u32,
     },
     /// A backward node of autograd, by name and by the shapes and types of its inputs.
     ShapedBackward {
-        /// Its name.
+        /// Name of the node.
         name: u32,
-        /// A text as [`crate::inputs`] explains it.
+        /// A text in the format of [`crate::inputs`].
         inputs: u32,
     },
-    /// Spans whose names differ in numbers only, once there were many of them.
+    /// Spans whose names differ only in numbers, after there were many of them.
     FoldedSpan {
-        /// The name with [`NUMBER`] in the place of each number and [`IDENTIFIER`] in that of each identifier, or [`OTHER_NAMES`].
+        /// The name with [`NUMBER`] in place of each number and [`IDENTIFIER`] in place of each identifier, or
+        /// [`OTHER_NAMES`].
         name: u32,
     },
 }

@@ -1,12 +1,14 @@
-//! Shapes and types of an operator's inputs as a text, such as `f32[4,32], (f32[8], bf16[?]), scalar, -`.
+//! Shapes and types of an operator's inputs as text, such as `f32[4,32], (f32[8], bf16[?]), scalar, -`.
 //!
-//! Inputs stand in the order of the call, separated by `, `: a tensor as its type and its sizes, a list of tensors in
-//! round brackets, `scalar` for a number, `scalars` for a list of them, `-` for what has no shape (nothing, a tensor that
-//! is not defined, a text, a device …). The sizes of a tensor may be unknown: `?`. What did not fit is counted at the end:
-//! `+12`.
+//! Inputs are in the order of the arguments, separated by `, `:
+//! - a tensor as its type and its sizes, unknown sizes as `?`;
+//! - a list of tensors in parentheses;
+//! - `scalar` for a number, `scalars` for a list of numbers;
+//! - `-` for a value without shape (None, an undefined tensor, a text, a device …).
+//!
+//! The number of inputs beyond the limit follows at the end: `+12`.
 
-/// What [`type_name`] knows: our name of a type, and PyTorch's own (`c10::ScalarType`'s C++ type, as its profiler writes
-/// it).
+/// Types by their name in Stackline, with PyTorch's name (`c10::ScalarType`'s C++ type, as its profiler writes it).
 const TYPES: &[(&str, &str)] = &[
     ("u8", "unsigned char"),
     ("i8", "signed char"),
@@ -47,26 +49,26 @@ const TYPES: &[(&str, &str)] = &[
 pub enum Input<'a> {
     /// A tensor.
     Tensor(Tensor<'a>),
-    /// A list of tensors, of which some may not be defined.
+    /// A list of tensors, some of which may be undefined.
     Tensors(Vec<Option<Tensor<'a>>>),
     /// A number.
     Scalar,
     /// A list of numbers.
     Scalars,
-    /// What has no shape.
+    /// A value without shape.
     Other,
 }
 
 /// Type and sizes of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor<'a> {
-    /// Its type, such as `f32`.
+    /// Type, such as `f32`.
     pub dtype: &'a str,
-    /// Its sizes, `None` if they are not known.
+    /// Sizes, `None` if they are unknown.
     pub dims: Option<Vec<i64>>,
 }
 
-/// The inputs that a text names, and how many more there were. What is no such text gives `None`.
+/// Parse a text to inputs and the number of omitted ones; `None` for invalid texts.
 #[must_use]
 pub fn parse(text: &str) -> Option<(Vec<Input<'_>>, usize)> {
     let mut inputs = Vec::new();
@@ -80,13 +82,13 @@ pub fn parse(text: &str) -> Option<(Vec<Input<'_>>, usize)> {
     Some((inputs, left_out))
 }
 
-/// PyTorch's own name of a type that we call `short`.
+/// PyTorch's name of the type with the name `short` in Stackline.
 #[must_use]
 pub fn type_name(short: &str) -> Option<&'static str> {
     TYPES.iter().find(|(ours, _)| *ours == short).map(|&(_, theirs)| theirs)
 }
 
-/// The parts of a text between `, ` outside of brackets.
+/// Parts of a text, separated by `, ` outside of parentheses.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,17 +1,20 @@
-//! The stream that a watched process appends to its own file: what the recorder writes and the launcher reads.
+//! Stream format: the file that a recorded process appends to, written by the recorder and read by the launcher.
 //!
-//! A file is a [header](HEADER) and then chunks, each written with one `write` call: a length, a CRC-32 and that many bytes
-//! (both numbers of four bytes, little endian). A process that is killed leaves at most one incomplete chunk at the end. The [`Reader`]
-//! skips damaged chunks, goes on at the next whole one, and says which bytes it skipped.
+//! A file is a [header](HEADER) followed by chunks, each written with one `write` call: a length, a CRC-32 and that
+//! many bytes (both numbers of four bytes, little endian). A process that is killed leaves at most one incomplete
+//! chunk at the end. The [`Reader`] skips damaged chunks, continues at the next intact one, and reports the skipped
+//! bytes.
 //!
-//! A chunk is a sequence of blocks: the number of a kind of [records](Record), how many records follow and how many bytes they have
-//! (varints), then the records, one behind the other, as postcard encodes their fields. A block of a kind that the reader does not
-//! know is skipped and counted ([`Reader::unknown`]), so that new kinds need no new version. In files of format 1, which open as well, a
-//! chunk holds records with a number each, and the first unknown one hides the rest of its chunk.
+//! A chunk is a sequence of blocks: the number of a kind of [records](Record), the number of records and of their
+//! bytes (varints), then the records, with their fields as postcard encodes them. Blocks of an unknown kind are
+//! skipped and counted ([`Reader::unknown`]), so that new kinds need no new version. In files of format 1, which are
+//! readable, too, a chunk contains records with one number each, and the first unknown one hides the rest of its
+//! chunk.
 //!
-//! Times of single calls are differences, which begin anew in each chunk ([`Record::Restart`]): a chunk needs none before it
-//! but those that define its ids. Other records carry absolute values: the metrics of a node are written again whenever they changed, and the last ones
-//! count. So a reader needs no state but the tables of ids, and a writer may drop the file and start anew at any time.
+//! Times of single calls are differences, which restart in each chunk ([`Record::Restart`]): a chunk depends only on
+//! earlier chunks that define its ids. Other records have absolute values: changed metrics of a node are written
+//! again, and the last values count. A reader therefore needs no state except the tables of ids, and a writer may
+//! rewrite the file at any time.
 //!
 //! ```
 //! use stackline_recording::{ChunkWriter, Reader, Record};

@@ -1,4 +1,4 @@
-//! Reader of a stream: whole chunks, and resynchronization behind damaged ones.
+//! Reader of a stream: intact chunks, and resynchronization after damaged ones.
 
 use crate::block::Block;
 use crate::chunk::{OLDEST, PREFIX};
@@ -12,26 +12,28 @@ use std::io::Read;
 pub struct Damage {
     /// First byte that was not read.
     pub at: usize,
-    /// Bytes that were skipped, up to the next whole chunk or the end of the file.
+    /// Number of skipped bytes, up to the next intact chunk or the end of the file.
     pub bytes: usize,
 }
 
-/// Ranges of damage that are kept one by one; all of them are counted.
+/// Largest number of stored ranges of damage; all of them are counted.
 const MAX_DAMAGES: usize = 1000;
 
-/// Bytes of records that the search for the next whole chunk expects at most. The recorder ends a chunk at 256 KiB.
+/// Largest chunk that the search for the next intact chunk expects, in bytes of records. The recorder ends a chunk at
+/// 256 KiB.
 const MAX_CHUNK: usize = 4 << 20;
 
-/// Places that the search checks at most. Only a file made for it has more that look like a chunk.
+/// Largest number of positions that the search checks. Only a crafted file has more that look like a chunk.
 const MAX_CHECKED: usize = 1 << 22;
 
-/// Reads the records of a stream. A damaged chunk is skipped: reading goes on at the next chunk whose checksum holds.
+/// Reader of the records of a stream. A damaged chunk is skipped, and reading continues at the next chunk with a
+/// valid checksum.
 #[derive(Debug)]
 pub struct Reader<'a> {
     file: &'a [u8],
     /// Version of the format.
     version: u8,
-    /// Unread rest of the current chunk, behind the current block.
+    /// Unread rest of the current chunk, after the current block.
     chunk: &'a [u8],
     block: Block<'a>,
     v1_calls: V1Calls,
@@ -39,15 +41,15 @@ pub struct Reader<'a> {
     next_chunk: usize,
     damages: Vec<Damage>,
     skipped: usize,
-    /// Places that the search for whole chunks may still check.
+    /// Remaining number of positions that the search for intact chunks may check.
     budget: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Opens a stream held in memory.
+    /// Open a stream in memory.
     ///
     /// # Errors
-    /// [`NotARecording`] if the header is missing or of another version.
+    /// [`NotARecording`] if the header is missing or has another version.
     pub fn new(file: &'a [u8]) -> Result<Self, NotARecording> {
         let magic = HEADER.len() - 1;
         if file.get(..magic) != Some(&HEADER[..magic]) {
@@ -71,15 +73,14 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// How many records of kinds that this reader does not know were skipped so far, by the number of their kind: a newer
-    /// recorder wrote them.
+    /// Number of skipped records of unknown kinds so far, by the number of the kind. A newer recorder wrote them.
     pub fn unknown(&self) -> impl Iterator<Item = (u32, u64)> {
         self.unknown.iter().map(|(&kind, &count)| (kind, count))
     }
 
-    /// Whether a stream holds records that are written one by one in `trace` mode (calls, samples, touches of memory), by the heads
-    /// of its blocks, up to the first of them. `None` if that cannot be told so: the stream is of format 1, damaged, of a newer recorder, or says
-    /// that something was not written.
+    /// True if a stream contains single records of `trace` mode (calls, samples, memory events), by the heads of its
+    /// blocks, up to the first such record. `None` if this is undecidable: the stream has format 1, is damaged, comes
+    /// from a newer recorder, or reports missing records.
     pub fn has_single_records(stream: &mut impl Read) -> Option<bool> {
         let mut header = [0; HEADER.len()];
         stream.read_exact(&mut header).ok().filter(|()| header == HEADER)?;
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
                 _ => stream.read_exact(&mut prefix[1..]).ok()?,
             }
             let length = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
-            // Empty chunks are never written: eight zeros are damage.
+            // Empty chunks are never written: eight zero bytes are damage.
             if length == 0 || length > MAX_CHUNK {
                 return None;
             }
@@ -111,34 +112,34 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The first range of bytes that could not be read; complete after [`Iterator::next`] returned `None`.
+    /// First range of unreadable bytes; final after [`Iterator::next`] returned `None`.
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
         self.damages.first().copied()
     }
 
-    /// All ranges of bytes that could not be read so far (the first 1000), in the order of the file.
+    /// All ranges of unreadable bytes so far (the first 1000), in the order of the file.
     #[must_use]
     pub fn damages(&self) -> &[Damage] {
         &self.damages
     }
 
-    /// Bytes skipped so far. A record that [`Iterator::next`] returns after this number grew may refer to records that
-    /// were lost.
+    /// Number of skipped bytes so far. A record that [`Iterator::next`] returns after this number grew may refer to
+    /// lost records.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
     }
 
-    /// The records of the chunk that begins at a byte, if it is whole.
+    /// Records of the chunk that begins at a byte, if it is intact.
     fn chunk_at(&self, at: usize) -> Option<&'a [u8]> {
         let (length, crc, records) = self.prefix(at)?;
-        // Empty chunks are never written: eight zeros are damage.
+        // Empty chunks are never written: eight zero bytes are damage.
         let records = records.get(..length).filter(|_| length > 0)?;
         (crc32fast::hash(records) == crc).then_some(records)
     }
 
-    /// Length and checksum that a chunk at this byte would have, and all bytes behind them.
+    /// Length and checksum of a chunk at this byte, and all following bytes.
     fn prefix(&self, at: usize) -> Option<(usize, u32, &'a [u8])> {
         let rest = self.file.get(at..)?;
         let prefix = rest.first_chunk::<PREFIX>()?;
@@ -147,7 +148,7 @@ impl<'a> Reader<'a> {
         Some((length, crc, rest.get(PREFIX..)?))
     }
 
-    /// Moves to the next chunk whose checksum holds.
+    /// Move to the next chunk with a valid checksum.
     fn open_chunk(&mut self) -> Option<()> {
         let at = self.next_chunk;
         if at >= self.file.len() {
@@ -165,7 +166,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Begin of the next whole chunk from a byte on: a length that fits, a checksum that holds, and a block or record in it.
+    /// Begin of the next intact chunk from a byte on: a valid length, a valid checksum, and a block or record in it.
     fn find_chunk(&mut self, from: usize) -> Option<usize> {
         let mut checksums = Checksums::new(self.file.get(from..)?);
         for at in from..self.file.len() {
@@ -183,7 +184,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Whether these bytes begin as a chunk does.
+    /// True if these bytes begin as a chunk does.
     fn begins(&self, records: &[u8]) -> bool {
         match self.version {
             1 => postcard::take_from_bytes::<Record>(records).is_ok(),
@@ -191,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next record of the current chunk, as it stands there; `None` at its end.
+    /// Next unprocessed record of the current chunk; `None` at its end.
     fn next_in_chunk(&mut self) -> Option<Record> {
         if self.version == 1 {
             if self.chunk.is_empty() {
@@ -209,9 +210,10 @@ impl<'a> Reader<'a> {
             if let Some(record) = self.block.next() {
                 return Some(record);
             }
-            // Where a record makes no sense, or more bytes than records were announced, the blocks behind are still sound.
+            // If a record is invalid, or the block has more bytes than records, the following blocks are still
+            // intact.
             if self.block.left > 0 || !self.block.records.is_empty() {
-                // Where records are announced that have no bytes, the one before them stands for the damage.
+                // If records without bytes were announced, the preceding byte counts as damaged.
                 let bytes = std::mem::take(&mut self.block).records.len().max(1);
                 self.note(self.next_chunk - self.chunk.len() - bytes, bytes);
             }
@@ -228,7 +230,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Leaves out the rest of the current chunk, which makes no sense although its checksum holds.
+    /// Skip the rest of the current chunk, which is invalid although its checksum is right.
     fn give_up(&mut self) -> Option<Record> {
         let bytes = std::mem::take(&mut self.chunk).len();
         self.note(self.next_chunk - bytes, bytes);
@@ -243,10 +245,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Checksums of any range of bytes, from those of all prefixes: places that look like a chunk overlap, and many are long.
+/// Checksums of arbitrary ranges, computed from those of all prefixes: positions that look like a chunk overlap, and
+/// many are long.
 struct Checksums<'a> {
     bytes: &'a [u8],
-    /// Of the first n bytes, as far as they were asked for.
+    /// Checksums of the first n bytes, as far as they were requested.
     prefixes: Vec<u32>,
     hasher: crc32fast::Hasher,
 }
@@ -256,7 +259,7 @@ impl<'a> Checksums<'a> {
         Self { bytes, prefixes: vec![0], hasher: crc32fast::Hasher::new() }
     }
 
-    /// The checksum of the first bytes.
+    /// Checksum of the first bytes.
     fn prefix(&mut self, length: usize) -> Option<u32> {
         for byte in self.bytes.get(self.prefixes.len() - 1..length).unwrap_or_default() {
             self.hasher.update(std::slice::from_ref(byte));
@@ -265,7 +268,7 @@ impl<'a> Checksums<'a> {
         self.prefixes.get(length).copied()
     }
 
-    /// Whether a range has this checksum: then that of the bytes before it goes on to that of both.
+    /// True if a range has this checksum: then the checksum of the bytes before it extends to that of both.
     fn is(&mut self, begin: usize, length: usize, crc: u32) -> bool {
         let (Some(before), Some(both)) = (self.prefix(begin), self.prefix(begin + length)) else { return false };
         let mut combined = crc32fast::Hasher::new_with_initial_len(before, begin as u64);

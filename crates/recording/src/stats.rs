@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 /// Count, sum and spread of a metric at one node. Exact: sums of squares are kept as integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: u64,
-    /// The least one, 0 if there is none.
+    /// Smallest value, 0 without values.
     pub min: u64,
-    /// The greatest one.
+    /// Largest value.
     pub max: u64,
-    /// The sum of their squares.
+    /// Sum of the squares.
     pub sum_of_squares: u128,
 }
 
 impl Stats {
-    /// Adds one value.
+    /// Add one value.
     pub fn add(&mut self, value: u64) {
         self.min = if self.count == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
@@ -27,7 +27,7 @@ impl Stats {
         self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
     }
 
-    /// The statistics of both sets of values together; commutative and associative.
+    /// Statistics of the union of both sets of values; commutative and associative.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -51,7 +51,7 @@ impl Stats {
         if self.count == 0 {
             return 0.0;
         }
-        // n Σx² − (Σx)² in integers where they fit: the difference of two large floats would be noise.
+        // n Σx² − (Σx)² in integers if they fit, because the difference of two large floats would be inexact.
         let (n, sum) = (u128::from(self.count), u128::from(self.sum));
         let spread = match (n.checked_mul(self.sum_of_squares), sum.checked_mul(sum)) {
             (Some(squares), Some(square)) => squares.saturating_sub(square) as f64,

@@ -1,8 +1,8 @@
-//! What is said of tensors' memory.
+//! Roles and memory events of tensors.
 
 use serde::{Deserialize, Serialize};
 
-/// What a tensor with a name is.
+/// Role of a named tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TensorPart {
@@ -12,20 +12,20 @@ pub enum TensorPart {
     Buffer,
     /// The gradient of the parameter.
     Gradient,
-    /// What an optimizer keeps of the parameter, under this name: `exp_avg`.
+    /// State of an optimizer for the parameter, with its name: `exp_avg`.
     State(String),
 }
 
-/// What happened to memory of a tensor.
+/// Event of tensor memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TouchKind {
-    /// It was allocated.
+    /// Allocation.
     Allocated,
-    /// It was freed.
+    /// Free.
     Freed,
-    /// An operator was called with the tensor as this argument, or in the list that is this argument; arguments beyond the
-    /// 255th count as that.
+    /// Input of an operator: the tensor is this argument, or in the list that is this argument. Arguments beyond the
+    /// 255th have this number.
     Input(u8),
-    /// So many bytes were asked for in vain; the address is 0.
+    /// Failed allocation of this many bytes; the address is 0.
     Failed,
 }

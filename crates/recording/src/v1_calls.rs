@@ -1,16 +1,16 @@
-//! Single calls of format 1: three kinds of records that are one today.
+//! Single calls of format 1: three kinds of records that later formats combine into one.
 
 use crate::{CallDetail, Record};
 use std::collections::BTreeMap;
 
-/// What was said of the next call of each thread.
+/// Details of the next call of each thread.
 #[derive(Debug, Default)]
 pub(crate) struct V1Calls {
     next: BTreeMap<u32, CallDetail>,
 }
 
 impl V1Calls {
-    /// The record as today's format has it; `None` if it is a part of one that follows.
+    /// Convert a record to the current format; `None` if it is a part of a later one.
     #[inline]
     pub(crate) fn complete(&mut self, record: Record) -> Option<Record> {
         match record {
@@ -25,7 +25,7 @@ impl V1Calls {
                 self.next.insert(thread, CallDetail::Autograd { delta, forward_thread });
                 None
             }
-            // Never of a call with a number; the number of the next call is a difference from each before.
+            // A call with a name has no number. The number of the next call is a difference from each earlier one.
             Record::EventName { thread, name } => {
                 self.next.entry(thread).or_insert(CallDetail::Name(name));
                 None
@@ -38,7 +38,7 @@ impl V1Calls {
         }
     }
 
-    /// What was said of next calls is of none that follow: all that is said of a call stands in one chunk.
+    /// Drop the details of next calls, because all details of a call are in one chunk.
     pub(crate) fn forget(&mut self) {
         self.next.clear();
     }

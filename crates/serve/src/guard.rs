@@ -1,25 +1,26 @@
-//! Who may ask: requests that know the token, from pages that this server gave out.
+//! Access control: a random token, the host name of the request, and the content security policy.
 
 use crate::page;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Bytes of randomness in a token.
+/// Length of a token in bytes.
 const TOKEN_BYTES: usize = 16;
 
-/// A token that nobody guesses, as text for an address.
+/// Random token as text for a URL.
 pub(crate) fn token() -> Result<String, getrandom::Error> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whether two texts are equal, in a time that does not tell where they differ.
+/// Compare two texts in constant time.
 pub(crate) fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// Whether a request names this machine as its host: a page of another site that had its name point here (DNS
-/// rebinding) names itself. Proxies of notebooks and editors, which know the token, are asked for by name.
+/// True if the `Host` header of a request names this machine, or one of `also`. A page of another site whose name
+/// resolves to this address (DNS rebinding) sends its own name. Proxies of notebooks and editors, which know the
+/// token, send the names in `also`.
 pub(crate) fn is_own_host(headers: &HeaderMap, also: &[String]) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
     let name = match host.strip_prefix('[') {
@@ -29,12 +30,12 @@ pub(crate) fn is_own_host(headers: &HeaderMap, also: &[String]) -> bool {
     ["127.0.0.1", "localhost", "::1"].contains(&name) || also.iter().any(|known| known == name)
 }
 
-/// What every answer carries: nothing but the page's own script and style runs, nothing is fetched from elsewhere, nobody
-/// frames it but notebooks of this machine, nothing is guessed.
+/// Headers of each response. The policy allows only the page's own script and style, no requests to other origins,
+/// and frames only in notebooks of this machine; content types are not guessed.
 pub(crate) fn headers() -> [(HeaderName, HeaderValue); 5] {
     let policy =
         format!("{}; connect-src 'self'; frame-ancestors 'self' http://127.0.0.1:* http://localhost:*", page::POLICY);
-    // The policy is text that our own build made.
+    // The policy is text from our own build.
     let policy = HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
     [
         (header::CONTENT_SECURITY_POLICY, policy),

@@ -1,6 +1,7 @@
-//! The page: a server for the browser ([`serve`](serve())), and the page with all that it shows in one file ([`report`](report())).
+//! The page: an HTTP server for the browser ([`serve`](serve())), and a single HTML file with its data
+//! ([`report`](report())).
 //!
-//! Both give the page the same answers of `stackline-query`; it does not know which of them it has.
+//! Both give the page the same answers of `stackline-query`; the page does not depend on the source of its answers.
 #![forbid(unsafe_code)]
 
 mod guard;

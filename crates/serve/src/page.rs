@@ -1,24 +1,25 @@
-//! The page as it was built, packed.
+//! The built page, compressed.
 
 use flate2::read::GzDecoder;
 use std::io::Read;
 
-/// One HTML file with all of its script and style, as gzip.
+/// One HTML file with its script and style, as gzip.
 pub(crate) const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
-/// The policy under which only the page's own script and style run, and nothing is fetched.
+/// Content security policy that allows only the page's own script and style, and no requests.
 pub(crate) const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
-/// What only the page has that was built.
+/// Text that only the built page contains.
 const MARK: &str = "id=\"stackline\"";
 
-/// The page as text.
+/// The page as HTML text.
 pub(crate) fn html() -> String {
     let mut text = String::new();
-    // What this very crate packed unpacks.
+    // The data are from our own build script, so they decompress.
     let _ = GzDecoder::new(PACKED).read_to_string(&mut text);
     text
 }
 
-/// Whether the page was built before this program: otherwise one stands there that says how to.
+/// True if the page was built before this program was compiled. Otherwise the program contains a page with build
+/// instructions.
 pub fn is_built() -> bool {
     html().contains(MARK)
 }

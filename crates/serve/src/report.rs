@@ -1,7 +1,7 @@
-//! The page in one file, with the answers to what people ask first.
+//! The page as a single HTML file, with the answers to its most important queries.
 //!
-//! Answers stand in the file as base64 of gzip, since a page that was opened from a disk may fetch nothing. They are put
-//! in by importance until the file is as large as it may become; what did not fit is said in the page.
+//! Answers are stored in the file as base64 of gzip, because a page opened from disk may not fetch files. They are
+//! added by importance up to the size limit. The page reports answers that did not fit.
 
 use crate::page;
 use base64::Engine;
@@ -13,28 +13,28 @@ use stackline_query::{OpenRun, ask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// How large a report may become.
+/// Options of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportOptions {
-    /// Bytes of the file at most; answers that do not fit are left out.
+    /// Largest size of the file in bytes. Answers that do not fit are left out.
     pub most: usize,
 }
 
-/// What a report has and lacks.
+/// Contents of a report, and answers that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Answers in it.
+    /// Number of answers in the report.
     pub kept: usize,
-    /// Answers that did not fit, by what they are of, in words.
+    /// Number of answers that did not fit, by kind.
     pub left_out: BTreeMap<&'static str, usize>,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: usize,
-    /// Source files whose text is in it.
+    /// Source files whose text is in the report.
     pub source_files: BTreeSet<String>,
 }
 
 impl Pruned {
-    /// What did not fit, in words; nothing if all did.
+    /// Answers that did not fit, as text; `None` if all fit.
     #[must_use]
     pub fn in_words(&self) -> Option<String> {
         let parts: Vec<String> = self.left_out.iter().map(|(kind, many)| format!("{many} {kind}")).collect();
@@ -42,28 +42,28 @@ impl Pruned {
     }
 }
 
-/// What the answers to a question are of, in words.
+/// Kind of a query's answers, as text.
 fn kind_of(question: &str) -> &'static str {
     match question {
         "event" => "events",
         "frame" => "frames",
-        "calls" => "views of calls",
+        "calls" => "call tree views",
         "source" => "source files",
-        "excerpt" => "excerpts of source",
-        "range" => "sums of a step",
+        "excerpt" => "source excerpts",
+        "range" => "step totals",
         "finding" => "findings",
-        name if name.starts_with("memory") => "views of memory",
-        _ => "tables and pictures",
+        name if name.starts_with("memory") => "memory views",
+        _ => "tables and charts",
     }
 }
 
-/// Where the page looks for answers.
+/// Element of the page that holds the answers.
 const PLACE: &str = "<script id=\"answers\" type=\"application/json\">";
 
-/// Where its policy goes.
+/// Position of the content security policy.
 const HEAD: &str = "<head>";
 
-/// Writes the page with its answers.
+/// Write the page with its answers.
 ///
 /// # Errors
 /// If the writer fails.
@@ -76,7 +76,7 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
         if answers.contains_key(&key) {
             continue;
         }
-        // What has no answer has none in the report either: the page asks, and says why.
+        // Queries without an answer are left out; the page then shows the reason.
         opened.take_source_files();
         let (packed, ok) = match ask(opened, name, &arguments) {
             Ok(answer) => (packed(&answer.to_bytes())?, true),
@@ -92,7 +92,7 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
         answers.insert(key, json!([ok, packed]));
     }
     let document = json!({"answers": answers, "left_out": pruned.in_words(), "source_files": pruned.source_files});
-    // A name from the trace must not end the script: `<` is not needed in base64 and may be escaped in JSON.
+    // A name from the trace must not end the script element. Base64 has no `<`, and JSON allows it to be escaped.
     let document = document.to_string().replace('<', "\\u003c");
     let (before, after) =
         html.split_once(PLACE).ok_or_else(|| io::Error::other("the page has no place for answers"))?;

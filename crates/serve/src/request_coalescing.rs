@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
 
-/// Queries in progress, each computed once for all that ask it.
+/// Queries in progress. Each is computed once for all requests that ask it.
 #[derive(Debug)]
 pub(crate) struct RequestCoalescing<T>(Mutex<BTreeMap<String, Arc<OnceCell<T>>>>);
 
@@ -15,8 +15,8 @@ impl<T> Default for RequestCoalescing<T> {
 }
 
 impl<T: Clone> RequestCoalescing<T> {
-    /// The answer to a question: the one that is being worked out for somebody else, or else the one that `make` gives.
-    /// Whoever may go away before the answer is there has this awaited by a task of its own.
+    /// Return the answer to a query: that of a computation in progress, otherwise of `make`. Await it in a separate
+    /// task if the request may be dropped before the answer is ready.
     pub(crate) async fn join<F: Future<Output = T>>(&self, question: &str, make: impl FnOnce() -> F) -> T {
         let flight = Arc::clone(self.under_way().entry(question.to_owned()).or_default());
         let answer = flight.get_or_init(make).await.clone();
@@ -38,7 +38,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::Semaphore;
 
-    /// How many hold the flight of a question.
+    /// Number of requests that share a query.
     fn holders(coalescing: &RequestCoalescing<usize>, question: &str) -> usize {
         coalescing.under_way().get(question).map_or(0, |flight| Arc::strong_count(flight) - 1)
     }
@@ -59,7 +59,7 @@ mod tests {
             })
         };
         let asked: Vec<_> = (0..8).map(|_| ask("same")).collect();
-        // All of them wait before any may go on.
+        // All requests must wait before the computation continues.
         while holders(&coalescing, "same") < 8 {
             std::thread::yield_now();
         }
@@ -67,7 +67,7 @@ mod tests {
         let answers: Vec<usize> = asked.into_iter().map(|task| runtime.block_on(task).expect("answered")).collect();
         assert_eq!(answers, [0; 8]);
         assert_eq!(made.load(Ordering::SeqCst), 1);
-        // Later ones are made anew, others apart.
+        // Later requests compute the answer again; requests for other queries are separate.
         assert_eq!(holders(&coalescing, "same"), 0);
         assert_eq!(runtime.block_on(ask("same")).expect("answered"), 1);
         assert_eq!(runtime.block_on(ask("other")).expect("answered"), 2);

@@ -1,4 +1,4 @@
-//! The server: loopback alone, a random token in the path, no writing, no other site may ask.
+//! HTTP server on loopback, with a random token in the path, read-only, without access for other sites.
 
 use crate::guard;
 use crate::page;
@@ -20,21 +20,21 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::spawn_blocking;
 
-/// Bytes of answers that are kept.
+/// Size limit of cached answers in bytes.
 const KEPT: usize = 128 << 20;
 
-/// Why there is no server.
+/// Error of starting the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The port is taken, or may not be used.
-    #[error("cannot listen on port {port}: {error}; --port 0 takes a free one")]
+    /// The port is in use or not permitted.
+    #[error("cannot listen on port {port}: {error}; --port 0 chooses a free port")]
     Listen {
-        /// The port that was asked for.
+        /// Requested port.
         port: u16,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// No thread, no randomness.
+    /// No thread or no randomness is available.
     #[error("cannot start the server: {0}")]
     Start(String),
 }
@@ -42,14 +42,14 @@ pub enum ServeError {
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
-    /// Where the page is, token included.
+    /// URL of the page, including the token.
     pub url: String,
     listener: std::net::TcpListener,
     router: Router,
     shared: Arc<Shared>,
 }
 
-/// What requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 struct Shared {
     opened: Arc<OpenRun>,
@@ -59,10 +59,10 @@ struct Shared {
     coalescing: RequestCoalescing<Answered>,
 }
 
-/// An answer, or why there is none; nothing if working it out failed.
+/// An answer or its error; `None` if the computation failed.
 type Answered = Option<Result<Bytes, Arc<QueryError>>>;
 
-/// Answers as bytes, by query and arguments; the oldest go first.
+/// Cache of answers as bytes, by query and arguments. The oldest answers are evicted first.
 #[derive(Debug, Default)]
 struct Kept {
     answers: BTreeMap<String, Bytes>,
@@ -70,10 +70,11 @@ struct Kept {
     bytes: usize,
 }
 
-/// Listens on loopback at a port (0: a free one) for questions about a run. `hosts` are names that proxies in front ask by.
+/// Listen on loopback at a port (0: a free one) for queries about a run. `hosts` are the names that proxies send as
+/// `Host`.
 ///
 /// # Errors
-/// If the port cannot be had.
+/// If the port is not available.
 pub fn serve(opened: Arc<OpenRun>, port: u16, hosts: Vec<String>) -> Result<Server, ServeError> {
     let listen = |error| ServeError::Listen { port, error };
     let listener = std::net::TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(listen)?;
@@ -93,11 +94,11 @@ pub fn serve(opened: Arc<OpenRun>, port: u16, hosts: Vec<String>) -> Result<Serv
 }
 
 impl Server {
-    /// Answers until the process is told to end (Ctrl-C, SIGTERM). `ready` is called once both work: what is told of the
-    /// server before that could be too early.
+    /// Serve until the process is interrupted (Ctrl-C, SIGTERM). `ready` is called after both the socket and the
+    /// signal handlers work. A URL printed earlier could be used too soon.
     ///
     /// # Errors
-    /// As [`Server::run`].
+    /// Same as [`Server::run`].
     pub fn run_until_interrupted(self, ready: impl FnOnce()) -> Result<(), ServeError> {
         let runtime = runtime()?;
         let told = runtime.block_on(async { Interrupt::new() }).map_err(start)?;
@@ -105,23 +106,23 @@ impl Server {
         self.run_on(runtime, told.received())
     }
 
-    /// Answers until `until` is done.
+    /// Serve until `until` is done.
     ///
     /// # Errors
-    /// If the system gives no threads, or the socket fails.
+    /// If the system provides no threads, or the socket fails.
     pub fn run(self, until: impl Future<Output = ()>) -> Result<(), ServeError> {
         self.run_on(runtime()?, until)
     }
 
-    /// Answers on a thread of its own until the result is dropped.
+    /// Serve on a separate thread until the result is dropped.
     ///
     /// # Errors
-    /// If the system gives no threads.
+    /// If the system provides no threads.
     pub fn start(self) -> Result<Running, ServeError> {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let runtime = runtime()?;
         let serve = move || {
-            // What fails later fails the request that is under way.
+            // Later errors fail only the request in progress.
             let _ = self.run_on(runtime, async { stopped.await.unwrap_or_default() });
         };
         let thread = std::thread::Builder::new().name("stackline-page".to_owned()).spawn(serve).map_err(start)?;
@@ -138,13 +139,13 @@ impl Server {
                 () = until => Ok(()),
             }
         });
-        // A question that is being worked out must not keep the program.
+        // A query in progress must not delay the end of the program.
         runtime.shutdown_background();
         served.map_err(start)
     }
 }
 
-/// A server on a thread of its own, which ends when this is dropped.
+/// A server on a separate thread, which stops when this value is dropped.
 #[derive(Debug)]
 pub struct Running {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -168,7 +169,7 @@ fn runtime() -> Result<Runtime, ServeError> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(start)
 }
 
-/// The signals that end a server.
+/// Signals that stop the server.
 #[cfg(unix)]
 struct Interrupt(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
 
@@ -201,7 +202,7 @@ impl Interrupt {
     }
 }
 
-/// Refuses whoever does not know the token or comes by another name; marks every answer.
+/// Reject requests without the token or with another host name, and add headers to each response.
 async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let token = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
     let known = guard::same(token, &shared.token);
@@ -242,14 +243,15 @@ async fn query(
         None => match answered(shared, key, name, arguments).await {
             Some(Ok(bytes)) => bytes,
             Some(Err(error)) => return refused(&error),
-            None => return (StatusCode::SERVICE_UNAVAILABLE, "the question could not be answered").into_response(),
+            None => return (StatusCode::SERVICE_UNAVAILABLE, "the query failed").into_response(),
         },
     };
     let binary = HeaderValue::from_static("application/octet-stream");
     ([(header::CONTENT_TYPE, binary)], bytes).into_response()
 }
 
-/// Begins with what the page asks first while the browser still reads the page: whoever asks then joins.
+/// Compute the page's first queries while the browser still loads the page, so that its requests share the
+/// computations.
 async fn begin(shared: Arc<Shared>) {
     let opened = Arc::clone(&shared.opened);
     let Ok(questions) = spawn_blocking(move || opened.soonest_questions()).await else { return };
@@ -259,10 +261,10 @@ async fn begin(shared: Arc<Shared>) {
     }
 }
 
-/// Works an answer out, on a thread for such work; once for all who ask the same at the same time, and to its end even if
-/// whoever asked goes away.
+/// Compute an answer on a blocking thread, once for all concurrent requests of the same query. The computation
+/// continues to its end even if the request is dropped.
 async fn answered(shared: Arc<Shared>, key: String, name: String, arguments: Arguments) -> Answered {
-    // Source files change while they are looked at.
+    // Source files can change at any time, so their answers are not cached.
     let reads_files = READ_FILES.contains(&name.as_str());
     let flight = async move {
         let make = || async {
@@ -278,7 +280,7 @@ async fn answered(shared: Arc<Shared>, key: String, name: String, arguments: Arg
 }
 
 impl Shared {
-    /// Keeps an answer as long as there is room.
+    /// Cache an answer, and evict the oldest ones beyond the size limit.
     fn keep(&self, key: String, bytes: Vec<u8>) -> Bytes {
         let bytes = Bytes::from(bytes);
         let size = key.len() + bytes.len();

@@ -1,4 +1,4 @@
-//! The server over a real socket: who is answered, and what is refused.
+//! Tests of the server over a real socket: accepted and rejected requests.
 #![allow(clippy::expect_used, reason = "tests")]
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A small trace on disk; `file` is where its Python frame says it comes from.
+/// A small trace on disk; `file` is the file of its Python frame.
 fn trace(folder: &std::path::Path, file: &str) -> PathBuf {
     let path = folder.join("trace.json");
     let text = stackline_testkit::mini::trace(&format!(
@@ -21,12 +21,12 @@ fn trace(folder: &std::path::Path, file: &str) -> PathBuf {
     path
 }
 
-/// Serves a trace in the background; gives host and path of the page.
+/// Serve a trace in the background; returns host and path of the page.
 fn served(trace: PathBuf) -> (String, String) {
     served_with(trace, &[])
 }
 
-/// The same; source text may be read below these directories.
+/// Variant of [`served`] with directories from which source text may be read.
 fn served_with(trace: PathBuf, roots: &[PathBuf]) -> (String, String) {
     let opened = OpenRun::open(&[trace], &Default::default()).expect("opens").with_source_roots(roots);
     let server = stackline_serve::serve(Arc::new(opened), 0, Vec::new()).expect("listens");
@@ -36,7 +36,7 @@ fn served_with(trace: PathBuf, roots: &[PathBuf]) -> (String, String) {
     (host.to_owned(), format!("/{path}"))
 }
 
-/// Status, head and body of an answer.
+/// Status, head and body of a response.
 fn get(host: &str, path: &str, named: &str) -> (u16, String, Vec<u8>) {
     let mut stream = TcpStream::connect(host).expect("connects");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {named}\r\nConnection: close\r\n\r\n").expect("asked");
@@ -117,7 +117,7 @@ fn what_cannot_be_answered_is_refused_in_words() {
     assert_eq!(refused("lanes?rank=7"), (404, "unknown rank 7".to_owned()));
 }
 
-/// The status of an answer to any bytes.
+/// Status of the response to any bytes.
 fn status_of(host: &str, request: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(host).expect("connects");
     // It may refuse before all is written, or wait for more.

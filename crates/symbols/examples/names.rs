@@ -1,5 +1,5 @@
-//! Names addresses of a library: `names LIBRARY COUNT` takes so many, evenly over its code, and says how long it took.
-//! `names LIBRARY 0x1234…` prints the functions there.
+//! Prints functions of a library. `names LIBRARY COUNT` resolves COUNT addresses, evenly distributed over its code,
+//! and prints the duration. `names LIBRARY 0x1234…` prints the functions at these addresses.
 
 #![allow(clippy::print_stdout, reason = "prints")]
 

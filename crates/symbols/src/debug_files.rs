@@ -1,4 +1,4 @@
-//! Debug information that lies in a file of its own.
+//! Search for separate files with debug information.
 
 use crate::elf::Elf;
 use crate::map::{Mapped, map};
@@ -14,7 +14,7 @@ pub(crate) struct Found {
     pub(crate) bytes: Mapped,
 }
 
-/// The debug file of a build id: `FOLDER/.build-id/ab/cdef….debug`.
+/// Debug file of a build id: `FOLDER/.build-id/ab/cdef….debug`.
 pub(crate) fn by_build_id(folders: &[PathBuf], build_id: &[u8]) -> Option<Found> {
     let [first, rest @ ..] = build_id else { return None };
     if rest.is_empty() {
@@ -34,12 +34,12 @@ pub(crate) fn by_build_id(folders: &[PathBuf], build_id: &[u8]) -> Option<Found>
     })
 }
 
-/// The debug file that a library's `.gnu_debuglink` names: beside it, in `.debug/`, or below one of the folders.
+/// Debug file that a library's `.gnu_debuglink` names: in the same folder, in `.debug/`, or in one of `folders`.
 pub(crate) fn by_link(folders: &[PathBuf], library: &Path, elf: &Elf<'_>) -> Option<Found> {
     let (name, checksum) = elf.debug_link()?;
-    // A name, whatever it looks like: never a way to another folder.
+    // Only the file name is used, so that the link can't refer to another folder.
     let name = Path::new(OsStr::from_bytes(name)).file_name()?;
-    // The link counts from where the file really is, and packages from where it is known.
+    // The link is relative to the real file, and packages use the path by which the file is known.
     let real = library.canonicalize().ok();
     let homes: Vec<&Path> = [Some(library), real.as_deref()].into_iter().flatten().filter_map(Path::parent).collect();
     let beside = homes.iter().flat_map(|home| [home.join(name), home.join(".debug").join(name)]);
@@ -53,17 +53,17 @@ pub(crate) fn by_link(folders: &[PathBuf], library: &Path, elf: &Elf<'_>) -> Opt
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => crc32fast::hash(&bytes) == checksum,
         };
-        // The link may lead back to a library of the same name, which has nothing more to say.
+        // The link may refer to a library of the same name without debug information.
         (belongs && debug.has_debug_info()).then_some(())?;
         Some(Found { path, bytes })
     })
 }
 
-/// The file that a debug file shares with others (`dwz`), by its path or its build id.
+/// File that a debug file shares with others (`dwz`), by its path or its build id.
 pub(crate) fn shared(folders: &[PathBuf], debug: &Path, elf: &Elf<'_>) -> Option<Found> {
     let (path, build_id) = elf.shared_debug_link()?;
     let path = Path::new(OsStr::from_bytes(path));
-    // An absolute path replaces what it is joined to.
+    // Joining with an absolute path returns that path.
     let path = debug.canonicalize().ok()?.parent()?.join(path);
     let named = map(&path).filter(|bytes| Elf::parse(bytes).is_some_and(|elf| elf.has_build_id(build_id)));
     named.map(|bytes| Found { path, bytes }).or_else(|| by_build_id(folders, build_id))

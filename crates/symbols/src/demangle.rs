@@ -1,18 +1,18 @@
-//! From the names that linkers see to those that people wrote.
+//! Demangling of C++ and Rust names, with size limits.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::{self, Write};
 
-/// Longest name: some are made to be long.
+/// Longest demangled name in bytes, because names can be crafted to grow.
 const MAX_NAME: usize = 16 << 10;
-/// Longer mangled names are left as they are.
+/// Longer mangled names are not demangled.
 const MAX_MANGLED: usize = 64 << 10;
 
-/// The name of a function as its language has it: Rust's and C++'s are demangled, all others are what they are.
+/// Name of a function in its language: Rust and C++ names are demangled, others are unchanged.
 #[must_use]
 pub fn demangle(name: &str) -> String {
     if name.len() <= MAX_MANGLED {
-        // Rust first: its older names look like those of C++.
+        // Rust first, because its older names look like those of C++.
         if let Ok(rust) = rustc_demangle::try_demangle(name) {
             let mut out = Bounded::default();
             if write!(out, "{rust:#}").is_ok() {
@@ -31,7 +31,7 @@ pub fn demangle(name: &str) -> String {
     name.chars().take(MAX_NAME).collect()
 }
 
-/// A text that refuses to grow beyond any measure.
+/// A text with a size limit.
 #[derive(Default)]
 struct Bounded(String);
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn explosive_names_are_bounded() {
-        // Each substitution doubles the one before it.
+        // Each substitution doubles the previous one.
         let mut bomb = "_Z1fI".to_owned();
         bomb.push_str("1AIS_S_E");
         for level in 0..30 {

@@ -1,4 +1,4 @@
-//! Functions, files and lines, inlined functions included, by debug information.
+//! Functions, files and lines, including inlined functions, from DWARF debug information.
 
 use crate::debug_files::{Found, shared};
 use crate::elf::Elf;
@@ -10,23 +10,23 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-/// Functions that are inlined into each other at one place, at most.
+/// Largest depth of inlined functions at one address.
 const MAX_INLINED: usize = 256;
-/// How often each byte of the sections may be read, on average: compilers have them read once or twice.
+/// Average number of reads per byte of the sections that is allowed: compilers' output needs one or two.
 const READ_TIMES: u64 = 4;
-/// What may be read of small sections in any case, in bytes.
+/// Bytes that may always be read of small sections.
 const READ_ANYWAY: u64 = 16 << 20;
-/// What an address may have read more, in bytes: names, which many addresses share.
+/// Additional bytes that may be read per address, for names, which many addresses share.
 const READ_PER_ADDRESS: u64 = 64 << 10;
-/// Stack of the thread that reads, in bytes, and how much of it may be used: functions that are inlined into each other
-/// are read by calls within calls, each of up to some kB. The rest is for what happens below the last one.
+/// Stack of the reading thread in bytes, and the part of it that may be used: nested inlined functions are read
+/// recursively, with some kB per level. The rest is for calls below the last level.
 const STACK: usize = 16 << 20;
 const STACK_USED: usize = 12 << 20;
-/// Text of the answers for one library, in bytes: so much, and so much more for each address.
+/// Limit of the text of one library's results in bytes, and the addition per address.
 const TEXT: usize = 64 << 20;
 const TEXT_PER_ADDRESS: usize = 4 << 10;
 
-/// The functions at an address, outermost first, and whether the name of the outermost is that of the linker.
+/// Functions at an address, outermost first, and true if the name of the outermost one is its linkage name.
 pub(crate) type Chain = (Vec<Frame>, bool);
 
 struct Section<'a> {
@@ -34,35 +34,35 @@ struct Section<'a> {
     bytes: Cow<'a, [u8]>,
 }
 
-/// The sections of a library or debug file, and those of the file that it shares with others.
+/// Sections of a library or debug file, and those of the file that it shares with others.
 pub(crate) struct DebugInfo<'a> {
     own: DwarfSections<Section<'a>>,
     shared: Option<DwarfSections<Section<'static>>>,
 }
 
-/// What may be read: lists of ranges for themselves, since they become much larger in memory than they are in the file.
+/// Read limits. Lists of ranges have a separate limit, because they are much larger in memory than in the file.
 struct Meters {
     ranges: Meter,
     others: Meter,
 }
 
 impl<'a> DebugInfo<'a> {
-    /// Finds the sections, and decompresses those that are packed.
+    /// Find the sections, and decompress them if needed.
     pub(crate) fn load(elf: &Elf<'a>, path: &Path, folders: &[PathBuf]) -> Self {
         let shared = shared(folders, path, elf).and_then(|found: Found| {
             let elf = Elf::parse(&found.bytes)?;
-            // Copied: such files are small, and rare.
+            // Copied, because such files are small and rare.
             Some(sections(|name| Cow::Owned(elf.section(name).unwrap_or_default().into_owned())))
         });
         Self { shared, ..Self::from_elf(elf) }
     }
 
-    /// Without a file that is shared with others.
+    /// Sections without a shared file.
     pub(crate) fn from_elf(elf: &Elf<'a>) -> Self {
         Self { own: sections(|name| elf.section(name).unwrap_or_default()), shared: None }
     }
 
-    /// The functions at each address. Read in a thread with a stack of known size; without one there are none.
+    /// Functions at each address, read in a thread with a fixed stack size; without the thread there are none.
     pub(crate) fn frames(&self, addresses: &[u64]) -> Vec<Chain> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK);
@@ -74,7 +74,7 @@ impl<'a> DebugInfo<'a> {
 
     fn frames_here(&self, addresses: &[u64]) -> Vec<Chain> {
         let meters = self.meters();
-        // Units are parsed as they are asked for.
+        // Units are parsed on demand.
         let Ok(context) = Context::from_dwarf(self.dwarf(&meters)) else {
             return vec![Chain::default(); addresses.len()];
         };
@@ -110,7 +110,7 @@ impl<'a> DebugInfo<'a> {
             Metered::new(&section.bytes, if is_ranges(section.id) { &meters.ranges } else { &meters.others })
         };
         let mut dwarf = self.own.borrow(metered);
-        // Units may have one list of abbreviations in common, which is then parsed once.
+        // Units may share one list of abbreviations, which is then parsed once.
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         if let Some(shared) = &self.shared {
             let mut shared = shared.borrow(metered);
@@ -136,7 +136,7 @@ fn sections<'a>(bytes: impl Fn(&str) -> Cow<'a, [u8]>) -> DwarfSections<Section<
 fn frames(context: &Context<Metered<'_>>, address: u64) -> Chain {
     let mut frames = Vec::new();
     let mut is_whole = false;
-    // The last address has none behind it, which the library asks for.
+    // The last address has no following one, which the library requests.
     if address == u64::MAX {
         return Chain::default();
     }
@@ -145,7 +145,7 @@ fn frames(context: &Context<Metered<'_>>, address: u64) -> Chain {
         let frame = match found.next() {
             Ok(Some(frame)) => frame,
             Ok(None) => break,
-            // Half a chain would give the outermost function's name to an inner one.
+            // An incomplete list would give the outermost function's name to an inner one.
             Err(_) => return Chain::default(),
         };
         if frames.len() == MAX_INLINED {

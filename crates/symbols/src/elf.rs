@@ -1,8 +1,8 @@
-//! What is needed of an ELF file.
+//! Parser of the needed parts of an ELF file.
 //!
-//! Its tables may be made to deceive: thousands of headers that name the same bytes, names without an end, sections
-//! that unpack to any size. So each table is gone through once, names are looked at up to a length, and what is unpacked
-//! has one budget for the whole file.
+//! The tables may be crafted: thousands of headers that refer to the same bytes, unterminated names, sections that
+//! decompress to any size. So each table is visited once, names are read up to a limit, and decompressed data have
+//! one budget per file.
 
 use object::elf::{
     ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64,
@@ -18,21 +18,21 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Sections of one file that are packed are read up to this length in all,
+/// Largest total size of decompressed sections of one file in bytes.
 const MAX_UNPACKED: u64 = 4 << 30;
-/// and up to so many times the file's own, which compilers stay far below,
+/// Largest ratio of this total to the size of the file, far above that of compilers.
 const MAX_RATIO: u64 = 32;
-/// but to this one in any case.
+/// Total size that is always allowed.
 const UNPACKED_ANYWAY: u64 = 64 << 20;
-/// Notes of one file that are looked at: real ones have a handful.
+/// Largest number of notes per file that are read; real files have a handful.
 const MAX_NOTES: usize = 1024;
-/// Longest name of a section that is asked for.
+/// Longest name of a requested section.
 const MAX_SECTION_NAME: usize = 32;
-/// Name and checksum: the size of what introduces a section that is packed in the older way.
+/// Size of the header of a section in the older compressed format: name and checksum.
 const OLD_HEADER: usize = 12;
 const PAGE: u64 = 4096;
 
-/// Order of bytes: little-endian on all that can be recorded.
+/// Byte order: all systems that can be recorded are little-endian.
 pub(crate) const ENDIAN: LittleEndian = LittleEndian;
 
 type Section = SectionHeader64<LittleEndian>;
@@ -45,7 +45,7 @@ pub(crate) type Symbols<'a> = SymbolTable<'a, FileHeader64<LittleEndian>>;
 pub(crate) struct Strings<'a>(&'a [u8]);
 
 impl<'a> Strings<'a> {
-    /// The name at an offset; `None` if it is longer than that, or has no end.
+    /// The name at an offset; `None` if it is longer than the limit, or unterminated.
     pub(crate) fn name(self, at: u32, longest: usize) -> Option<&'a [u8]> {
         let rest = self.0.get(at as usize..)?;
         let rest = rest.get(..=longest).unwrap_or(rest);
@@ -53,19 +53,19 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// An ELF file of 64 bits.
+/// A 64-bit ELF file.
 #[derive(Debug)]
 pub(crate) struct Elf<'a> {
     pub(crate) file: ElfFile64<'a, LittleEndian>,
     bytes: &'a [u8],
-    /// The sections with names that somebody could ask for; of several with one name, the first.
+    /// Sections with names that may be requested; the first one of each name.
     sections: BTreeMap<&'a [u8], &'a Section>,
-    /// Bytes that may still be unpacked.
+    /// Remaining bytes that may be decompressed.
     unpack: Cell<u64>,
 }
 
 impl<'a> Elf<'a> {
-    /// Parses the headers; `None` if they make no sense.
+    /// Parse the headers; `None` if they are invalid.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let unpack = (bytes.len() as u64).saturating_mul(MAX_RATIO).clamp(UNPACKED_ANYWAY, MAX_UNPACKED);
         let file = ElfFile64::parse(bytes).ok()?;
@@ -87,7 +87,7 @@ impl<'a> Elf<'a> {
         sections
     }
 
-    /// The names in a section, of symbols or of other sections.
+    /// Names in a section, of symbols or of other sections.
     pub(crate) fn strings(&self, section: SectionIndex) -> Strings<'a> {
         let section = self.file.elf_section_table().section(section);
         Strings(section.ok().and_then(|section| section.data(ENDIAN, self.bytes).ok()).unwrap_or_default())
@@ -97,19 +97,19 @@ impl<'a> Elf<'a> {
         self.file.elf_program_headers()
     }
 
-    /// Address of the first byte that is loaded, from the beginning of its page on: where offsets count from.
+    /// Address of the page of the first loaded byte, from which offsets count.
     pub(crate) fn base(&self) -> Option<u64> {
         let loaded = self.headers().iter().filter(|header| header.p_type(ENDIAN) == PT_LOAD);
         loaded.map(|header| header.p_vaddr(ENDIAN) & !(PAGE - 1)).min()
     }
 
-    /// Address and size in memory of what is loaded.
+    /// Address and size in memory of each loaded segment.
     pub(crate) fn loaded(&self) -> impl Iterator<Item = (u64, u64)> {
         let loaded = self.headers().iter().filter(|header| header.p_type(ENDIAN) == PT_LOAD);
         loaded.map(|header| (header.p_vaddr(ENDIAN), header.p_memsz(ENDIAN)))
     }
 
-    /// The index of the unwind tables, and the first segment of code.
+    /// The index of the unwind tables, and the first code segment.
     pub(crate) fn parts(&self) -> [Option<&'a [u8]>; 2] {
         let find = |wanted: &dyn Fn(&ProgramHeader64<LittleEndian>) -> bool| {
             self.headers().iter().find(|header| wanted(header))?.data(ENDIAN, self.bytes).ok()
@@ -120,18 +120,18 @@ impl<'a> Elf<'a> {
         [find(&|header| header.p_type(ENDIAN) == PT_GNU_EH_FRAME), find(&is_code)]
     }
 
-    /// Whether one of its notes is this build id. Tools that edit files leave stale ones: some are only in the segments,
-    /// some only in the sections.
+    /// True if one of its notes has this build id. Tools that edit files leave stale ones: some are only in the
+    /// segments, some only in the sections.
     pub(crate) fn has_build_id(&self, wanted: &[u8]) -> bool {
         self.build_ids().any(|id| id == wanted)
     }
 
-    /// Its build id.
+    /// Build id.
     pub(crate) fn build_id(&self) -> Option<&'a [u8]> {
         self.build_ids().find(|id| !id.is_empty())
     }
 
-    /// The first of each section with notes, and then of each segment.
+    /// The first build id of each section with notes, and then of each segment.
     fn build_ids(&self) -> impl Iterator<Item = &'a [u8]> {
         let sections = self.file.elf_section_table().iter();
         let sections = sections.filter_map(|section| section.notes(ENDIAN, self.bytes).ok().flatten());
@@ -140,7 +140,7 @@ impl<'a> Elf<'a> {
         sections.chain(segments).filter_map(move |notes| build_id(notes, &mut left))
     }
 
-    /// The name of a separate debug file, and its checksum.
+    /// Name of a separate debug file, and its checksum.
     pub(crate) fn debug_link(&self) -> Option<(&'a [u8], u32)> {
         let data = self.data(".gnu_debuglink")?;
         let end = data.iter().position(|&byte| byte == 0)?;
@@ -148,25 +148,25 @@ impl<'a> Elf<'a> {
         Some((&data[..end], u32::from_le_bytes(*checksum)))
     }
 
-    /// The path of a file that several debug files share, and its build id.
+    /// Path of a file that several debug files share, and its build id.
     pub(crate) fn shared_debug_link(&self) -> Option<(&'a [u8], &'a [u8])> {
         let data = self.data(".gnu_debugaltlink")?;
         let end = data.iter().position(|&byte| byte == 0)?;
         Some((&data[..end], &data[end + 1..]))
     }
 
-    /// Whether it describes its source.
+    /// True if it has debug information.
     pub(crate) fn has_debug_info(&self) -> bool {
         self.find(".debug_info")
             .is_some_and(|(section, _)| section.sh_type(ENDIAN) != SHT_NOBITS && section.sh_size(ENDIAN) > 0)
     }
 
-    /// Tables of symbols: all, and those that the dynamic linker knows.
+    /// Symbol tables: the full one, and that of the dynamic linker.
     pub(crate) fn symbol_tables(&self) -> [&Symbols<'a>; 2] {
         [self.file.elf_symbol_table(), self.file.elf_dynamic_symbol_table()]
     }
 
-    /// A section, or its older packed form (`.zdebug_…`), and whether it is that.
+    /// A section, or its older compressed form (`.zdebug_…`), and true for the latter.
     fn find(&self, name: &str) -> Option<(&'a Section, bool)> {
         let find = |name: &str| self.sections.get(name.as_bytes()).copied();
         let old = || Some((find(&name.replacen(".debug_", ".zdebug_", 1))?, true));
@@ -177,7 +177,7 @@ impl<'a> Elf<'a> {
         self.find(name)?.0.data(ENDIAN, self.bytes).ok()
     }
 
-    /// A section's bytes, decompressed if they have to; `None` if it has none, or is too large with those before it.
+    /// Bytes of a section, decompressed if needed; `None` if it has none, or if it exceeds the budget.
     pub(crate) fn section(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         let (section, is_old) = self.find(name)?;
         let data = section.data(ENDIAN, self.bytes).ok()?;
@@ -200,7 +200,7 @@ impl<'a> Elf<'a> {
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    /// Grows with what really comes: the size that a file promises may be anything.
+    /// Grows with the actual data, because the size in the file may be wrong.
     fn unpack(&self, stream: impl Read, size: u64) -> Option<Vec<u8>> {
         let left = self.unpack.get();
         if size > left {
@@ -208,13 +208,13 @@ impl<'a> Elf<'a> {
         }
         let mut bytes = Vec::new();
         let outcome = stream.take(size).read_to_end(&mut bytes);
-        // What came to nothing has cost as much.
+        // Failed decompression costs as much.
         self.unpack.set(left.saturating_sub(bytes.len() as u64));
         (outcome.is_ok() && bytes.len() as u64 == size).then_some(bytes)
     }
 }
 
-/// The build id among notes, of which so many may be looked at.
+/// Build id among notes, of which `left` may still be read.
 fn build_id<'a>(mut notes: NoteIterator<'a, FileHeader64<LittleEndian>>, left: &mut usize) -> Option<&'a [u8]> {
     while let Ok(Some(note)) = notes.next() {
         *left = left.checked_sub(1)?;

@@ -1,12 +1,12 @@
-//! What tells libraries without build id apart: a hash of parts that are the same in the file and in memory.
+//! Content hash of libraries without build id, from parts that are equal in the file and in memory.
 
 use crate::elf::Elf;
 
 /// Bytes of each part.
 const PART: usize = 64 << 10;
 
-/// The hash: FNV-1a of the places and sizes of what is loaded, of the beginning of the unwind tables' index (which
-/// knows where each function begins), and of the beginning of the code. `dlmonitor` takes the same from memory.
+/// FNV-1a hash of the addresses and sizes of the loaded segments, of the beginning of the unwind tables' index (which
+/// has the start of each function), and of the beginning of the code. `dlmonitor` computes the same hash from memory.
 pub(crate) fn fingerprint(elf: &Elf<'_>) -> Option<u64> {
     let [index, code] = elf.parts();
     let mut hash = 0xcbf2_9ce4_8422_2325;

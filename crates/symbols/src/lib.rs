@@ -1,16 +1,17 @@
-//! Names of native code: from a library, as a recorder saw it, and offsets in it to functions, files and lines.
+//! Symbolization of native code: functions, files and lines for offsets in a recorded library.
 //!
-//! A library is asked once for all of its offsets. Its file is mapped, never read whole, and believed only if it is what
-//! was loaded: by its build id or, without one, by a hash of parts of it ([`Library::content`]). Inode numbers and times
-//! of change say nothing: they differ in containers and copies. Names come from, in this order:
+//! All offsets of a library are resolved at once. The file is mapped, never read as a whole, and used only if it is
+//! the library that was loaded: by its build id or, without one, by a hash of parts of it ([`Library::content`]).
+//! Inode numbers and modification times are unsuitable, because they differ in containers and copies. Names come
+//! from, in this order:
 //!
-//! 1. DWARF debug information, inlined functions included: in the library, or in a separate debug file, which is found
-//!    by build id (`DEBUG/.build-id/ab/cdef.debug`) or by the library's `.gnu_debuglink` (beside it, in `.debug/`, or
-//!    under `DEBUG`), where `DEBUG` is `/usr/lib/debug`;
-//! 2. the symbol tables of both files: the function that covers the address. The nearest one before it would be a wrong
-//!    name wherever static functions lost theirs.
+//! 1. DWARF debug information, including inlined functions: in the library, or in a separate debug file, which is
+//!    found by build id (`DEBUG/.build-id/ab/cdef.debug`) or by the library's `.gnu_debuglink` (in the same folder,
+//!    in `.debug/`, or under `DEBUG`), where `DEBUG` is `/usr/lib/debug`;
+//! 2. the symbol tables of both files: the function that covers the address. The nearest preceding one would be a
+//!    wrong name in files whose static functions were stripped.
 //!
-//! C++ and Rust names are demangled. Input is never trusted: whatever the bytes are, there is an answer and no panic.
+//! C++ and Rust names are demangled. Input is untrusted: any bytes give a result without panic.
 
 mod debug_files;
 mod demangle;
@@ -29,56 +30,55 @@ use elf::Elf;
 use map::{Mapped, map};
 use std::path::{Path, PathBuf};
 
-/// A library as it was loaded when it was recorded.
+/// A library that was loaded during the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Library {
-    /// Where it was loaded from.
+    /// File from which it was loaded.
     pub path: PathBuf,
-    /// Its GNU build id, empty if it has none.
+    /// GNU build id, empty if it has none.
     pub build_id: Vec<u8>,
-    /// Of a library without build id: a hash of parts of its content, as `dlmonitor` takes it from memory.
+    /// For a library without build id, a hash of parts of its content, as `dlmonitor` computes it from memory.
     pub content: Option<u64>,
 }
 
-/// A function at an address. What is not known is empty, or 0.
+/// A function at an address. Unknown fields are empty or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Its name, demangled.
+    /// Demangled name.
     pub function: String,
-    /// Source file that was running.
+    /// Source file.
     pub file: String,
-    /// Line in it: of the call for all but the innermost function.
+    /// Line in the file; for all but the innermost function, that of the call.
     pub line: u32,
 }
 
-/// What became of a library.
+/// State of a library's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is there, and the one that was recorded.
+    /// The file exists and is the recorded one.
     Same,
-    /// It is another one now. Nothing comes from it.
+    /// The file is a different one now and is not used.
     Changed,
-    /// It is not there.
+    /// The file does not exist.
     Missing,
-    /// It is there, but nothing tells whether it is the one that was recorded. Nothing comes from it.
+    /// The file exists, but its identity with the recorded one is unknown. It is not used.
     Unknown,
-    /// It is there, but is no ELF file of 64 bits, or not readable.
+    /// The file exists, but is not a 64-bit ELF file, or not readable.
     Unreadable,
-    /// It never was a file: the kernel's own library.
+    /// No file: the kernel's vDSO.
     NoFile,
 }
 
-/// The answer for one library.
+/// Results for one library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// What became of the library. A separate debug file with its build id gives names without it, too.
+    /// State of the library. A separate debug file with its build id also gives names without it.
     pub state: State,
-    /// For each offset the functions there, outermost first: each but the first is inlined into the one before it.
-    /// Empty where nothing is known.
+    /// Functions at each offset, outermost first: each one is inlined into the previous one. Empty if unknown.
     pub frames: Vec<Vec<Frame>>,
 }
 
-/// Looks up names.
+/// Symbolizer with its folders of debug files.
 #[derive(Clone, Debug)]
 pub struct Symbolizer {
     debug_folders: Vec<PathBuf>,
@@ -91,20 +91,20 @@ impl Default for Symbolizer {
 }
 
 impl Symbolizer {
-    /// Separate debug files are looked for in `/usr/lib/debug`.
+    /// Search separate debug files in `/usr/lib/debug`.
     #[must_use]
     pub fn new() -> Self {
         Self { debug_folders: vec![PathBuf::from("/usr/lib/debug")] }
     }
 
-    /// Separate debug files are looked for in these folders.
+    /// Search separate debug files in these folders.
     #[must_use]
     pub fn with_debug_folders(debug_folders: Vec<PathBuf>) -> Self {
         Self { debug_folders }
     }
 
-    /// Names of offsets from the first byte of a library in memory. Of a caller, the offset should be that of the last
-    /// byte of the call: the one behind it may be another line, or another function.
+    /// Functions at offsets from the first byte of a library in memory. For a caller, the offset should be that of
+    /// the last byte of the call instruction: the next byte may belong to another line or function.
     #[must_use]
     pub fn names(&self, library: &Library, offsets: &[u64]) -> Names {
         let (state, main) = open_same(library);
@@ -127,8 +127,8 @@ impl Symbolizer {
     }
 }
 
-/// Names of offsets in a library that is in memory, byte for byte as its file is, and known to be the right one:
-/// [`Names::frames`]. Other files are not looked for.
+/// Functions at offsets in a library that is in memory, identical to its file and known to be the right one:
+/// [`Names::frames`]. Other files are not searched.
 #[must_use]
 pub fn names_in(bytes: &[u8], offsets: &[u64]) -> Vec<Vec<Frame>> {
     let Some(elf) = Elf::parse(bytes) else { return vec![Vec::new(); offsets.len()] };
@@ -136,7 +136,7 @@ pub fn names_in(bytes: &[u8], offsets: &[u64]) -> Vec<Vec<Frame>> {
     chains(&[&elf], debug.as_ref(), offsets)
 }
 
-/// The functions at each offset, by the symbol tables of files and by debug information.
+/// Functions at each offset, from the symbol tables of files and from debug information.
 fn chains(files: &[&Elf<'_>], debug: Option<&DebugInfo<'_>>, offsets: &[u64]) -> Vec<Vec<Frame>> {
     let Some(base) = files.first().and_then(|elf| elf.base()) else { return vec![Vec::new(); offsets.len()] };
     let addresses: Vec<u64> = offsets.iter().map(|offset| base.wrapping_add(*offset)).collect();
@@ -146,14 +146,14 @@ fn chains(files: &[&Elf<'_>], debug: Option<&DebugInfo<'_>>, offsets: &[u64]) ->
     each.map(|((frames, is_whole), symbol)| with_symbol(frames, symbol.filter(|_| !is_whole))).collect()
 }
 
-/// The hash by which a library without build id is known: [`Library::content`] of the file as it is now.
+/// Hash that identifies a library without build id: [`Library::content`] of the current file.
 #[must_use]
 pub fn content(path: &Path) -> Option<u64> {
     fingerprint::fingerprint(&Elf::parse(&map(path)?)?)
 }
 
-/// Puts the name from a symbol table where debug information has none, or not the whole one: compilers give functions
-/// that only their own file sees no linkage name, so that namespaces and template arguments are missing.
+/// Use the name of a symbol table if debug information has none or an incomplete one: compilers give static functions
+/// no linkage name, so that namespaces and template arguments are missing.
 fn with_symbol(mut frames: Vec<Frame>, symbol: Option<&[u8]>) -> Vec<Frame> {
     let symbol = symbol.map(|symbol| String::from_utf8_lossy(symbol));
     match (frames.first_mut(), symbol) {
@@ -166,14 +166,14 @@ fn with_symbol(mut frames: Vec<Frame>, symbol: Option<&[u8]>) -> Vec<Frame> {
         (None, Some(symbol)) => frames.push(Frame { function: demangle(&symbol), ..Frame::default() }),
         _ => {}
     }
-    // A line without a function says less than library and offset do.
+    // A line without function is less useful than library and offset.
     if frames.first().is_some_and(|outermost| outermost.function.is_empty()) {
         frames.clear();
     }
     frames
 }
 
-/// The library's file, if it is the one that was recorded.
+/// File of the library, if it is the recorded one.
 fn open_same(library: &Library) -> (State, Option<Mapped>) {
     let path: &Path = &library.path;
     if path.components().count() < 2 {

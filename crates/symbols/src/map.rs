@@ -1,20 +1,20 @@
-//! Files as slices.
+//! Memory-mapped files.
 
 use memmap2::Mmap;
 use std::fs::File;
 use std::path::Path;
 
-/// A file's bytes.
+/// Bytes of a file.
 pub(crate) type Mapped = Mmap;
 
-/// Maps a file; `None` if it is none, or cannot be read.
+/// Map a file; `None` if it is not a regular file or not readable.
 pub(crate) fn map(path: &Path) -> Option<Mapped> {
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     if !path.is_file() {
         return None;
     }
     let file = File::open(path).ok()?;
-    // SAFETY: the bytes are only ever read, as bytes, and nothing is assumed of them. Whoever cuts off a library while it
-    // is read would end this process, as he would end all that run it: package managers replace files instead.
+    // SAFETY: the bytes are only read, without assumptions about their content. Truncating a library while it is read
+    // would end this process, as it would end all processes that run it: package managers replace files instead.
     unsafe { Mmap::map(&file) }.ok()
 }

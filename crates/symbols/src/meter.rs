@@ -1,49 +1,49 @@
-//! Bounds on what debug information may cost.
+//! Limits on the cost of reading debug information.
 //!
-//! Its parts refer to each other by offsets, so that a small file can have one list read a million times, and functions
-//! that are inlined into each other deeper than any stack. Readers check neither. So each byte that one asks for is
-//! counted against what whole sections are worth, and how far the stack has grown is looked at on the way: beyond either
-//! bound all reading fails, as it does at the end of a section.
+//! Parts of debug information refer to each other by offsets, so that a small file can cause a million reads of one
+//! list, and functions can be nested deeper than any stack. The DWARF reader checks neither. So each read byte is
+//! counted against a budget for whole sections, and the growth of the stack is checked: beyond either limit all reads
+//! fail, as at the end of a section.
 
 use gimli::{EndianSlice, LittleEndian, Reader, ReaderOffsetId};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// What a section or several may still be read, in bytes, and how deep.
+/// Budget of sections in bytes, and limit of the stack.
 #[derive(Debug)]
 pub(crate) struct Meter {
     left: Cell<u64>,
-    /// The lowest address that the stack may reach: stacks grow downwards on all that can be recorded.
+    /// Lowest address that the stack may reach; stacks grow downwards on all supported systems.
     lowest: usize,
 }
 
 impl Meter {
-    /// So many bytes, and so much more stack than now.
+    /// A budget of `bytes`, and of `stack` more bytes of stack than now.
     pub(crate) fn new(bytes: u64, stack: usize) -> Self {
         Self { left: Cell::new(bytes), lowest: here().saturating_sub(stack) }
     }
 
-    /// Lets so many bytes more be read.
+    /// Increase the budget.
     pub(crate) fn add(&self, bytes: u64) {
         self.left.set(self.left.get().saturating_add(bytes));
     }
 
     fn charge(&self, bytes: usize, at: ReaderOffsetId) -> gimli::Result<()> {
         let left = self.left.get().checked_sub(bytes as u64).filter(|_| here() >= self.lowest);
-        // What failed once fails from then on, however little is asked for.
+        // After a failure all later reads fail, of any size.
         self.left.set(left.unwrap_or(0));
         left.map(|_| ()).ok_or(gimli::Error::UnexpectedEof(at))
     }
 }
 
-/// An address in the stack as it is now.
+/// An address in the current stack frame.
 #[inline(never)]
 fn here() -> usize {
     let here = 0_u8;
     std::ptr::from_ref(std::hint::black_box(&here)).addr()
 }
 
-/// Bytes of a section.
+/// Bytes of a section with a budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metered<'a> {
     bytes: EndianSlice<'a, LittleEndian>,
@@ -99,7 +99,7 @@ impl Reader for Metered<'_> {
     }
 
     fn skip(&mut self, len: usize) -> gimli::Result<()> {
-        // What is passed over costs nothing, but to ask does.
+        // Skipped bytes are free, but each skip costs 1.
         self.charge(1)?;
         self.bytes.skip(len)
     }

@@ -1,4 +1,4 @@
-//! Functions by symbol tables: one pass over a table for all addresses, so that nothing has to be kept of it.
+//! Functions from symbol tables: one pass over a table for all addresses, so that nothing has to be stored.
 
 use crate::elf::{ENDIAN, Elf, Strings};
 use object::elf::{SHF_EXECINSTR, STB_GLOBAL, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, SectionHeader64, Sym64};
@@ -6,18 +6,18 @@ use object::read::elf::{SectionHeader as _, Sym as _};
 use object::{LittleEndian, SectionIndex};
 use std::cmp::Reverse;
 
-/// What a table may cost, in bytes of names and comparisons of symbols with addresses, besides so much for each symbol
-/// and address: a table that needs more was made to deceive, and the rest of it is left out.
+/// Budget for one table, in bytes of names and comparisons of symbols with addresses, in addition to an amount per
+/// symbol and address. Only a crafted table needs more, and the rest of it is skipped.
 const MAX_WORK: usize = 1 << 26;
 const WORK_PER_ROW: usize = 256;
 /// Longest name.
 const MAX_NAME: usize = 64 << 10;
 
-/// What a table may still cost.
+/// Remaining budget of a table.
 struct Work(usize);
 
 impl Work {
-    /// Takes so much of it; `None` if it is used up.
+    /// Take an amount; `None` if the budget is exhausted.
     fn take(&mut self, cost: usize) -> Option<()> {
         let left = self.0.checked_sub(cost);
         self.0 = left.unwrap_or(0);
@@ -25,36 +25,36 @@ impl Work {
     }
 
     fn name<'a>(&mut self, strings: Strings<'a>, symbol: &Sym64<LittleEndian>) -> Option<&'a [u8]> {
-        // What would cost more than is left is not looked at.
+        // Names beyond the budget are not read.
         let name = strings.name(symbol.st_name(ENDIAN), MAX_NAME.min(self.0));
-        // One without an end was looked at as far as it may go.
+        // An unterminated name was read up to the limit.
         self.take(name.map_or(MAX_NAME, <[u8]>::len) + 1)?;
         name
     }
 }
 
-/// A symbol that names an address. The greatest one names it best.
+/// A symbol that covers an address. The greatest candidate is the best name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate<'a> {
-    /// Symbols with a size say what they cover.
+    /// True for symbols with a size, whose range is known.
     sized: bool,
     start: u64,
     is_function: bool,
-    /// Of several names for the same, the one that people use: `read`, not `__read`.
+    /// Of several names, the public one: `read`, not `__read`.
     underscores: Reverse<usize>,
     binding: u8,
-    /// The shorter one, and then the first one by text, so that the order of the table decides nothing.
+    /// The shorter one, and then the first one by text, so that the result does not depend on the order of the table.
     length: Reverse<usize>,
     name: Reverse<&'a [u8]>,
 }
 
-/// The name of the function at each address.
+/// Name of the function at each address.
 pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a [u8]>> {
     let mut order: Vec<usize> = (0..addresses.len()).collect();
     order.sort_unstable_by_key(|&at| addresses[at]);
     let sorted: Vec<u64> = order.iter().map(|&at| addresses[at]).collect();
     let mut best: Vec<Option<Candidate<'a>>> = vec![None; sorted.len()];
-    // Where the last function before each address begins: what has no size ends there.
+    // Start of the last function before each address: symbols without size end there.
     let mut starts = vec![0_u64; sorted.len()];
     let mut unsized_symbols = Vec::new();
     for file in files {
@@ -103,7 +103,7 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
     names
 }
 
-/// The section of code that a symbol lies in, and whether it is a function; `None` if it is none.
+/// Section of code that contains a symbol, and true for a function; `None` for other symbols.
 fn code<'a>(
     file: &Elf<'a>,
     strings: Strings<'a>,
@@ -112,7 +112,7 @@ fn code<'a>(
 ) -> Option<(&'a SectionHeader64<LittleEndian>, bool)> {
     let is_function = match symbol.st_type() {
         STT_FUNC | STT_GNU_IFUNC => true,
-        // Labels of assembly.
+        // Labels in assembly.
         STT_NOTYPE => false,
         _ => return None,
     };
@@ -121,12 +121,12 @@ fn code<'a>(
     }
     let section = file.file.elf_section_table().section(SectionIndex(symbol.st_shndx(ENDIAN).0.into())).ok()?;
     let is_code = section.sh_flags(ENDIAN) & SHF_EXECINSTR == SHF_EXECINSTR;
-    // Marks of ARM (`$x`), and labels that compilers made.
+    // Mapping symbols of ARM (`$x`), and labels that compilers generate.
     let mut is_name = || is_function || !matches!(work.name(strings, symbol), Some([b'$' | b'.', ..] | []) | None);
     (is_code && is_name()).then_some((section, is_function))
 }
 
-/// Whether a symbol names an address better than what does so far; `None` when no more work may be done.
+/// Replace the best symbol of an address if this one is better; `None` if the budget is exhausted.
 fn consider<'a>(
     best: &mut Option<Candidate<'a>>,
     strings: Strings<'a>,
@@ -136,7 +136,7 @@ fn consider<'a>(
 ) -> Option<()> {
     work.take(1)?;
     let (sized, start) = (symbol.st_size(ENDIAN) > 0, symbol.st_value(ENDIAN));
-    // Names are looked at only where they decide.
+    // Names are read only if they decide.
     if best.is_some_and(|best| (best.sized, best.start, best.is_function) > (sized, start, is_function)) {
         return Some(());
     }

@@ -1,4 +1,4 @@
-//! Small files that want to be large, slow or deep: each is answered within bounds, by what of it is plain.
+//! Small files that are crafted to be large, slow or deep: each gives a result within limits, from its plain parts.
 
 use crate::made;
 
@@ -11,19 +11,19 @@ use stackline_symbols::{Frame, names_in};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-/// What an answer may take at most: each takes less than a second by itself, and minutes without bounds.
+/// Time limit of a result. Each takes less than a second, and minutes without limits.
 const TIME: Duration = Duration::from_secs(60);
-/// Memory of this process at most, with all of its tests, in kB; without bounds each test takes more.
+/// Memory limit of this process with all of its tests in kB. Without limits each test exceeds it.
 const MEMORY: u64 = 3 << 20;
 
-/// The most memory that this process ever had, in kB.
+/// Peak memory of this process in kB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// The functions in the middle of the code, outermost first.
+/// Functions in the middle of the code, outermost first.
 fn ask(file: &[u8]) -> Vec<Frame> {
     let before = Instant::now();
     let frames = names_in(file, &[CODE + CODE_SIZE / 2]).remove(0);

@@ -1,4 +1,4 @@
-//! Which files are believed: separate debug files, libraries that changed or are gone, libraries without build id.
+//! Identity of files: separate debug files, changed or missing libraries, libraries without build id.
 
 use crate::support;
 
@@ -12,7 +12,7 @@ fn symbolizer(folders: &[&Path]) -> Symbolizer {
     Symbolizer::with_debug_folders(folders.iter().map(|folder| folder.to_path_buf()).collect())
 }
 
-/// The middle of a function.
+/// Address of the middle of a function.
 fn middle(path: &Path, function: &str) -> u64 {
     let of = functions(path, |name| name == function);
     assert_eq!(of.len(), 1, "{}: {of:?}", path.display());
@@ -24,7 +24,7 @@ fn offsets(path: &Path) -> [u64; 2] {
     [middle(path, "shown_fill"), middle(path, "hidden_sum")]
 }
 
-/// The outermost functions, and whether lines are known.
+/// The outermost functions, and true if lines are known.
 fn outermost(names: &Names) -> Vec<(&str, bool)> {
     let first = |frames: &Vec<Frame>| frames.first().map_or(0, |frame| frame.line) > 0;
     let name = |frames: &'_ Vec<Frame>| frames.first().map(|frame| frame.function.clone()).unwrap_or_default();
@@ -35,7 +35,7 @@ const WHOLE: [(&str, bool); 2] = [("shown_fill", true), ("hidden_sum", true)];
 const NAMES_ONLY: [(&str, bool); 2] = [("shown_fill", false), ("", false)];
 const NOTHING: [(&str, bool); 2] = [("", false), ("", false)];
 
-/// Moves the debug information of a library to a file of its own.
+/// Move the debug information of a library to a separate file.
 fn split(library: &Path, debug: &Path, link: bool) {
     let folder = library.parent().unwrap();
     let [from, to] = [library, debug].map(|path| path.to_str().unwrap());
@@ -105,7 +105,7 @@ fn debug_files_are_found_by_link() {
     }
 }
 
-/// What a recorder says of a library: its build id or, without one, the hash of its content.
+/// Description of a library by a recorder: its build id or, without one, the hash of its content.
 fn with_content(library: &Path) -> Library {
     let content = stackline_symbols::content(library);
     let known = described(library);

@@ -6,7 +6,7 @@ mod symbols;
 use crate::made;
 use stackline_testkit::mutate::mutate;
 
-/// Mutated inputs.
+/// Number of mutated inputs.
 const MUTATED: u64 = 5000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whatever the bytes are, there is an answer and no panic.
+//! Any bytes give a result without panic.
 
 use crate::made;
 use crate::support;
@@ -8,7 +8,7 @@ use stackline_symbols::{Library, Symbolizer, content, names_in};
 use std::time::{Duration, Instant};
 use support::{Folder, build_id, functions, have};
 
-/// Asks for names in a file of these bytes, as whoever recorded it.
+/// Request names in a file of these bytes, as for a recorded library.
 fn ask(folder: &Folder, bytes: &[u8], id: &[u8], offsets: &[u64]) {
     let path = folder.path.join("damaged.so");
     std::fs::write(&path, bytes).unwrap();
@@ -20,7 +20,7 @@ fn ask(folder: &Folder, bytes: &[u8], id: &[u8], offsets: &[u64]) {
     assert_eq!(symbolizer.names(&with_content, offsets).frames.len(), offsets.len());
 }
 
-/// Changes some bytes, by position and value, and cuts the rest off.
+/// Change some bytes, by position and value, and cut off the rest.
 fn damaged(bytes: &[u8], changes: &[(f64, u8)], cut: f64) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (place, value) in changes {
@@ -73,14 +73,14 @@ fn damaged_libraries_have_an_answer() {
     }
 }
 
-/// The most memory that this process ever had, in kB.
+/// Peak memory of this process in kB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Files of a few kB, of which each byte decides something: whatever becomes of them, the answer comes soon and is small.
+/// Files of a few kB, of which each byte matters: with any damage, the result is fast and small.
 #[test]
 fn damaged_made_files_have_an_answer_within_bounds() {
     let files = [made::with_lines(), made::inlined(5).finish(), made::inlined(40).finish()];

@@ -1,4 +1,4 @@
-//! Against binutils, address by address.
+//! Comparison with binutils, address by address.
 
 use crate::support;
 
@@ -6,8 +6,8 @@ use stackline_symbols::{Frame, State, Symbolizer};
 use std::path::Path;
 use support::{Folder, described, functions, have, oracle};
 
-/// Inlined functions that have no name for the linker (lambdas, functions of one file) have that of the function around
-/// them in binutils.
+/// Inlined functions without linkage name (lambdas, static functions) have that of the enclosing function in
+/// binutils.
 fn agree(ours: &[Frame], theirs: &[Frame]) -> bool {
     let around = theirs.first().map(|frame| frame.function.as_str());
     let same = |(depth, (ours, theirs)): (usize, (&Frame, &Frame))| {
@@ -17,7 +17,7 @@ fn agree(ours: &[Frame], theirs: &[Frame]) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).enumerate().all(same)
 }
 
-/// Compares all addresses of functions; returns how many there were, and the most frames at one of them.
+/// Compare all addresses of functions; returns their number, and the largest number of frames at one address.
 fn compare(path: &Path, wanted: impl Fn(&str) -> bool) -> (usize, usize) {
     let of = functions(path, wanted);
     assert!(!of.is_empty(), "{}", path.display());

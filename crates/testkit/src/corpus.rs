@@ -1,22 +1,22 @@
-//! The corpus of real traces, which lies outside of the repository, for tests.
+//! Access to the corpus of real traces, which is outside of the repository, for tests.
 //!
-//! It is where `STACKLINE_CORPUS` says, else in `../shared/corpus` beside the repository. Where there is none a test is skipped,
-//! with the reason printed; with `CI=true` that is a failure.
+//! The folder is `STACKLINE_CORPUS`, otherwise `../shared/corpus` next to the repository. Without a corpus, tests are
+//! skipped with a message; with `CI=true` they fail.
 
 use std::path::{Path, PathBuf};
 
-/// The root of the repository.
+/// Root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The corpus; `None` where there is none.
+/// Folder of the corpus; `None` without one.
 ///
 /// # Panics
-/// If there is none and `CI=true`.
+/// Without a corpus if `CI=true`.
 #[must_use]
-#[expect(clippy::print_stdout, reason = "a skipped test says why")]
+#[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
 pub fn folder() -> Option<PathBuf> {
     let beside = || repository().join("../shared/corpus");
     let folder = std::env::var_os("STACKLINE_CORPUS").map_or_else(beside, PathBuf::from);
@@ -29,7 +29,7 @@ pub fn folder() -> Option<PathBuf> {
     None
 }
 
-/// A file or folder of the corpus, such as `kineto/NAME.json.gz`; `None` where there is no corpus.
+/// A file or folder of the corpus, such as `kineto/NAME.json.gz`; `None` without a corpus.
 ///
 /// # Panics
 /// If the corpus has no such file.
@@ -40,7 +40,7 @@ pub fn file(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The files of a folder of the corpus, such as `kineto`, sorted; none where there is no corpus.
+/// Files of a folder of the corpus, such as `kineto`, sorted; empty without a corpus.
 ///
 /// # Panics
 /// If the corpus has no such folder.
@@ -53,11 +53,11 @@ pub fn files(name: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Bytes of the largest file, as it is stored, of [`small_files`].
+/// Largest stored size in bytes of a file in [`small_files`].
 const SMALL: u64 = 800_000;
 
-/// The files of a folder of the corpus for tests that take seconds on a larger one: those of at most 800 kB.
-/// With `STACKLINE_ALL_FILES=1`, as `./dev test --long` has it, all files.
+/// Files of a folder of the corpus of at most 800 kB, for tests that take seconds on larger ones. With
+/// `STACKLINE_ALL_FILES=1`, which `./dev test --long` sets, all files.
 ///
 /// # Panics
 /// If the corpus has no such folder.
@@ -70,7 +70,7 @@ pub fn small_files(name: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The bytes of a file, unpacked if it is gzip.
+/// Bytes of a file, decompressed if it is gzip.
 ///
 /// # Panics
 /// If the file cannot be read.

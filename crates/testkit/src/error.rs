@@ -1,15 +1,15 @@
-//! What can go wrong in the generators.
+//! Errors of the generators.
 
 use std::path::PathBuf;
 
-/// Why a generator gave no output.
+/// Reason why a generator has no output.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read, created or inflated.
     #[error("cannot {action} {path}: {source}")]
     File {
-        /// What was tried: read, inflate, create or write.
+        /// Attempted action: read, inflate, create or write.
         action: &'static str,
         /// The file.
         path: PathBuf,

@@ -15,13 +15,13 @@ fn at(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error
     move |source| Error::File { action, path, source }
 }
 
-/// The file's bytes, inflated if they begin with the gzip magic.
+/// Bytes of the file, decompressed if they begin with the gzip magic.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let raw = std::fs::read(path).map_err(at("read", path))?;
     inflate(raw).map_err(at("inflate", path))
 }
 
-/// `raw` inflated if it begins with the gzip magic, else `raw` itself.
+/// `raw`, decompressed if it begins with the gzip magic.
 pub fn inflate(raw: Vec<u8>) -> std::io::Result<Vec<u8>> {
     if !raw.starts_with(&[0x1f, 0x8b]) {
         return Ok(raw);
@@ -31,17 +31,18 @@ pub fn inflate(raw: Vec<u8>) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// `text` as one gzip member without a time stamp, so that equal text gives equal bytes.
+/// `text` as one gzip member without timestamp, so that equal texts give equal bytes.
 #[must_use]
 pub fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::read::GzEncoder::new(text, Compression::new(6));
     let mut packed = Vec::with_capacity(text.len() / 8);
-    // Both ends are in memory, so the only failure is running out of it, which aborts.
+    // Both ends are in memory, so the only failure is running out of memory, which aborts.
     let _ = encoder.read_to_end(&mut packed);
     packed
 }
 
-/// Creates `path` and lets `fill` write it; gzip if the name ends in `.gz` (fast level: these files are large).
+/// Create `path` and let `fill` write it, compressed by gzip if the name ends in `.gz` (at a fast level, because
+/// these files are large).
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let file = File::create(path).map_err(at("create", path))?;
     let mut file = BufWriter::with_capacity(1 << 20, file);

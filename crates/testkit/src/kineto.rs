@@ -1,4 +1,4 @@
-//! Prints a trace in Kineto's layout, record by record.
+//! Writer of traces in Kineto's format, record by record.
 //!
 //! ```
 //! use stackline_testkit::kineto::Writer;
@@ -12,19 +12,19 @@ use std::fmt::{Arguments, Display, Write};
 /// One end of an arrow between two events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// The arrow leaves this event.
+    /// The arrow starts at this event.
     Start(u64),
-    /// The arrow arrives at this event.
+    /// The arrow ends at this event.
     End(u64),
 }
 
-/// The text of a trace while it is being written. Times are nanoseconds since the profiler was started.
+/// Text of a trace that is being written. Times are nanoseconds since the start of the profiler.
 #[derive(Debug, Clone)]
 pub struct Writer {
     text: String,
     first: bool,
     started: i64,
-    /// Whether whole microseconds have no decimals.
+    /// True if whole microseconds are written without decimals.
     short_times: bool,
 }
 
@@ -36,13 +36,13 @@ pub struct ArgsText<'a> {
 }
 
 impl ArgsText<'_> {
-    /// Adds a number, or anything whose text is JSON as it stands.
+    /// Add a number, or another value whose text is valid JSON.
     pub fn raw(&mut self, key: &str, value: impl Display) {
         self.text.push_str(if std::mem::replace(&mut self.any, true) { ", " } else { ",\n    \"args\": {\n      " });
         let _ = write!(self.text, "\"{key}\": {value}");
     }
 
-    /// Adds text.
+    /// Add text.
     pub fn text(&mut self, key: &str, value: &str) {
         self.raw(key, "");
         push_quoted(self.text, value);
@@ -50,14 +50,14 @@ impl ArgsText<'_> {
 }
 
 impl Writer {
-    /// Begins with `header`, which ends with the `[` of the event list. The profiler was started `started` ns after the
-    /// base of the file's times.
+    /// Begin with `header`, which ends with the `[` of the event list. The profiler was started `started` ns after
+    /// the base of the file's times.
     #[must_use]
     pub fn new(header: String, started: i64) -> Self {
         Self { text: header, first: true, started, short_times: false }
     }
 
-    /// Whole microseconds are written without decimals, as PyTorch did before 2.3.
+    /// Write whole microseconds without decimals, as PyTorch before 2.3.
     #[must_use]
     pub fn short_times(mut self) -> Self {
         self.short_times = true;
@@ -68,13 +68,13 @@ impl Writer {
         self.text.push_str(if std::mem::take(&mut self.first) { "\n  {\n    " } else { ",\n  {\n    " });
     }
 
-    /// A time as the file shows it: microseconds with three decimals.
+    /// A time in the file's format: microseconds with three decimals.
     #[must_use]
     pub fn stamp(&self, ns: i64) -> String {
         self.micros(self.started + ns)
     }
 
-    /// A duration as the file shows it.
+    /// A duration in the file's format.
     #[must_use]
     pub fn micros(&self, ns: i64) -> String {
         let mut out = String::with_capacity(20);
@@ -82,14 +82,14 @@ impl Writer {
         out
     }
 
-    /// Adds a record; `body` is what stands between its braces.
+    /// Add a record; `body` is the text between its braces.
     pub fn record(&mut self, body: Arguments<'_>) {
         self.begin();
         let _ = self.text.write_fmt(body);
         self.text.push_str("\n  }");
     }
 
-    /// Adds a slice of a track (process, thread): start and duration in ns.
+    /// Add a slice of a track (process, thread) with start and duration in ns.
     pub fn slice(
         &mut self,
         category: &str,
@@ -111,7 +111,7 @@ impl Writer {
         self.text.push_str(if any { "\n    }\n  }" } else { "\n  }" });
     }
 
-    /// Adds one end of an arrow.
+    /// Add one end of an arrow.
     pub fn flow(&mut self, category: &str, flow: Flow, (process, thread): (impl Display, impl Display), at: i64) {
         let (phase, id, tail) = match flow {
             Flow::Start(id) => ('s', id, ""),
@@ -132,20 +132,20 @@ impl Writer {
         ));
     }
 
-    /// Names a process.
+    /// Name a process.
     pub fn process(&mut self, process: i64, label: &str, order: i64) {
         self.meta("process_name", process, 0, format_args!("\"name\": \"python\""));
         self.meta("process_labels", process, 0, format_args!("\"labels\": \"{label}\""));
         self.meta("process_sort_index", process, 0, format_args!("\"sort_index\": {order}"));
     }
 
-    /// Names a thread or stream.
+    /// Name a thread or stream.
     pub fn thread(&mut self, process: i64, thread: i64, name: &str) {
         self.meta("thread_name", process, thread, format_args!("\"name\": \"{name}\""));
         self.meta("thread_sort_index", process, thread, format_args!("\"sort_index\": {thread}"));
     }
 
-    /// The profiler's own span and the marks of when it started and stopped.
+    /// Add the profiler's own span and the marks of its start and stop.
     pub fn recording(&mut self, start: i64, duration: i64, stop: i64) {
         let (begin, whole, stop) = (self.stamp(start), self.micros(duration), self.stamp(stop));
         self.record(format_args!(
@@ -171,7 +171,7 @@ impl Writer {
         &self.text
     }
 
-    /// Closes the list and the file; `base` is what its times are relative to, ns since 1970.
+    /// Close the list and the file; `base` is the base of its times, ns since 1970.
     #[must_use]
     pub fn finish(mut self, name: &str, base: i64) -> String {
         let _ = write!(

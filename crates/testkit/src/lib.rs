@@ -1,18 +1,18 @@
-//! Traces for tests, demos and benchmarks; nothing that ships uses them.
+//! Generators of traces for tests, demos and benchmarks; not a part of released programs.
 //!
-//! * [`mini`]: a trace of a few events, written as text in the test that needs it.
-//! * [`demo`] simulates a few training steps and writes them as PyTorch's profiler (Kineto) would.
-//! * [`simulator`] draws and runs training programs whose critical path is known.
+//! * [`mini`]: a trace of a few events, written as text in the test that uses it.
+//! * [`demo`] simulates a few training steps and writes them as PyTorch's profiler (Kineto) does.
+//! * [`simulator`] generates and runs training programs with a known critical path.
 //! * [`kineto`] writes the JSON of all three.
-//! * [`replicate`] makes a trace of any length out of a real one: shifted times, fresh ids.
-//! * [`recording`] makes the streams that `stackline record` would have of a small training program.
+//! * [`replicate`] makes a trace of any length from a real one, with shifted times and new ids.
+//! * [`recording`] makes the streams of `stackline record` for a small training program.
 //! * [`xspace`] writes the files of JAX's and TensorFlow's profilers.
-//! * [`damage`] breaks a trace in each of the ways that were seen in files from the wild.
-//! * [`mutate`] changes any bytes blindly, for tests of parsers.
+//! * [`damage`] damages a trace in ways that occur in real files.
+//! * [`mutate`] changes arbitrary bytes, for tests of parsers.
 //! * [`corpus`] finds real traces.
-//! * [`tables`] takes columns of tables apart.
+//! * [`tables`] reads columns of tables.
 //!
-//! What is generated is fixed by a seed: the same call gives the same bytes on every machine.
+//! The output of generators depends only on a seed: the same call gives the same bytes on every machine.
 //!
 //! ```
 //! use stackline_testkit::{damage, demo};

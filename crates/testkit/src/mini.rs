@@ -1,4 +1,4 @@
-//! Mini traces as text: a test writes one line per event and gets the JSON that PyTorch's profiler (Kineto) writes.
+//! Mini traces as text: a test writes one line per event and gets the JSON of PyTorch's profiler (Kineto).
 //!
 //! ```
 //! use stackline_testkit::mini;
@@ -15,35 +15,35 @@
 //! | part | form |
 //! |---|---|
 //! | track | `PROCESS/THREAD`, or `PROCESS` alone, each a number or a word; `gpu0/7` is stream 7 of GPU 0, and adds the arguments `device` and `stream` |
-//! | category | Kineto's word; `-` for none |
-//! | name | every word up to the time; a JSON string where it begins with `"` |
-//! | time | in µs, with up to three decimals: `10..30` from 10 to 30, `10+20` the same by its duration, `@10` an instant, `C@10` an event of another phase without a duration (`B` begin, `E` end, `C` counter, `P` sample, `s` and `f` arrow) |
-//! | arguments | `KEY=VALUE`; keys may hold spaces; a value is JSON, or one word, which becomes a string; `.KEY=VALUE` is a field of the event itself, such as `.id=4`; or all of them as one JSON object |
+//! | category | Kineto's category; `-` for none |
+//! | name | all words up to the time; a JSON string if it begins with `"` |
+//! | time | in µs, with up to three decimals: `10..30` from 10 to 30, `10+20` the same by its duration, `@10` an instant. `C@10` is an event of another phase without a duration (`B` begin, `E` end, `C` counter, `P` sample, `s` and `f` arrow). |
+//! | arguments | `KEY=VALUE`; keys may contain spaces; a value is JSON, or one word, which becomes a string; `.KEY=VALUE` is a field of the event itself, such as `.id=4`; or all of them as one JSON object |
 //!
-//! Lines that are no events:
+//! Other lines:
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `process 10 name=python labels=CPU sort_index=1` | names a process |
 //! | `thread 10/11 name=main sort_index=1` | names a thread or stream |
-//! | `file distributedInfo={"rank": 0}` | keys of the file, beside the list of events and `schemaVersion` |
-//! | `file -` | a Chrome trace of another program: takes the keys away, by which Kineto's files are known |
+//! | `file distributedInfo={"rank": 0}` | keys of the file, in addition to the list of events and `schemaVersion` |
+//! | `file -` | a Chrome trace of another program: removes the keys by which Kineto's files are recognized |
 //! | `# anything`, or nothing | skipped |
 
 use crate::kineto::{Writer, quote};
 use std::fmt::Write;
 
-/// The JSON of a trace that is written as text. See the module's description.
+/// JSON of a trace in text form. See the module's description.
 ///
 /// # Panics
-/// If a line has another form; the message has its number and the form that is expected.
+/// If a line is invalid; the message has its number and the expected form.
 #[must_use]
 #[track_caller]
 pub fn trace(text: &str) -> String {
     MiniTrace::new(text).json()
 }
 
-/// A trace as text to which lines can be added, for tests that repeat events.
+/// A trace in text form to which lines can be added, for tests that repeat events.
 ///
 /// ```
 /// use stackline_testkit::mini::MiniTrace;
@@ -58,11 +58,11 @@ pub fn trace(text: &str) -> String {
 pub struct MiniTrace {
     records: Writer,
     count: u32,
-    /// Text of the keys beside the list of events.
+    /// Text of the keys in addition to the list of events.
     file: String,
 }
 
-/// When an event is, ns.
+/// Time of an event in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Span { start: i64, duration: i64 },
@@ -70,10 +70,10 @@ enum Time {
 }
 
 impl MiniTrace {
-    /// The trace that `text` describes, which may be empty.
+    /// The trace in `text`, which may be empty.
     ///
     /// # Panics
-    /// If a line has another form.
+    /// If a line is invalid.
     #[must_use]
     #[track_caller]
     pub fn new(text: &str) -> Self {
@@ -83,19 +83,19 @@ impl MiniTrace {
         trace
     }
 
-    /// Adds lines; returns the position of the last record in the file's list.
+    /// Add lines; returns the position of the last record in the file's list.
     ///
     /// # Panics
-    /// If a line has another form.
+    /// If a line is invalid.
     #[track_caller]
     pub fn add(&mut self, text: &str) -> u32 {
         self.add_at(0, text)
     }
 
-    /// Adds lines whose times count from `offset_us` µs.
+    /// Add lines whose times count from `offset_us` µs.
     ///
     /// # Panics
-    /// If a line has another form.
+    /// If a line is invalid.
     #[track_caller]
     pub fn add_at(&mut self, offset_us: i64, text: &str) -> u32 {
         for (line, number) in text.lines().map(str::trim).zip(1..) {
@@ -179,13 +179,13 @@ impl MiniTrace {
     }
 }
 
-/// The first word of a text, and what follows it.
+/// The first word of a text, and the rest.
 fn word(text: &str) -> (&str, &str) {
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (first, rest.trim_start())
 }
 
-/// The fields of a track, and the arguments that it adds.
+/// Fields of a track, and the arguments that it adds.
 fn track_of(text: &str) -> (String, Vec<String>) {
     let on_gpu = text.strip_prefix("gpu").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let Some((process, thread)) = on_gpu.unwrap_or(text).split_once('/') else {
@@ -196,7 +196,7 @@ fn track_of(text: &str) -> (String, Vec<String>) {
     (track, args.unwrap_or_default())
 }
 
-/// The name (as JSON), the time behind it, and what follows.
+/// The name (as JSON), the time after it, and the rest.
 fn name_and_time(text: &str) -> Result<(String, Time, &str), &'static str> {
     const EXPECTED: &str = "TRACK CATEGORY NAME TIME, with a time such as 10..30, 10+20 or @10";
     if text.starts_with('"') {
@@ -265,7 +265,7 @@ fn arguments(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
     Ok(pairs)
 }
 
-/// JSON of one word: a number, a literal or a word in quotes as it is, else a string.
+/// JSON of one word: a number, a literal or a quoted word unchanged, otherwise a string.
 fn value_of_word(word: &str) -> String {
     let is_json = matches!(word, "null" | "true" | "false")
         || word.starts_with('"')
@@ -273,7 +273,7 @@ fn value_of_word(word: &str) -> String {
     if is_json { word.to_owned() } else { quote(word) }
 }
 
-/// Where the string, list or object ends with which `text` begins.
+/// End of the string, list or object at the start of `text`.
 fn json_end(text: &str) -> Option<usize> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -381,7 +381,7 @@ mod tests {
         assert!(text.contains("\"ts\": 105, \"dur\": 1") && text.contains("\"ts\": 107.500,"), "{text}");
     }
 
-    /// What the panic says of a text.
+    /// Panic message for a text.
     fn refused(text: &'static str) -> String {
         let panic = std::panic::catch_unwind(|| trace(text)).expect_err("refused");
         panic.downcast_ref::<String>().cloned().unwrap_or_default()

@@ -1,13 +1,13 @@
-//! Blind mutation of byte inputs: what a fuzzer does, without coverage guidance, and the same on every machine.
+//! Random mutation of byte inputs: fuzzing without coverage guidance, equal on every machine.
 
 use crate::rng::Rng;
 
-/// Longest input that a mutation makes, in bytes.
+/// Largest size of a mutated input in bytes.
 const MAX_LENGTH: usize = 8192;
-/// Edits of one input.
+/// Largest number of edits of one input.
 const MAX_EDITS: usize = 6;
 
-/// One of `seeds` (the empty input if there is none) with 1 to 6 edits: bits flipped, bytes set, parts deleted,
+/// One of `seeds` (or the empty input) with 1 to 6 edits: flipped bits, changed bytes, and parts that are deleted,
 /// repeated, moved, or copied from another seed. The same `number` gives the same bytes.
 #[must_use]
 pub fn mutate(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
@@ -50,7 +50,7 @@ fn edit(rng: &mut Rng, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
     }
 }
 
-/// A range within `length` bytes, mostly a short one.
+/// A range within `length` bytes, usually a short one.
 fn part(rng: &mut Rng, length: usize) -> std::ops::Range<usize> {
     let start = rng.below(length + 1);
     let most = if rng.below(4) == 0 { length } else { 16 };
@@ -70,7 +70,7 @@ mod tests {
         assert!(made.iter().all(|bytes| bytes.len() <= MAX_LENGTH));
         let distinct: std::collections::BTreeSet<_> = made.iter().collect();
         assert!(distinct.len() > 190, "{}", distinct.len());
-        // Each edit at most doubles the bytes, or adds one.
+        // Each edit at most doubles the size, or adds one byte.
         assert!((0..200).all(|number| mutate(&[], number).len() < 1 << MAX_EDITS), "nothing to begin with");
     }
 }

@@ -1,7 +1,7 @@
-//! A made-up recording: the streams that `stackline record` would have of a small training program.
+//! Generated recording: the streams of `stackline record` for a small training program.
 //!
-//! Each rank has a main thread (Python, operators, a few native frames and CPU samples) and autograd's thread, whose
-//! operators stand below the forward ones that they differentiate, and maybe a worker that loads data.
+//! Each rank has a main thread (Python, operators, a few native frames and CPU samples), autograd's thread, whose
+//! operators are shown below their forward operators, and optionally a worker that loads data.
 
 mod script;
 mod tree;
@@ -13,22 +13,22 @@ use crate::rng::Rng;
 use stackline_recording::{Metric, Process, Role};
 use writer::StreamWriter;
 
-/// What the recording is of.
+/// Options of the recording.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Changes all times a little.
+    /// Seed of small variations of all times.
     pub seed: u64,
-    /// Training steps.
+    /// Number of training steps.
     pub steps: u64,
-    /// Processes that train.
+    /// Number of training processes.
     pub ranks: u32,
-    /// Whether each of them forks a worker that loads data.
+    /// True if each of them forks a worker that loads data.
     pub worker: bool,
-    /// Whether the last process was killed: its stream has no end.
+    /// True if the last process was killed: its stream has no end.
     pub killed: bool,
-    /// The model's feed-forward layer takes this many times as long: something for a comparison to find.
+    /// Slowdown of the model's feed-forward layer as a factor, for comparisons of runs.
     pub slower: u64,
-    /// Whether operators are told apart by the shapes of their inputs.
+    /// True if operators are distinguished by the shapes of their inputs.
     pub shapes: bool,
 }
 
@@ -38,7 +38,7 @@ impl Default for Config {
     }
 }
 
-/// The streams: file name and bytes. The same configuration gives the same bytes.
+/// Streams as file name and bytes. The same configuration gives the same bytes.
 #[must_use]
 pub fn streams(config: &Config) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();

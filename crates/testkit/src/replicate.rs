@@ -1,12 +1,14 @@
-//! Makes a trace of any length out of a real one: copies with shifted times and fresh ids.
+//! Replication of a real trace to any length: copies with shifted times and new ids.
 //!
-//! The input is scanned once; what must differ between copies (times and ids) is remembered as byte ranges, all other
-//! bytes are copied as they stand. So the copies have the real file's names, arguments, formatting and order, the output
-//! streams, and memory holds one copy of the input's text and 24 bytes per patched value, however long the output.
+//! The input is scanned once. The byte ranges of values that differ between copies (times and ids) are stored; all
+//! other bytes are copied unchanged. The copies therefore have the names, arguments, formatting and order of the real
+//! file. The output is streamed, and memory holds the input's text and 24 bytes per patched value, for any length of
+//! the output.
 //!
-//! Per copy: `ts` moves by the span of the input; `correlation`, `External id`, `Python id`, `Sequence number`, `Ev Idx`,
-//! flow ids and `ProfilerStep#N` continue after the largest of the copy before. Metadata rows (`ph: "M"`) and the
-//! profiler's own span (`cat: "Trace"`) are written once. Values that mean "none" (0, negative, null) stay.
+//! In each copy, `ts` moves by the length of the input; `correlation`, `External id`, `Python id`, `Sequence number`,
+//! `Ev Idx`, flow ids and `ProfilerStep#N` continue after the largest value of the previous copy. Metadata rows (`ph:
+//! "M"`) and the profiler's own span (`cat: "Trace"`) are written once. Values for "none" (0, negative, null) are
+//! unchanged.
 
 use std::io::Write;
 use std::ops::Range;
@@ -14,7 +16,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::scan;
 
-/// Id spaces that are renumbered apart from each other.
+/// Id spaces that are renumbered separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
     Time,
@@ -29,28 +31,28 @@ enum Space {
 
 const SPACES: usize = 8;
 
-/// A number in an event's text that changes from copy to copy.
+/// A number in an event's text that differs between copies.
 #[derive(Debug, Clone, Copy)]
 struct Patch {
-    /// Where it stands, from the event's first byte: start, length.
+    /// Position relative to the event's first byte: start, length.
     at: u32,
     len: u32,
     space: Space,
     value: i64,
 }
 
-/// The input, taken apart.
+/// The parsed input.
 struct Template<'a> {
     text: &'a [u8],
     layout: scan::Layout,
-    /// Each event's text, end of its patches in `patches`, and whether it repeats.
+    /// Text of each event, end of its patches in `patches`, and true if it is repeated.
     events: Vec<(Range<usize>, usize, bool)>,
     patches: Vec<Patch>,
-    /// What is added per copy, by space.
+    /// Increase per copy, by space.
     stride: [i64; SPACES],
 }
 
-/// Writes `text` repeated until the event array holds exactly `events` events, metadata rows included.
+/// Write `text` repeatedly until the event array has exactly `events` events, including metadata rows.
 pub fn replicate(text: &[u8], events: u64, out: &mut dyn Write) -> Result<()> {
     let template = Template::new(text)?;
     out.write_all(&text[..=template.layout.events.start])?;
@@ -86,15 +88,15 @@ impl<'a> Template<'a> {
             let stride = &mut template.stride[patch.space as usize];
             *stride = (*stride).max(patch.value + 1);
         }
-        // Step numbers go on without a gap.
+        // Step numbers continue without a gap.
         let first_step = template.patches.iter().filter(|p| p.space == Space::Step).map(|p| p.value).min().unwrap_or(0);
         template.stride[Space::Step as usize] -= first_step;
-        // Whole microseconds, so that only the digits before the point change.
+        // Whole microseconds, so that only the digits before the decimal point change.
         template.stride[Space::Time as usize] = (high.saturating_sub(low)).max(0) + 1_000;
         Ok(template)
     }
 
-    /// Writes copy number `copy`, at most `left` events of it; returns how many are still to come.
+    /// Write copy number `copy`, at most `left` events of it; returns the number of remaining events.
     fn write_copy(&self, copy: i64, mut left: u64, mut first: bool, out: &mut dyn Write) -> Result<u64> {
         let mut from = 0;
         for (range, to, repeats) in &self.events {
@@ -126,7 +128,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Decimal digits without going through the formatter, which would cost as much as all the rest.
+/// Decimal digits without the formatter, which would cost as much as all other work.
 fn write_number(out: &mut dyn Write, value: i64) -> Result<()> {
     let mut digits = [0_u8; 20];
     let (mut at, mut rest) = (digits.len(), value.unsigned_abs());
@@ -146,7 +148,7 @@ fn write_number(out: &mut dyn Write, value: i64) -> Result<()> {
     Ok(())
 }
 
-/// What the template has to know of one event apart from its patches.
+/// Properties of an event other than its patches.
 #[derive(Debug, Default)]
 struct Event {
     repeats: bool,
@@ -218,11 +220,11 @@ fn patch(base: usize, at: usize, len: usize, space: Space, value: i64) -> Patch 
     Patch { at: (at - base) as u32, len: len as u32, space, value }
 }
 
-/// The leading integer of a number: how many bytes it takes and its value.
+/// Leading integer of a number: its length in bytes and its value.
 fn whole(value: &[u8]) -> Option<(usize, i64)> {
     let len = value.iter().position(|b| !(b.is_ascii_digit() || *b == b'-')).unwrap_or(value.len());
     let number = std::str::from_utf8(&value[..len]).ok()?.parse().ok()?;
-    // An exponent would make the integer part mean something else.
+    // With an exponent, the integer part has another meaning.
     let exponent = value[len..].iter().any(|b| matches!(b, b'e' | b'E'));
     (!exponent).then_some((len, number))
 }

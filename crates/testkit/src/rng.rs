@@ -1,14 +1,15 @@
 //! A small deterministic random number generator.
 //!
-//! The generators must give the same bytes for the same seed on every machine and in every later version of this crate,
-//! so we keep our own (SplitMix64, Steele, Lea and Flood, OOPSLA 2014) rather than depend on one that may change.
+//! The generators must give the same bytes for the same seed on every machine and in every later version of this
+//! crate. Therefore this crate has its own generator (SplitMix64; Steele, Lea and Flood, OOPSLA 2014), because one of
+//! a dependency could change.
 
 /// SplitMix64: 64 bits of state, passes the usual statistical tests, never repeats within 2^64 draws.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator whose whole output is fixed by `seed`.
+    /// A generator with the given seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x9E37_79B9_7F4A_7C15)
@@ -40,7 +41,7 @@ impl Rng {
         self.between(value - spread, value + spread)
     }
 
-    /// One of `items`, or `None` if there is none.
+    /// A random element of `items`, or `None` if it is empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }

@@ -1,8 +1,8 @@
-//! Where things stand in well-formed JSON text, without building a tree.
+//! Scanner for byte ranges of values in well-formed JSON text, without building a tree.
 //!
-//! The replicator and the damage generators change single values in place and copy every other byte, so they need byte
-//! ranges, not values. This scanner trusts its input to be valid JSON (they start from undamaged traces) and answers
-//! `None` where it is not; it is no parser for traces in the wild, that one is in `stackline-ingest`.
+//! The replicator and the damage generators change single values in place and copy all other bytes, so they need byte
+//! ranges instead of values. The scanner requires valid JSON (its inputs are undamaged traces) and returns `None`
+//! otherwise. The parser for real traces is in `stackline-ingest`.
 
 use std::ops::Range;
 
@@ -72,12 +72,12 @@ fn container_end(text: &[u8], at: usize) -> Option<usize> {
 pub struct Member {
     /// The key, quotes included.
     pub key: Range<usize>,
-    /// The value, white space around it left out.
+    /// The value without surrounding white space.
     pub value: Range<usize>,
 }
 
 impl Member {
-    /// The key's text between its quotes.
+    /// Text of the key between its quotes.
     #[must_use]
     pub fn name<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         &text[self.key.start + 1..self.key.end - 1]
@@ -92,7 +92,7 @@ pub fn members(text: &[u8], at: usize) -> Option<(Vec<Member>, usize)> {
     Some((found, end))
 }
 
-/// Calls `visit` with each member of the object that opens at `at`; returns the object's end.
+/// Call `visit` with each member of the object that opens at `at`; returns the end of the object.
 pub fn each_member(text: &[u8], at: usize, mut visit: impl FnMut(Member)) -> Option<usize> {
     if text.get(at) != Some(&b'{') {
         return None;
@@ -112,7 +112,7 @@ pub fn each_member(text: &[u8], at: usize, mut visit: impl FnMut(Member)) -> Opt
     Some(at + 1)
 }
 
-/// Position of the next item after a value that ended at `at`: past one comma, or on the closing bracket.
+/// Position of the next item after a value that ended at `at`: after a comma, or at the closing bracket.
 fn next_item(text: &[u8], at: usize) -> Option<usize> {
     let at = skip_space(text, at);
     match *text.get(at)? {
@@ -122,18 +122,18 @@ fn next_item(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The shape of a trace file: its event array and, in the object form, its other members.
+/// Structure of a trace file: its event array and, in the object form, its other members.
 #[derive(Debug, Clone)]
 pub struct Layout {
-    /// From the `[` of the event array to one past its `]`.
+    /// Range from the `[` of the event array to one past its `]`.
     pub events: Range<usize>,
     /// Members of the top-level object other than `traceEvents`; empty in the bare array form.
     pub header: Vec<Member>,
-    /// Whether the file is an object (`{"traceEvents": [...]}`) rather than a bare array.
+    /// True if the file is an object (`{"traceEvents": [...]}`) instead of a bare array.
     pub object: bool,
 }
 
-/// Finds the event array of a trace in object or array form.
+/// Find the event array of a trace in object or array form.
 #[must_use]
 pub fn layout(text: &[u8]) -> Option<Layout> {
     let at = skip_space(text, 0);

@@ -1,5 +1,5 @@
-//! A writer of XSpace files, as `jax.profiler` and TensorFlow write them: planes, lines, events and their arguments, by the field
-//! numbers of `xplane.proto`, and programs of XLA by those of `hlo.proto`.
+//! Writer of XSpace files, the format of `jax.profiler` and TensorFlow: planes, lines, events and their arguments, by
+//! the field numbers of `xplane.proto`, and XLA programs by those of `hlo.proto`.
 //!
 //! ```
 //! use stackline_testkit::xspace::{Event, Line, Plane, space};
@@ -7,7 +7,7 @@
 //! assert!(!space(&[Plane::new(0, "/host:CPU").with(line)], &["host"]).is_empty());
 //! ```
 
-/// The value of an argument.
+/// Value of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stat {
     /// `int64_value`.
@@ -18,13 +18,13 @@ pub enum Stat {
     Float(f64),
     /// `str_value`.
     Text(String),
-    /// `ref_value`: the text stands among the plane's names.
+    /// `ref_value`: the text is stored among the plane's names.
     Name(String),
     /// `bytes_value`.
     Bytes(Vec<u8>),
 }
 
-/// An event; times in ps, the start since its line's.
+/// An event; times in ps, the start relative to its line.
 #[derive(Clone, Debug)]
 pub struct Event {
     name: String,
@@ -39,7 +39,7 @@ impl Event {
         Self { name: name.to_owned(), offset_ps, duration_ps, stats: Vec::new() }
     }
 
-    /// With one argument more.
+    /// Add an argument.
     #[must_use]
     pub fn stat(mut self, name: &str, value: Stat) -> Self {
         self.stats.push((name.to_owned(), value));
@@ -62,7 +62,7 @@ impl Line {
         Self { id, name: name.to_owned(), began_ns, events: Vec::new() }
     }
 
-    /// With one event more.
+    /// Add an event.
     #[must_use]
     pub fn with(mut self, event: Event) -> Self {
         self.events.push(event);
@@ -70,7 +70,7 @@ impl Line {
     }
 }
 
-/// What events of one name have in common.
+/// Common data of events of one name.
 #[derive(Clone, Debug)]
 struct Kind {
     name: String,
@@ -78,7 +78,7 @@ struct Kind {
     stats: Vec<(String, Stat)>,
 }
 
-/// A plane: a host, a device, or what is known of programs.
+/// A plane: a host, a device, or metadata of programs.
 #[derive(Clone, Debug)]
 pub struct Plane {
     id: i64,
@@ -94,21 +94,21 @@ impl Plane {
         Self { id, name: name.to_owned(), lines: Vec::new(), kinds: Vec::new(), stats: Vec::new() }
     }
 
-    /// With one line more.
+    /// Add a line.
     #[must_use]
     pub fn with(mut self, line: Line) -> Self {
         self.lines.push(line);
         self
     }
 
-    /// With something that is known of it as a whole.
+    /// Add an argument of the plane.
     #[must_use]
     pub fn stat(mut self, name: &str, value: Stat) -> Self {
         self.stats.push((name.to_owned(), value));
         self
     }
 
-    /// With a short name and an argument for all events of a name; an empty short name is none.
+    /// Set a short name and arguments for all events of a name; an empty short name is ignored.
     #[must_use]
     pub fn kind(mut self, name: &str, display_name: &str, stats: &[(&str, Stat)]) -> Self {
         let stats = stats.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
@@ -117,12 +117,13 @@ impl Plane {
     }
 }
 
-/// An instruction of a program of XLA: name, kind of operation, the operator that it came from (may be empty), and the line that wrote it.
+/// An instruction of an XLA program: name, opcode, the operator that it came from (may be empty), and its source
+/// line.
 #[derive(Clone, Copy, Debug)]
 pub struct Instruction<'a> {
-    /// Its name in the program.
+    /// Name in the program.
     pub name: &'a str,
-    /// What it does: `add`, `fusion`.
+    /// Operation: `add`, `fusion`.
     pub opcode: &'a str,
     /// `jit(step)/add`; empty for none.
     pub operator: &'a str,
@@ -130,7 +131,8 @@ pub struct Instruction<'a> {
     pub line: (&'a str, u64),
 }
 
-/// A serialized program (`HloProto`) of one computation, as files of JAX before 0.8 have it: with a line for each instruction.
+/// A serialized program (`HloProto`) of one computation, as in files of JAX before 0.8: with a source line for each
+/// instruction.
 pub fn program(name: &str, instructions: &[Instruction<'_>]) -> Vec<u8> {
     let mut computation = bytes(1, b"main");
     for instruction in instructions {
@@ -149,13 +151,13 @@ pub fn program(name: &str, instructions: &[Instruction<'_>]) -> Vec<u8> {
     bytes(1, &[bytes(1, name.as_bytes()), bytes(3, &computation)].concat())
 }
 
-/// The bytes of a file.
+/// Bytes of a file.
 pub fn space(planes: &[Plane], hosts: &[&str]) -> Vec<u8> {
     let planes = planes.iter().map(|plane| bytes(1, &encode(plane)));
     planes.chain(hosts.iter().map(|host| bytes(4, host.as_bytes()))).collect::<Vec<_>>().concat()
 }
 
-/// Texts by number, which counts from 1.
+/// Texts by number, counted from 1.
 #[derive(Default)]
 struct Names(Vec<String>);
 
@@ -186,7 +188,7 @@ impl Names {
     }
 }
 
-/// In the order in which protobuf writes fields: names stand behind what refers to them.
+/// In protobuf's order of fields: names follow the records that refer to them.
 fn encode(plane: &Plane) -> Vec<u8> {
     let (mut names, mut kinds) = (Names::default(), Names::default());
     let mut lines = Vec::new();

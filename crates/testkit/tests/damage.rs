@@ -1,9 +1,10 @@
-//! Every kind of damage on the demo trace: it changes the bytes, is fixed by its seed, and is valid JSON where it should be.
+//! All kinds of damage on the demo trace: they change the bytes, depend only on the seed, and give valid JSON if they
+//! should.
 
 use serde_json::Value;
 use stackline_testkit::{damage, demo};
 
-/// Kinds whose output no strict JSON parser takes.
+/// Kinds whose output is not valid JSON.
 const NOT_JSON: &[&str] = &[
     "bare-quote-in-name",
     "bare-backslash",

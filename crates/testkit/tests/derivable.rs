@@ -1,4 +1,5 @@
-//! That the true path can be told from the trace alone: a second, plain implementation of the definitions finds it.
+//! Test that the ground truth is derivable from the trace: a second, plain implementation of the definitions finds
+//! it.
 
 use crate::walker;
 

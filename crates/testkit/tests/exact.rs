@@ -1,11 +1,11 @@
-//! The exact method against the truth: time per cause, to the ns.
+//! The exact method compared with ground truth: time per cause, to the ns.
 
 use stackline_critical_path::exact::{Category, Exact, PathSegment, PathSegments, WindowChoice};
 use stackline_critical_path::gpu_order::Evidence;
 use stackline_testkit::simulator::{Claim, Damage, Profile, Truth, simulate};
 use std::collections::BTreeMap;
 
-/// How many programs, unless the environment says otherwise.
+/// Number of programs, by default or from the environment.
 fn programs() -> u64 {
     std::env::var("STACKLINE_SIM_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
@@ -41,7 +41,7 @@ fn time_per_cause_is_the_truth() {
     assert!(wrong.is_empty());
 }
 
-/// What is said about damaged traces, summed over programs.
+/// Claims about damaged traces, summed over programs.
 #[derive(Default)]
 struct Claims {
     edges: u64,
@@ -53,7 +53,8 @@ struct Claims {
     unknown_ns: i64,
 }
 
-/// Hops that touch on one thread and have one cause are one claim: where something else was released does not matter.
+/// Adjacent segments of one thread with one cause are one claim: releases of other activities in between don't
+/// matter.
 fn merged(hops: &PathSegments) -> Vec<PathSegment> {
     let mut merged: Vec<PathSegment> = Vec::new();
     for hop in hops.iter() {
@@ -110,8 +111,8 @@ impl Claims {
     }
 }
 
-/// What a damaged trace makes the path say for certain is so: an edge leads from a true prerequisite. The table that it
-/// prints is in docs/measurements.md.
+/// Certain claims of a path on a damaged trace are right: a dependency leads from a real prerequisite. The table that
+/// this test prints is in docs/measurements.md.
 #[test]
 fn damaged_records_make_no_wrong_edge_exact() {
     let clock = |offset_ns, jitter_ns| Damage::Clock { offset_ns, jitter_ns };
@@ -158,8 +159,8 @@ fn damaged_records_make_no_wrong_edge_exact() {
             loses(|d| matches!(d, Damage::LostKernels(_))) && loses(|d| matches!(d, Damage::LostLaunches(_)));
         let is_noisy = loses(|d| matches!(d, Damage::Clock { jitter_ns, .. } if *jitter_ns > 0));
         if loses_all || is_noisy {
-            // Operations without any record cannot be told from operations that never were, nor can ends that noise put
-            // in another order.
+            // Operations without any record are indistinguishable from missing operations, and so are ends whose
+            // order noise has changed.
             assert!(claims.wrong_edges * 1_000 <= claims.edges, "{name}: {}", claims.wrong_edges);
         } else {
             assert_eq!(claims.wrong_edges, 0, "{name}");

@@ -1,4 +1,4 @@
-//! Findings against the truth: problems are planted into programs, found, and mended.
+//! Findings compared with ground truth: faults are injected into programs, found, and repaired.
 
 use crate::injected_faults_support;
 
@@ -10,8 +10,8 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// So many programs of each kind, and as many without any problem. `PLANTED_ONLY` chooses kinds by a part of their name, or
-/// their rule; `PLANTED_SHOW` shows programs that are not as they should.
+/// Measure programs of each kind, and as many without fault. `PLANTED_ONLY` selects kinds by a part of their name, or
+/// by their rule; `PLANTED_SHOW` prints programs with wrong results.
 fn measure(seeds: std::ops::Range<u64>) -> (Score, Vec<(&'static Kind, Score)>) {
     let only = std::env::var("PLANTED_ONLY").ok();
     let mut clean = Score::default();
@@ -37,7 +37,7 @@ fn measure(seeds: std::ops::Range<u64>) -> (Score, Vec<(&'static Kind, Score)>) 
     (clean, table.into_iter().map(|(_, scored)| scored).collect())
 }
 
-/// What must be reached of all programs together.
+/// Required results of all programs together.
 fn check(clean: &Score, table: Vec<(&'static Kind, Score)>) {
     let kinds = table.len();
     let mut all = Score::default();
@@ -62,7 +62,7 @@ fn planted_problems_are_found_and_their_gain_is_right() {
     check(&clean, table);
 }
 
-/// The page has the place for the table, so that the long test cannot fail at its end.
+/// The page has the markers for the table, so that the long test cannot fail at its end.
 #[test]
 fn the_page_has_a_place_for_the_table() {
     let page = std::fs::read_to_string(PAGE).unwrap();

@@ -1,4 +1,5 @@
-//! Programs whose host runs ahead until CUDA's launch queue is full: a launch call that waits for room is no work of the host's.
+//! Programs whose host runs ahead until CUDA's launch queue is full: a launch call that waits for space is not host
+//! work.
 
 use crate::what_if_support;
 
@@ -58,7 +59,7 @@ fn edits_of_programs_with_full_queues() {
     assert!(at(&mut widths, 50) <= 2.0, "{}", at(&mut widths, 50));
 }
 
-/// The case in which calls that waited for room looked like work of the host's: all that the GPU does takes half as long.
+/// The case in which calls that waited for space looked like host work: all GPU work takes half as long.
 #[test]
 fn faster_kernels_shorten_the_calls_that_waited_for_room() {
     for (seed, simulated) in programs(6) {
@@ -81,12 +82,12 @@ fn faster_kernels_shorten_the_calls_that_waited_for_room() {
     }
 }
 
-/// Room in the queue of a context.
+/// Capacity of the queue of a context.
 const DEPTH: usize = 1022;
 
-/// A program that is drawn and run here, unlike the simulator's: the queue is that of all streams, commands of events take room in it
-/// and have no record, room is made when a kernel starts, threads sleep before they go on, times are in whole µs. Kernels of single
-/// precision take `factor` times as long. Returns the trace, and how long all of it takes in µs.
+/// A program with a separate simulation: all streams share the queue, event commands use space in it and have no
+/// record, space is freed when a kernel starts, threads sleep before they continue, and times are whole µs.
+/// Single-precision kernels take `factor` times as long. Returns the trace, and the total duration in µs.
 fn rough(seed: u64, factor: f64) -> (String, i64) {
     let mut rng = Rng::new(seed ^ 0x0070_0707);
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The programs say what they can do.
+//! Help of the programs.
 
 use std::process::{Command, Output};
 

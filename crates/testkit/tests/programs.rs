@@ -1,4 +1,4 @@
-//! Properties of simulated programs, and that their traces read as real ones do.
+//! Properties of simulated programs, and of their traces, which are readable as real ones.
 
 use proptest::prelude::*;
 use stackline_ingest::{ReadOptions, read_bytes};
@@ -8,7 +8,7 @@ fn drawn(seed: u64) -> Simulated {
     simulate(seed, &Profile::any(seed))
 }
 
-/// The path is as long as its window, without holes.
+/// The path is as long as its window, without gaps.
 fn covers(truth: &stackline_testkit::simulator::Truth) {
     assert_eq!(truth.bound_by_ns.values().sum::<i64>(), truth.window_ns);
     let mut at = truth.start_ns;

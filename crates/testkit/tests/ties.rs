@@ -1,12 +1,12 @@
-//! Events of equal times: the order in which the source lists them changes nothing.
+//! Events with equal times: their order in the source does not affect results.
 
 use serde_json::Value;
 use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_testkit::simulator::{Damage, Profile, simulate};
 use std::collections::BTreeSet;
 
-/// Times of the GPU in whole multiples of 5 µs, of the host of 1 µs: many events then begin or end together. `None` if two
-/// spans of one thread do both: which one encloses the other only the order of the source tells.
+/// Round GPU times to multiples of 5 µs and host times to 1 µs, so that many events begin or end together. `None` if
+/// two spans of one thread do both, because only the order of the source determines which one encloses the other.
 fn coarse(json: &str) -> Option<String> {
     let mut trace: Value = serde_json::from_str(json).unwrap();
     let mut seen = BTreeSet::new();
@@ -24,7 +24,7 @@ fn coarse(json: &str) -> Option<String> {
     Some(trace.to_string())
 }
 
-/// The path as text, without what depends on rows.
+/// The path as text, without row numbers.
 fn path(json: &str) -> Vec<String> {
     let trace = stackline_ingest::read_bytes("t.json", json.as_bytes(), &Default::default()).unwrap();
     let exact = Exact::new(&trace);

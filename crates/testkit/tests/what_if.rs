@@ -1,4 +1,4 @@
-//! What-if against the truth: the edited program runs again, and the prediction is compared with it.
+//! What-if predictions compared with ground truth: the edited program runs again.
 
 use crate::what_if_support;
 
@@ -6,7 +6,7 @@ use stackline_testkit::simulator::{Profile, simulate};
 use std::collections::BTreeMap;
 use what_if_support::{Accuracy, asked_for, at, try_program};
 
-/// So many pairs are enough.
+/// Largest number of pairs.
 const MOST_PAIRS: usize = 10_000;
 
 fn measure(seeds: std::ops::Range<u64>, wanted: &dyn Fn(&str) -> bool) -> Accuracy {
@@ -56,7 +56,7 @@ fn more_workers_gain_what_the_bounds_say() {
     assert!(found.inside * 100 >= found.errors.len() * 99, "{} of {} in bounds", found.inside, found.errors.len());
 }
 
-/// 10,000 pairs of program and edit; its table is in the docs.
+/// 10,000 pairs of a program and an edit; the table is in the docs.
 #[test]
 #[ignore = "long: run with --ignored --nocapture for the table"]
 fn predictions_of_ten_thousand_pairs() {

@@ -1,4 +1,5 @@
-//! What-if on damaged traces: the truth stays within the bounds, and clocks that disagree do not mislead.
+//! What-if predictions on damaged traces: the ground truth is within the bounds, and inconsistent clocks don't
+//! mislead.
 
 use crate::what_if_support;
 
@@ -28,7 +29,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     0..std::env::var("WHAT_IF_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(usual)
 }
 
-/// Kinds of damage, and how many percent of the true windows must lie within the bounds.
+/// Kinds of damage, and percentage of the ground truth that must be within the bounds.
 fn kinds() -> Vec<(&'static str, Vec<Damage>, usize)> {
     let clock = |offset_ns, jitter_ns| Damage::Clock { offset_ns, jitter_ns };
     vec![
@@ -49,7 +50,7 @@ fn kinds() -> Vec<(&'static str, Vec<Damage>, usize)> {
     ]
 }
 
-/// Its table is in docs/explanation/what-if-accuracy.md (`WHAT_IF_SEEDS=300`, `--nocapture`).
+/// The table is in docs/explanation/what-if-accuracy.md (`WHAT_IF_SEEDS=300`, `--nocapture`).
 #[test]
 fn the_truth_stays_within_the_bounds() {
     println!(
@@ -68,7 +69,7 @@ fn the_truth_stays_within_the_bounds() {
     assert!(missed.is_empty(), "fewer in bounds than promised: {missed:?}");
 }
 
-/// Without a record of GPU work nobody knows whether a call that may wait did: its time may be gained, or none of it.
+/// Without a record of GPU work it is unknown if a call that may wait did so: the lower bound of its gain is 0.
 #[test]
 fn waits_for_unrecorded_work_may_gain_nothing() {
     let mut asked = 0;

@@ -1,31 +1,31 @@
-//! Segments of native frames that were walked before, found again without walking.
+//! Cache of walked segments of native frames, keyed by the words on the stack.
 //!
-//! A segment lies on the stack as a few return addresses at certain distances from the stack pointer. If each of them is
-//! where it was, at the same distances from the operator and from the bound, then it is the same segment: the size of a
-//! function's frame at a call follows from the code, frame by frame. (Functions that take a varying amount of stack are
-//! told by the distances.) To compare ten words takes a tenth of the time that it takes to walk ten frames.
+//! A segment is identified by a few return addresses at certain distances from the stack pointer. If each of them is
+//! unchanged, at the same distances from the operator and from the bound, then the segment is unchanged, because the
+//! size of a function's frame at a call follows from the code. (Functions with frames of variable size differ in the
+//! distances.) Comparing ten words takes a tenth of the time of walking ten frames.
 //!
-//! Where functions return to is only known to lie on the stack, right above a frame, on x86-64; elsewhere nothing is
-//! remembered.
+//! Only on x86-64 are return addresses known to be on the stack, directly above a frame. On other processors the
+//! cache is disabled.
 
 use rustc_hash::FxHashMap;
 
-/// Sets of entries, powers of two: a table grows when as many entries were displaced as it has sets.
+/// Number of sets, powers of two. A table grows when the number of displaced entries reaches its number of sets.
 const SETS: usize = 128;
 const MAX_SETS: usize = 2048;
-/// Segments with the same hint and extent that are remembered: an operator may call another one from several places.
+/// Entries per set, with the same hint and extent: an operator may call another one from several source locations.
 const WAYS: usize = 8;
-/// Words that are compared for all segments together; beyond, everything is forgotten.
+/// Limit of the words of all segments. The cache is cleared when it is full.
 const MAX_WORDS: usize = 1 << 16;
 
-/// A word of the stack: its distance from the stack pointer, and what it was.
+/// A word of the stack: its distance from the stack pointer, and its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Word {
     pub(super) distance: u32,
     pub(super) value: usize,
 }
 
-/// Where a segment begins and ends, as distances from the stack pointer.
+/// Begin and end of a segment, as distances from the stack pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) from: u32,
@@ -36,7 +36,7 @@ pub(super) struct Extent {
 struct Entry {
     hint: u64,
     extent: Extent,
-    /// Modules were these.
+    /// Generation of the module list.
     generation: u32,
     first: u32,
     count: u32,
@@ -46,10 +46,10 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Memo {
     sets: Vec<[Entry; WAYS]>,
-    /// Entries that others took the places of.
+    /// Number of displaced entries.
     displaced: usize,
     words: Vec<Word>,
-    /// Where the words of a segment begin, by their hash: many entries share them.
+    /// Position of the words of a segment, by their hash, because many entries share them.
     known: FxHashMap<Box<[Word]>, u32>,
 }
 
@@ -66,7 +66,7 @@ impl Memo {
         (mixed >> 40) as usize & (self.sets.len() - 1)
     }
 
-    /// What was remembered of the segment that lies at `sp` now.
+    /// Cached value of the segment that begins at `sp` now.
     ///
     /// # Safety
     /// The stack from `sp` to `sp + extent.bound` belongs to the calling thread.
@@ -81,7 +81,7 @@ impl Memo {
             }
             let words = self.words.get(entry.first as usize..(entry.first + entry.count) as usize)?;
             let same = words.iter().all(|word| {
-                // SAFETY: by contract; distances are below that of the bound, which `put` made sure of, and aligned.
+                // SAFETY: by contract; distances are aligned and below that of the bound, as `put` ensured.
                 unsafe { ((sp + word.distance as usize) as *const usize).read() == word.value }
             });
             if same {
@@ -133,7 +133,7 @@ impl Memo {
     fn grow(&mut self) {
         let sets = self.sets.len() * 2;
         let before = std::mem::replace(&mut self.sets, vec![[Entry::default(); WAYS]; sets]);
-        // The first of a set is the last one that was used.
+        // The first entry of a set is the most recently used one.
         for entry in before.into_iter().flat_map(|set| set.into_iter().rev()).filter(|entry| entry.count != 0) {
             self.insert(entry);
         }
@@ -176,7 +176,7 @@ mod tests {
         let sp = stack.as_ptr() as usize;
         let (extent, words) = (Extent { from: 0, bound: 8 }, [Word { distance: 0, value: 10 }]);
         let mut memo = Memo::new();
-        // As many as a table of half its size has places for.
+        // As many as fit into a table of half its size.
         let hints = (MAX_SETS * WAYS / 2) as u64;
         let mut missed = 0;
         for round in 0..8 {

@@ -1,7 +1,7 @@
-//! Native frames: the functions of C and C++ between operators and Python frames.
+//! Native frames: functions of C and C++ between operators and Python frames.
 //!
-//! Unwinding is `framehop`'s, on the unwind tables that every library carries; it neither allocates nor locks. Symbols
-//! are not looked up here: an address in a library is what a frame is.
+//! Unwinding is `framehop`'s, by the unwind tables of the libraries; it neither allocates nor locks. Symbols are not
+//! resolved in the process: a frame is an address in a library.
 
 mod memo;
 mod modules;
@@ -19,37 +19,38 @@ use std::time::{Duration, Instant};
 pub use modules::Module;
 pub use stack::{Ended, MAX_NATIVE, NativeStack, Registers};
 
-/// The modules that are known; null as long as native frames are off.
+/// Snapshot of the loaded modules; null while native frames are off.
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
-/// Those who read it, signal handlers among them: old snapshots are freed once all have left.
+/// Gate of its readers, including signal handlers: old snapshots are freed once all readers have left.
 static READERS: Gate = Gate::new();
-/// The number of the current snapshot, which is known without reading it.
+/// Number of the current snapshot, readable without the snapshot.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// One thread renews it at a time, and frees what is old.
+/// True while a thread renews the snapshot and frees old ones.
 static RENEWING: AtomicBool = AtomicBool::new(false);
 static OLD: AtomicPtr<Old> = AtomicPtr::new(std::ptr::null_mut());
-/// The list of the dynamic linker is being read: a child that is forked meanwhile would find it locked for ever.
+/// True while the dynamic linker's list is read. A child that is forked meanwhile would find the list locked forever.
 static READING: AtomicBool = AtomicBool::new(false);
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// How long a fork waits for the list to be read, which takes some 50 µs, and more where its thread waits for a processor.
+/// Longest wait of a fork for a reader of the list. Reading takes about 50 µs, or more if the reader waits for a
+/// processor.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Stack of the calling thread that reading native frames may take in a synchronous walk: where less is left there are none.
+/// Stack space that a synchronous walk may use. Threads with less space left get no native frames.
 pub const LEAST_STACK: usize = 64 << 10;
 
-/// A snapshot that was current, and those before it.
+/// A former snapshot, and those before it.
 struct Old {
     snapshot: Box<Snapshot>,
     next: Option<Box<Old>>,
 }
 
-/// Whether native frames are on.
+/// True if native frames are on.
 fn is_on() -> bool {
     !CURRENT.load(Ordering::Acquire).is_null()
 }
 
-/// Reads the current snapshot, if there is one. For signal handlers, too.
+/// Read the current snapshot, if there is one. Signal-safe.
 #[inline]
 fn with_current<R>(read: impl FnOnce(&Snapshot) -> R) -> Option<R> {
     let _inside = READERS.enter();
@@ -57,11 +58,11 @@ fn with_current<R>(read: impl FnOnce(&Snapshot) -> R) -> Option<R> {
     unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }.map(read)
 }
 
-/// Reads native frames from now on.
+/// Read native frames from now on.
 pub(crate) fn start() -> Result<String, String> {
     if !is_on() {
         if !Memory::of_this_thread().works() {
-            return Err("the kernel does not let the process read itself safely".into());
+            return Err("the kernel does not allow safe reads of this process's own memory".into());
         }
         find_modules();
     }
@@ -71,8 +72,8 @@ pub(crate) fn start() -> Result<String, String> {
     Ok(format!("{modules} libraries"))
 }
 
-/// Looks for libraries that were loaded or unloaded since the last time, if native frames are on, and makes what threads with small stacks
-/// cannot make ([`NativeStack::prepare`]). Cheap if nothing is to be done; not for signal handlers.
+/// Detect libraries that were loaded or unloaded since the last call, if native frames are on, and build unwinder
+/// caches for threads with small stacks ([`NativeStack::prepare`]). Cheap without changes; not signal-safe.
 pub fn renew() {
     if is_on() {
         find_modules();
@@ -80,10 +81,10 @@ pub fn renew() {
     }
 }
 
-/// Where libraries lie whose file names pass a test, unless no library was loaded or unloaded since `changes` said the same;
-/// not for signal handlers.
+/// Address ranges of the libraries whose file names pass a test, or `None` if no library was loaded or unloaded since
+/// `changes` was set. Not signal-safe.
 pub fn ranges_of(changes: &mut (u64, u64), test: impl Fn(&str) -> bool) -> Option<Vec<std::ops::Range<usize>>> {
-    // One reader at a time: who forks waits for it.
+    // One reader at a time, because a fork waits for it.
     if RENEWING.swap(true, Ordering::SeqCst) {
         return None;
     }
@@ -106,7 +107,7 @@ fn find_modules() {
         let new = before.unwrap_or(&Snapshot::empty()).renewed(list, &Memory::of_this_thread());
         let generation = new.generation;
         let old = CURRENT.swap(Box::into_raw(Box::new(new)), Ordering::SeqCst);
-        // Afterwards: what is remembered by this number is of this snapshot or a later one.
+        // Store the number last: cached values with this number belong to this snapshot or a later one.
         GENERATION.store(generation, Ordering::Release);
         if !old.is_null() {
             // SAFETY: it was leaked above, at an earlier time, and is in the list once.
@@ -118,17 +119,18 @@ fn find_modules() {
     RENEWING.store(false, Ordering::SeqCst);
 }
 
-/// The snapshots that were current, newest first. For the thread that renews.
+/// Take the list of former snapshots, newest first. For the thread that renews.
 ///
 /// # Safety
-/// `RENEWING` is the caller's.
+/// The caller has set `RENEWING`.
 unsafe fn take_old() -> Option<Box<Old>> {
     let old = OLD.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a box that was leaked into the list and is taken out once.
     (!old.is_null()).then(|| unsafe { Box::from_raw(old) })
 }
 
-/// Frees old snapshots if nobody reads any, and with them the tables of libraries that are gone. Otherwise the next time.
+/// Free old snapshots if there are no readers, and with them the tables of unloaded libraries. Otherwise retry at the
+/// next renewal.
 fn free_old() {
     if !OLD.load(Ordering::Acquire).is_null() && READERS.is_left() {
         // SAFETY: only the thread that renews comes here.
@@ -141,8 +143,8 @@ fn free_old() {
     }
 }
 
-/// Reads the dynamic linker's list, unless the process is being forked; `fork` calls the functions below for that, from
-/// `init` on, whether native frames are read or not.
+/// Read the dynamic linker's list, unless a fork is in progress. From `init` on, the handlers of `fork` call the
+/// functions below, also while native frames are off.
 fn reading<R>(read: impl FnOnce() -> R) -> Option<R> {
     READING.store(true, Ordering::SeqCst);
     let result = (FORKING.load(Ordering::SeqCst) == 0).then(read);
@@ -150,30 +152,30 @@ fn reading<R>(read: impl FnOnce() -> R) -> Option<R> {
     result
 }
 
-/// The module that an address lies in.
+/// The module that contains an address.
 #[must_use]
 pub fn module_at(address: usize) -> Option<Arc<Module>> {
     with_current(|snapshot| snapshot.find(address).cloned())?
 }
 
-/// A number that changes whenever modules do.
+/// Number of the module list, which changes with each load and unload.
 #[must_use]
 #[inline]
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Where a segment of native frames lies that leads to an operator.
+/// Position of a segment of native frames that leads to an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// Where to begin: somewhere below the operator.
+    /// Registers to begin at, somewhere below the operator.
     pub at: Registers,
     /// The operator's handle.
     pub from: usize,
-    /// What may be around it: another operator, the interpreter ([`crate::Interpreter::stack_mark`]). Addresses that
-    /// are not beyond the operator are none.
+    /// Possible outer bounds: another operator, the interpreter ([`crate::Interpreter::stack_mark`]). Addresses that
+    /// are not beyond the operator are ignored.
     pub bounds: [usize; 2],
-    /// Where the stack ends.
+    /// End of the stack.
     pub end: usize,
 }
 
@@ -186,20 +188,20 @@ impl Segment {
 }
 
 impl NativeStack {
-    /// The value of [`Self::keep`] for the segment that lies here now, if it is the one that was kept.
+    /// The value of [`Self::keep`] for the current segment, if it is the kept one.
     #[inline]
     pub fn kept(&mut self, segment: &Segment, hint: u64) -> Option<u32> {
         let generation = Some(generation()).filter(|&generation| generation > 0)?;
         self.recall(generation, hint, segment.at.sp, segment.from, segment.bound())
     }
 
-    /// Walks a segment. `None` if native frames are off, or [`Self::prepare`] said that it cannot.
+    /// Walk a segment. `None` if native frames are off, or if [`Self::prepare`] returned `false`.
     pub fn above(&mut self, segment: &Segment) -> Option<Ended> {
         with_current(|snapshot| self.walk(snapshot, segment.at, segment.from, segment.bound(), segment.end))?
     }
 
-    /// Keeps a value for the segment that was walked last, so that it need not be walked again where `hint` is the
-    /// same.
+    /// Keep a value for the last walked segment, so that the same segment with the same `hint` need not be walked
+    /// again.
     pub fn keep(&mut self, segment: &Segment, hint: u64, value: u32) {
         let generation = generation();
         if generation > 0 {
@@ -207,18 +209,18 @@ impl NativeStack {
         }
     }
 
-    /// Frames of a thread that a signal interrupted, up to the nearest of `bounds`, or to the root. For its handler.
-    /// `None` if native frames are off, or it is not ready.
+    /// Frames of a thread interrupted by a signal, up to the nearest of `bounds` or the root. Called by the signal
+    /// handler. `None` if native frames are off, or if it is not ready.
     pub fn interrupted(&mut self, at: Registers, bounds: [usize; 2], memory: Memory) -> Option<Ended> {
         let nearest = bounds.into_iter().filter(|&bound| bound > at.sp).min().unwrap_or(usize::MAX);
         with_current(|snapshot| self.walk_interrupted(snapshot, at, nearest, memory))?
     }
 }
 
-/// The lowest and the highest address of the calling thread's stack. Not for signal handlers.
+/// Lowest and highest address of the calling thread's stack. Not signal-safe.
 #[must_use]
 pub fn stack_bounds() -> Option<(usize, usize)> {
-    // SAFETY: every structure is initialised by the call that is given it, and destroyed afterwards.
+    // SAFETY: each structure is initialized by the call that receives it, and destroyed afterwards.
     unsafe {
         let mut attributes = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
@@ -231,28 +233,28 @@ pub fn stack_bounds() -> Option<(usize, usize)> {
     }
 }
 
-/// The process is about to be forked: waits for who reads the linker's list, and keeps others away.
+/// Before a fork: wait for a reader of the linker's list, and exclude other readers.
 pub(crate) fn before_fork() {
     FORKING.fetch_add(1, Ordering::SeqCst);
     let since = Instant::now();
     while READING.load(Ordering::SeqCst) && since.elapsed() < PATIENCE {
-        // Who reads may need this very processor.
+        // The reader may need this processor.
         std::thread::yield_now();
     }
 }
 
-/// It was forked; in the parent.
+/// After a fork, in the parent.
 pub(crate) fn after_fork() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// It was forked; in the child, where nobody reads any more.
+/// After a fork, in the child, which has no readers.
 pub(crate) fn forked() {
     FORKING.store(0, Ordering::SeqCst);
     READING.store(false, Ordering::SeqCst);
     READERS.forked();
     if RENEWING.swap(false, Ordering::SeqCst) {
-        // The list may be half changed: what is in it stays.
+        // The list may be partly changed: its entries are leaked.
         OLD.store(std::ptr::null_mut(), Ordering::Release);
     }
 }
@@ -284,12 +286,12 @@ mod tests {
         0
     }
 
-    /// Return addresses by libgcc, innermost first.
+    /// Return addresses by libgcc, innermost first, for comparison.
     fn truth() -> Vec<usize> {
         let mut truth = Vec::new();
-        // SAFETY: the callback uses `data` as what it is.
+        // SAFETY: the callback uses `data` with its real type.
         unsafe { _Unwind_Backtrace(each, (&raw mut truth).cast()) };
-        // It ends with a null.
+        // The list ends with a null.
         truth.retain(|&address| address != 0);
         truth
     }
@@ -312,7 +314,7 @@ mod tests {
                 let (_, end) = stack_bounds().unwrap();
                 let ended = stack.above(&Segment { at: Registers::here(), from: 0, bounds: [0, 0], end });
                 assert_eq!(ended, Some(Ended::AtRoot));
-                // Ours are of the last byte of a call.
+                // Our addresses are those of the last byte of a call.
                 let ours: Vec<usize> = stack.frames().iter().skip(1).map(|address| address + 1).collect();
                 let truth = truth();
                 let common =
@@ -344,7 +346,7 @@ mod tests {
             let frames = stack.frames().to_vec();
             let ended = stack.interrupted(Registers::here(), [bound, 0], Memory::of_this_thread());
             assert_eq!((ended, &frames[1..]), (Some(Ended::AtBound), &stack.frames()[1..]));
-            // Only what lies beyond another place.
+            // Only the frames beyond another address.
             let inner = Registers::here().sp + 64;
             assert_eq!(
                 stack.above(&Segment { at: Registers::here(), from: inner, bounds: [bound, end], end }),
@@ -360,7 +362,7 @@ mod tests {
         let mut stack = NativeStack::new();
         let mark = std::hint::black_box(0_u64);
         let mut found = Vec::new();
-        // A loop that is not unrolled: each turn would be a place of its own.
+        // A loop that is not unrolled: unrolled iterations would have different addresses.
         for depth in std::hint::black_box(vec![3, 3, 4, 4, 3]) {
             deep(depth, &mut || found.push(look(&mut stack, &raw const mark as usize)));
         }
@@ -369,7 +371,8 @@ mod tests {
         assert!(!known || found[1] < found[3] && found[1] == found[4]);
     }
 
-    /// Keeps the length of the segment that leads here, from one place in the code. Returns what was kept before.
+    /// Keep the length of the segment that leads here, at one address in the code. Returns the length that was kept
+    /// before.
     #[inline(never)]
     fn look(stack: &mut NativeStack, bound: usize) -> Option<u32> {
         let (_, end) = stack_bounds().unwrap();
@@ -397,11 +400,11 @@ mod tests {
     #[test]
     fn a_fork_waits_for_the_list_to_be_read() {
         static ENDED: AtomicBool = AtomicBool::new(false);
-        // All that a program does that reads no native frames.
+        // The setup of a program that reads no native frames.
         crate::fork::watch();
         let (sender, began) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
-            // Other tests read, too.
+            // Other tests read concurrently.
             while RENEWING.swap(true, Ordering::SeqCst) {
                 std::thread::yield_now();
             }

@@ -1,8 +1,8 @@
-//! The libraries of this process: where they lie, and how to get from one of their frames to its caller.
+//! Loaded libraries of this process: their addresses and unwind tables.
 //!
-//! Facts come from the dynamic linker's list. Unwind tables are mapped a second time, from the file: the program may
-//! unload a library at any time, and a table that vanishes while it is read would be the end of the program. Nothing is
-//! copied; the pages are those of the page cache. A mapping goes with the last snapshot that has it.
+//! Addresses come from the dynamic linker's list. Unwind tables are mapped a second time, from the file: the program
+//! can unload a library at any time, and reading an unmapped table would crash the program. The mapped pages are
+//! those of the page cache, so no memory is copied. A mapping is removed with the last snapshot that uses it.
 
 use crate::python::Memory;
 use framehop::{ExplicitModuleSectionInfo, MustNotAllocateDuringUnwind, Unwinder as _, UnwinderNative};
@@ -16,25 +16,25 @@ use std::sync::Arc;
 
 pub(super) type Unwinder = UnwinderNative<Bytes, MustNotAllocateDuringUnwind>;
 
-/// Bytes by which a table in memory and in the file are compared.
+/// Bytes that are compared between a table in memory and in the file.
 const COMPARED: usize = 4096;
-/// Longest build id that is believed.
+/// Longest plausible build id.
 const MAX_BUILD_ID: usize = 64;
-/// Bytes of each part that a library without build id is known by.
+/// Bytes of each part that are hashed for a library without build id.
 const HASHED: usize = 64 << 10;
 
-/// A library, or the program itself.
+/// A library or the program itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Its number; numbers are not used again.
+    /// Number of the module, never reused.
     pub id: u32,
-    /// Where it was loaded from.
+    /// File from which it was loaded.
     pub path: PathBuf,
-    /// Its GNU build id, empty if it has none.
+    /// GNU build id, empty if it has none.
     pub build_id: Vec<u8>,
-    /// Of a library without build id: a hash of parts of its content that are the same in its file and in memory.
+    /// For a library without build id, a hash of parts of its content that are equal in its file and in memory.
     pub content: Option<u64>,
-    /// Where it lies. Offsets are counted from the beginning.
+    /// Address range. Offsets count from its start.
     pub range: Range<usize>,
 }
 
@@ -42,16 +42,16 @@ pub struct Module {
 #[derive(Clone)]
 pub(super) struct Snapshot {
     pub(super) unwinder: Unwinder,
-    /// By address.
+    /// Sorted by address.
     pub(super) modules: Vec<Arc<Module>>,
-    /// How many libraries were loaded and unloaded since the program began.
+    /// Numbers of loads and unloads since the program began.
     pub(super) changes: (u64, u64),
-    /// Told apart from other snapshots.
+    /// Number that distinguishes it from other snapshots.
     pub(super) generation: u32,
     next_id: u32,
 }
 
-/// A segment, as the program's header says.
+/// A segment of the program header table.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     kind: u32,
@@ -62,7 +62,7 @@ struct Segment {
     memory_size: usize,
 }
 
-/// A module as the dynamic linker lists it.
+/// A module in the dynamic linker's list.
 #[derive(Debug)]
 struct Listed {
     name: Vec<u8>,
@@ -70,14 +70,14 @@ struct Listed {
     segments: Vec<Segment>,
 }
 
-/// What the dynamic linker lists.
+/// A copy of the dynamic linker's list.
 #[derive(Debug, Default)]
 pub(super) struct List {
     modules: Vec<Listed>,
     changes: (u64, u64),
 }
 
-/// How many libraries were loaded and unloaded up to now.
+/// Numbers of loads and unloads so far.
 pub(super) fn changes() -> (u64, u64) {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: `data` is the pair below, `info` is valid during the call.
@@ -85,20 +85,20 @@ pub(super) fn changes() -> (u64, u64) {
         1
     }
     let mut changes = (0, 0);
-    // SAFETY: the callback has the right signature and uses `data` as what it is.
+    // SAFETY: the callback has the right signature and uses `data` with its real type.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
     changes
 }
 
-/// Where libraries lie whose file names pass a test.
+/// Address ranges of the libraries whose file names pass a test.
 pub(super) fn ranges(list: &List, test: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
     let file = |listed: &Listed| listed.path().file_name().is_some_and(|name| name.to_str().is_some_and(&test));
     list.modules.iter().filter(|listed| file(listed)).filter_map(Listed::range).collect()
 }
 
-/// All modules, as they are listed now.
+/// All modules that are listed now.
 pub(super) fn list() -> List {
-    // The linker's lock is held meanwhile: headers are copied, nothing else.
+    // The linker's lock is held meanwhile, so only headers are copied.
     unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: `data` is the list below; `info`, its name and its headers are valid during the call.
         unsafe {
@@ -120,15 +120,16 @@ pub(super) fn list() -> List {
         0
     }
     let mut list = List::default();
-    // SAFETY: the callback has the right signature and uses `data` as what it is.
+    // SAFETY: the callback has the right signature and uses `data` with its real type.
     unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut list).cast()) };
     list
 }
 
-/// The kernel's own library, which has no file.
+/// The kernel's vDSO, which has no file.
 const KERNELS: &[u8] = b"linux-vdso";
 
-/// Makes relative names absolute: the program may change its directory later. No lock of the linker is held meanwhile.
+/// Make relative names absolute, because the program may change its directory later. Called without the linker's
+/// lock.
 fn locate(modules: &mut [Listed]) {
     let is_relative =
         |listed: &&mut Listed| !matches!(listed.name.first(), None | Some(b'/')) && !listed.name.starts_with(KERNELS);
@@ -146,7 +147,7 @@ fn locate(modules: &mut [Listed]) {
     }
 }
 
-/// The file at an address, as `/proc/self/maps` has it.
+/// The file at an address, by `/proc/self/maps`.
 fn mapped_file(maps: &[u8], address: usize) -> Option<PathBuf> {
     let holds = |line: &&[u8]| {
         let bounds = line.split(|&byte| byte == b' ').next().and_then(|bounds| std::str::from_utf8(bounds).ok());
@@ -155,7 +156,7 @@ fn mapped_file(maps: &[u8], address: usize) -> Option<PathBuf> {
         matches!(range, Some((Some(start), Some(end))) if (start..end).contains(&address))
     };
     let line = maps.split(|&byte| byte == b'\n').find(holds)?;
-    // Only paths have a slash: before them stand numbers.
+    // Only paths contain a slash; numbers precede them.
     let path = line.get(line.iter().position(|&byte| byte == b'/')?..)?;
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
     Some(PathBuf::from(OsStr::from_bytes(path)))
@@ -166,7 +167,7 @@ impl Snapshot {
         Self { unwinder: Unwinder::new(), modules: Vec::new(), changes: (0, 0), generation: 0, next_id: 0 }
     }
 
-    /// What is loaded now; what was known before is kept.
+    /// A snapshot of the currently loaded modules, which keeps modules of this one.
     pub(super) fn renewed(&self, mut list: List, memory: &Memory) -> Self {
         locate(&mut list.modules);
         let mut new = self.clone();
@@ -196,14 +197,14 @@ impl Snapshot {
         new
     }
 
-    /// The module that an address lies in.
+    /// The module that contains an address.
     pub(super) fn find(&self, address: usize) -> Option<&Arc<Module>> {
         let after = self.modules.partition_point(|module| module.range.start <= address);
         self.modules.get(after.checked_sub(1)?).filter(|module| module.range.contains(&address))
     }
 }
 
-/// Unwind tables of a module, with the addresses that they have in it.
+/// Unwind tables of a module with their addresses.
 #[derive(Clone, Debug)]
 struct Tables {
     index: Bytes,
@@ -212,11 +213,11 @@ struct Tables {
     frames_address: usize,
 }
 
-/// A part of a file that is mapped as long as anybody has such a part, or of the kernel's own library.
+/// A mapped part of a file, unmapped with its last user, or a part of the vDSO.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bytes {
     bytes: &'static [u8],
-    /// What keeps `bytes` valid; of the kernel's library, nothing has to.
+    /// Owner of the mapping; the vDSO needs none.
     mapping: Option<Arc<Mapping>>,
 }
 
@@ -234,7 +235,7 @@ impl Deref for Bytes {
     }
 }
 
-/// A mapping of this module's own.
+/// A mapping that this module owns.
 #[derive(Debug)]
 struct Mapping {
     start: usize,
@@ -295,13 +296,13 @@ impl Listed {
         Some(Tables { index: index_bytes, index_address: index.address, frames, frames_address })
     }
 
-    /// The bytes of a segment.
+    /// Bytes of a segment.
     fn map(&self, segment: &Segment, memory: &Memory) -> Option<Bytes> {
         let path = self.path();
         let address = self.bias.wrapping_add(segment.address);
         if !path.is_absolute() {
-            // The kernel's own library, which has no file, stays where it is.
-            // SAFETY: the kernel's library is never unloaded, and read-only.
+            // The vDSO has no file and stays mapped.
+            // SAFETY: the kernel's library is never unloaded, and is read-only.
             let kernel = self.name.starts_with(KERNELS);
             let bytes = || unsafe { std::slice::from_raw_parts(address as *const u8, segment.file_size) };
             return kernel.then(|| Bytes { bytes: bytes(), mapping: None });
@@ -325,8 +326,9 @@ impl Listed {
 }
 
 impl Listed {
-    /// FNV-1a of the places and sizes of what is loaded, of the beginning of the unwind tables' index (which knows where
-    /// each function begins), and of the beginning of the code. `stackline-symbols` takes the same from files.
+    /// FNV-1a hash of the addresses and sizes of the loaded segments, of the beginning of the unwind tables' index
+    /// (which has the start of each function), and of the beginning of the code. `stackline-symbols` computes the
+    /// same hash from files.
     fn content(&self, memory: &Memory) -> Option<u64> {
         let mut hash = 0xcbf2_9ce4_8422_2325;
         let mut add = |bytes: &[u8]| {
@@ -359,9 +361,9 @@ impl Segment {
     }
 }
 
-/// Where the table of frames is, by the beginning of its index at `address`.
+/// Address of the table of frames, from the beginning of its index at `address`.
 fn frames_address(address: usize, head: &[u8; 12]) -> Option<usize> {
-    // Version 1, and a pointer that is relative to itself in four signed bytes, as every linker writes it.
+    // Version 1, and a self-relative pointer in four signed bytes, as all linkers write it.
     if head[..2] != [1, 0x1b] {
         return None;
     }
@@ -369,7 +371,7 @@ fn frames_address(address: usize, head: &[u8; 12]) -> Option<usize> {
     Some((address + 4).wrapping_add_signed(relative as isize))
 }
 
-/// The build id among notes.
+/// Build id in a note section.
 fn gnu_build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     let word =
         |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
@@ -383,7 +385,7 @@ fn gnu_build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Maps the bytes of a segment from its file.
+/// Map the bytes of a segment from its file.
 fn map_file(path: &Path, segment: &Segment) -> Option<Bytes> {
     let file = File::open(path).ok()?;
     if file.metadata().ok()?.len() < segment.file_offset + segment.file_size as u64 {
@@ -392,7 +394,7 @@ fn map_file(path: &Path, segment: &Segment) -> Option<Bytes> {
     let before = segment.file_offset as usize % 4096;
     let length = before + segment.file_size;
     let offset = libc::off_t::try_from(segment.file_offset).ok()? - before as libc::off_t;
-    // SAFETY: a new private mapping of a file that is long enough touches nothing that exists.
+    // SAFETY: a new private mapping of a long enough file changes no existing memory.
     let start = unsafe {
         libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), offset)
     };
@@ -400,7 +402,7 @@ fn map_file(path: &Path, segment: &Segment) -> Option<Bytes> {
         return None;
     }
     let mapping = Some(Arc::new(Mapping { start: start as usize, length }));
-    // SAFETY: the mapping is that long and stays as long as the `Bytes` that has both.
+    // SAFETY: the mapping has this length and lives as long as the `Bytes` that owns it.
     let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) };
     Bytes { bytes, mapping }.part(before..length)
 }
@@ -440,7 +442,7 @@ mod tests {
         assert_ne!(first.generation, second.generation);
     }
 
-    /// Those who name functions later compare what is in memory with what is in files.
+    /// Symbolization later compares the content in memory with that of files.
     #[test]
     fn content_is_that_of_the_file() {
         let memory = Memory::of_this_thread();
@@ -467,7 +469,7 @@ mod tests {
         locate(&mut modules);
         assert_eq!(["", "/lib/x.so", "linux-vdso.so.1"].map(Path::new), [0, 1, 2].map(|at| path_of(&modules[at])));
         assert_eq!(path_of(&modules[3]), std::env::current_dir().unwrap().join("libth.so"));
-        // A library of this process, had it been loaded by another name.
+        // A library of this process, as if it had been loaded by another name.
         let mut all = list().modules;
         let library = all.iter_mut().find(|listed| listed.name.starts_with(b"/")).unwrap();
         let known = std::fs::canonicalize(library.path()).unwrap();

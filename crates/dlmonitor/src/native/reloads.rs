@@ -1,4 +1,4 @@
-//! Libraries that are loaded and unloaded again and again leave nothing behind.
+//! Tests that repeated loading and unloading of libraries leaks nothing.
 
 use super::{GENERATION, NativeStack, OLD, Registers, module_at, renew, start};
 use crate::python::Memory;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Rounds, and libraries: far more than what a list of a few dozen would hide.
+/// Number of iterations and libraries, far more than a list of a few dozen entries.
 const MANY: usize = 200;
-/// Looks after which a test gives up: one is enough, but for others that look at the same moment.
+/// Attempts before a test gives up. One is enough unless another test reads the list at the same moment.
 const LOOKS: usize = 1_000_000;
 
 const SMALL: &str = "int small(int x) { return x + 1; }\n";
 
-/// Compiles a library into `folder`; `None` without a compiler.
+/// Compile a library into `folder`; `None` without a compiler.
 pub(super) fn compile(folder: &Path, source: &str) -> Option<PathBuf> {
     let (file, library) = (folder.join("small.c"), folder.join("small.so"));
     std::fs::write(&file, source).unwrap();
@@ -30,7 +30,7 @@ pub(super) fn compile(folder: &Path, source: &str) -> Option<PathBuf> {
     Some(library)
 }
 
-/// A loaded library, and where a function of it lies.
+/// A loaded library and the address of one of its functions.
 struct Loaded(*mut libc::c_void, usize);
 
 fn load(path: &Path) -> Loaded {
@@ -44,11 +44,11 @@ fn load(path: &Path) -> Loaded {
 }
 
 fn unload(loaded: &Loaded) {
-    // SAFETY: `load` opened it, and nobody runs its code.
+    // SAFETY: `load` opened it, and no thread runs its code.
     assert_eq!(unsafe { libc::dlclose(loaded.0) }, 0);
 }
 
-/// Looks at the list until something is so: another test may be looking just now.
+/// Read the list until a condition is true, because another test may be reading it.
 fn look_until(is_so: impl Fn() -> bool) {
     for _ in 0..LOOKS {
         if is_so() {
@@ -60,13 +60,13 @@ fn look_until(is_so: impl Fn() -> bool) {
     panic!("after {LOOKS} looks it is not so");
 }
 
-/// Mappings of files in a folder.
+/// Number of mappings of files in a folder.
 fn mappings(folder: &Path) -> usize {
     let folder = folder.to_str().unwrap();
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|line| line.contains(folder)).count()
 }
 
-/// While `action` runs, another thread walks its stack as the handler of a signal does.
+/// Run `action` while another thread walks its stack as a signal handler does.
 fn while_walking(action: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// Far more than anything takes that does not wait for another thread.
+/// Far longer than any operation that waits for no other thread.
 const LONG: Duration = Duration::from_secs(20);
 
 fn small<'a>(scope: &'a Scope<'a, '_>, run: impl FnOnce() + Send + 'a) -> ScopedJoinHandle<'a, ()> {
@@ -41,7 +41,7 @@ fn they_have_native_frames_once_others_built_what_that_takes() {
     let step = AtomicU32::new(0);
     std::thread::scope(|scope| {
         small(scope, || {
-            // Another test may just have left a spare one.
+            // Another test may have left a spare cache.
             let mut stack = std::iter::repeat_with(|| {
                 take_all();
                 NativeStack::new()
@@ -57,7 +57,7 @@ fn they_have_native_frames_once_others_built_what_that_takes() {
             assert!(stack.frames().len() > 3);
         });
         assert!(wait_for(&step, 1));
-        // On a thread that has room.
+        // On a thread with enough stack.
         Builder::new().stack_size(1 << 20).spawn_scoped(scope, spares::refill).unwrap().join().unwrap();
         step.store(2, Ordering::SeqCst);
     });
@@ -73,8 +73,9 @@ fn a_cache_goes_from_one_to_the_next() {
     });
 }
 
-/// A library that is being loaded may wait for the GIL in a constructor, while its thread holds the dynamic linker's lock. Threads that
-/// start or end need that lock: whoever holds the GIL must not wait for one of ours.
+/// Test that a thread with a small stack does not wait for the dynamic linker. A library may wait for the GIL in its
+/// constructor, while its thread holds the linker's lock. Threads need that lock to start and end, so a thread that
+/// holds the GIL must not wait for one of our threads.
 #[test]
 fn they_wait_for_no_thread_while_a_library_is_loaded() {
     start().unwrap();
@@ -102,7 +103,7 @@ fn they_wait_for_no_thread_while_a_library_is_loaded() {
         assert!(wait_for(&step, 1));
         // SAFETY: a null-terminated name; the constructor waits for a byte.
         scope.spawn(|| assert!(!unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW) }.is_null()));
-        // Opened once the constructor reads.
+        // Opening returns once the constructor reads.
         let mut gate = OpenOptions::new().write(true).open(&pipe).unwrap();
         step.store(2, Ordering::SeqCst);
         let went_on = wait_for(&step, 3);

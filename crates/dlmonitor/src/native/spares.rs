@@ -1,8 +1,9 @@
-//! Unwinder caches, made beforehand for threads whose stacks are too small to make one.
+//! Spare unwinder caches for threads whose stacks are too small to build one.
 //!
-//! `framehop` builds a cache on the stack and then moves it to the heap. A program chose the size of its threads' stacks for its own code,
-//! so a thread with a small stack takes a cache that another thread made. It never waits for one: its caller may hold the GIL or locks, and
-//! a thread that starts meanwhile may need the dynamic linker's lock, whose holder may wait for these.
+//! `framehop` builds a cache on the stack and then moves it to the heap. A program chose the stack sizes of its
+//! threads for its own code, so a thread with a small stack takes a cache that another thread built. It never waits
+//! for a cache: its caller may hold the GIL or locks, and a new thread may need the dynamic linker's lock, whose
+//! holder may wait for these.
 
 use super::stack::Registers;
 use super::stack_bounds;
@@ -12,21 +13,22 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 pub(super) type Cache = CacheNative<MustNotAllocateDuringUnwind>;
 
-/// Caches go from one thread to another by [`SPARES`], whose `AtomicPtr` would take what must stay on its thread, too.
+/// Check that caches are `Send`: [`SPARES`] passes them between threads, and `AtomicPtr` would accept any type.
 const _: fn() = || {
     fn is_send<T: Send>() {}
     is_send::<Cache>();
 };
 
-/// Stack that building a cache may take: 60 % of it on x86-64 in 2026, and the program's signal handlers may interrupt it.
+/// Stack space for building a cache. Building used 60 % of it on x86-64 in 2026, and a signal handler of the program
+/// may interrupt it.
 const BUILD_STACK: usize = 256 << 10;
-/// Spare caches: threads with small stacks that may begin between two calls of [`refill`].
+/// Number of spare caches: threads with small stacks that may begin between two calls of [`refill`].
 const COUNT: usize = 4;
 
-/// The spare caches of this process. No lock guards them: they stay usable in a forked child.
+/// Spare caches of this process. They are not guarded by a lock, so that they remain usable in a forked child.
 static SPARES: Spares = Spares::new();
 
-/// Caches that no thread has; null where there is none.
+/// Caches without an owner; null for empty slots.
 struct Spares([AtomicPtr<Cache>; COUNT]);
 
 impl Spares {
@@ -45,7 +47,7 @@ impl Spares {
         taken.filter(|cache| !cache.is_null()).map(|cache| unsafe { Box::from_raw(cache) }).next()
     }
 
-    /// Keeps a cache; `false` if there are enough.
+    /// Store a cache; `false` if there are enough.
     fn put(&self, cache: Box<Cache>) -> bool {
         let cache = Box::into_raw(cache);
         let takes = |place: &AtomicPtr<Cache>| {
@@ -53,47 +55,47 @@ impl Spares {
         };
         let kept = self.0.iter().any(takes);
         if !kept {
-            // SAFETY: leaked above, and nobody else got it.
+            // SAFETY: leaked above, and no other thread has taken it.
             drop(unsafe { Box::from_raw(cache) });
         }
         kept
     }
 }
 
-/// A cache for the calling thread: a new one if its stack has room to build it, else a spare one, if there is any.
+/// A cache for the calling thread: a new one if its stack has enough space, otherwise a spare one, if any.
 pub(super) fn obtain() -> Option<Box<Cache>> {
     if has_room() { Some(build()) } else { take() }
 }
 
-/// A spare cache, if there is any.
+/// A spare cache, if any.
 pub(super) fn take() -> Option<Box<Cache>> {
     SPARES.take()
 }
 
-/// Returns a cache that its thread does not need any more.
+/// Return a cache that its thread no longer needs.
 pub(super) fn give_back(cache: Box<Cache>) {
     SPARES.put(cache);
 }
 
-/// Builds the spare caches that are missing, if the calling thread has room for that.
+/// Build the missing spare caches if the calling thread has enough stack space.
 pub(super) fn refill() {
     if SPARES.lacks_one() && has_room() {
         while SPARES.lacks_one() && SPARES.put(build()) {}
     }
 }
 
-/// Whether the calling thread has enough stack left. One whose stack is not known has not.
+/// True if the calling thread has enough stack space left; `false` if its stack is unknown.
 fn has_room() -> bool {
     is_enough(Registers::here().sp, stack_bounds())
 }
 
-/// Whether what lies below `here` of a stack with these bounds is enough. Code that runs elsewhere, as fibers do, is on a stack that
-/// nobody knows.
+/// True if the space below `here` in a stack with these bounds is enough. Code that runs elsewhere, such as a fiber,
+/// is on an unknown stack.
 fn is_enough(here: usize, bounds: Option<(usize, usize)>) -> bool {
     bounds.is_some_and(|(begin, end)| (begin..end).contains(&here) && here - begin > BUILD_STACK)
 }
 
-/// Its stack frame is as large as what it builds.
+/// The stack frame of this function contains the whole cache.
 #[inline(never)]
 fn build() -> Box<Cache> {
     Box::default()
@@ -103,7 +105,7 @@ fn build() -> Box<Cache> {
 mod tests {
     use super::{BUILD_STACK, build, is_enough};
 
-    /// What a thread has is checked against this before it builds: with less it would run into its guard page.
+    /// The available stack space is checked before building: with less, the build would overrun the guard page.
     #[test]
     fn a_cache_is_built_in_the_room_that_is_asked_for() {
         let thread = std::thread::Builder::new().stack_size(BUILD_STACK);
@@ -118,7 +120,7 @@ mod tests {
             (begin + BUILD_STACK + 1, true),
             (begin + BUILD_STACK, false),
             (begin - 8, false),
-            // A fiber's stack above the thread's own.
+            // A stack of a fiber above the thread's own stack.
             (end + (1 << 20), false),
         ];
         for (here, expected) in cases {

@@ -1,8 +1,8 @@
-//! From where a thread is to those who called it, up to a bound.
+//! Bounded native stack unwinding.
 //!
-//! A bound makes it cheap and puts native frames in their place at the same time: an operator lies on the stack, and so
-//! does a part of the interpreter ([`crate::Interpreter::stack_mark`]); what is beyond them is known as operators and
-//! Python frames.
+//! A bound limits the cost and merges native frames with the others: operators are on the stack, and so is a part of
+//! the interpreter ([`crate::Interpreter::stack_mark`]). Callers beyond a bound are known as operators and Python
+//! frames.
 
 use super::memo::{Extent, Memo, Word};
 use super::modules::Snapshot;
@@ -10,11 +10,11 @@ use super::spares::{self, Cache};
 use crate::python::Memory;
 use framehop::{FrameAddress, UnwindRegsNative, Unwinder as _};
 
-/// Frames of one segment at most.
+/// Largest number of frames of one segment.
 pub const MAX_NATIVE: usize = 128;
 
-/// Where a thread runs: program counter, stack pointer, frame pointer, and where a leaf function returns to (the link
-/// register, on processors that have one).
+/// Registers of a thread from which unwinding starts: program counter, stack pointer, frame pointer, and the return
+/// address of a leaf function (the link register, on processors that have one).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
     /// Program counter.
@@ -28,12 +28,12 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Those of the function that this is inlined into.
+    /// Registers of the function into which this is inlined.
     #[inline(always)]
     #[must_use]
     pub fn here() -> Self {
         let mut here = Self::default();
-        // SAFETY: reads registers, writes to its outputs only.
+        // SAFETY: reads registers and writes only to its outputs.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
@@ -49,10 +49,10 @@ impl Registers {
         here
     }
 
-    /// Those at which a signal interrupted the thread.
+    /// Registers of the thread at the point where a signal interrupted it.
     ///
     /// # Safety
-    /// `context` is what a signal handler was given.
+    /// `context` is the third argument of a signal handler.
     #[must_use]
     pub unsafe fn of_signal(context: *const std::ffi::c_void) -> Self {
         // SAFETY: by contract.
@@ -85,28 +85,28 @@ impl Registers {
     }
 }
 
-/// How a walk ended.
+/// End of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// At the bound.
+    /// The bound was reached.
     AtBound,
-    /// At the first function of the thread.
+    /// The first function of the thread was reached.
     AtRoot,
-    /// There was no more room.
+    /// No space for more frames.
     Full,
-    /// At a function that nobody knows how to leave.
+    /// A function without unwind information was reached.
     Lost,
 }
 
-/// What one thread needs to walk its stack, allocated beforehand.
+/// Preallocated memory for walks of one thread's stack.
 pub struct NativeStack {
-    /// `None` until one is there: see [`Self::prepare`].
+    /// `None` until a cache is available: see [`Self::prepare`].
     cache: Option<Box<Cache>>,
     frames: Box<[usize]>,
     count: usize,
     window: Window,
     memo: Memo,
-    /// Return addresses of the last walk, where they lie.
+    /// Return addresses of the last walk, with their positions on the stack.
     words: Vec<Word>,
 }
 
@@ -131,7 +131,8 @@ impl Drop for NativeStack {
 }
 
 impl NativeStack {
-    /// Room to walk one thread's stack. Where the calling thread has a small stack itself, [`Self::prepare`] may have to add a part.
+    /// Allocate memory for walks of one thread's stack. On a thread with a small stack, [`Self::prepare`] may have to
+    /// complete it.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -144,8 +145,8 @@ impl NativeStack {
         }
     }
 
-    /// Whether it can walk. If not, it tries to get what it lacks, which threads with large stacks make in [`super::renew`], and never waits
-    /// for it. Not for signal handlers.
+    /// True if it is ready. Otherwise it tries to take an unwinder cache that a thread with a large stack built in
+    /// [`super::renew`], without waiting. Not signal-safe.
     #[inline]
     pub fn prepare(&mut self) -> bool {
         if self.cache.is_none() {
@@ -154,20 +155,21 @@ impl NativeStack {
         self.cache.is_some()
     }
 
-    /// Whether it can walk. For signal handlers, too.
+    /// True if it is ready to walk. Signal-safe.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.cache.is_some()
     }
 
-    /// Addresses of the last walk, innermost first: of the instruction that runs, then of the last byte of each call.
+    /// Addresses of the last walk, innermost first: the current instruction, then the last byte of each call
+    /// instruction.
     #[must_use]
     pub fn frames(&self) -> &[usize] {
         self.frames.get(..self.count).unwrap_or(&[])
     }
 
-    /// Walks the stack of the calling thread, for synchronous callers: frames that lie beyond `from`, up to the one that
-    /// holds `bound`, which is left out. The stack ends at `end`. `None` if it cannot walk.
+    /// Walk the stack of the calling thread synchronously: frames beyond `from`, up to the frame that contains
+    /// `bound`, which is excluded. The stack ends at `end`. `None` if it is not ready.
     #[inline]
     pub(super) fn walk(
         &mut self,
@@ -178,7 +180,7 @@ impl NativeStack {
         end: usize,
     ) -> Option<Ended> {
         let start = at.sp;
-        // SAFETY: the thread's own stack from its stack pointer to its end; nobody else writes there.
+        // SAFETY: the thread's own stack from its stack pointer to its end; no other thread writes there.
         let mut read = |address: u64| {
             let address = address as usize;
             let inside = address >= start && address < end && address.is_multiple_of(8);
@@ -211,24 +213,24 @@ impl NativeStack {
         }
     }
 
-    /// What [`Self::remember`] was told about the segment that lies here now.
+    /// The value that [`Self::remember`] stored for the current segment.
     #[inline]
     pub(super) fn recall(&mut self, generation: u32, hint: u64, sp: usize, from: usize, bound: usize) -> Option<u32> {
         let extent = extent(sp, from, bound)?;
-        // SAFETY: the bound lies on the thread's own stack.
+        // SAFETY: the bound is on the thread's own stack.
         unsafe { self.memo.find(generation, hint, sp, extent) }
     }
 
-    /// Remembers a value for the segment of the last walk, which began at `sp`.
+    /// Store a value for the segment of the last walk, which began at `sp`.
     pub(super) fn remember(&mut self, generation: u32, hint: u64, sp: usize, from: usize, bound: usize, value: u32) {
         if let (true, Some(extent)) = (cfg!(target_arch = "x86_64"), extent(sp, from, bound)) {
             self.memo.put(generation, hint, extent, &self.words, value);
         }
     }
 
-    /// Walks the stack that a signal interrupted, up to the frame that holds `bound` (`usize::MAX`: to the root). Every
-    /// read goes through `memory`. What is no function of a module is not believed: then only the innermost frame is
-    /// kept. `None` if it cannot walk.
+    /// Walk the stack that a signal interrupted, up to the frame that contains `bound` (`usize::MAX`: to the root).
+    /// All reads go through `memory`. If an address is not in a function of a module, the walk is rejected, and only
+    /// the innermost frame is kept. `None` if it is not ready.
     pub(super) fn walk_interrupted(
         &mut self,
         modules: &Snapshot,
@@ -262,7 +264,7 @@ impl NativeStack {
                 _ => break Ended::Lost,
             }
         };
-        // The root of a thread that nobody bounds looks like any other end.
+        // Without a bound, the root of a thread looks like any other end.
         let unbounded_root = ended == Ended::AtRoot && bound == usize::MAX;
         if !matches!(ended, Ended::AtBound | Ended::Full) && !unbounded_root {
             self.count = self.count.min(1);
@@ -288,18 +290,18 @@ fn put(frames: &mut [usize], count: &mut usize, address: FrameAddress) -> bool {
     }
 }
 
-/// A stretch of a stack, read piece by piece as it is needed.
+/// Buffer of a part of a stack, filled page by page on demand.
 #[derive(Debug)]
 struct Window {
     memory: Memory,
     start: usize,
     bytes: Box<[u8]>,
-    /// How many of them were read.
+    /// Number of bytes read so far.
     known: usize,
 }
 
 impl Window {
-    /// Bytes that are read at once, and in all.
+    /// Bytes per read, and in total.
     const PIECE: usize = 8 << 10;
     const SIZE: usize = 256 << 10;
 
@@ -317,7 +319,7 @@ impl Window {
         let at = address.checked_sub(self.start)?;
         while at + 8 > self.known {
             let piece = self.bytes.get_mut(self.known..self.known + Self::PIECE)?;
-            // Pieces end where pages do, so that one that is not there spoils nothing before it.
+            // Reads end at page boundaries, so that a missing page does not affect data before it.
             let from = self.start + self.known;
             let length = Self::PIECE - from % 4096;
             let read = self.memory.read(from, piece.get_mut(..length)?);

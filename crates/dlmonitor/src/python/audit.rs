@@ -1,7 +1,7 @@
-//! An audit hook (PEP 578) that tells when `torch` is imported, for interpreters that are still to start.
+//! Audit hook (PEP 578) that reports the import of `torch`, for interpreters that have not started yet.
 //!
-//! CPython documents that such a hook may be added before the interpreter starts, and that it cannot be removed: it is
-//! added only where no interpreter runs yet.
+//! CPython documents that such a hook can be added before the interpreter starts and cannot be removed. It is
+//! therefore added only if no interpreter runs yet.
 
 use super::embedded::function;
 use crate::symbols;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 type Hook = unsafe extern "C" fn(*const c_char, *mut c_void, *mut c_void) -> c_int;
 
-/// The functions of the C API that the hook uses.
+/// Functions of the C API that the hook uses.
 #[derive(Clone, Copy)]
 struct Api {
     size: unsafe extern "C" fn(*mut c_void) -> isize,
@@ -22,7 +22,7 @@ struct Api {
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// Whether the process has an interpreter that does not run yet.
+/// True if the process has an interpreter that does not run yet.
 pub(crate) fn is_needed() -> bool {
     // SAFETY: the signature of `int Py_IsInitialized(void)`, which may be called at any time.
     symbols::global(c"Py_IsInitialized").is_some_and(|function| unsafe {
@@ -30,7 +30,7 @@ pub(crate) fn is_needed() -> bool {
     })
 }
 
-/// Call `action` whenever `torch` is about to be imported, with Python's lock held; once per process. Call it only while
+/// Call `action` before each import of `torch`, with Python's lock held. Installed once per process, and only while
 /// no interpreter runs.
 pub(crate) fn install(action: fn()) {
     // SAFETY: the signatures of the functions with these names, all of the stable ABI.
@@ -52,13 +52,14 @@ pub(crate) fn install(action: fn()) {
     }
 }
 
-/// Never raises.
+/// Audit hook, which never raises.
 unsafe extern "C" fn hook(event: *const c_char, arguments: *mut c_void, _: *mut c_void) -> c_int {
     // SAFETY: a null-terminated name of an event.
     if unsafe { CStr::from_ptr(event) } == c"import"
         && let Some(api) = API.get()
     {
-        // SAFETY: the interpreter passes a tuple, which holds anything if a program calls `sys.audit`, and holds its lock.
+        // SAFETY: the interpreter passes a tuple and holds its lock. Programs that call `sys.audit` can put any
+        // objects into the tuple.
         let is_torch = unsafe { first_text(api, arguments) } == Some(c"torch");
         if is_torch {
             let _ = std::panic::catch_unwind(api.action);

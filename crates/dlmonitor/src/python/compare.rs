@@ -1,29 +1,30 @@
-//! Whether a chain of frames is the one that was seen before: mostly it is, but for the innermost frames.
+//! Comparison of Python call paths. Usually only the innermost frames of two consecutive paths differ.
 //!
-//! This runs at every operator, once per frame. The offsets of the common versions are constants here.
+//! The comparison runs at every operator, once per frame. Therefore the offsets of common CPython versions are
+//! constants.
 
 use super::freed::Freed;
 use super::layout::{Layout, V311, V312};
 use super::{Interpreter, OBJECT_CLASS, PythonFrame, WATCHED_CODE, word};
 use std::sync::atomic::Ordering;
 
-/// A frame that was seen, with what tells it from a later one at the same place.
+/// A frame of an earlier path, with the data that distinguish it from a later frame at the same address.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenFrame {
-    /// The frame as it stood in memory.
+    /// The contents of the frame.
     pub frame: PythonFrame,
     /// [`Interpreter::fingerprint`]
     pub fingerprint: u64,
-    /// When the code object at this address last was the one with this fingerprint.
+    /// Counter of freed code objects when the code object at this address last had this fingerprint.
     seen: Freed,
     /// [`Interpreter::called_module`]
     pub module: usize,
-    /// The module's class: another module may lie where one was that is gone.
+    /// The module's class. Another module can be allocated at the address of a freed one.
     pub class: usize,
 }
 
 impl SeenFrame {
-    /// Whether its code object is the one with this fingerprint, now.
+    /// True if its code object has this fingerprint now.
     #[inline]
     fn is_code(&mut self, fingerprint: u64, now: Freed) -> bool {
         let same = self.fingerprint == fingerprint;
@@ -35,7 +36,7 @@ impl SeenFrame {
 }
 
 impl PartialEq for SeenFrame {
-    /// Whether it is the same frame, whenever it was seen.
+    /// Compares frames without the time at which they were seen.
     fn eq(&self, other: &Self) -> bool {
         (self.frame, self.fingerprint, self.module, self.class)
             == (other.frame, other.fingerprint, other.module, other.class)
@@ -44,27 +45,28 @@ impl PartialEq for SeenFrame {
 
 impl Eq for SeenFrame {}
 
-/// What called the outermost of the frames that were compared.
+/// Caller of the outermost compared frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
-    /// Nothing: it is the first of its thread.
+    /// No caller: it is the first frame of its thread.
     Root,
-    /// This frame.
+    /// The calling frame.
     Frame(PythonFrame),
 }
 
-/// A version whose frames and code objects those of others are like, as far as they are read here.
+/// A version whose layout of frames and code objects is shared by other versions, as far as this module reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Common {
     V311,
-    /// And 3.13.
+    /// Also 3.13.
     V312,
 }
 
 impl Common {
     pub(super) fn of(layout: &Layout) -> Option<Self> {
         let is_like = |common: Layout| {
-            // What is not read here may differ, as may what tells apart code objects without numbers where they have numbers.
+            // Fields that this module does not read may differ. So may the fingerprint fields of code objects without
+            // version numbers, in versions that have numbers.
             let telling = if layout.code_version.is_none() { *layout } else { common };
             let alike = Layout {
                 frame_code: layout.frame_code,
@@ -91,7 +93,7 @@ impl Common {
 }
 
 impl Interpreter {
-    /// The frame as it is now, to be compared later.
+    /// Copy the current contents of a frame for later comparison.
     #[must_use]
     #[inline]
     pub fn see(&self, frame: PythonFrame) -> SeenFrame {
@@ -100,7 +102,8 @@ impl Interpreter {
         SeenFrame { frame, fingerprint: self.fingerprint(frame), seen: Freed::now(), module, class }
     }
 
-    /// As [`Self::see`], for a frame that stands where another one was seen: mostly it is that one, some instructions later.
+    /// Variant of [`Self::see`] for a frame at the address of an earlier one. It is usually the same frame, some
+    /// instructions later.
     #[must_use]
     #[inline]
     pub fn see_again(&self, frame: PythonFrame, before: &SeenFrame) -> SeenFrame {
@@ -111,8 +114,8 @@ impl Interpreter {
         self.see(frame)
     }
 
-    /// Compares `frame` and its callers with frames that were seen before, outermost first. Those that stand where they
-    /// stood, but are others now, go to `changed` with their index, innermost first. `None` if one stands elsewhere.
+    /// Compare `frame` and its callers with an earlier path, outermost first. Frames at the same address that have
+    /// changed are added to `changed` with their index, innermost first. `None` if the address of a frame differs.
     #[inline]
     pub fn compare(
         &self,

@@ -1,23 +1,23 @@
-//! Names and lines of code objects, copied out of the interpreter's memory when a frame is seen for the first time.
+//! Names and lines of code objects, copied from the interpreter's memory when a frame is seen for the first time.
 
 use super::layout::Layout;
 use super::{PythonFrame, byte, half_word, lines, word};
 
-/// Longest name that is copied, bytes of the interpreter's representation.
+/// Longest copied name, in bytes of the interpreter's representation.
 const MAX_TEXT: usize = 4096;
-/// Longest table of lines that is believed.
+/// Longest plausible line table, in bytes.
 const MAX_LINES: usize = 1 << 22;
 
 /// A line of a Python function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PythonLine {
-    /// Qualified name of the function (3.10: its name).
+    /// Qualified name of the function (in 3.10 its name).
     pub function: String,
-    /// File that its code was compiled from, as the interpreter names it.
+    /// Source file, as the interpreter names it.
     pub file: String,
-    /// The line that runs, 0 if the instruction has none.
+    /// Current line, 0 if the instruction has none.
     pub line: u32,
-    /// The line where the function begins.
+    /// First line of the function.
     pub first_line: u32,
 }
 
@@ -48,7 +48,7 @@ unsafe fn bytes<'a>(layout: &Layout, object: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts((object + layout.bytes_data) as *const u8, length) }
 }
 
-/// The contents of a text object. Texts of other than the compact kinds, which the compiler never makes, are empty.
+/// Contents of a text object. Non-compact text objects, which the compiler never makes, give an empty text.
 fn text(layout: &Layout, object: usize) -> String {
     if object == 0 {
         return String::new();

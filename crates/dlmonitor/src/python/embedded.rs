@@ -1,6 +1,6 @@
-//! Python that runs inside the interpreter for our sake: some things are only said there.
+//! Python code that the library runs in the interpreter, for information that is only available there.
 //!
-//! By the plain C API, whose functions are looked up by name: nothing is linked.
+//! Uses the C API by symbol lookup at run time, so that no library is linked.
 
 use crate::symbols;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Object = *mut c_void;
-/// What Python calls: `self` is null, the arguments are a tuple.
+/// A C function that Python calls: `self` is null, the arguments are a tuple.
 pub(crate) type Function = unsafe extern "C" fn(Object, Object) -> Object;
 
 /// `PyMethodDef` of the stable ABI.
@@ -28,13 +28,13 @@ unsafe impl Sync for Method {}
 impl Method {
     const METH_VARARGS: c_int = 1;
 
-    /// A function that Python knows by this name.
+    /// A method with this name in Python.
     pub(crate) const fn new(name: &'static CStr, function: Function) -> Self {
         Self { name: name.as_ptr(), function, flags: Self::METH_VARARGS, doc: c"".as_ptr() }
     }
 }
 
-/// A piece of Python, and its globals once it ran.
+/// Python source code and, after its execution, its globals.
 #[derive(Debug)]
 pub(crate) struct Embedded {
     file: &'static CStr,
@@ -44,19 +44,18 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    /// `source` may call `methods`; `file` is its name in tracebacks.
+    /// Define embedded source, which may call `methods`; `file` is its name in tracebacks.
     pub(crate) const fn new(file: &'static CStr, source: &'static CStr, methods: &'static [Method]) -> Self {
         Self { file, source, methods, globals: AtomicPtr::new(null_mut()) }
     }
 
-    /// Calls one of its functions, which takes nothing; runs the source first if that has not been done. Waits for
-    /// Python's lock.
+    /// Call one of its functions without arguments. The first call executes the source. Waits for Python's lock.
     ///
     /// # Errors
-    /// A sentence: there is no interpreter, or it raised something.
+    /// A sentence: no interpreter runs, or Python raised an exception.
     pub(crate) fn call(&self, function: &CStr) -> Result<(), String> {
         let python = Python::find().ok_or("no Python interpreter runs in this process")?;
-        // SAFETY: the interpreter is initialised; the state is given back below.
+        // SAFETY: the interpreter is initialized; the state is released below.
         let state = unsafe { (python.ensure)() };
         // SAFETY: this thread holds the GIL now.
         let done = unsafe { self.call_locked(python, function) };
@@ -65,7 +64,8 @@ impl Embedded {
         done
     }
 
-    /// As [`Self::call`], but does nothing if the calling thread does not hold Python's lock or the source never ran.
+    /// Variant of [`Self::call`] without effect if the calling thread does not hold Python's lock or the source was
+    /// never executed.
     pub(crate) fn call_if_locked(&self, function: &CStr) {
         let Some(python) = Python::find() else { return };
         // SAFETY: it takes nothing, and may be called at any time while there is an interpreter.
@@ -78,7 +78,7 @@ impl Embedded {
     /// # Safety
     /// The caller holds the GIL.
     unsafe fn call_locked(&self, python: &Python, function: &CStr) -> Result<(), String> {
-        // SAFETY: by contract; references are borrowed from the globals, which live for ever.
+        // SAFETY: by contract; references are borrowed from the globals, which live forever.
         unsafe {
             let mut globals = self.globals.load(Ordering::Acquire);
             if globals.is_null() {
@@ -95,8 +95,8 @@ impl Embedded {
     /// The caller holds the GIL.
     unsafe fn run(&self, python: &Python) -> Result<Object, String> {
         const FILE_INPUT: c_int = 257;
-        // SAFETY: by contract. All texts are null-terminated, methods are static; what is created here is released,
-        // but for the globals.
+        // SAFETY: by contract. All texts are null-terminated, methods are static; objects that are created here are
+        // released, except the globals.
         unsafe {
             let globals = python.taken((python.new_dict)())?;
             let builtins = (python.builtins)();
@@ -120,12 +120,12 @@ impl Embedded {
     }
 }
 
-/// Takes a tuple of arguments apart, as `PyArg_ParseTuple` does; null with Python's error set becomes an early return.
+/// Parse a tuple of arguments as `PyArg_ParseTuple` does; on failure, return null with Python's error set.
 macro_rules! arguments {
     ($tuple:expr, $format:expr, $($place:expr),+) => {{
         let Some(parse) = crate::python::embedded::parse() else { return std::ptr::null_mut() };
-        // SAFETY: the signature of `PyArg_ParseTuple`; the interpreter passes a tuple and holds its lock, and the caller
-        // of this macro says with the format what the places are.
+        // SAFETY: the signature of `PyArg_ParseTuple`. The interpreter passes a tuple and holds its lock. The format
+        // of the caller of this macro matches the types of the places.
         let parsed = unsafe { parse($tuple, $format.as_ptr(), $($place),+) };
         if parsed == 0 {
             return std::ptr::null_mut();
@@ -137,24 +137,24 @@ pub(crate) use arguments;
 /// `PyArg_ParseTuple`.
 pub(crate) type Parse = unsafe extern "C" fn(Object, *const c_char, ...) -> c_int;
 
-/// `PyArg_ParseTuple`, if a piece of Python ran.
+/// `PyArg_ParseTuple`, if embedded source was executed.
 pub(crate) fn parse() -> Option<Parse> {
     PYTHON.get().map(|python| python.parse)
 }
 
-/// A number, for a [`Function`] to return.
+/// A Python integer, as the result of a [`Function`].
 pub(crate) fn number(value: u64) -> Object {
     // SAFETY: the interpreter that called holds its lock.
     PYTHON.get().map_or(null_mut(), |python| unsafe { (python.number)(value) })
 }
 
-/// The functions of the C API that are used, looked up once: looking takes the lock of the dynamic linker, which another
-/// thread may hold that loads a library whose constructor waits for Python's.
+/// Functions of the C API, looked up once: a lookup takes the lock of the dynamic linker, which another thread may
+/// hold while it loads a library whose constructor waits for Python's lock.
 struct Python {
     running: unsafe extern "C" fn() -> c_int,
     parse: Parse,
     number: unsafe extern "C" fn(u64) -> Object,
-    /// Where the class of `KeyboardInterrupt` is.
+    /// Address of the class `KeyboardInterrupt`.
     interrupt: *const Object,
     is_error: unsafe extern "C" fn(Object) -> c_int,
     set_interrupt: unsafe extern "C" fn(),
@@ -176,13 +176,13 @@ struct Python {
 
 // SAFETY: its one pointer is to a variable of the interpreter that is set before a library can be loaded by it.
 unsafe impl Send for Python {}
-// SAFETY: as above; nobody writes there.
+// SAFETY: as above; the variable is never written.
 unsafe impl Sync for Python {}
 
 static PYTHON: OnceLock<Python> = OnceLock::new();
 
 impl Python {
-    /// `None` if no interpreter runs here, or it ends.
+    /// `None` if no interpreter runs in this process, or if it is finalizing.
     fn find() -> Option<&'static Self> {
         let python = match PYTHON.get() {
             Some(python) => python,
@@ -223,7 +223,7 @@ impl Python {
         }
     }
 
-    /// What a function returned; its error is cleared if it returned null, but for an interrupt, which comes again.
+    /// Result of a call. If it is null, its error is cleared, except `KeyboardInterrupt`, which is raised again.
     ///
     /// # Safety
     /// The caller holds the GIL.
@@ -231,7 +231,7 @@ impl Python {
         if object.is_null() {
             // SAFETY: by contract; the class is set while there is an interpreter.
             unsafe {
-                // Somebody pressed Ctrl-C just then: that is for the program.
+                // Ctrl-C was pressed at this moment: the program must receive it.
                 let is_interrupt = (self.is_error)(*self.interrupt) != 0;
                 (self.clear_error)();
                 if is_interrupt {

@@ -1,7 +1,8 @@
-//! Counter of freed code objects: as long as none was freed, the address of one stands for it.
+//! Counter of freed code objects. While it is unchanged, the address of a code object identifies it.
 //!
-//! CPython calls `tp_dealloc` of the type of code objects for each that goes. That entry is replaced by a function that counts
-//! and calls the one that was there. `PyCode_AddWatcher` (3.12 and later) would do the same, but not for 3.10 and 3.11.
+//! CPython calls `tp_dealloc` of the code type for each freed code object. This entry is replaced by a function that
+//! increments the counter and calls the original. `PyCode_AddWatcher` (3.12 and later) has the same effect, but does
+//! not exist in 3.10 and 3.11.
 
 use crate::symbols;
 use std::ffi::{CStr, c_char, c_void};
@@ -10,41 +11,41 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 type Dealloc = unsafe extern "C" fn(*mut c_void);
 
-/// `tp_name` and `tp_dealloc` of types in builds with the GIL, the same from 3.10 to 3.14. Other builds have longer heads of
-/// objects: what lies at the first offset is no name of theirs.
+/// Offsets of `tp_name` and `tp_dealloc` in types of builds with the GIL, equal from 3.10 to 3.14. Builds without the
+/// GIL have longer object headers, in which the word at the first offset is not a name.
 const NAME: usize = 24;
 const DEALLOC: usize = 48;
-/// A value of [`FREED`]: nobody counts.
+/// Value of [`FREED`] without a counter.
 const UNWATCHED: u64 = u64::MAX;
 
-/// Code objects that were freed since the counting began.
+/// Number of code objects that were freed since counting began.
 static FREED: AtomicU64 = AtomicU64::new(UNWATCHED);
-/// The interpreter's own function.
+/// The interpreter's original function.
 static ORIGINAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static START: Once = Once::new();
 
-/// A moment in the life of code objects.
+/// A value of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Freed(u64);
 
 impl Freed {
-    /// This moment.
+    /// The current value.
     ///
-    /// A code object that takes the place of another one is run by a thread that held the GIL after the other was freed: the
-    /// order of plain loads is enough.
+    /// A code object at the address of a freed one is run by a thread that took the GIL after the free. The order of
+    /// plain loads is therefore sufficient.
     #[inline]
     pub(crate) fn now() -> Self {
         Self(FREED.load(Ordering::Relaxed))
     }
 
-    /// Whether it is known that none was freed between these moments.
+    /// True if no code object was freed between two values.
     #[inline]
     pub(crate) fn is(self, other: Self) -> bool {
         self.0 == other.0 && self.0 != UNWATCHED
     }
 }
 
-/// Counts from now on, if this interpreter has its types where they are expected.
+/// Install the counter if this interpreter has its types at the expected offsets.
 pub(crate) fn watch(version: (u8, u8)) {
     if !((3, 10)..=(3, 14)).contains(&version) || cfg!(not(target_pointer_width = "64")) {
         return;
@@ -57,11 +58,11 @@ pub(crate) fn watch(version: (u8, u8)) {
         if !is_address(name.cast()) {
             return;
         }
-        // SAFETY: it is an address in the same library or program as the type, where constant texts are.
+        // SAFETY: an address in the library or program that contains the type, in which constant texts are stored.
         if unsafe { CStr::from_ptr(name) } != c"code" {
             return;
         }
-        // SAFETY: as above; the interpreter never writes it after its start, and reads it as a whole word.
+        // SAFETY: as above; the interpreter does not write it after its start, and reads it as a whole word.
         let entry = unsafe { AtomicPtr::<c_void>::from_ptr(code_type.as_ptr().cast::<u8>().add(DEALLOC).cast()) };
         let original = entry.load(Ordering::Acquire);
         if original.is_null() || !is_address(original) {
@@ -72,12 +73,12 @@ pub(crate) fn watch(version: (u8, u8)) {
         }
         ORIGINAL.store(original, Ordering::Release);
         entry.store(dealloc as Dealloc as *mut c_void, Ordering::SeqCst);
-        // What is freed from here on is counted.
+        // Count from here on.
         FREED.store(0, Ordering::SeqCst);
     });
 }
 
-/// Has this library stay in the process whoever closes it: the interpreter calls [`dealloc`] from now on.
+/// Pin this library in memory, because the interpreter calls [`dealloc`] from now on.
 fn stay_loaded() -> bool {
     // SAFETY: `info` is valid for writes; the address is one of this library or program.
     let name = unsafe {
@@ -87,12 +88,13 @@ fn stay_loaded() -> bool {
         }
         info.dli_fname
     };
-    // SAFETY: the loader's own name of it, which is loaded: no code of it runs. A program itself has no such name, and stays.
+    // SAFETY: the name is the loader's own, and the library is loaded, so none of its code runs. A program itself has
+    // no such name and is never unloaded.
     unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
     true
 }
 
-/// Whether it lies in a library or program that is loaded.
+/// True if the address is in a loaded library or program.
 fn is_address(address: *const c_void) -> bool {
     // SAFETY: `info` is valid for writes; the address is only looked up.
     unsafe {
@@ -101,13 +103,13 @@ fn is_address(address: *const c_void) -> bool {
     }
 }
 
-/// In the place of `tp_dealloc` of code objects.
+/// Replacement for `tp_dealloc` of code objects.
 unsafe extern "C" fn dealloc(code: *mut c_void) {
     if FREED.load(Ordering::Relaxed) != UNWATCHED {
         FREED.fetch_add(1, Ordering::Relaxed);
     }
     let original = ORIGINAL.load(Ordering::Relaxed);
-    // SAFETY: it was read from the entry that this function stands in, is not null, and has this type; the caller's promise
-    // is passed on.
+    // SAFETY: it was read from the entry that this function replaces, is not null, and has this type. The contract of
+    // the caller is passed on.
     unsafe { std::mem::transmute::<*mut c_void, Dealloc>(original)(code) }
 }

@@ -1,13 +1,14 @@
-//! Bound of the interpreter on the C stack: frames below it were called from its innermost loop.
+//! Bound of the interpreter on the C stack: frames below the bound were called from the interpreter's innermost loop.
 
 use super::layout::{Layout, LineTable, Newest};
 use super::{Interpreter, PythonFrame, byte, word};
 
-/// Offset of `cframe` in the thread state of 3.10, which points to frames without it.
+/// Offset of `cframe` in the thread state of 3.10. Frames of 3.10 have no link to it.
 const CFRAME_310: usize = 48;
 
 impl Layout {
-    /// Where a thread state points to a record on the C stack; `None` from 3.13 on, where frames themselves lie there.
+    /// Offset of the pointer in a thread state to a record on the C stack; `None` from 3.13 on, where frames are on
+    /// the C stack.
     pub(super) fn stack_mark(&self) -> Option<usize> {
         match self.newest {
             Newest::ThroughCFrame(cframe, _) => Some(cframe),
@@ -18,8 +19,8 @@ impl Layout {
 }
 
 impl Interpreter {
-    /// An address within the innermost frame of the interpreter's loop on the calling thread's C stack, 0 if none is
-    /// known. `newest` is the thread's newest Python frame. For synchronous code only.
+    /// An address within the innermost frame of the interpreter's loop on the calling thread's C stack, 0 if unknown.
+    /// `newest` is the thread's newest Python frame. Not signal-safe.
     #[must_use]
     #[inline]
     pub fn stack_mark(&self, newest: Option<PythonFrame>) -> usize {

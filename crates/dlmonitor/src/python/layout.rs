@@ -1,9 +1,9 @@
-//! Where CPython keeps the fields that a walk over its frames needs, by version.
+//! Layout of CPython's frames and code objects by version: offsets of the fields that a walk of frames needs.
 //!
-//! Offsets in bytes. Those of 3.10 to 3.12 are facts of the headers, each checked by the tests against CPython itself;
-//! 3.13 and later publish theirs in `_PyRuntime` (`_Py_DebugOffsets`), which is read and preferred.
+//! Offsets in bytes. Those of 3.10 to 3.12 come from the headers, and the tests check each against CPython itself.
+//! Versions from 3.13 on publish theirs in `_PyRuntime` (`_Py_DebugOffsets`), which is preferred.
 
-/// How to get from a frame to the instruction that it runs.
+/// Position of the current instruction in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {
     /// The frame holds a pointer into the code.
@@ -12,16 +12,16 @@ pub(crate) enum Instruction {
     Index(usize),
 }
 
-/// How to get from a thread state to its newest frame.
+/// Position of the newest frame in a thread state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Newest {
-    /// The thread state points to it.
+    /// The thread state contains the pointer.
     Direct(usize),
-    /// The thread state points to a record on the C stack, which points to it (3.11 and 3.12).
+    /// The thread state points to a record on the C stack, which contains the pointer (3.11 and 3.12).
     ThroughCFrame(usize, usize),
 }
 
-/// How line numbers are packed.
+/// Encoding of line numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineTable {
     /// PEP 626: pairs of byte and line deltas (3.10).
@@ -37,17 +37,18 @@ pub(crate) struct Layout {
     pub(crate) frame_code: usize,
     pub(crate) frame_previous: usize,
     pub(crate) frame_instruction: Instruction,
-    /// The first local variable.
+    /// First local variable.
     pub(crate) frame_locals: usize,
-    /// Byte that says who owns the frame, and the least value that means "not a Python frame"; `None` before 3.12.
+    /// Byte with the owner of the frame, and the smallest value for frames that are not Python's; `None` before 3.12.
     pub(crate) frame_owner: Option<(usize, u8)>,
-    /// Bits of the pointer to the code that are tags (3.14).
+    /// Tag bits in the pointer to the code (3.14).
     pub(crate) code_tag: usize,
     pub(crate) code_first_line: usize,
     pub(crate) code_file: usize,
-    /// The name that is shown: the qualified one from 3.11.
+    /// Displayed name: the qualified name from 3.11 on.
     pub(crate) code_name: usize,
-    /// `co_name`. It is interned, unlike the qualified one, so that its hash is known. Read where there is no `co_version`.
+    /// `co_name`. Unlike the qualified name it is interned, so that its hash is set. Read if there is no
+    /// `co_version`.
     pub(crate) code_short_name: usize,
     pub(crate) code_lines: usize,
     /// `co_version`, unique per code object, if there is one.
@@ -57,10 +58,10 @@ pub(crate) struct Layout {
     pub(crate) line_table: LineTable,
     /// `ob_sval` of bytes objects.
     pub(crate) bytes_data: usize,
-    /// State word of text objects, and the bit of it where their kind begins.
+    /// State word of text objects, and the position of the kind in it.
     pub(crate) text_state: usize,
     pub(crate) text_kind: u32,
-    /// Where the characters of ASCII and of other compact texts begin.
+    /// Start of the characters of ASCII and of other compact texts.
     pub(crate) text_ascii: usize,
     pub(crate) text_compact: usize,
 }
@@ -119,7 +120,7 @@ pub(super) const V312: Layout = Layout {
 
 const V313: Layout = Layout { newest: Newest::Direct(72), code_instructions: 200, ..V312 };
 
-/// Where 3.13 and 3.14 publish an offset, counted in 64-bit words from the beginning of `_PyRuntime`.
+/// Positions of the published offsets in 3.13 and 3.14, in 64-bit words from the start of `_PyRuntime`.
 struct Published {
     free_threaded: usize,
     newest: usize,
@@ -133,7 +134,7 @@ struct Published {
     text_ascii: usize,
 }
 
-/// Words by the headers of 3.13. The tests compare what they give with the table.
+/// Positions by the headers of 3.13. The tests compare the published values with the table.
 const PUBLISHED_313: Published = Published {
     free_threaded: 2,
     newest: 23,
@@ -145,8 +146,8 @@ const PUBLISHED_313: Published = Published {
     text_ascii: 70,
 };
 
-/// Words by the headers of 3.14. Not run yet: no such interpreter was to be had where this was written. A self-test at
-/// start compares the frames with the interpreter's own.
+/// Positions by the headers of 3.14, untested because no such interpreter was available. A self-test at start
+/// compares the frames with those of the interpreter.
 const PUBLISHED_314: Published = Published {
     free_threaded: 2,
     newest: 26,
@@ -158,13 +159,13 @@ const PUBLISHED_314: Published = Published {
     text_ascii: 80,
 };
 
-/// Words of `_PyRuntime` that are read.
+/// Number of words of `_PyRuntime` to read.
 const PUBLISHED_WORDS: usize = 81;
 
 impl Layout {
-    /// The layout of a version, or why there is none.
+    /// Layout of a version, or the reason why it is unsupported.
     ///
-    /// `runtime` is the beginning of `_PyRuntime`, if it is known.
+    /// `runtime` is the start of `_PyRuntime`, if known.
     pub(crate) fn of(version: (u8, u8), runtime: Option<&[u64]>) -> Result<Self, String> {
         match version {
             (3, 10) => Ok(V310),
@@ -179,13 +180,15 @@ impl Layout {
                 // Frames hold tagged references to their code, and `interned` takes 16 bits of a text's state.
                 Ok(Self { code_tag: 3, text_kind: 16, ..published(words, &PUBLISHED_314)? })
             }
-            (3, minor) if minor > 14 => Err(format!("the layout of CPython 3.{minor} is not known to this version")),
-            (major, minor) => Err(format!("CPython {major}.{minor} is too old, 3.10 is the oldest that is known")),
+            (3, minor) if minor > 14 => {
+                Err(format!("the layout of CPython 3.{minor} is not known to this version of the recorder"))
+            }
+            (major, minor) => Err(format!("CPython {major}.{minor} is too old: 3.10 is the oldest supported version")),
         }
     }
 }
 
-/// The layout that an interpreter publishes about itself.
+/// Layout that an interpreter publishes.
 fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
     let word = |index: usize| words.get(index).map_or(0, |&word| word as usize);
     if words.len() < PUBLISHED_WORDS || words.first() != Some(&u64::from_le_bytes(*b"xdebugpy")) {
@@ -211,16 +214,16 @@ fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
         text_ascii: word(at.text_ascii),
         ..V313
     };
-    // A table that is read wrongly must not send a walk through memory that it does not know.
+    // A misread table must not lead a walk through unknown memory.
     let plausible = [layout.frame_previous, layout.frame_code, layout.code_file, layout.code_lines, layout.bytes_data];
     if plausible.iter().all(|&offset| offset < 512 && offset % 4 == 0) {
         Ok(layout)
     } else {
-        Err("the table of offsets in _PyRuntime makes no sense to this version".into())
+        Err("the table of offsets in _PyRuntime is invalid for this version of the recorder".into())
     }
 }
 
-/// How many words of `_PyRuntime` [`Layout::of`] reads.
+/// Number of words of `_PyRuntime` that [`Layout::of`] reads.
 pub(crate) const fn published_words() -> usize {
     PUBLISHED_WORDS
 }

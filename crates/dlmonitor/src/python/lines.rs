@@ -1,8 +1,8 @@
-//! The line that an instruction belongs to, from the table that its code object carries.
+//! Line numbers of instructions, decoded from the line table of a code object.
 
 use super::layout::LineTable;
 
-/// Line of the instruction at byte `offset` of the code, or `None` if the table gives it none.
+/// Line of the instruction at byte `offset` of the code; `None` if the table has none.
 pub(crate) fn line(format: LineTable, table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     match format {
         LineTable::Deltas => from_deltas(table, first_line, offset),
@@ -10,7 +10,7 @@ pub(crate) fn line(format: LineTable, table: &[u8], first_line: u32, offset: usi
     }
 }
 
-/// PEP 626, CPython 3.10: pairs of how many bytes and by how many lines; -128 means no line.
+/// Decode PEP 626, CPython 3.10: pairs of a byte delta and a line delta; -128 means no line.
 fn from_deltas(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     let mut end = 0;
     let mut line = i64::from(first_line);
@@ -27,8 +27,8 @@ fn from_deltas(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     None
 }
 
-/// PEP 657, CPython 3.11 and later (`Objects/locations.md` in its sources): each entry's first byte has its top bit set,
-/// four bits of form and three of length in two-byte units.
+/// Decode PEP 657, CPython 3.11 and later (`Objects/locations.md` in its sources). The first byte of each entry has
+/// its top bit set, four bits of form and three of length in two-byte units.
 fn from_locations(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     let mut line = i64::from(first_line);
     let mut end = 0;
@@ -52,7 +52,7 @@ fn from_locations(table: &[u8], first_line: u32, offset: usize) -> Option<u32> {
     None
 }
 
-/// A signed number: six bits a byte, the lowest first; the lowest bit is the sign.
+/// Decode a signed variable-length number: six bits per byte, lowest bits first; the lowest bit is the sign.
 fn signed(table: &[u8], mut at: usize) -> i64 {
     let mut value = 0_i64;
     let mut shift = 0;

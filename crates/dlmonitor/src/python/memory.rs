@@ -1,38 +1,38 @@
-//! This process's memory, read through the kernel: an address that is not there is an error, not a crash.
+//! Reads of this process's memory through the kernel: an unmapped address is an error instead of a crash.
 
 use std::ffi::c_void;
 
-/// Ranges that one call may read.
+/// Largest number of ranges per call.
 pub(crate) const MAX_RANGES: usize = 32;
 
-/// Reads this process by the id of a thread of it. Usable in signal handlers: it neither allocates nor locks.
+/// Reader of this process's memory by the id of one of its threads. Signal-safe: it neither allocates nor locks.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     thread: libc::pid_t,
 }
 
 impl Memory {
-    /// Memory of this process; `thread` is a thread of it that lives as long as the value is used.
+    /// Memory of this process. `thread` is one of its threads, which must live as long as the value is used.
     #[must_use]
     pub fn of_thread(thread: u32) -> Self {
         Self { thread: thread.cast_signed() }
     }
 
-    /// Memory of this process, for as long as the calling thread lives.
+    /// Memory of this process, valid while the calling thread lives.
     #[must_use]
     pub fn of_this_thread() -> Self {
         // SAFETY: takes nothing and cannot fail.
         Self::of_thread(unsafe { libc::gettid() }.cast_unsigned())
     }
 
-    /// Reads consecutive bytes into `into`; returns how many could be read.
+    /// Read consecutive bytes into `into`, and return the number of bytes read.
     #[must_use]
     pub fn read(&self, address: usize, into: &mut [u8]) -> usize {
         self.gather(&[(address, into.len())], into)
     }
 
-    /// Reads ranges (address, length) one after the other into `into`, up to the first that is not there; returns how
-    /// many bytes could be read. At most `MAX_RANGES` ranges are read.
+    /// Read ranges (address, length) in order into `into`, up to the first unmapped one, and return the number of
+    /// bytes read. At most `MAX_RANGES` ranges are read.
     #[must_use]
     pub fn gather(&self, ranges: &[(usize, usize)], into: &mut [u8]) -> usize {
         let mut remote = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MAX_RANGES];
@@ -44,19 +44,19 @@ impl Memory {
             used += 1;
         }
         let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() - room };
-        // SAFETY: the kernel writes to `into` only, as much as fits, and checks every address that it reads from.
+        // SAFETY: the kernel writes only to `into`, within its length, and checks every address that it reads from.
         let read = unsafe { libc::process_vm_readv(self.thread, &raw const local, 1, remote.as_ptr(), used, 0) };
         usize::try_from(read).unwrap_or(0)
     }
 
-    /// Reads one word.
+    /// Read one word.
     #[must_use]
     pub fn word(&self, address: usize) -> Option<usize> {
         let mut bytes = [0; 8];
         (self.read(address, &mut bytes) == bytes.len()).then(|| usize::from_le_bytes(bytes))
     }
 
-    /// Whether the kernel lets a process read itself this way; some sandboxes do not.
+    /// True if the kernel allows a process to read itself this way; some sandboxes forbid it.
     #[must_use]
     pub fn works(&self) -> bool {
         let known = 0x5ac4_11e5_usize;

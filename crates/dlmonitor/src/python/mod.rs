@@ -1,8 +1,9 @@
-//! Python frames, read without the interpreter's help: no GIL, no reference counts, no allocation while walking.
+//! Python frames, read directly from the interpreter's memory: no GIL, no reference counts, no allocation while
+//! walking.
 //!
-//! In a synchronous callback the chain of frames of the own thread cannot change, whoever holds the GIL, and keeps its
-//! code objects alive; so it may be read as plain memory. A signal handler must not do that: there the chain may be
-//! half built (see `crate::python::signal_safe_frames`, which reads through the kernel).
+//! In a synchronous callback, the frames of the own thread cannot change, with or without the GIL, and keep their
+//! code objects alive. They can therefore be read as plain memory. A signal handler must not do that, because a frame
+//! may be partly constructed (see `crate::python::signal_safe_frames`, which reads through the kernel).
 
 pub(crate) mod audit;
 mod compare;
@@ -27,19 +28,20 @@ pub use memory::Memory;
 pub use sampled_code::SampledCode;
 pub use signal_safe_frames::{FrameSampler, MAX_SAMPLED, SampledFrame, Walk};
 
-/// One frame as it stands in memory; valid as long as the frame runs.
+/// A copy of a frame; valid as long as the frame runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonFrame {
     /// Address of the frame itself.
     pub address: usize,
     /// Address of its code object.
     pub code: usize,
-    /// Where it is: the address of its instruction (from 3.11) or a number that is unique within the code (3.10).
+    /// Position in the code: the address of its instruction (from 3.11) or a number that is unique within the code
+    /// (3.10).
     pub instruction: usize,
 }
 
 impl PythonFrame {
-    /// Whether it is the frame that was seen before, as far as that can be known: another call may have the place of one
+    /// True if it is the frame that was seen before, as far as is known: another call may have the address of a frame
     /// that returned.
     #[inline]
     pub(crate) fn is_call(&self, seen: Self) -> bool {
@@ -54,7 +56,8 @@ const OBJECT_CLASS: usize = 8;
 const CLASS_NAME: usize = 24;
 /// `ob_size` of objects of variable length.
 const BYTES_LENGTH: usize = 16;
-/// The hash of a text object, the same in all supported versions; -1 until somebody asks for it, as interning does.
+/// The hash of a text object, the same in all supported versions; -1 until it is first needed, for example for
+/// interning.
 const TEXT_HASH: usize = 24;
 
 /// The interpreter of this process.
@@ -64,15 +67,15 @@ pub struct Interpreter {
     frames_like: Option<compare::Common>,
     version: (u8, u8),
     this_thread: unsafe extern "C" fn() -> *const c_void,
-    /// For samples, if the interpreter exports them.
+    /// Types for samples, if the interpreter exports them.
     types: Option<signal_safe_frames::Types>,
 }
 
 impl Interpreter {
-    /// Finds the interpreter that runs in this process.
+    /// Find the interpreter that runs in this process.
     ///
     /// # Errors
-    /// A sentence that says why its frames cannot be read: there is none, or its version is not known.
+    /// A sentence with the reason why its frames cannot be read: no interpreter, or an unsupported version.
     pub fn find() -> Result<Self, String> {
         let version = running_version().ok_or("no Python interpreter in this process")?;
         let this_thread = symbols::global(c"PyGILState_GetThisThreadState")
@@ -98,9 +101,9 @@ impl Interpreter {
         self.version
     }
 
-    /// The newest Python frame of the calling thread, if it runs Python at all.
+    /// The newest Python frame of the calling thread, if it runs Python.
     ///
-    /// Call it from synchronous code only, never from a signal handler.
+    /// Not signal-safe: call it only from synchronous code.
     #[must_use]
     #[inline]
     pub fn newest(&self) -> Option<PythonFrame> {
@@ -126,34 +129,34 @@ impl Interpreter {
         self.layout.caller(frame)
     }
 
-    /// A number that two code objects at the same address differ in, so that an address can serve as identity.
+    /// A number that differs between two code objects at the same address, so that an address can serve as identity.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, frame: PythonFrame) -> u64 {
         self.layout.fingerprint(frame)
     }
 
-    /// The object that a frame calls as a module, 0 if the frame is no such call: the first argument of the method that
-    /// [`Interpreter::watch_calls`] named.
+    /// The object that a frame calls as a module, 0 for other frames: the first argument of the method that
+    /// [`Interpreter::watch_calls`] set.
     #[must_use]
     #[inline]
     pub fn called_module(&self, frame: PythonFrame) -> usize {
         self.layout.called_module(frame, WATCHED_CODE.load(Ordering::Relaxed))
     }
 
-    /// Calls of this code object are calls of a module: its first argument is the module.
+    /// Set the code object whose calls are calls of a module. Its first argument is the module.
     pub fn watch_calls(code: usize) {
         WATCHED_CODE.store(code, Ordering::Relaxed);
     }
 
-    /// The class of an object that is alive.
+    /// Class of a live object.
     #[must_use]
     #[inline]
     pub fn class_of(&self, object: usize) -> usize {
         word(object + OBJECT_CLASS)
     }
 
-    /// The name of a class that is alive.
+    /// Name of a live class.
     #[must_use]
     pub fn class_name(&self, class: usize) -> String {
         let name = word(class + CLASS_NAME) as *const c_char;
@@ -165,14 +168,14 @@ impl Interpreter {
         name.rsplit('.').next().unwrap_or_default().to_owned()
     }
 
-    /// Function, file and line of a frame that is running on this thread now.
+    /// Function, file and line of a frame that is running on this thread.
     #[must_use]
     pub fn describe(&self, frame: PythonFrame) -> PythonLine {
         describe::describe(&self.layout, frame)
     }
 }
 
-// Always inlined: where the layout is a constant, its offsets are, too.
+// Always inlined: for a constant layout, the offsets become constants, too.
 impl Layout {
     #[inline(always)]
     fn caller(&self, frame: PythonFrame) -> Option<PythonFrame> {
@@ -188,7 +191,8 @@ impl Layout {
             None => unnumbered(
                 [lines, word(frame.code + self.code_name), word(frame.code + self.code_file)],
                 first_line,
-                // Neither name nor table of lines is ever null, and a bytes object has room for these, however short it is.
+                // Neither the name nor the line table is ever null, and the smallest bytes object has room for these
+                // bytes.
                 word(word(frame.code + self.code_short_name) + TEXT_HASH),
                 [word(lines + BYTES_LENGTH), word(lines + self.bytes_data)],
             ),
@@ -226,18 +230,19 @@ impl Layout {
     }
 }
 
-/// What tells a code object with a number of its own from others at the same address.
+/// Fingerprint of a code object with a version number.
 #[inline(always)]
 fn numbered(lines: usize, first_line: u32, version: u32) -> u64 {
     (lines as u64).rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
 }
 
-/// The same for one without a number (3.10 and 3.11): where its table of lines, its name and the name of its file lie, where
-/// it begins, the hash of its short name, and the length of the table and its first eight bytes. Addresses alone are not
-/// enough: code that is compiled again and again gets all of them again, for functions whose names and lines differ.
+/// Fingerprint of a code object without a version number (3.10 and 3.11). It combines the addresses of its line
+/// table, its name and the name of its file, its first line, the hash of its short name, and the length and first
+/// eight bytes of the line table. Addresses alone are not sufficient: code that is compiled repeatedly gets the same
+/// addresses for functions with different names and lines.
 #[inline(always)]
 fn unnumbered([lines, name, file]: [usize; 3], first_line: u32, name_hash: usize, [length, begin]: [usize; 2]) -> u64 {
-    // Each at bits of its own as far as they differ: addresses in their lower half, lengths in few bits.
+    // Each value at its own bits as far as they vary: addresses in their lower half, lengths in few bits.
     let addresses = (lines as u64).rotate_left(20) ^ (name as u64).rotate_left(41) ^ (file as u64).rotate_left(62);
     addresses ^ name_hash as u64 ^ begin as u64 ^ u64::from(first_line) << 32 ^ (length as u64).rotate_left(12)
 }
@@ -256,21 +261,21 @@ fn running_version() -> Option<(u8, u8)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Reads eight bytes of the interpreter's memory.
+/// Read eight bytes of the interpreter's memory.
 #[inline]
 fn word(address: usize) -> usize {
     // SAFETY: callers pass addresses of live objects of the interpreter plus offsets within them (module docs).
     unsafe { (address as *const usize).read() }
 }
 
-/// Reads four bytes of the interpreter's memory.
+/// Read four bytes of the interpreter's memory.
 #[inline]
 fn half_word(address: usize) -> u32 {
     // SAFETY: as in `word`.
     unsafe { (address as *const u32).read() }
 }
 
-/// Reads one byte of the interpreter's memory.
+/// Read one byte of the interpreter's memory.
 #[inline]
 fn byte(address: usize) -> u8 {
     // SAFETY: as in `word`.

@@ -1,23 +1,23 @@
-//! Code objects as a signal handler copied them: their names and the lines of their instructions.
+//! Code objects that a signal handler copied: names and lines.
 
 use super::layout::LineTable;
 use super::{Interpreter, lines};
 
-/// A code object that was copied by [`super::FrameSampler::copy_code`].
+/// A code object copied by [`super::FrameSampler::copy_code`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledCode {
-    /// Qualified name of the function (3.10: its name).
+    /// Qualified name of the function (in 3.10 its name).
     pub function: String,
-    /// File that it was compiled from.
+    /// Source file.
     pub file: String,
-    /// The line where the function begins.
+    /// First line of the function.
     pub first_line: u32,
     lines: Vec<u8>,
     format: LineTable,
 }
 
 impl SampledCode {
-    /// Takes packed words apart; `None` if they are none.
+    /// Decode packed words; `None` if they are invalid.
     #[must_use]
     pub fn unpack(interpreter: &Interpreter, words: &[u64]) -> Option<Self> {
         let [_, facts, names, lines, body @ ..] = words else { return None };
@@ -36,13 +36,13 @@ impl SampledCode {
     /// Line of the instruction at a byte of the code, 0 if it has none.
     #[must_use]
     pub fn line(&self, offset: u32) -> u32 {
-        // A frame that did not run yet stands before its first instruction.
+        // A frame that did not run yet is before its first instruction.
         let offset = if offset == u32::MAX { 0 } else { offset as usize };
         lines::line(self.format, &self.lines, self.first_line, offset).unwrap_or(0)
     }
 }
 
-/// A text from characters of 1, 2 or 4 bytes.
+/// Decode characters of 1, 2 or 4 bytes.
 fn decode(bytes: &[u8], unit: u8) -> String {
     let unit = usize::from(unit.max(1));
     let code = |bytes: &[u8]| bytes.iter().rev().fold(0_u32, |code, &byte| code << 8 | u32::from(byte));

@@ -1,11 +1,11 @@
-//! Signal-safe Python frame unwinding: every address is checked by the kernel, every code object by its type.
+//! Signal-safe Python frame unwinding: the kernel checks every address, and the type of every code object is checked.
 //!
-//! A signal may arrive while the interpreter links a new frame into its chain (in 3.11 and 3.12 a half-built one is
-//! visible for some instructions), or while a thread state is being freed. Plain reads crashed under stress. Here all
-//! reads go through [`Memory`], and a chain is only believed if every frame's code object has the type of code objects.
+//! A signal may arrive while the interpreter links a new frame into its chain (in 3.11 and 3.12 a partly constructed
+//! frame is visible for some instructions), or while a thread state is being freed. Plain reads crashed under stress.
+//! Here all reads go through [`Memory`], and a chain is accepted only if each frame's code object has the code type.
 //!
-//! Frames of one thread mostly lie next to each other, and code objects can be read in one call, so that a path of 20
-//! frames takes three or four calls of the kernel.
+//! Frames of one thread are usually adjacent, and several code objects can be read in one call. A path of 20 frames
+//! takes three or four system calls.
 
 use super::Interpreter;
 use super::layout::{Instruction, Layout, Newest};
@@ -14,22 +14,22 @@ use crate::symbols;
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
-/// Frames that a sample keeps at most, counted from the newest.
+/// Largest number of frames of a sample, counted from the newest.
 pub const MAX_SAMPLED: usize = 256;
 
 const PAGE: usize = 4096;
-/// Where the addresses of programs end: what is beyond is no pointer.
+/// End of user addresses: larger values are not pointers.
 const ADDRESSES: usize = 1 << 56;
-/// Bytes of a frame that are looked at.
+/// Bytes of a frame that are read.
 const FRAME: usize = 112;
-/// Bytes of a code object that are looked at.
+/// Bytes of a code object that are read.
 const HEAD: usize = 160;
-/// Bytes of a text or bytes object that are read to know what follows.
+/// Bytes of a text or bytes object that are read to find its contents.
 const OBJECT: usize = 80;
-/// And of a table of lines and of a short name, to tell their code object from others.
+/// Bytes of a line table and of a short name that enter the fingerprint of a code object.
 const TABLE: usize = 40;
 const NAME: usize = super::TEXT_HASH + 8;
-/// Bytes of a name and of a table of lines that are copied at most.
+/// Largest number of copied bytes of a name or a line table.
 const MAX_TEXT: usize = 2048;
 const MAX_LINES: usize = 32 << 10;
 /// Words before the texts of a [`super::SampledCode`] in its packed form.
@@ -42,33 +42,33 @@ pub struct SampledFrame {
     pub address: usize,
     /// Address of its code object.
     pub code: usize,
-    /// What tells the code from others that had this address.
+    /// Number that distinguishes the code from other code objects at this address.
     pub fingerprint: u64,
-    /// Byte of the code that it runs, `u32::MAX` if it did not begin yet.
+    /// Position of the instruction in bytes of the code; `u32::MAX` if the frame has not begun to run.
     pub offset: u32,
-    /// The module that it calls ([`Interpreter::called_module`]) and the module's class, 0 if it is no such call.
+    /// The module that it calls ([`Interpreter::called_module`]) and the module's class, 0 for other frames.
     pub module: usize,
     /// See `module`.
     pub class: usize,
 }
 
-/// What a walk found.
+/// Result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
-    /// The thread runs no Python, or only the frame to stop at.
+    /// The thread runs no Python, or only the frame at which the walk stops.
     Nothing,
-    /// [`FrameSampler::frames`] are the frames, up to the root or the frame to stop at.
+    /// [`FrameSampler::frames`] has all frames, up to the root or the frame at which the walk stops.
     Whole,
-    /// As [`Self::Whole`], but only the newest [`MAX_SAMPLED`].
+    /// Same as [`Self::Whole`], but only the newest [`MAX_SAMPLED`].
     Cut,
-    /// The frame to stop at is gone: the frames are all there are, up to the root.
+    /// The frame at which the walk was to stop has returned: all frames up to the root are present.
     Elsewhere,
-    /// The chain was half built, or not what it should be: there is nothing to believe.
+    /// The chain was partly constructed or invalid: discard the sample.
     Broken,
 }
 
 impl Interpreter {
-    /// The name of a class that may be gone.
+    /// Name of a class that may have been freed.
     #[must_use]
     pub fn sampled_class_name(&self, memory: &Memory, class: usize) -> Option<String> {
         let mut name = [0; 128];
@@ -78,17 +78,17 @@ impl Interpreter {
     }
 }
 
-/// What one thread needs to read its frames, allocated beforehand.
+/// Preallocated memory for reading the frames of one thread.
 #[derive(Debug)]
 pub struct FrameSampler {
     memory: Memory,
     types: Types,
-    /// Memory around the newest frame: frames are mostly called from the one before them in memory.
+    /// Memory around the newest frame: callers usually precede their callees in memory.
     window: Box<[u8]>,
     window_start: usize,
     window_end: usize,
     heads: Box<[u8]>,
-    /// Beginnings of the tables of lines and of the short names of code objects that have no numbers.
+    /// Beginnings of the line tables and of the short names of code objects without version numbers.
     tables: Box<[u8]>,
     names: Box<[u8]>,
     frames: Box<[SampledFrame]>,
@@ -97,7 +97,7 @@ pub struct FrameSampler {
     packed: Box<[u64]>,
 }
 
-/// Types that tell live objects from other memory.
+/// Addresses of types, by which live objects are recognized.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Types {
     code: usize,
@@ -106,7 +106,8 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// Not where others may wait: it takes the lock of the dynamic linker, whose holder may wait for the GIL.
+    /// Takes the lock of the dynamic linker, whose holder may wait for the GIL. Don't call it while other threads may
+    /// wait.
     pub(super) fn find() -> Option<Self> {
         let address = |name: &CStr| symbols::global(name).map(|address| address.as_ptr() as usize);
         Some(Self {
@@ -118,15 +119,15 @@ impl Types {
 }
 
 impl FrameSampler {
-    /// Room to read the frames of one thread.
+    /// Allocate memory for reading the frames of one thread.
     ///
     /// # Errors
-    /// A sentence that says why frames cannot be read in signal handlers.
+    /// A sentence with the reason why frames cannot be read in signal handlers.
     pub fn new(interpreter: &Interpreter) -> Result<Self, String> {
         let types = interpreter.types.ok_or("the interpreter does not export its types")?;
         let memory = Memory::of_this_thread();
         if !memory.works() {
-            return Err("the kernel does not let the process read itself safely".into());
+            return Err("the kernel does not allow safe reads of this process's own memory".into());
         }
         if !fits(&interpreter.layout) {
             return Err("the layout of the interpreter's objects is too large".into());
@@ -147,7 +148,7 @@ impl FrameSampler {
         })
     }
 
-    /// Another thread, which the next walks read. It must live as long as they are made.
+    /// Set another thread for the next walks. It must live as long as they run.
     pub fn set_thread(&mut self, thread: u32) {
         self.memory = Memory::of_thread(thread);
     }
@@ -158,14 +159,14 @@ impl FrameSampler {
         self.frames.get(..self.count).unwrap_or(&[])
     }
 
-    /// An address within the innermost frame of the interpreter on the C stack, 0 if the last walk met none.
+    /// An address within the innermost frame of the interpreter on the C stack, 0 if the last walk found none.
     #[must_use]
     pub fn stack_mark(&self) -> usize {
         self.mark
     }
 
-    /// Reads the frames of the calling thread, from the newest to the one at this address and of this code, which is the
-    /// last one then; without one, to the root. For signal handlers.
+    /// Read the frames of the calling thread, from the newest to the frame with this address and code, which is
+    /// included; without one, to the root. Signal-safe.
     #[must_use]
     pub fn walk(&mut self, interpreter: &Interpreter, until: Option<(usize, usize)>) -> Walk {
         self.count = 0;
@@ -187,7 +188,7 @@ impl FrameSampler {
         found
     }
 
-    /// Gathers frames.
+    /// Collect frames.
     fn chain(&mut self, layout: &Layout, thread: usize, until: Option<(usize, usize)>) -> Option<Walk> {
         if let Some(offset) = layout.stack_mark() {
             self.mark = self.memory.word(thread.wrapping_add(offset))?;
@@ -198,7 +199,7 @@ impl FrameSampler {
             Newest::ThroughCFrame(_, frame) => self.memory.word(self.mark.wrapping_add(frame))?,
         };
         let calls = super::WATCHED_CODE.load(Ordering::Relaxed);
-        // Shims count, too: a chain that runs in circles ends.
+        // Shim frames count, too, so that the walk of a cyclic chain ends.
         for _ in 0..2 * MAX_SAMPLED {
             if address == 0 {
                 return Some(if until.is_none() { Walk::Whole } else { Walk::Elsewhere });
@@ -207,7 +208,7 @@ impl FrameSampler {
             let previous = word(bytes, layout.frame_previous)?;
             if let Some(mut frame) = frame(layout, address, bytes)? {
                 if frame.code == calls {
-                    // No module is worth a sample: what cannot be read is left out.
+                    // A module is not worth losing a sample: unreadable ones are left out.
                     self.name_module(layout, &mut frame);
                 }
                 let Some(room) = self.frames.get_mut(self.count) else { return Some(Walk::Cut) };
@@ -224,7 +225,7 @@ impl FrameSampler {
         Some(Walk::Cut)
     }
 
-    /// Finds the module that a frame calls.
+    /// Set the module that a frame calls.
     fn name_module(&self, layout: &Layout, frame: &mut SampledFrame) {
         let module =
             self.memory.word(frame.address.wrapping_add(layout.frame_locals)).map(|word| word & !layout.code_tag);
@@ -234,7 +235,7 @@ impl FrameSampler {
         }
     }
 
-    /// The bytes of the frame at an address.
+    /// Bytes of the frame at an address.
     fn frame_bytes(&mut self, layout: &Layout, address: usize) -> Option<&[u8]> {
         if !(PAGE..ADDRESSES).contains(&address) {
             return None;
@@ -242,7 +243,7 @@ impl FrameSampler {
         if address < self.window_start || address + FRAME > self.window_end {
             self.window_end = 0;
             if matches!(layout.frame_instruction, Instruction::Index(_)) {
-                // 3.10 keeps its frames all over the heap.
+                // 3.10 allocates its frames on the heap.
                 self.fill(&[(address, FRAME)])?;
                 self.window_start = address;
                 self.window_end = address + FRAME;
@@ -253,13 +254,13 @@ impl FrameSampler {
         self.window.get(address - self.window_start..)?.get(..FRAME)
     }
 
-    /// The frame, the rest of its page below it, and the page before that if it is there.
+    /// Read the frame, the preceding part of its page, and the previous page if it is mapped.
     fn fill_around(&mut self, address: usize) -> Option<()> {
         let page = address & !(PAGE - 1);
         let needed = address + FRAME - page;
         let (before, after) = self.window.split_at_mut(PAGE);
         if self.memory.gather(&[(page, needed)], after.get_mut(..needed)?) != needed {
-            // Not even the beginning of the page may be there: the least that is needed.
+            // The start of the page may be unmapped: read only the frame.
             self.fill(&[(address, FRAME)])?;
             self.window_start = address;
             self.window_end = address + FRAME;
@@ -280,7 +281,7 @@ impl FrameSampler {
         (self.memory.gather(ranges, into) == length).then_some(())
     }
 
-    /// Checks that every code object is one, and takes its fingerprint.
+    /// Check the type of each code object, and compute its fingerprint.
     fn identify(&mut self, layout: &Layout) -> Option<()> {
         let frames = self.frames.get_mut(..self.count)?;
         for batch in frames.chunks_mut(MAX_RANGES) {
@@ -317,8 +318,8 @@ impl FrameSampler {
         Some(())
     }
 
-    /// What is needed to name a code object of the last walk, in words that [`super::SampledCode::unpack`] understands. For
-    /// signal handlers: the code may be gone soon after.
+    /// Copy the data that name a code object of the last walk, as words that [`super::SampledCode::unpack`] decodes.
+    /// Signal-safe: the code may be freed soon after.
     #[must_use]
     pub fn copy_code(&mut self, interpreter: &Interpreter, frame: &SampledFrame) -> Option<&[u64]> {
         let layout = &interpreter.layout;
@@ -366,12 +367,12 @@ impl FrameSampler {
     }
 }
 
-/// A stretch of memory to copy.
+/// A range of memory to copy.
 #[derive(Clone, Copy)]
 struct Part {
     address: usize,
     length: usize,
-    /// Bytes of a character.
+    /// Bytes per character.
     unit: u8,
 }
 
@@ -393,8 +394,8 @@ fn table(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Pa
     Some(Part { address: address.wrapping_add(layout.bytes_data), length: word(head, 16)?.min(MAX_LINES), unit: 1 })
 }
 
-/// The frame in `bytes`, `None` within if it is a shim.
-#[expect(clippy::option_option, reason = "outside: what could not be read; inside: what is no frame")]
+/// Decode a frame from `bytes`; the inner `None` for a shim frame.
+#[expect(clippy::option_option, reason = "outer None: unreadable; inner None: not a Python frame")]
 fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<SampledFrame>> {
     if let Some((offset, least)) = layout.frame_owner
         && *bytes.get(offset)? >= least
@@ -410,7 +411,7 @@ fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<Sampled
     Some(Some(SampledFrame { address, code, offset, ..SampledFrame::default() }))
 }
 
-/// As [`Interpreter::fingerprint`], of the beginnings of a code object, of its table of lines and of its name.
+/// Equal to [`Interpreter::fingerprint`], from the beginnings of a code object, of its line table and of its name.
 fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Option<u64> {
     let (lines, first_line) = (word(head, layout.code_lines)?, half(head, layout.code_first_line)?);
     Some(match layout.code_version {

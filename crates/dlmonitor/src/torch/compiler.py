@@ -1,8 +1,8 @@
-"""Says when PyTorch's compiler runs, and has it name the kernels that it makes for the CPU.
+"""Reports compilations of PyTorch's compiler, and enables names for the CPU kernels that it generates.
 
-DLMonitor runs this in the watched process, with ``_begin``, ``_end`` and ``_say`` among its globals. Nothing here may
-raise into PyTorch, or change what it compiles but for the names of kernels. What a handler of a signal raises while this
-runs is the program's, and goes on to it.
+DLMonitor runs this code in the observed process, with ``_begin``, ``_end`` and ``_say`` among its globals. It must not raise into
+PyTorch, and changes nothing in compiled code but the names of kernels. Exceptions that a signal handler of the program raises while
+this code runs are passed on to the program.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ _COMPILATIONS, _KERNELS = 0, 1
 _KERNEL_OPTION = "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"
 _GENERATOR = 0x20
 
-# Files whose functions are gone while what they began still runs.
+# Files whose functions return before the contexts that they entered end.
 _PASSING = {contextlib.contextmanager.__code__.co_filename}
-# What was put in the place of something of PyTorch: where, under what name, what was there, and ours.
+# Replaced methods of PyTorch: owner, name, original, replacement.
 _replaced = []
-# The finder that waits for PyTorch's compiler, while it is not there.
+# The finder that waits for the import of PyTorch's compiler.
 _finder = None
-# Compilations of this thread that run, and their phases: pairs of a name (of a compilation None) and a handle.
+# Compilations and phases in progress on this thread: pairs of a name (None for a compilation) and a handle.
 _running = _local()
 
 
 class _Finder:
-    """Finds nothing itself: it acts before and after certain modules are imported."""
+    """Import hook that runs actions before and after the import of certain modules, and delegates to the other finders."""
 
     def __init__(self):
         self.actions = {}
@@ -54,7 +54,7 @@ class _Finder:
 
 
 class _Loader:
-    """The module's own loader, with something to do before and after it."""
+    """Wrapper of a module's loader that runs actions before and after it."""
 
     def __init__(self, loader, actions):
         self._loader = loader
@@ -67,7 +67,7 @@ class _Loader:
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
-        # Beforehand: afterwards it may be a module that takes no attributes.
+        # Before the execution: afterwards the module may reject attributes.
         _quietly(_put_loader, module, self._loader)
         before, after = self._actions.pop(module.__name__, (_nothing, _nothing))
         prepared = None
@@ -93,7 +93,7 @@ def _quietly(action, *arguments):
 
 
 def _is_of_a_handler(error):
-    """Whether a handler of a signal raised it: Python calls those between any two instructions, ours included."""
+    """True if a signal handler raised it: Python calls handlers between any two instructions, also of this code."""
     codes = {id(_code_of(getsignal(number))) for number in valid_signals()}
     trace = error.__traceback__
     while trace is not None:
@@ -104,13 +104,13 @@ def _is_of_a_handler(error):
 
 
 def _code_of(handler):
-    """The code that runs first when this is called, if that is Python at all."""
+    """Code object of the handler, if it is a Python function or an object with one."""
     handler = getattr(handler, "func", handler)
     return getattr(handler, "__code__", None) or getattr(getattr(type(handler), "__call__", None), "__code__", handler)
 
 
 def _upon_import(name, before, after):
-    """Acts around the import of a module, or only afterwards if it is imported already; both once."""
+    """Run actions once, before and after the import of a module, or only the second one if it is imported already."""
     global _finder
     if name in sys.modules:
         after(sys.modules[name], None)
@@ -123,7 +123,7 @@ def _upon_import(name, before, after):
 
 
 def _replace(owner, name, make):
-    """Puts a function in the place of a method, once; ``False`` if there is no such method."""
+    """Replace a method once; ``False`` if there is no such method."""
     original = getattr(owner, name, None)
     if original is None:
         return False
@@ -138,7 +138,7 @@ def _nothing(*_):
     return None
 
 
-# --- When it compiles ---
+# --- Compilations ---
 
 
 def _watch_compilations(module, _):
@@ -151,13 +151,13 @@ def _watch_compilations(module, _):
         return install_callbacks
 
     if _replace(handler, "install_callbacks", make):
-        _say(_COMPILATIONS, True, "when PyTorch compiles, and what")
+        _say(_COMPILATIONS, True, "compilations with their functions")
     else:
-        _say(_COMPILATIONS, False, "this PyTorch does not tell when it compiles")
+        _say(_COMPILATIONS, False, "this PyTorch does not report its compilations")
 
 
 def _watch_phases(module, _):
-    """The spans that PyTorch writes into its own log of compilations."""
+    """Report the phases that PyTorch writes to its own log of compilations."""
     logger = getattr(module, "ChromiumEventLogger", None)
 
     def make_start(start):
@@ -178,13 +178,13 @@ def _watch_phases(module, _):
 
         return log_event_end
 
-    # An end without a begin is nothing, a begin without an end would be.
+    # Replace the end first: an end without a begin has no effect, but a begin without an end would stay open.
     if _replace(logger, "log_event_end", make_end):
         _replace(logger, "log_event_start", make_start)
 
 
 class _Compilation:
-    """The context manager around each compilation, and a word to the observer as it begins and ends."""
+    """Wrapper of the context manager around each compilation, which reports begin and end to the observer."""
 
     def __init__(self, context, arguments):
         self._context = context
@@ -225,13 +225,13 @@ def _end_compilation(handle):
 
 
 def _begin_phase(name):
-    # Outside of compilations the log has spans of other things, and those around a compilation.
+    # Outside of compilations the log has other spans, and spans around a compilation.
     if _stack():
         _stack().append((name, _begin(name, True, _passing_frames())))
 
 
 def _end_phase(name):
-    """Ends the newest phase with this name of the newest compilation."""
+    """End the newest phase of this name in the newest compilation."""
     for entry in reversed(_stack()):
         if entry[0] == name:
             _end_down_to(entry)
@@ -241,7 +241,7 @@ def _end_phase(name):
 
 
 def _end_further(running):
-    """Ends all but the oldest ones, so many of them."""
+    """End all compilations and phases except the ``running`` oldest ones."""
     while len(_stack()) > running:
         _end(_stack().pop()[1])
 
@@ -256,7 +256,7 @@ def _end_down_to(entry):
 
 
 def _passing_frames():
-    """How many of the newest frames, from the caller's on, enter context managers: they return, what they began goes on."""
+    """Number of newest frames, from the caller's on, that enter context managers: they return before the context ends."""
     count, frame = 0, sys._getframe(1)
     while frame is not None and (frame.f_code.co_flags & _GENERATOR or frame.f_code.co_filename in _PASSING):
         count, frame = count + 1, frame.f_back
@@ -264,7 +264,7 @@ def _passing_frames():
 
 
 def _name_of(arguments):
-    """What is compiled: its id, and the function, or why it is compiled when it runs."""
+    """Display name of a compilation: its id, and the function, or the trigger of a compilation at run time."""
     identity = sys.modules["torch._guards"].CompileContext.current_compile_id()
     again = getattr(identity, "frame_compile_id", None)
     code = _compiled_code()
@@ -282,7 +282,7 @@ def _name_of(arguments):
 
 
 def _compiled_code():
-    """The code of the function that Dynamo compiles: a variable of the one that began it."""
+    """Code object of the function that Dynamo compiles, from a local variable of Dynamo's function."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_filename in _PASSING:
         frame = frame.f_back
@@ -290,12 +290,12 @@ def _compiled_code():
     return code if hasattr(code, "co_firstlineno") else None
 
 
-# --- What it makes ---
+# --- Names of kernels ---
 
 
 def _ask_for_kernels():
-    """Sets the option as Python sees the environment: that of the process, which children inherit and other threads may be
-    reading, stays as it is. Returns whether it did."""
+    """Set the option in Python's copy of the environment. The environment of the process, which children inherit and other
+    threads may read, is unchanged. Returns ``True`` if the option was not set before."""
     key = os.environ.encodekey(_KERNEL_OPTION)
     if key in os.environ._data:
         return False
@@ -308,38 +308,38 @@ def _see_whether_kernels(module, asked):
         os.environ._data.pop(os.environ.encodekey(_KERNEL_OPTION), None)
     on = getattr(getattr(module, "cpp", None), "enable_kernel_profile", None)
     if on:
-        _say(_KERNELS, True, "kernels that PyTorch compiles for the CPU have names")
+        _say(_KERNELS, True, "names of the CPU kernels that PyTorch compiles")
     elif on is None:
-        _say(_KERNELS, False, "this PyTorch does not name them")
+        _say(_KERNELS, False, "this PyTorch does not name its kernels")
     elif asked is None:
         _say(_KERNELS, False, "PyTorch's compiler was imported before the recording began")
     else:
-        _say(_KERNELS, False, "%s says so" % _KERNEL_OPTION)
+        _say(_KERNELS, False, "disabled by %s" % _KERNEL_OPTION)
 
 
-# --- What DLMonitor calls ---
+# --- Functions that DLMonitor calls ---
 
 
 def compilations():
-    """Says when PyTorch compiles, from now on."""
+    """Report compilations of PyTorch from now on."""
     _PASSING.add(_nothing.__code__.co_filename)
     _upon_import("torch._dynamo.callback", _nothing, _watch_compilations)
     _upon_import("torch._dynamo.utils", _nothing, _watch_phases)
 
 
 def torch():
-    """Says when PyTorch's libraries are loaded."""
+    """Report the loading of PyTorch's libraries."""
     _upon_import("torch._C", _nothing, lambda *_: _imported())
 
 
 def kernels():
-    """Has kernels named that are compiled from now on."""
+    """Enable names for kernels that are compiled from now on."""
     _upon_import("torch._inductor.config", _ask_for_kernels, _see_whether_kernels)
 
 
 def stop():
-    """Leaves PyTorch as it was, where nobody else changed it meanwhile. But kernels go on to be named: the option cannot
-    be taken back for all threads, and kernels that have names keep them anyway."""
+    """Restore the replaced methods of PyTorch, except those that other code has changed since. Names of kernels remain enabled:
+    the option cannot be reset for all threads, and compiled kernels keep their names anyway."""
     if _finder is not None:
         _finder.actions.clear()
         if _finder in sys.meta_path:

@@ -1,7 +1,7 @@
-//! `torch.compile`: when it compiles and what, and the kernels that it makes for the CPU.
+//! Compilations of `torch.compile` and the names of its CPU kernels.
 //!
-//! PyTorch says so in Python only: `compiler.py` listens there. Compiled regions are operators like others, and so are
-//! kernels once they were asked to be named.
+//! PyTorch reports both only in Python: `compiler.py` hooks into its compiler. Compiled regions are ordinary
+//! operators, and so are kernels once their names are enabled.
 
 use crate::SourceState;
 use crate::python::embedded::{Embedded, Method, arguments, number};
@@ -10,21 +10,21 @@ use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A compilation, or a part of one, that begins now.
+/// A compilation or one of its phases that begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Compilation<'a> {
-    /// What tells it from others and from operators that run at the same time, see
+    /// Number that distinguishes it from other compilations and operators in progress, see
     /// [`crate::OpenOperator::is_compilation`].
     pub handle: usize,
-    /// For people: `Compile 0/0: function (file:line)`, with Dynamo's id; `Recompile` if that function was compiled
-    /// before. The name that PyTorch gave it if it is a phase.
+    /// Display name: `Compile 0/0: function (file:line)` with Dynamo's id, or `Recompile` if that function was
+    /// compiled before. For a phase, the name that PyTorch gave it.
     pub name: &'a CStr,
-    /// Whether it is a phase of the compilation around it.
+    /// True for a phase of the enclosing compilation.
     pub is_phase: bool,
 }
 
 impl Compilation<'_> {
-    /// Whether it is none, but a garbage collection of Python ([`crate::collection_begins`]).
+    /// True for a garbage collection of Python ([`crate::collection_begins`]) instead of a compilation.
     #[must_use]
     pub fn is_collection(&self) -> bool {
         self.name == crate::dispatch::COLLECTION
@@ -42,12 +42,12 @@ static METHODS: [Method; 4] = [
     Method::new(c"_say", say),
     Method::new(c"_imported", imported),
 ];
-/// What to do once PyTorch is imported.
+/// Action after the import of PyTorch.
 static ON_IMPORT: OnceLock<fn()> = OnceLock::new();
 
-/// Names of the sources, by the numbers that Python has for them.
+/// Names of the sources, by their numbers in Python.
 const NAMES: [&str; 2] = ["compilations", "kernels"];
-/// What is known of them; replaced as a whole, and then leaked: it happens once.
+/// States of the sources. They are replaced as a whole and then leaked, which happens once.
 static STATES: [AtomicPtr<SourceState>; NAMES.len()] = [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
 fn put(source: usize, state: Result<String, String>) {
@@ -56,28 +56,28 @@ fn put(source: usize, state: Result<String, String>) {
     }
 }
 
-/// What is known of both sources; nothing as long as the program does not import PyTorch's compiler.
+/// States of both sources; empty until the program imports PyTorch's compiler.
 pub(crate) fn states() -> impl Iterator<Item = &'static SourceState> {
     // SAFETY: null, or a leaked box.
     STATES.iter().filter_map(|state| unsafe { state.load(Ordering::Acquire).as_ref() })
 }
 
-/// Reports compilations from now on.
+/// Report compilations from now on.
 pub(crate) fn start_compilations() {
     if let Err(reason) = PYTHON.call(c"compilations") {
         put(0, Err(reason));
     }
 }
 
-/// Has kernels named from now on.
+/// Enable kernel names from now on.
 pub(crate) fn start_kernels() {
     if let Err(reason) = PYTHON.call(c"kernels") {
         put(1, Err(reason));
     }
 }
 
-/// Call `action` once PyTorch's extension module is imported, or at once if it is; nothing without a running interpreter.
-/// Waits for Python's lock, and `action` runs with it.
+/// Call `action` at the import of PyTorch's extension module, or immediately if it is imported. Without a running
+/// interpreter, nothing is called. Waits for Python's lock, and `action` runs with it.
 pub(crate) fn upon_import(action: fn()) {
     ON_IMPORT.get_or_init(|| action);
     let _ = PYTHON.call(c"torch");
@@ -86,13 +86,13 @@ pub(crate) fn upon_import(action: fn()) {
 /// `_imported()`.
 unsafe extern "C" fn imported(_: *mut c_void, _: *mut c_void) -> *mut c_void {
     if let Some(action) = ON_IMPORT.get() {
-        // A panic of ours must not pass through the interpreter.
+        // A panic must not unwind into the interpreter.
         let _ = std::panic::catch_unwind(action);
     }
     number(0)
 }
 
-/// Stops listening, if the calling thread holds Python's lock; otherwise what is heard leads to nothing.
+/// Remove the hooks if the calling thread holds Python's lock. Otherwise they remain without effect.
 pub(crate) fn stop() {
     PYTHON.call_if_locked(c"stop");
 }

@@ -1,15 +1,15 @@
-//! Offsets of the inline fields of `at::RecordFunction`.
+//! Detection of the offsets of inline fields in `at::RecordFunction`.
 //!
-//! They moved twice since 2.1 and once more with the ABI of `std::string`, so no version number tells them. Instead
-//! the first operators are looked at: the word that always is the id of the thread, the one that is -1 or the next
-//! sequence number, the one that on backward nodes names a thread. What fits no known layout is left out, and with it
-//! the join of forward and backward; names and times need none of it.
+//! The fields moved twice since 2.1 and once more with the ABI of `std::string`, so the version number does not
+//! determine them. Instead the first operators are inspected: one word always has the id of the thread, one has -1 or
+//! the next sequence number, and one names a thread on backward nodes. If no known layout fits, these fields are not
+//! read, and forward and backward operators are not joined. Names and times don't need them.
 
 use super::{Functions, Operator};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Offsets in bytes, as far as they are known: of the scope, the sequence number and the forward thread, in 16 bits each from
-/// the lowest ones on. 0 is not known (yet). One word, since each operator takes a copy.
+/// Offsets in bytes, as far as known: of the scope, the sequence number and the forward thread, in 16 bits each from
+/// the lowest ones on. 0 means unknown. Packed into one word, because each operator copies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fields(u64);
 
@@ -44,38 +44,38 @@ impl Fields {
 
 const THREAD: usize = 88;
 const SCOPE: usize = 96;
-/// Sequence number and forward thread of 2.7 and later; 2.4 to 2.6; 2.1 to 2.3.
+/// Offsets of sequence number and forward thread: 2.7 and later; 2.4 to 2.6; 2.1 to 2.3.
 const LAYOUTS: [(usize, usize); 3] = [(200, 304), (176, 280), (176, 224)];
-/// Operators that a layout must fit before it is believed for good.
+/// Operators that a layout must fit before it is accepted.
 const TRIALS: u32 = 256;
-/// `STATE`: the low bits say which layouts are still possible, the others how many operators were looked at.
+/// Bits of `STATE`: the low bits are the layouts that are still possible, the others count the inspected operators.
 const ALL: u32 = 0b111;
-/// Thread id and scope are where every version has them.
+/// Thread id and scope are at the offsets that all versions have.
 const HEAD: u32 = 0b1000;
 const COUNT: u32 = 0b1_0000;
 
-/// The scope of spans that C++ or Python code names.
+/// Scope of spans that C++ or Python code names.
 const USER: u8 = 7;
 /// PyTorch numbers threads from 1.
 const MOST_THREADS: u64 = 1 << 20;
-/// So many operators in a row may have been made on other threads.
+/// Largest number of consecutive operators that were created on other threads.
 const MOST_FOREIGN: u32 = 64;
 
-/// Operators since the last one that was made on the thread that it began on.
+/// Operators since the last one that began on the thread that created it.
 static FOREIGN: AtomicU32 = AtomicU32::new(0);
 
 static STATE: AtomicU32 = AtomicU32::new(ALL | HEAD);
 
-/// The offsets that [`STATE`] leaves.
+/// Offsets of the layouts that [`STATE`] still allows.
 static FIELDS: AtomicU64 = AtomicU64::new(fields(ALL | HEAD).0);
 
-/// The offsets as far as they are known now.
+/// The currently known offsets.
 #[inline]
 pub(super) fn current() -> Fields {
     Fields(FIELDS.load(Ordering::Relaxed))
 }
 
-/// The offsets of the first layout that is still possible.
+/// Offsets of the first layout that is still possible.
 const fn fields(state: u32) -> Fields {
     let layout = (state & ALL).trailing_zeros() as usize;
     if state & HEAD == 0 {
@@ -87,19 +87,19 @@ const fn fields(state: u32) -> Fields {
     }
 }
 
-/// Whether enough was seen.
+/// True once enough operators were inspected.
 #[inline]
 pub(crate) fn settled() -> bool {
     STATE.load(Ordering::Relaxed) >= TRIALS * COUNT
 }
 
-/// Looks at an operator that begins on the calling thread and drops layouts that it refutes.
+/// Inspect an operator that begins on the calling thread, and exclude layouts that contradict it.
 #[cold]
 pub(crate) fn look(functions: &Functions, operator: &Operator) {
     // SAFETY: both functions take nothing and read a thread-local variable.
     let (thread, next) = unsafe { ((functions.thread_id)(), (functions.next_sequence_number)()) };
     let (maker, scope) = (operator.word(THREAD), operator.byte(SCOPE));
-    // Backends of `torch.distributed` make one on the thread that asks, and begin it on a thread of their own.
+    // Backends of `torch.distributed` create one on the requesting thread and begin it on their own thread.
     let is_of_another = maker != thread && (1..MOST_THREADS).contains(&maker) && scope == USER;
     if is_of_another && FOREIGN.fetch_add(1, Ordering::Relaxed) < MOST_FOREIGN {
         return;
@@ -124,7 +124,7 @@ pub(crate) fn look(functions: &Functions, operator: &Operator) {
         }
     }
     let _ = STATE.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |state| Some((state & !refuted) + COUNT));
-    // Whoever changes the state meanwhile may have stored its offsets before these.
+    // Another thread that changed the state concurrently may have stored its offsets first.
     loop {
         let state = STATE.load(Ordering::SeqCst);
         FIELDS.store(fields(state).0, Ordering::SeqCst);
@@ -134,16 +134,16 @@ pub(crate) fn look(functions: &Functions, operator: &Operator) {
     }
 }
 
-/// One line about what was found.
+/// Description of the result in one line.
 pub(crate) fn describe() -> String {
     let state = STATE.load(Ordering::Relaxed);
     let fields = current();
     match (fields.scope(), fields.sequence_number(), fields.forward_thread()) {
-        (None, ..) => "names and times only: the layout of this torch is not known".into(),
+        (None, ..) => "names and times only: unknown layout of this PyTorch".into(),
         _ if state < COUNT => "no operator seen yet".into(),
         (_, Some(sequence), Some(forward)) => {
             format!("sequence numbers at {sequence}, forward threads at {forward}")
         }
-        _ => "no join of forward and backward: the layout of this torch is not known".into(),
+        _ => "no join of forward and backward: unknown layout of this PyTorch".into(),
     }
 }

@@ -1,51 +1,52 @@
-//! Inputs of operators: shapes and types of tensors, read from the `c10::IValue`s that torch holds for callbacks.
+//! Inputs of operators: shapes and types of tensors, decoded from the `c10::IValue`s that torch keeps for callbacks.
 //!
-//! Everything here lies inline in torch's objects, and where depends on its version. [`super::probe`] finds it out with
-//! tensors and a call of its own, and nothing is read without its word.
+//! All data are inline in torch's objects, at offsets that depend on the version. [`super::probe`] determines the
+//! offsets with its own tensors and call, and nothing is read unless it succeeded.
 
 use super::Operator;
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Offsets in bytes, and what else [`super::probe`] found.
+/// Offsets in bytes, and other results of [`super::probe`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// In `RecordFunction`: address and number of the inputs.
     pub(super) inputs: usize,
-    /// The tag of lists in `IValue`; those of other kinds stand at fixed distances from it.
+    /// The tag of lists in `IValue`. Those of other kinds have fixed distances from it.
     pub(super) list: u32,
     /// In `c10::detail::ListImpl`: the `std::vector<IValue>`.
     pub(super) elements: usize,
-    /// In `c10::TensorImpl`: the number of sizes, and then the sizes or, if they are more than five, their address.
+    /// In `c10::TensorImpl`: the number of sizes, followed by the sizes or, if there are more than five, their
+    /// address.
     pub(super) sizes: usize,
     /// In `c10::TensorImpl`: the type, two bytes.
     pub(super) dtype: usize,
     /// In `c10::TensorImpl`: the byte with [`NOT_PLAIN`].
     pub(super) flags: usize,
-    /// In `c10::TensorImpl`: address of the `c10::StorageImpl`; and in that: the address of the memory.
+    /// In `c10::TensorImpl`: address of the `c10::StorageImpl`, and in that the address of the memory.
     pub(super) storage: Option<(usize, usize)>,
-    /// Address of the tensor that is not defined.
+    /// Address of the undefined tensor.
     pub(super) undefined: usize,
     /// `c10::IValue::isTensorList() const`.
     pub(super) is_tensor_list: unsafe extern "C" fn(*const Value) -> bool,
 }
 
-/// `IValue`'s tags of nothing, a tensor and an integer, in every version since 2.0.
+/// `IValue`'s tags of None, a tensor and an integer, in every version since 2.0.
 pub(super) const NONE: u32 = 0;
 pub(super) const TENSOR: u32 = 1;
 pub(super) const INT: u32 = 5;
-/// Tags of lists: until 2.6, and since there are unsigned integers among values.
+/// Tags of lists: until 2.6, and since unsigned integers were added to the values.
 pub(super) const LISTS: std::ops::RangeInclusive<u32> = 13..=14;
-/// Sizes that a tensor holds itself; more are elsewhere.
+/// Number of sizes that a tensor stores inline; more are stored elsewhere.
 pub(super) const INLINE: usize = 5;
-/// Sizes are symbols, or come from a method (`sizes_strides_policy_`): what the tensor itself holds says nothing.
+/// Sizes are symbolic or come from a method (`sizes_strides_policy_`): the stored sizes are invalid.
 pub(super) const NOT_PLAIN: u8 = 0b1_1000;
-/// Strides come from a method: so it is for the tensor that is not defined, by which the place of the flags is checked.
+/// Strides come from a method. This is so for the undefined tensor, by which the position of the flags is checked.
 pub(super) const CUSTOM_STRIDES: u8 = 0b100;
-/// Inputs of an operator and sizes of a tensor that are looked at, at most.
+/// Largest number of inputs of an operator, and of sizes of a tensor, that are read.
 const MOST: usize = 4096;
-/// Longer lists of numbers are no such lists, as PyTorch's profiler has it.
+/// Longer lists of numbers count as `Other`, as in PyTorch's profiler.
 const LONG: usize = 30;
 
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
@@ -62,7 +63,7 @@ pub(super) struct Value {
 }
 
 impl Layout {
-    /// What was found, once it was.
+    /// The detected layout, if any.
     #[inline]
     pub(super) fn current() -> Option<&'static Self> {
         LAYOUT.get()
@@ -72,18 +73,18 @@ impl Layout {
         LAYOUT.get_or_init(|| self)
     }
 
-    /// Whether values with this tag are numbers: floating, complex or whole, symbols of such, truth values. Unsigned
-    /// integers, which newer versions have after the whole ones, do not count there.
+    /// True for the tag of a number: floating-point, complex, integer or Boolean, or symbolic. Unsigned integers,
+    /// which newer versions place after the integers, do not count.
     #[inline]
     fn is_scalar(&self, tag: u32) -> bool {
         matches!(tag, 3..=5) || (self.list - 7..=self.list - 4).contains(&tag)
     }
 
-    /// One line about what was found.
+    /// Description of the result in one line.
     pub(super) fn describe(&self) -> String {
         let Self { inputs, sizes, dtype, list, .. } = self;
         let storage = match self.storage {
-            Some((storage, data)) => format!("storages at {storage}, their memory at {data}"),
+            Some((storage, data)) => format!("storages at {storage}, their data pointer at {data}"),
             None => "storages not found".to_owned(),
         };
         format!("inputs at {inputs}, lists with tag {list}, sizes at {sizes}, types at {dtype}, {storage}")
@@ -97,14 +98,14 @@ pub enum Input<'a> {
     Tensor(Tensor<'a>),
     /// A list of tensors.
     Tensors(Tensors<'a>),
-    /// A list of another type, of tensors or nothing in their places, such as the indices of `aten::index`. To the profiler of
-    /// `PyTorch` it has no shape.
+    /// A list of another type with tensors or None as elements, such as the indices of `aten::index`. It has no shape
+    /// in the profiler of `PyTorch`.
     Gaps(Tensors<'a>),
-    /// A number or a truth value.
+    /// A number or Boolean.
     Scalar,
-    /// A list of numbers; the profiler of `PyTorch` calls so those with at most 30.
+    /// A list of numbers, at most 30 as in the profiler of `PyTorch`.
     Scalars,
-    /// What has no shape: nothing, a tensor that is not defined, a text, a device, a longer list …
+    /// A value without shape: None, an undefined tensor, a text, a device, a longer list …
     Other,
 }
 
@@ -117,7 +118,7 @@ pub struct Inputs<'a> {
     call: PhantomData<&'a Operator>,
 }
 
-/// A tensor, for as long as the call begins.
+/// A tensor, valid while the call begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
     tensor: *const u8,
@@ -125,17 +126,17 @@ pub struct Tensor<'a> {
     call: PhantomData<&'a Operator>,
 }
 
-/// The tensors of a list; `None` stands for those that are not defined.
+/// Tensors of a list; `None` for undefined ones.
 #[derive(Clone, Debug)]
 pub struct Tensors<'a>(Inputs<'a>);
 
-/// A type of the elements of tensors: the number of a `c10::ScalarType`.
+/// Element type of tensors: the number of a `c10::ScalarType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DType(pub u8);
 
 impl Operator {
-    /// Its inputs, if [`crate::start_shapes`] found how to read them. None are there where torch runs something without
-    /// telling what with.
+    /// Inputs of the operator, if [`crate::start_shapes`] found their layout. Empty if torch runs an operator without
+    /// passing its inputs.
     #[must_use]
     #[inline]
     pub fn inputs(&self) -> Option<Inputs<'_>> {
@@ -145,8 +146,8 @@ impl Operator {
         Some(Inputs { next: first as *const Value, left, layout, call: PhantomData })
     }
 
-    /// Outputs of a call that ends now; `None` unless [`crate::start_outputs`] found out how to read them. Empty where
-    /// torch hands over none: of spans, of calls that throw, of calls that began before outputs were asked for.
+    /// Outputs of a call that ends now; `None` unless [`crate::start_outputs`] found their layout. Empty if torch
+    /// passes none: for spans, for calls that throw, for calls that began before outputs were enabled.
     #[must_use]
     pub(crate) fn outputs(&self) -> Option<Inputs<'_>> {
         let (layout, at) = (Layout::current()?, *OUTPUTS.get()?);
@@ -160,8 +161,8 @@ impl<'a> Inputs<'a> {
     #[inline]
     fn value(&mut self) -> Option<&'a Value> {
         self.left = self.left.checked_sub(1)?;
-        // SAFETY: torch keeps the values for as long as callbacks for the begin of the call run, which `'a` does not
-        // outlive; there were so many of them left.
+        // SAFETY: torch keeps the values while callbacks for the begin of the call run, which `'a` does not outlive;
+        // `count` of them remain.
         let value = unsafe { &*self.next };
         // SAFETY: at most one past the last.
         self.next = unsafe { self.next.add(1) };
@@ -178,7 +179,7 @@ impl<'a> Inputs<'a> {
     fn list(&self, value: &'a Value) -> Input<'a> {
         let elements = self.elements(value);
         let first = elements.clone().value();
-        // Only such lists may be of tensors; whether they are says their type: there are lists of tensors or nothing.
+        // Only such lists may contain tensors, which their type decides: there are lists of tensors or None.
         if first.is_none_or(|first| first.tag == TENSOR) {
             // SAFETY: a function of torch that reads the value, which is a list.
             if unsafe { (self.layout.is_tensor_list)(value) } {
@@ -196,7 +197,7 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// Whether all elements of a list are such; it is not looked at in full if it is very long.
+    /// True if all elements of a list satisfy a condition. Very long lists are read in part.
     fn all(&self, is_such: impl Fn(&Value) -> bool) -> bool {
         let mut rest = self.clone();
         self.left <= MOST && std::iter::from_fn(|| rest.value()).all(is_such)
@@ -205,8 +206,8 @@ impl<'a> Inputs<'a> {
     /// The elements of a list.
     #[inline]
     fn elements(&self, list: &'a Value) -> Inputs<'a> {
-        // SAFETY: the payload of a list is the address of a `ListImpl`, which lives as long as the value, and has the
-        // begin and the end of its elements there.
+        // SAFETY: the payload of a list is the address of a `ListImpl`, which lives as long as the value and has the
+        // begin and the end of its elements at this offset.
         let [begin, end] = unsafe { *(list.payload as *const u8).add(self.layout.elements).cast::<[usize; 2]>() };
         let left = end.saturating_sub(begin) / size_of::<Value>();
         Inputs { next: begin as *const Value, left, layout: self.layout, call: PhantomData }
@@ -251,7 +252,7 @@ impl<'a> Iterator for Tensors<'a> {
 impl ExactSizeIterator for Tensors<'_> {}
 
 impl<'a> Tensor<'a> {
-    /// The type of its elements.
+    /// Element type.
     #[must_use]
     #[inline]
     pub fn dtype(&self) -> DType {
@@ -259,8 +260,8 @@ impl<'a> Tensor<'a> {
         DType(unsafe { self.tensor.add(self.layout.dtype).read() })
     }
 
-    /// Its sizes; `None` if the tensor itself does not hold them (nested tensors, symbolic shapes, classes that answer
-    /// by a method).
+    /// Sizes; `None` if the tensor does not store them (nested tensors, symbolic shapes, classes that compute them by
+    /// a method).
     #[must_use]
     #[inline]
     pub fn dims(&self) -> Option<&'a [i64]> {
@@ -274,8 +275,8 @@ impl<'a> Tensor<'a> {
         if flags & NOT_PLAIN != 0 || count > MOST {
             return None;
         }
-        // SAFETY: behind the number of sizes stand the sizes, or the address of so many. The tensor keeps both; a
-        // program that resizes it on another thread at this moment would have PyTorch itself read what is gone.
+        // SAFETY: the number of sizes is followed by the sizes or by their address. The tensor owns both. If a
+        // program resizes it on another thread at this moment, PyTorch itself would read freed memory, too.
         unsafe {
             let held = self.tensor.add(self.layout.sizes + 8);
             let sizes = if count <= INLINE { held.cast() } else { held.cast::<*const i64>().read_unaligned() };
@@ -284,11 +285,12 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// First byte of the memory of a tensor, as [`Tensor::storage`], and the bytes that its elements take, which may be a part of that
-/// memory; by the address of its `TensorImpl` (what Python calls `_cdata`). `None` also if its sizes or its type are not known.
+/// First byte of the memory of a tensor, as [`Tensor::storage`], and the bytes of its elements, which may be a part
+/// of that memory. `tensor` is the address of its `TensorImpl` (`_cdata` in Python). `None` also if its sizes or type
+/// are unknown.
 ///
 /// # Safety
-/// There is a tensor at the address, and something keeps it alive during the call.
+/// A tensor is at the address, and stays alive during the call.
 #[must_use]
 pub unsafe fn storage_at(tensor: usize) -> Option<(usize, u64)> {
     let layout = Layout::current().filter(|_| tensor != 0)?;
@@ -297,8 +299,8 @@ pub unsafe fn storage_at(tensor: usize) -> Option<(usize, u64)> {
 }
 
 impl Tensor<'_> {
-    /// First byte of the memory that it lies in, which views of one another share; `None` if it has none (meta, sparse
-    /// and empty tensors), or if it is not known where this version keeps it.
+    /// First byte of its memory, which views of one another share. `None` if it has none (meta, sparse and empty
+    /// tensors), or if the layout of this version is unknown.
     #[must_use]
     #[inline]
     pub fn storage(&self) -> Option<usize> {
@@ -313,7 +315,7 @@ impl Tensor<'_> {
         }
     }
 
-    /// Bytes that its elements take; `None` if its sizes or its type are not known.
+    /// Bytes of its elements; `None` if its sizes or type are unknown.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         let each = self.dtype().bytes()?;
@@ -367,26 +369,26 @@ const DTYPES: [Option<&CStr>; 46] = {
 };
 
 impl DType {
-    /// A short name such as `f32`, `bf16`, `i64` or `bool`; `None` for types that this version does not know.
+    /// A short name such as `f32`, `bf16`, `i64` or `bool`; `None` for unknown types.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         DTYPES.get(usize::from(self.0)).copied().flatten().and_then(|name| name.to_str().ok())
     }
 
-    /// Bytes of an element; `None` for types that this version does not know, and those smaller than a byte.
+    /// Bytes per element; `None` for unknown types and for types smaller than a byte.
     #[must_use]
     pub fn bytes(self) -> Option<u64> {
         let name = self.name()?;
         if name == "bool" {
             return Some(1);
         }
-        // Several elements share a byte where a name says how many: `qu4x2`.
+        // Several elements share a byte if a name has their number: `qu4x2`.
         let bits = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
         let digits = bits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(bits.len());
         bits[..digits].parse::<u64>().ok().filter(|_| !name.contains('x')).map(|bits| bits / 8)
     }
 
-    /// The same for C, empty if there is none.
+    /// The name as a C string, empty for unknown types.
     pub(crate) fn c_name(self) -> &'static CStr {
         DTYPES.get(usize::from(self.0)).copied().flatten().unwrap_or(c"")
     }

@@ -1,7 +1,8 @@
-//! Memory that tensors take and give back on the CPU.
+//! Allocations and frees of CPU tensors.
 //!
-//! Every allocation of `PyTorch`'s CPU allocator, also one that fails, passes through functions of `libc10` that report to a profiler, by
-//! way of the table of imports of that library. Calls there are led through ours, which call the originals.
+//! Every allocation of `PyTorch`'s CPU allocator, including failed ones, calls functions of `libc10` that report to a
+//! profiler, through the import table of that library. These calls are redirected to functions of this module, which
+//! call the originals.
 
 use crate::plt_hook::{self, Import};
 use crate::symbols::Library;
@@ -10,7 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 type New = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
 type Delete = unsafe extern "C" fn(*mut c_void, *mut c_void);
-/// What the reporter calls is C++ that may throw.
+/// The function that reports failures is C++ code and may throw.
 type Failed = unsafe extern "C-unwind" fn(*mut c_void, usize);
 
 const NEW: &CStr = c"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm";
@@ -20,13 +21,13 @@ const LIBRARY: &str = "libc10.so";
 
 static ORIGINALS: OnceLock<(New, Delete)> = OnceLock::new();
 static FAILED_ORIGINAL: OnceLock<Failed> = OnceLock::new();
-/// The calls that are led here now.
+/// The redirected imports.
 static IMPORTS: Mutex<Option<Vec<Import>>> = Mutex::new(None);
 
-/// Starts to report allocations.
+/// Start to report allocations.
 ///
 /// # Errors
-/// A sentence that says why that cannot be done.
+/// A sentence with the reason why allocations cannot be reported.
 pub(crate) fn start() -> Result<(), String> {
     let mut imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner);
     if imports.is_some() {
@@ -52,7 +53,7 @@ pub(crate) fn start() -> Result<(), String> {
                 // SAFETY: the signature of `ProfiledCPUMemoryReporter::OutOfMemory(size_t)`, with `this` as first argument.
                 FAILED_ORIGINAL
                     .get_or_init(|| unsafe { std::mem::transmute::<*mut c_void, Failed>(original.as_ptr()) });
-                // A version that reports no failures reports the rest all the same.
+                // Versions without reports of failures still report allocations and frees.
                 plt_hook::redirect(LIBRARY, FAILED, on_failed as *const c_void).ok()
             });
             *imports = Some([new, delete].into_iter().chain(failed).collect());
@@ -65,7 +66,7 @@ pub(crate) fn start() -> Result<(), String> {
     }
 }
 
-/// Stops reporting.
+/// Stop the reports.
 pub(crate) fn stop() {
     let imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner).take();
     for import in imports.iter().flatten() {
@@ -73,7 +74,7 @@ pub(crate) fn stop() {
     }
 }
 
-/// The system did not give what was asked for; the allocator throws right after this.
+/// The system refused an allocation; the allocator throws right after this.
 unsafe extern "C-unwind" fn on_failed(reporter: *mut c_void, bytes: usize) {
     crate::dispatch::allocation_failed(bytes as u64);
     if let Some(original) = FAILED_ORIGINAL.get() {

@@ -1,8 +1,9 @@
-//! `PyTorch` operators, through `at::addGlobalCallback` of the stock libraries: no header, no C++, no build per version.
+//! `PyTorch` operators, by `at::addGlobalCallback` of the stock libraries: no header, no C++, one build for all
+//! versions.
 //!
-//! Names come from an exported function. Sequence numbers, scopes and forward threads are inline in `RecordFunction`;
-//! their offsets depend on version and ABI and are found by watching the first operators (see [`fields`]). Inputs are
-//! found by a call of our own (see [`probe`]).
+//! Names come from an exported function. Sequence numbers, scopes and forward threads are inline in `RecordFunction`.
+//! Their offsets depend on version and ABI and are detected from the first operators (see [`fields`]). Offsets of
+//! inputs are detected with a test call (see [`probe`]).
 
 pub(crate) mod compiler;
 mod fields;
@@ -23,7 +24,7 @@ pub(crate) use fields::{describe, look, settled};
 pub use inputs::{DType, Input, Inputs, Tensor, Tensors, storage_at};
 pub use operator::{Operator, OperatorName, Scope};
 
-/// What `at::addGlobalCallback` takes by value: `at::RecordFunctionCallback`, identical from 2.1 to 2.15.
+/// The by-value argument of `at::addGlobalCallback`: `at::RecordFunctionCallback`, identical from 2.1 to 2.15.
 #[repr(C)]
 struct RecordFunctionCallback {
     start: unsafe extern "C" fn(*mut *mut c_void, *const u8) -> *mut *mut c_void,
@@ -41,7 +42,7 @@ const OPERATORS: [u8; 10] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
 const SPANS: [u8; 10] = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
 
 impl RecordFunctionCallback {
-    /// For all calls in these scopes.
+    /// A callback for all calls in these scopes.
     fn new(
         start: unsafe extern "C" fn(*mut *mut c_void, *const u8) -> *mut *mut c_void,
         end: unsafe extern "C" fn(*const u8, *mut c_void),
@@ -51,7 +52,7 @@ impl RecordFunctionCallback {
     }
 }
 
-/// The functions of `libtorch_cpu` that are used.
+/// Functions of `libtorch_cpu`.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
     add: unsafe extern "C" fn(RecordFunctionCallback) -> u64,
@@ -62,16 +63,17 @@ pub(crate) struct Functions {
 }
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
-/// Handles of the registered callbacks, 0 if there are none: that for spans, and that for operators and backward nodes, which is
-/// gone while they are not reported ([`pause_operators`]).
+/// Handles of the registered callbacks, 0 for none: one for spans, and one for operators and backward nodes, which is
+/// removed while they are not reported ([`pause_operators`]).
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 static OF_OPERATORS: AtomicU64 = AtomicU64::new(0);
-/// Who changes them: one at a time.
+/// True while a thread changes them.
 static CHANGING: AtomicBool = AtomicBool::new(false);
-/// Longest wait for another thread's change. A change takes microseconds; in a forked child nobody may be there to end it.
+/// Longest wait for another thread's change. A change takes microseconds; in a forked child the changing thread may
+/// not exist.
 const LONGEST_CHANGE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Runs a change of the registered callbacks, one at a time.
+/// Run a change of the registered callbacks, one at a time.
 fn change<R>(action: impl FnOnce() -> R) -> R {
     begin_change();
     let result = action();
@@ -79,8 +81,8 @@ fn change<R>(action: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Waits for the change that another thread makes, and keeps others from making one until [`end_change`]: around a fork, too, so
-/// that no child is made in the middle of one.
+/// Wait for another thread's change, and block further changes until [`end_change`]. Also called around a fork, so
+/// that no child is created during a change.
 pub(crate) fn begin_change() {
     let since = std::time::Instant::now();
     while CHANGING.swap(true, Ordering::Acquire) && since.elapsed() < LONGEST_CHANGE {
@@ -91,12 +93,12 @@ pub(crate) fn begin_change() {
 pub(crate) fn end_change() {
     CHANGING.store(false, Ordering::Release);
 }
-/// Whether operators shall be reported with their inputs.
+/// True if operators are reported with their inputs.
 static INPUTS: AtomicBool = AtomicBool::new(false);
-/// Whether operators shall be reported with their outputs.
+/// True if operators are reported with their outputs.
 static OUTPUTS: AtomicBool = AtomicBool::new(false);
 
-/// The functions, once [`start`] found them.
+/// The functions, once [`start`] has found them.
 #[inline]
 pub(crate) fn functions() -> Option<&'static Functions> {
     FUNCTIONS.get()
@@ -114,8 +116,8 @@ fn find(library: Library) -> Result<Functions, String> {
     let name = symbol(c"_ZNK2at14RecordFunction4nameEv")?;
     let thread_id = symbol(c"_ZN2at14RecordFunction15currentThreadIdEv")?;
     let next = symbol(c"_ZN2at15sequence_number4peekEv")?;
-    // SAFETY: these are the C++ signatures (System V ABI: the 40-byte struct goes by value on the stack, a `this` pointer
-    // is the first argument) of every version that exports the symbols.
+    // SAFETY: these are the C++ signatures (System V ABI: the 40-byte struct is passed by value on the stack, a
+    // `this` pointer is the first argument) of every version that exports the symbols.
     unsafe {
         Ok(Functions {
             add: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(RecordFunctionCallback) -> u64>(add),
@@ -127,11 +129,11 @@ fn find(library: Library) -> Result<Functions, String> {
     }
 }
 
-/// Starts to report operators. Call it while no operator runs (torch says that registering is not thread-safe): from
-/// the hook on the import of `torch._C`.
+/// Start to report operators. Call it while no operator runs (registering is not thread-safe by torch's
+/// documentation): from the hook on the import of `torch._C`.
 ///
 /// # Errors
-/// A sentence that says why operators cannot be reported: torch is not loaded, or lacks a function.
+/// A sentence with the reason why operators cannot be reported: torch is not loaded, or lacks a function.
 pub(crate) fn start() -> Result<(), String> {
     if REGISTERED.load(Ordering::Acquire) != 0 {
         return Ok(());
@@ -151,7 +153,7 @@ pub(crate) fn start() -> Result<(), String> {
     Ok(())
 }
 
-/// Registers the callbacks for these scopes, and returns their handle.
+/// Register the callbacks for these scopes, and return their handle.
 fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
     let start = if planted_ns() > 0 && scopes == OPERATORS { on_start_late } else { on_start };
     let mut callback = RecordFunctionCallback::new(start, on_end, scopes);
@@ -161,9 +163,10 @@ fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
     unsafe { (functions.add)(callback) }
 }
 
-/// Reports spans alone from now on, until [`resume_operators`], if that is still wanted: it is asked when no other change can come
-/// between. Operators that run now are reported to their end. Torch locks its list of callbacks, and each thread takes a new copy of
-/// it with its next operator, so other threads may run some. Returns whether it was wanted.
+/// Report only spans from now on, until [`resume_operators`], if `is_wanted` returns true. It is called while no
+/// other thread can change the state. Operators in progress are reported to their end. Torch locks its list of
+/// callbacks, and each thread copies the list at its next operator, so other threads may run operators meanwhile.
+/// Returns the result of `is_wanted`.
 pub(crate) fn pause_operators(is_wanted: impl FnOnce() -> bool) -> bool {
     change(|| {
         let is_wanted = is_wanted();
@@ -174,7 +177,7 @@ pub(crate) fn pause_operators(is_wanted: impl FnOnce() -> bool) -> bool {
     })
 }
 
-/// Reports operators again, if that is still wanted. Returns whether they were not reported before.
+/// Report operators again, if `is_wanted` returns true. Returns true if they were not reported before.
 pub(crate) fn resume_operators(is_wanted: impl FnOnce() -> bool) -> bool {
     change(|| {
         if let Some(functions) = FUNCTIONS.get()
@@ -189,10 +192,10 @@ pub(crate) fn resume_operators(is_wanted: impl FnOnce() -> bool) -> bool {
     })
 }
 
-/// Has operators reported with their inputs from now on, or from [`start`] on. Call it while no operator runs.
+/// Report operators with their inputs from now on, or from [`start`] on. Call it while no operator runs.
 ///
 /// # Errors
-/// A sentence that says why their inputs cannot be read; they are reported without.
+/// A sentence with the reason why inputs cannot be read; operators are then reported without inputs.
 pub(crate) fn start_inputs() -> Result<String, String> {
     let layout = layout()?;
     request(&INPUTS)?;
@@ -202,7 +205,7 @@ pub(crate) fn start_inputs() -> Result<String, String> {
 /// Report operators with their outputs from now on, or from [`start`] on. Call it while no operator runs.
 ///
 /// # Errors
-/// A sentence that says why outputs cannot be read; operators are reported without.
+/// A sentence with the reason why outputs cannot be read; operators are then reported without outputs.
 pub(crate) fn start_outputs() -> Result<String, String> {
     let layout = layout()?;
     let library = Library::loaded(c"libtorch_cpu.so").ok_or("PyTorch is not loaded")?;
@@ -211,7 +214,7 @@ pub(crate) fn start_outputs() -> Result<String, String> {
     Ok(format!("outputs at {offset}"))
 }
 
-/// The layout of tensors and values, found by [`probe`] at the first call.
+/// Layout of tensors and values, detected by [`probe`] at the first call.
 fn layout() -> Result<&'static inputs::Layout, String> {
     match inputs::Layout::current() {
         Some(layout) => Ok(layout),
@@ -219,7 +222,7 @@ fn layout() -> Result<&'static inputs::Layout, String> {
     }
 }
 
-/// Set a flag of the registered callback, which is registered anew if the flag was not set.
+/// Set a flag of the registered callback. If the flag was not set, register the callback again.
 fn request(flag: &AtomicBool) -> Result<(), String> {
     if !flag.swap(true, Ordering::AcqRel) && REGISTERED.load(Ordering::Acquire) != 0 {
         unregister();
@@ -228,7 +231,7 @@ fn request(flag: &AtomicBool) -> Result<(), String> {
     Ok(())
 }
 
-/// Stops reporting. Operators that run now still end silently.
+/// Stop the reports. The ends of operators in progress are not reported.
 pub(crate) fn stop() {
     INPUTS.store(false, Ordering::Release);
     OUTPUTS.store(false, Ordering::Release);
@@ -242,7 +245,7 @@ fn unregister() {
     });
 }
 
-/// Removes the callbacks with this handle, if there are any.
+/// Remove the callbacks with this handle, if any.
 fn remove(registered: &AtomicU64) {
     let handle = registered.swap(0, Ordering::AcqRel);
     if let (Some(functions), true) = (FUNCTIONS.get(), handle != 0) {
@@ -252,25 +255,26 @@ fn remove(registered: &AtomicU64) {
 }
 
 unsafe extern "C" fn on_start(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
-    // SAFETY: torch passes room for the `unique_ptr` that it wants returned; we keep no context.
+    // SAFETY: torch passes space for the `unique_ptr` to return; there is no context.
     unsafe { context.write(std::ptr::null_mut()) };
     crate::dispatch::operator_begins(Operator::new(function));
     context
 }
 
-/// For tests of measured overhead: ns that each operator takes longer when it is reported (`STACKLINE_PLANTED_NS`).
+/// For tests of measured overhead: injected delay per reported operator in ns (`STACKLINE_PLANTED_NS`).
 fn planted_ns() -> u64 {
     static PLANTED: OnceLock<u64> = OnceLock::new();
     *PLANTED.get_or_init(|| std::env::var("STACKLINE_PLANTED_NS").ok().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
-/// For the same tests: how often an operator waited. A program that reads it knows in which of its steps operators were reported, if what
-/// is planted makes at least one wait a step.
+/// For the same tests: number of injected waits. A program that reads it can detect in which of its steps operators
+/// were reported, if the delay causes at least one wait per step.
 #[unsafe(no_mangle)]
 static STACKLINE_PLANTED_WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// As [`on_start`], but it takes [`planted_ns`] longer in the mean: for many operators at once, since a wait has to be longer
-/// than it takes to look at the clock. What one takes too long (another program had the processor), the next ones take less.
+/// Variant of [`on_start`] with a mean delay of [`planted_ns`]. The delay is applied once for many operators, because a wait
+/// must be longer than reading the clock. If one wait is too long (another program had the processor), the next ones
+/// are shortened.
 unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
     const AT_ONCE_NS: i64 = 10_000;
     static DUE_NS: AtomicI64 = AtomicI64::new(0);
@@ -278,7 +282,7 @@ unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u
     let due_ns = DUE_NS.fetch_add(planted_ns, Ordering::Relaxed).saturating_add(planted_ns);
     if due_ns >= AT_ONCE_NS {
         let begin = crate::clock::monotonic_ns();
-        // No hint that it spins: a hypervisor may take the processor away for it.
+        // Without a spin hint, for which a hypervisor may take the processor away.
         let waited_ns = loop {
             let waited_ns = crate::clock::monotonic_ns().saturating_sub(begin);
             if waited_ns >= due_ns {
@@ -288,7 +292,7 @@ unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u
         DUE_NS.fetch_sub(waited_ns, Ordering::Relaxed);
         STACKLINE_PLANTED_WAITS.fetch_add(1, Ordering::Relaxed);
     }
-    // SAFETY: the caller's promise is passed on.
+    // SAFETY: the contract of the caller is passed on.
     unsafe { on_start(context, function) }
 }
 
@@ -301,11 +305,11 @@ mod tests {
     use super::{CHANGING, OF_OPERATORS, pause_operators};
     use std::sync::atomic::Ordering;
 
-    /// Nobody else changes what is reported between the answer and the change.
+    /// No other thread changes the state between the call of `is_wanted` and the change.
     #[test]
     fn whether_a_pause_is_wanted_is_asked_within_the_change() {
         const HANDLE: u64 = 7;
-        // Without PyTorch nothing has this handle.
+        // Without PyTorch, no callback has this handle.
         OF_OPERATORS.store(HANDLE, Ordering::Release);
         let left = |wanted: bool| {
             let mut asked_within = None;

@@ -1,10 +1,10 @@
-//! One operator call, as torch shows it to a callback.
+//! An operator call, as torch passes it to a callback.
 
 use super::{fields, functions};
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 
-/// What kind of span torch reports.
+/// Kind of a reported span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Scope {
@@ -14,19 +14,19 @@ pub enum Scope {
     Backward = 1,
     /// A span that a user or a library named (`record_function`).
     User = 7,
-    /// Not known: the layout of this torch is not.
+    /// Unknown, because the layout of this torch is unknown.
     Unknown = 255,
 }
 
-/// A call of an operator that begins now.
+/// A call of an operator that begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
     function: *const u8,
-    /// Where its fields are, as far as that was known when it began.
+    /// Offsets of its fields, as far as they were known at its begin.
     fields: fields::Fields,
 }
 
-/// The name of a call that runs.
+/// The name of a call in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorName<'a> {
     text: *const c_char,
@@ -39,25 +39,25 @@ impl Operator {
         Self { function, fields: fields::current() }
     }
 
-    /// What tells this call from others that run at the same time.
+    /// Number that distinguishes this call from others in progress.
     #[must_use]
     #[inline]
     pub fn handle(&self) -> usize {
         self.function as usize
     }
 
-    /// Its name. Names of spans live only as long as the call.
+    /// Name of the call. Names of spans live only as long as the call.
     #[must_use]
     #[inline]
     pub fn name(&self) -> OperatorName<'_> {
         let text = functions().map_or(std::ptr::null(), |functions| {
-            // SAFETY: torch gave us this `RecordFunction`, and it is alive while the callback runs.
+            // SAFETY: torch passed this `RecordFunction`, and it is alive while the callback runs.
             unsafe { (functions.name)(self.function) }
         });
         OperatorName { text: if text.is_null() { c"".as_ptr() } else { text }, call: PhantomData }
     }
 
-    /// Its kind.
+    /// Kind of the call.
     #[must_use]
     #[inline]
     pub fn scope(&self) -> Scope {
@@ -98,7 +98,7 @@ impl Operator {
 }
 
 impl<'a> OperatorName<'a> {
-    /// Its text, whose length is looked for.
+    /// The text, whose length is determined here.
     #[must_use]
     #[inline]
     pub fn text(self) -> &'a CStr {
@@ -106,17 +106,17 @@ impl<'a> OperatorName<'a> {
         unsafe { CStr::from_ptr(self.text) }
     }
 
-    /// Whether it is the text before the first null byte of `name`, or begins with `name` if that has none; cheaper than
-    /// to compare texts, whose length has to be looked for.
+    /// True if it equals the text before the first null byte of `name`, or begins with `name` without null byte. This
+    /// is cheaper than comparing texts, because their lengths are not needed.
     #[must_use]
     #[inline]
     pub fn is(self, name: &[u8]) -> bool {
-        // SAFETY: a null-terminated text that lives as long as the call, of which nothing behind that byte is read, and
-        // nothing behind the end of `name` either.
+        // SAFETY: a null-terminated text that lives as long as the call. Nothing after its null byte is read, and
+        // nothing after the end of `name`.
         unsafe { libc::strncmp(self.text, name.as_ptr().cast(), name.len()) == 0 }
     }
 
-    /// Where it stands; another call may have another name at the same address.
+    /// Address of the text. Another call may have another name at the same address.
     #[must_use]
     #[inline]
     pub fn address(self) -> usize {

@@ -1,8 +1,8 @@
-//! Offset of the outputs (`std::vector<c10::IValue>`) in `at::RecordFunction`.
+//! Detection of the offset of the outputs (`std::vector<c10::IValue>`) in `at::RecordFunction`.
 //!
-//! Found as [`super::probe`] finds the inputs: a callback on a thread of our own watches calls whose results are known.
-//! The offset is accepted only if it is the same in two calls with different sizes, is the only one that fits, and holds
-//! the very tensor that the call returned. All memory is read through the kernel.
+//! Found as [`super::probe`] finds the inputs: a callback on a separate thread inspects calls with known results. The
+//! offset is accepted only if it is the same in two calls with different sizes, is the only match, and its vector
+//! contains the tensor that the call returned. All memory is read through the kernel.
 
 use super::inputs::{Layout, OUTPUTS, TENSOR};
 use super::probe::{Owned, RECORD_FUNCTION, Shim, TENSOR_IMPL, has_sizes, values, word};
@@ -12,7 +12,7 @@ use crate::symbols::Library;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 
-/// What the callback on this thread expects to find.
+/// Expected outputs of the call on this thread.
 #[derive(Clone, Copy)]
 struct Expected {
     memory: Memory,
@@ -23,27 +23,28 @@ struct Expected {
 
 thread_local! {
     static EXPECTED: Cell<Option<Expected>> = const { Cell::new(None) };
-    /// Offset and tensor of each vector that fits, and the number of the call.
+    /// Number of the call, offset and tensor of each matching vector.
     static FOUND: RefCell<Vec<(u32, usize, usize)>> = const { RefCell::new(Vec::new()) };
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Find the offset, at the first call.
+/// Detect the offset at the first call.
 ///
 /// # Errors
-/// A sentence that says why it is not known.
+/// A sentence with the reason why it is unknown.
 pub(super) fn find(library: Library, layout: &'static Layout) -> Result<usize, String> {
     if let Some(&offset) = OUTPUTS.get() {
         return Ok(offset);
     }
     let shim = Shim::find(library)?;
     let (sender, found) = std::sync::mpsc::channel();
-    // The thread's own calls are not reported: callbacks find it in use. Nobody may be there any more to take the result.
+    // The thread's own calls are not reported, because callbacks find its state in use. The receiver may be gone
+    // already.
     let search = move || crate::thread::with(|_| drop(sender.send(search(&shim, layout))));
     crate::thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(search))
-        .map_err(|error| format!("no thread to find the outputs of operators: {error}"))?;
+        .map_err(|error| format!("cannot start a thread that finds the outputs of operators: {error}"))?;
     let found = found.recv_timeout(probe::PATIENCE);
-    let offset = found.map_err(|_| "finding the outputs of operators failed, or took too long".to_owned())??;
+    let offset = found.map_err(|_| "the search for the outputs of operators failed or took too long".to_owned())??;
     Ok(*OUTPUTS.get_or_init(|| offset))
 }
 
@@ -52,11 +53,11 @@ fn search(shim: &Shim, layout: &Layout) -> Result<usize, String> {
     if first == watch(shim, layout, [2, 5])? {
         Ok(first)
     } else {
-        Err("two calls do not agree where the outputs of operators are".into())
+        Err("two calls have their outputs at different offsets".into())
     }
 }
 
-/// The offset by one call: `aten::view` of a tensor, whose result is a new tensor with other sizes.
+/// Detect the offset from one call: `aten::view` of a tensor, whose result is a new tensor with other sizes.
 fn watch(shim: &Shim, layout: &Layout, [rows, columns]: [i64; 2]) -> Result<usize, String> {
     let tensor = Owned::new(shim, &[rows, columns], 6)?;
     let sizes = [columns, rows];
@@ -68,17 +69,17 @@ fn watch(shim: &Shim, layout: &Layout, [rows, columns]: [i64; 2]) -> Result<usiz
     callback.needs_outputs = 1;
     let view = shim.watched(callback, || tensor.reshaped(&sizes));
     EXPECTED.set(None);
-    let view = view.ok_or("no operator could be called")?;
+    let view = view.ok_or("could not call an operator")?;
     let (found, calls) = (FOUND.take(), CALLS.get());
-    let unknown = || "the outputs of operators are not where any known PyTorch has them".to_owned();
+    let unknown = || "unknown offset of the outputs of operators in this PyTorch".to_owned();
     let &(_, offset, _) = found.first().ok_or_else(unknown)?;
     let is_returned = found.iter().any(|&(_, _, tensor)| tensor == view.address());
-    // One in each call, always at the same offset.
+    // One match in each call, always at the same offset.
     let alone = found.len() == calls as usize && found.iter().all(|&(_, at, _)| at == offset);
     if is_returned && alone { Ok(offset) } else { Err(unknown()) }
 }
 
-/// Offsets in a `RecordFunction` of vectors that hold one tensor with the expected sizes.
+/// Offsets in a `RecordFunction` of vectors with one tensor of the expected sizes.
 fn vectors(function: usize, expected: &Expected) -> Vec<(usize, usize)> {
     let mut object = [0; RECORD_FUNCTION];
     let length = expected.memory.read(function, &mut object);
@@ -100,7 +101,7 @@ fn vectors(function: usize, expected: &Expected) -> Vec<(usize, usize)> {
 }
 
 unsafe extern "C" fn on_start(context: *mut *mut c_void, _function: *const u8) -> *mut *mut c_void {
-    // SAFETY: torch passes room for the `unique_ptr` that it wants returned; no context is kept.
+    // SAFETY: torch passes space for the `unique_ptr` to return; no context is kept.
     unsafe { context.write(std::ptr::null_mut()) };
     context
 }

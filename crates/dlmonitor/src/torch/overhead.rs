@@ -1,4 +1,5 @@
-//! What PyTorch itself takes to report an operator: the same small calls with and without it, on a thread of our own.
+//! Cost of PyTorch for reporting an operator, measured by the same small calls with and without reports, on a
+//! separate thread.
 
 use super::RecordFunctionCallback;
 use super::probe::{Owned, Shim};
@@ -7,32 +8,32 @@ use crate::{clock, thread};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// Calls of each kind, of which the median counts.
+/// Number of calls of each kind; the median is used.
 const CALLS: usize = 150;
-/// Bytes that are written between two calls: programs compute something else between operators, and find nothing of the last one in
-/// the nearest cache.
+/// Bytes that are written between two calls: programs compute between operators, which evicts the data of the
+/// previous operator from the nearest cache.
 const BETWEEN: usize = 64 << 10;
-/// More per operator is no measurement.
+/// Larger results per operator are rejected as invalid.
 const MOST_NS: u64 = 5_000;
 
 thread_local! {
     static SEEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Measures it; takes about a millisecond. Call it after operators were asked for, while none runs. What cannot be measured stays
-/// unknown.
+/// Measure the cost, in about 1 ms. Call it after operators were enabled, while none runs. If the measurement fails,
+/// the cost stays unknown.
 pub(crate) fn measure() {
     let Some(library) = Library::loaded(c"libtorch_cpu.so") else { return };
     let Some(enable) = library.symbol(c"_ZN2at20enableRecordFunctionEb") else { return };
     let Ok(shim) = Shim::find(library) else { return };
-    // SAFETY: `void at::enableRecordFunction(bool)`, of the calling thread alone.
+    // SAFETY: `void at::enableRecordFunction(bool)`, which affects only the calling thread.
     let enable = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(bool)>(enable.as_ptr()) };
     let (sender, found) = std::sync::mpsc::channel();
     let look = move || {
         let operators = operators(&shim);
-        // The thread is not to be observed meanwhile: callbacks find it in use and return at once.
+        // The thread is not observed meanwhile: callbacks find its state in use and return at once.
         let ns = operators.and_then(|operators| thread::with(|_| per_operator(&shim, enable, operators))?);
-        // Nobody may be there any more to take it.
+        // The receiver may be gone already.
         let _ = sender.send(ns);
     };
     if thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(look)).is_ok()
@@ -42,7 +43,7 @@ pub(crate) fn measure() {
     }
 }
 
-/// Operators that one call reports.
+/// Number of operators that one call reports.
 fn operators(shim: &Shim) -> Option<u64> {
     SEEN.set(0);
     thread::with(|_| shim.watched(RecordFunctionCallback::new(on_call, on_end, super::OPERATORS), || call(shim)))??;
@@ -50,12 +51,12 @@ fn operators(shim: &Shim) -> Option<u64> {
     (seen > 0).then_some(seen.into())
 }
 
-/// Sees a tensor with other sizes: `aten::view`, which copies nothing.
+/// Call `aten::view`, which makes a view of a tensor with other sizes without copying.
 fn call(shim: &Shim) -> Option<()> {
     Owned::new(shim, &[3, 2], 6).ok()?.reshaped(&[2, 3]).map(drop)
 }
 
-/// Time of an operator that is reported, less that of one that is not, in ns.
+/// Time of a reported operator less that of an unreported one, in ns.
 fn per_operator(shim: &Shim, enable: unsafe extern "C" fn(bool), operators: u64) -> Option<u64> {
     let tensor = Owned::new(shim, &[3, 2], 6).ok()?;
     let mut between = vec![0_u8; BETWEEN];
@@ -82,7 +83,7 @@ fn median(mut times: Vec<u64>) -> u64 {
 }
 
 unsafe extern "C" fn on_call(context: *mut *mut c_void, _function: *const u8) -> *mut *mut c_void {
-    // SAFETY: torch passes room for the `unique_ptr` that it wants returned; we keep no context.
+    // SAFETY: torch passes space for the `unique_ptr` to return; there is no context.
     unsafe { context.write(std::ptr::null_mut()) };
     SEEN.set(SEEN.get() + 1);
     context

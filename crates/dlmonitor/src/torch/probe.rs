@@ -1,10 +1,9 @@
-//! Finds out how inputs of operators are to be read: with tensors whose shapes are known because they are made here, and
-//! with one call of an operator whose inputs are known.
+//! Detection of the layout of operator inputs, by test tensors of known shapes and one operator call with known
+//! inputs.
 //!
-//! Tensors are made by functions with a C interface that stays the same over versions (those that compiled models use),
-//! and the call is watched by a callback of its own, on a thread of its own: nothing of the program is touched, and
-//! neither Python nor its lock are needed. All memory is read through the kernel meanwhile: what is not where it is
-//! looked for is an answer, not a crash.
+//! Tensors are created by functions with a stable C interface (the one that compiled models use). The call is
+//! inspected by a separate callback on a separate thread: no data of the program are changed, and neither Python nor
+//! its lock is needed. All memory is read through the kernel, so a wrong guess is an error instead of a crash.
 
 use super::inputs::{CUSTOM_STRIDES, INLINE, INT, LISTS, Layout, NOT_PLAIN, TENSOR, Value};
 use super::{DType, RecordFunctionCallback};
@@ -13,7 +12,7 @@ use crate::symbols::Library;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 
-/// `AOTITorchError`: 0 if all is well.
+/// `AOTITorchError`: 0 on success.
 type Failed = i32;
 /// `AtenTensorHandle`: an `at::Tensor *`.
 type Handle = *mut *const u8;
@@ -23,7 +22,7 @@ type Reshape = unsafe extern "C" fn(Handle, *const i64, i64, *mut Handle) -> Fai
 type Data = unsafe extern "C" fn(Handle, *mut usize) -> Failed;
 type IsTensorList = unsafe extern "C" fn(*const Value) -> bool;
 
-/// The functions that are needed.
+/// Functions that the detection calls.
 #[derive(Clone, Copy)]
 pub(super) struct Shim {
     empty: Empty,
@@ -37,7 +36,7 @@ pub(super) struct Shim {
     undefined: usize,
 }
 
-/// Types by the functions that tell their numbers.
+/// Types by the functions that return their numbers.
 const TYPES: [(&CStr, &str); 8] = [
     (c"aoti_torch_dtype_float32", "f32"),
     (c"aoti_torch_dtype_float64", "f64"),
@@ -49,7 +48,7 @@ const TYPES: [(&CStr, &str); 8] = [
     (c"aoti_torch_dtype_bool", "bool"),
 ];
 
-/// Sizes and types of the tensors that are made: none, inline, and more than fit inline.
+/// Sizes and types of the test tensors: no sizes, inline sizes, and more than fit inline.
 const KNOWN: [(&[i64], u8); 7] = [
     (&[], 6),
     (&[3], 4),
@@ -60,34 +59,37 @@ const KNOWN: [(&[i64], u8); 7] = [
     (&[1, 2, 3, 2, 1, 1, 4], 0),
 ];
 
-/// Bytes that are looked at, of a `RecordFunction` and of a `TensorImpl`.
+/// Bytes of a `RecordFunction` and of a `TensorImpl` that are searched.
 pub(super) const RECORD_FUNCTION: usize = 384;
 pub(super) const TENSOR_IMPL: usize = 256;
-/// Where in a `TensorImpl` its storage may be, and in that its memory.
+/// Possible offsets of the storage in a `TensorImpl`, and of the data pointer in the storage.
 const STORAGE_AT: usize = 64;
 const STORAGE_IMPL: usize = 64;
 
-/// It takes some milliseconds, unless it hangs.
+/// Time limit. The detection takes some milliseconds.
 pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// How inputs are to be read in the torch that is loaded.
+/// Detect the layout in the loaded torch.
 ///
 /// # Errors
-/// A sentence that says why that is not known.
+/// A sentence with the reason why it is unknown.
 pub(super) fn run(library: Library) -> Result<Layout, String> {
     let shim = Shim::find(library)?;
     check_types(library)?;
     let (sender, found) = std::sync::mpsc::channel();
-    // The thread's own calls are not reported: callbacks find it in use. Nobody may be there any more to take the result.
+    // The thread's own calls are not reported, because callbacks find its state in use. The receiver may be gone
+    // already.
     let look = move || crate::thread::with(|_| drop(sender.send(find(&shim))));
     crate::thread::without_signals(|| std::thread::Builder::new().spawn(look))
-        .map_err(|error| format!("no thread to find the layout of tensors: {error}"))?;
-    // The caller holds Python's lock, and an operator that the program made its own may wait for it.
-    found.recv_timeout(PATIENCE).map_err(|_| "finding the layout of tensors failed, or took too long".to_owned())?
+        .map_err(|error| format!("cannot start a thread that finds the layout of tensors: {error}"))?;
+    // The caller holds Python's lock, and an operator that the program replaced may wait for it.
+    found
+        .recv_timeout(PATIENCE)
+        .map_err(|_| "the search for the layout of tensors failed or took too long".to_owned())?
 }
 
 impl Shim {
-    /// The functions of this torch.
+    /// Look up the functions of this torch.
     pub(super) fn find(library: Library) -> Result<Self, String> {
         let of = |library: Library, name: &CStr| {
             let symbol = library.symbol(name).map(std::ptr::NonNull::as_ptr);
@@ -103,8 +105,8 @@ impl Shim {
         let count = symbol(c"_ZNK2at14RecordFunction10num_inputsEv")?;
         let is_tensor_list = symbol(c"_ZNK3c106IValue12isTensorListEv")?;
         let data = symbol(c"aoti_torch_get_data_ptr").ok();
-        // SAFETY: the signatures of torch's `shim.h` and `c_shim_cpu.h` (C interfaces) and of the C++ functions that the
-        // names spell out, with `this` as first argument; a 40-byte struct goes by value on the stack.
+        // SAFETY: the signatures of torch's `shim.h` and `c_shim_cpu.h` (C interfaces) and of the C++ functions with
+        // these mangled names, with `this` as first argument; a 40-byte struct is passed by value on the stack.
         unsafe {
             Ok(Self {
                 empty: std::mem::transmute::<*mut c_void, Empty>(empty?),
@@ -122,9 +124,9 @@ impl Shim {
 }
 
 impl Shim {
-    /// Runs something on this thread while a callback watches its operators.
+    /// Run `run` on this thread while a callback inspects its operators.
     pub(super) fn watched<R>(&self, callback: RecordFunctionCallback, run: impl FnOnce() -> R) -> R {
-        // SAFETY: callbacks live as long as the process; the handle is that of this one.
+        // SAFETY: callbacks live as long as the process; the handle is the one of this callback.
         unsafe {
             let handle = (self.add)(callback);
             let result = run();
@@ -134,10 +136,10 @@ impl Shim {
     }
 }
 
-/// The numbers of types are those that we have names for.
+/// Check that the numbers of types match the known names.
 fn check_types(library: Library) -> Result<(), String> {
     for (function, name) in TYPES {
-        let symbol = library.symbol(function).ok_or("this PyTorch does not tell its types")?;
+        let symbol = library.symbol(function).ok_or("this PyTorch does not export the numbers of its types")?;
         // SAFETY: a function of torch's C interface that takes nothing and returns a number.
         let number = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(symbol.as_ptr())() };
         if u8::try_from(number).ok().and_then(|number| DType(number).name()) != Some(name) {
@@ -147,17 +149,17 @@ fn check_types(library: Library) -> Result<(), String> {
     Ok(())
 }
 
-/// On the thread of its own.
+/// Detection on the separate thread.
 fn find(shim: &Shim) -> Result<Layout, String> {
     let memory = Memory::of_this_thread();
     if !memory.works() {
-        return Err("this system does not let a process read its own memory through the kernel".into());
+        return Err("this system does not allow a process to read its own memory through the kernel".into());
     }
     let tensor = Fields::find(shim, &memory)?;
     let first = Call::watch(shim, memory, [3, 2])?;
     let second = Call::watch(shim, memory, [2, 5])?;
     if first != second {
-        return Err(format!("two calls do not agree: {first:?}, {second:?}"));
+        return Err(format!("two calls have different layouts: {first:?}, {second:?}"));
     }
     Ok(Layout {
         inputs: first.inputs,
@@ -172,40 +174,45 @@ fn find(shim: &Shim) -> Result<Layout, String> {
     })
 }
 
-/// A tensor of ours.
+/// An owned test tensor.
 pub(super) struct Owned<'a>(Handle, &'a Shim);
 
 impl<'a> Owned<'a> {
-    /// On the CPU, dense, not filled.
+    /// A dense, uninitialized tensor on the CPU.
     pub(super) fn new(shim: &'a Shim, sizes: &[i64], dtype: u8) -> Result<Self, String> {
         let strides = strides(sizes);
         let mut handle = std::ptr::null_mut();
-        // SAFETY: `shim.h`: so many sizes and strides, a type, the CPU (0), and where to put the new tensor.
+        // SAFETY: `shim.h`: number of sizes, sizes and strides, a type, the CPU (0), and the address for the new
+        // tensor.
         let failed = unsafe {
             (shim.empty)(sizes.len() as i64, sizes.as_ptr(), strides.as_ptr(), dtype.into(), 0, 0, &raw mut handle)
         };
-        if failed != 0 || handle.is_null() { Err("no tensor could be made".into()) } else { Ok(Self(handle, shim)) }
+        if failed != 0 || handle.is_null() {
+            Err("could not create a test tensor".into())
+        } else {
+            Ok(Self(handle, shim))
+        }
     }
 
-    /// The same tensor with other sizes; `None` if that cannot be.
+    /// A view of the tensor with other sizes; `None` on failure.
     pub(super) fn reshaped(&self, sizes: &[i64]) -> Option<Self> {
         let mut view = std::ptr::null_mut();
-        // SAFETY: a tensor, sizes and their number, and where to put the result.
+        // SAFETY: a tensor, sizes and their number, and the address for the result.
         let failed = unsafe { (self.1.reshape)(self.0, sizes.as_ptr(), sizes.len() as i64, &raw mut view) };
         (failed == 0 && !view.is_null()).then(|| Self(view, self.1))
     }
 
-    /// Address of its first element, which is that of its memory.
+    /// Address of the first element, which is the start of the memory.
     fn data(&self) -> Option<usize> {
         let (data, mut address) = (self.1.data?, 0);
-        // SAFETY: a tensor, and where to put the address.
+        // SAFETY: a tensor, and the address for the result.
         let failed = unsafe { data(self.0, &raw mut address) };
         (failed == 0 && address != 0).then_some(address)
     }
 
     /// Address of the `TensorImpl`.
     pub(super) fn address(&self) -> usize {
-        // SAFETY: an `at::Tensor` is a pointer to it.
+        // SAFETY: an `at::Tensor` is a pointer to the `TensorImpl`.
         unsafe { *self.0 as usize }
     }
 }
@@ -225,15 +232,15 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The only element.
+/// The only match, or an error.
 fn only(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
-        _ => Err(format!("the {what} of tensors are not where any known PyTorch has them")),
+        _ => Err(format!("unknown offset of the {what} of tensors in this PyTorch")),
     }
 }
 
-/// Where `TensorImpl` has what.
+/// Offsets of fields in `TensorImpl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fields {
     sizes: usize,
@@ -261,7 +268,8 @@ impl Fields {
         let sizes = only((8..TENSOR_IMPL).step_by(8).filter(has_sizes), "sizes")?;
         let has_type = |at: &usize| images.iter().all(|image| image.1.get(*at..at + 2) == Some(&[image.3, 0]));
         let dtype = only((sizes + 8..TENSOR_IMPL).step_by(2).filter(has_type), "types")?;
-        // Behind the type: the device, its index and whether there is one; a byte of flags, and the one that matters.
+        // The type is followed by the device, its index and a flag for its presence, then by a byte of flags and the
+        // byte that is needed.
         let (device, flags) = (dtype + 2, dtype + 6);
         let plain = |bytes: &[u8]| {
             bytes.get(device) == Some(&0)
@@ -272,13 +280,14 @@ impl Fields {
         let known = undefined.get(device + 2) == Some(&0)
             && undefined.get(flags).is_some_and(|flags| flags & (NOT_PLAIN | CUSTOM_STRIDES) == CUSTOM_STRIDES);
         if !known || !images.iter().all(|image| plain(&image.1)) {
-            return Err("the flags of tensors are not where any known PyTorch has them".into());
+            return Err("unknown offset of the flags of tensors in this PyTorch".into());
         }
         Ok(Self { sizes, dtype, flags })
     }
 }
 
-/// Where a tensor has its storage, and that its memory; `None` unless exactly one pair of places fits.
+/// Offset of the storage in a tensor, and of the data pointer in the storage; `None` unless exactly one pair of
+/// offsets fits.
 fn storage(shim: &Shim, memory: &Memory) -> Option<(usize, usize)> {
     let mut tensors = Vec::new();
     for (sizes, dtype) in KNOWN {
@@ -295,12 +304,12 @@ fn storage(shim: &Shim, memory: &Memory) -> Option<(usize, usize)> {
     let places =
         (8..STORAGE_AT).step_by(8).flat_map(|storage| (8..STORAGE_IMPL).step_by(8).map(move |data| (storage, data)));
     let mut found = places.filter(leads_to_memory);
-    // The deleter of the memory knows its address, too, and stands behind it.
+    // The deleter of the memory follows and contains the same address.
     let first = found.next()?;
     found.all(|(storage, data)| storage == first.0 && data > first.1).then_some(first)
 }
 
-/// Whether a tensor has these sizes there.
+/// True if a tensor has these sizes at this offset.
 pub(super) fn has_sizes(memory: &Memory, tensor: &[u8], at: usize, sizes: &[i64]) -> bool {
     if word(tensor, at) != Some(sizes.len()) {
         return false;
@@ -313,7 +322,7 @@ pub(super) fn has_sizes(memory: &Memory, tensor: &[u8], at: usize, sizes: &[i64]
     word(tensor, at + 8).is_some_and(|address| memory.read(address, &mut held) == held.len()) && held == expected
 }
 
-/// Where a call has its inputs, and lists their elements.
+/// Offset of the inputs in a call, and offset of the elements in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
     inputs: usize,
@@ -321,7 +330,7 @@ struct Call {
     elements: usize,
 }
 
-/// What the callback on this thread shall find.
+/// Expected inputs of the call on this thread.
 #[derive(Clone, Copy)]
 struct Expected {
     memory: Memory,
@@ -336,8 +345,8 @@ thread_local! {
 }
 
 impl Call {
-    /// Has a tensor seen with other sizes, which copies nothing, and looks at the operators that are called with the
-    /// tensor and these sizes: `aten::view`, in all versions up to now.
+    /// Call `aten::view` with a tensor and new sizes, which copies nothing, and inspect the operators that receive
+    /// them.
     fn watch(shim: &Shim, memory: Memory, [rows, columns]: [i64; 2]) -> Result<Self, String> {
         let tensor = Owned::new(shim, &[rows, columns], 6)?;
         let sizes = [columns, rows];
@@ -347,11 +356,11 @@ impl Call {
         callback.needs_inputs = 1;
         let view = shim.watched(callback, || tensor.reshaped(&sizes));
         EXPECTED.set(None);
-        drop(view.ok_or("no operator could be called")?);
-        FOUND.take().ok_or_else(|| "the inputs of operators are not where any known PyTorch has them".into())
+        drop(view.ok_or("could not call an operator")?);
+        FOUND.take().ok_or_else(|| "unknown offset of the inputs of operators in this PyTorch".into())
     }
 
-    /// Looks for so many inputs in a `RecordFunction`.
+    /// Search `count` inputs in a `RecordFunction`.
     fn search(function: usize, count: usize, expected: &Expected) -> Option<Self> {
         let mut object = [0; RECORD_FUNCTION];
         let length = expected.memory.read(function, &mut object);
@@ -365,7 +374,7 @@ impl Call {
         found.filter(|_| calls.next().is_none())
     }
 
-    /// Whether the inputs of the call are there: the tag of lists, and where these have their elements.
+    /// Check that the inputs of the call are here: return the tag of lists and the offset of their elements.
     fn inputs(address: usize, expected: &Expected) -> Option<(u32, usize)> {
         let [tensor, (list, tag)] = values(&expected.memory, address)?;
         if tensor != (expected.tensor, TENSOR) || !LISTS.contains(&tag) {
@@ -376,12 +385,12 @@ impl Call {
             let sizes = expected.sizes.map(|size| (size as usize, INT));
             end == begin + size_of_val(&sizes) && values(&expected.memory, begin) == Some(sizes)
         };
-        // Behind the table of methods stand one counter of references, or two.
+        // The table of methods is followed by one reference counter or two.
         Some((tag, only([16, 24].into_iter().filter(has_elements), "elements").ok()?))
     }
 }
 
-/// So many values: payload and tag.
+/// Read values: payload and tag.
 pub(super) fn values<const N: usize>(memory: &Memory, address: usize) -> Option<[(usize, u32); N]> {
     let mut bytes = vec![0; N * size_of::<Value>()];
     if memory.read(address, &mut bytes) != bytes.len() {
@@ -395,11 +404,11 @@ pub(super) fn values<const N: usize>(memory: &Memory, address: usize) -> Option<
 }
 
 unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
-    // SAFETY: torch passes room for the `unique_ptr` that it wants returned; we keep no context.
+    // SAFETY: torch passes space for the `unique_ptr` to return; there is no context.
     unsafe { context.write(std::ptr::null_mut()) };
     let look = || {
         let expected = EXPECTED.get()?;
-        // SAFETY: torch gave us this `RecordFunction`, whose number of arguments the function reads.
+        // SAFETY: torch passed this `RecordFunction`, whose number of arguments the function reads.
         let count = unsafe { (expected.shim.count)(function) };
         let found = Call::search(function as usize, count, &expected)?;
         FOUND.set(FOUND.get().filter(|known| *known != found).is_none().then_some(found));

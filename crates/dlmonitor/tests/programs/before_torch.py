@@ -1,4 +1,4 @@
-"""A tool that starts before PyTorch is imported gets all operators from the import on."""
+"""A tool that starts before PyTorch is imported receives all operators from the import on."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Has two functions compiled under a tool, one of them twice, and one that cannot be."""
+"""Compiles two functions under a tool, one of them twice, and one that cannot be compiled."""
 
 import ctypes
 import sys

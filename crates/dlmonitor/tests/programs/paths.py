@@ -1,4 +1,4 @@
-"""Compares call paths with what Python says of its frames: random recursion, loops, generators, hooks, several threads."""
+"""Compares call paths with the frames that Python reports: random recursion, loops, generators, hooks, several threads."""
 
 import random
 import sys

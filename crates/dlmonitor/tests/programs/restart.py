@@ -1,4 +1,4 @@
-"""Stops and starts a tool again and again: what is reported, to whom, and whether open operators confuse anything."""
+"""Stops and starts a tool repeatedly, also during operators, and checks the reported events."""
 
 import threading
 

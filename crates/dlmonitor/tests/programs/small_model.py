@@ -1,4 +1,4 @@
-"""Runs a few operators under a tool, and says how many PyTorch's own profiler counts for the same."""
+"""Runs a few operators under a tool, and prints the number that PyTorch's own profiler counts."""
 
 import ctypes
 import sys

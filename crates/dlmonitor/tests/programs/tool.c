@@ -1,4 +1,4 @@
-/* A tool for tests of the C interface: counts what its callbacks get, and keeps the last path of each thread as text. */
+/* A tool for tests of the C interface: counts the events of its callbacks, and keeps the last path of each thread as text. */
 #include "dlmonitor.h"
 
 #include <pthread.h>

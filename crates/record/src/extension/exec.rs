@@ -1,5 +1,5 @@
-//! `os.execv` and `os.execve`, at which all of `os.exec*` end: the recording is written before another program takes the place of this
-//! one, and goes on where none does.
+//! Replacements for `os.execv` and `os.execve`, which all of `os.exec*` call: the recording is written before another
+//! program replaces this one, and continues if the call fails.
 
 use super::{API, METH_KEYWORDS, METH_VARARGS, Method, WithKeywords, none};
 use crate::session::Session;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Function = unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void;
 
-/// The interpreter's own functions, null until [`watch`] was told of them.
+/// The interpreter's own functions, null until [`watch`] was called.
 static THEIRS: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
-// As the interpreter describes its own.
+// The signature and text of the interpreter's own function.
 pub(super) const EXECV: Method = method(
     c"execv",
     execv,
@@ -34,19 +34,19 @@ const fn method(name: &'static CStr, function: WithKeywords, doc: &'static CStr)
     }
 }
 
-/// The arguments are the interpreter's own `execv` and `execve`.
+/// Store the arguments, the interpreter's own `execv` and `execve`.
 pub(super) unsafe extern "C" fn watch(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let [mut execv, mut execve] = [null_mut::<c_void>(); 2];
     let Some(api) = API.get() else { return null_mut() };
-    // SAFETY: the format asks for two objects. The caller holds the GIL and the tuple.
+    // SAFETY: the format requires two objects. The caller holds the GIL and the tuple.
     if unsafe { (api.parse)(arguments, c"OO".as_ptr(), &raw mut execv, &raw mut execve) } == 0 {
         // Python's error is set.
         return null_mut();
     }
     for (theirs, function) in THEIRS.iter().zip([execv, execve]) {
-        // The first time they are the interpreter's own. Later they may be ours, which someone else has led calls through.
+        // The first time they are the interpreter's own. Later they may be our replacements, wrapped by other code.
         if theirs.compare_exchange(null_mut(), function, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            // SAFETY: an object that the tuple keeps alive; the reference is kept for ever. The caller holds the GIL.
+            // SAFETY: an object that the tuple keeps alive; the reference is kept forever. The caller holds the GIL.
             unsafe { (api.increment)(function) };
         }
     }
@@ -63,14 +63,14 @@ unsafe extern "C" fn execve(_module: *mut c_void, arguments: *mut c_void, keywor
     unsafe { replace(&THEIRS[1], arguments, keywords) }
 }
 
-/// Calls the interpreter's own function, with the recording held up meanwhile. It returns only with an error.
+/// Call the interpreter's own function while the recording is paused. It returns only with an error.
 ///
 /// # Safety
 /// The caller holds the GIL, the tuple and the dictionary, which may be null.
 unsafe fn replace(theirs: &AtomicPtr<c_void>, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     let theirs = theirs.load(Ordering::Acquire);
     let Some(api) = API.get().filter(|_| !theirs.is_null()) else { return none() };
-    // A panic was said on stderr; the program goes on as it wanted to.
+    // A panic was reported on stderr; the program continues as requested.
     let held = std::panic::catch_unwind(|| Session::hold().filter(|session| session.prepare_exec())).unwrap_or(None);
     // SAFETY: `watch` keeps a reference to the function; the rest by contract.
     let result = unsafe { (api.call)(theirs, arguments, keywords) };

@@ -1,16 +1,16 @@
-//! Code objects that samples name by a number: a handler that sees one for the first time copies its names, all others
-//! write the number alone.
+//! Numbers of sampled code objects. A handler that sees a code object for the first time copies its names; later
+//! samples contain only the number.
 //!
-//! A table of fixed size without locks: signal handlers of all threads look up and add.
+//! A lock-free table of fixed size, in which signal handlers of all threads look up and add entries.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Code objects that are told apart.
+/// Largest number of distinct code objects.
 const SLOTS: usize = 1 << 15;
-/// Slots that are looked at until a code counts as not there.
+/// Number of probed slots before a code object counts as absent.
 const PROBES: usize = 24;
 
-/// What stands for a code that found no place.
+/// Number of code objects that did not fit into the table.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ struct Slot {
     /// Address of the code, 0 if the slot is free.
     code: AtomicU64,
     fingerprint: AtomicU64,
-    /// Whether the names were handed over.
+    /// True once the names were passed on.
     ready: AtomicU32,
 }
 
@@ -26,7 +26,7 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Codes {
     slots: Box<[Slot]>,
-    /// How many codes found no place since the table was emptied.
+    /// Number of code objects that did not fit since the table was cleared.
     pub(super) refused: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ impl Codes {
         })
     }
 
-    /// The number of a code object whose names were handed over.
+    /// Number of a code object whose names were passed on.
     pub(super) fn find(&self, code: u64, fingerprint: u64) -> Option<u32> {
         for (number, slot) in self.probe(code) {
             match slot.code.load(Ordering::Acquire) {
@@ -62,8 +62,8 @@ impl Codes {
         None
     }
 
-    /// A number for a new code object; [`Self::publish`] it once the names are handed over. Two threads at the same
-    /// time may get two numbers for one code, which harms nothing.
+    /// Reserve a number for a new code object; call [`Self::publish`] after its names were passed on. Two threads at
+    /// the same time may reserve two numbers for one code object, which has no effect on results.
     pub(super) fn reserve(&self, code: u64, fingerprint: u64) -> Option<u32> {
         for (number, slot) in self.probe(code) {
             if slot.code.compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -81,7 +81,7 @@ impl Codes {
         }
     }
 
-    /// Forgets all numbers. No handler may run meanwhile.
+    /// Clear the table. No handler may run meanwhile.
     pub(super) fn clear(&self) {
         for slot in &self.slots {
             slot.ready.store(0, Ordering::Relaxed);

@@ -1,22 +1,22 @@
-//! Counters of the system and the processor, read with each sample: what a thread did since its last sample counts
-//! where it is now.
+//! Counters of the system and the processor, read with each sample. The increase since the last sample of a thread is
+//! attributed to its current call path.
 //!
-//! A counter is a file of the kernel per thread. The program may close files that are not its own (daemons do), and get
-//! their numbers for others: so the files lie high up, and before each reading the kernel is asked whether the number is
-//! still that counter.
+//! A counter is a kernel file per thread. The program may close files that are not its own (daemons do) and reuse
+//! their numbers. Therefore the files have high numbers, and before each read the kernel is asked if the number still
+//! belongs to the counter.
 
 use crate::descriptors::{close, files_limit, raise};
 use stackline_recording::MAX_COUNTERS;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Kinds of `perf_event_open`.
+/// Event types of `perf_event_open`.
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
-/// Software events that happen within the kernel only: context switches and migrations.
+/// Software events that happen only within the kernel: context switches and migrations.
 const IN_KERNEL: [u64; 2] = [3, 4];
 
-/// What the kernel calls the counters of [`stackline_recording::COUNTERS`], in their order: kind and number.
+/// The kernel's types and numbers for [`stackline_recording::COUNTERS`], in the same order.
 const EVENTS: [(u32, u64); stackline_recording::COUNTERS.len()] = [
     (SOFTWARE, 2),
     (SOFTWARE, 6),
@@ -30,16 +30,16 @@ const EVENTS: [(u32, u64); stackline_recording::COUNTERS.len()] = [
     (HARDWARE, 5),
 ];
 
-/// `PERF_EVENT_IOC_ID`: the number that the kernel gave a counter.
+/// `PERF_EVENT_IOC_ID`: the kernel's id of a counter.
 const IOC_ID: libc::c_ulong = 0x8008_2407;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
-/// Only what happens outside of the kernel; users may not count more everywhere.
+/// Count only outside of the kernel, because users may not count more on all systems.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
-/// Values come with the time that the counter was wanted and the time that it ran.
+/// Values include the time that the counter was enabled and the time that it ran.
 const FORMAT: u64 = 3;
 
-/// `struct perf_event_attr` in its first version, which all kernels take.
+/// First version of `struct perf_event_attr`, which all kernels accept.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -55,7 +55,7 @@ struct Attributes {
     address: u64,
 }
 
-/// Numbers of counters by name, for those that are known.
+/// Indices of the known counters in a list of names.
 pub(crate) fn parse(names: &str) -> Vec<u16> {
     let mut wanted = Vec::new();
     for name in names.split(',').map(str::trim) {
@@ -66,15 +66,15 @@ pub(crate) fn parse(names: &str) -> Vec<u16> {
     wanted
 }
 
-/// What a machine has of the counters that are wanted.
+/// Requested counters that the machine has.
 #[derive(Debug, Default)]
 pub(super) struct Available {
     pub(super) counters: Vec<u16>,
-    /// What is to be said of them, and why others are missing.
+    /// Text about these counters, with the reasons why others are missing.
     pub(super) remarks: String,
 }
 
-/// Which of the wanted counters this machine has, and why it lacks the others.
+/// Test which of the requested counters this machine has, and why it lacks the others.
 pub(super) fn available(wanted: &[u16]) -> Available {
     let mut found = Available::default();
     let (mut there, mut missing) = (Vec::new(), Vec::new());
@@ -96,30 +96,30 @@ pub(super) fn available(wanted: &[u16]) -> Available {
     found
 }
 
-/// Why a counter cannot be read.
+/// Reason why a counter cannot be read.
 fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
-            "this machine does not offer it".to_owned()
+            "not available on this machine".to_owned()
         }
-        Some(libc::EACCES | libc::EPERM) => "the system does not permit it (kernel.perf_event_paranoid)".to_owned(),
+        Some(libc::EACCES | libc::EPERM) => "not permitted; lower kernel.perf_event_paranoid".to_owned(),
         _ => error.to_string(),
     }
 }
 
-/// Files of counters that are open.
+/// Number of open counter files.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
-/// A counter of one thread; without a file (-1) it counts nothing.
+/// A counter of one thread; without file (-1) it counts nothing.
 #[derive(Debug)]
 struct Counter {
     file: AtomicI32,
-    /// The kernel's number for it.
+    /// The kernel's id of the counter.
     id: AtomicU64,
     last: AtomicU64,
 }
 
-/// The counters of one thread, in the order in which they are wanted.
+/// Counters of one thread, in the requested order.
 #[derive(Debug)]
 pub(super) struct Counters([Counter; MAX_COUNTERS]);
 
@@ -131,7 +131,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts what a thread does from now on; how many of its counters got no file. No handler of the thread may run meanwhile.
+    /// Start the counters of a thread, and return the number of counters without file. No handler of the thread may
+    /// run meanwhile.
     pub(super) fn start(&self, wanted: &[u16], tid: u32) -> u64 {
         let mut refused = 0;
         for (counter, &number) in self.0.iter().zip(wanted) {
@@ -148,8 +149,8 @@ impl Counters {
         refused
     }
 
-    /// Counts no more, and gives the files back that are still ours. In a forked child, too, whose parent's files these
-    /// are. No handler of the thread may be reading.
+    /// Stop the counters, and close their files if they are still ours. Also called in a forked child, which inherits
+    /// its parent's files. No handler of the thread may be reading.
     pub(super) fn stop(&self) {
         for counter in &self.0 {
             let file = counter.file.swap(-1, Ordering::AcqRel);
@@ -160,8 +161,8 @@ impl Counters {
         }
     }
 
-    /// How much each of the first of `counts` counted since what [`Self::settle`] was given last, and how much in all.
-    /// For the handler of the thread.
+    /// Read the increase of each counter since the values last passed to [`Self::settle`], and the totals. For the
+    /// handler of the thread.
     pub(super) fn read(&self, counts: &mut [u64], totals: &mut [u64; MAX_COUNTERS]) {
         for ((counter, count), total) in self.0.iter().zip(counts).zip(totals) {
             let last = counter.last.load(Ordering::Relaxed);
@@ -170,7 +171,7 @@ impl Counters {
         }
     }
 
-    /// What was counted up to now is dealt with. For the handler of the thread.
+    /// Set the values from which the next increase is counted. For the handler of the thread.
     pub(super) fn settle(&self, totals: &[u64; MAX_COUNTERS], counters: usize) {
         for (counter, &total) in self.0.iter().zip(totals).take(counters) {
             counter.last.fetch_max(total, Ordering::Relaxed);
@@ -192,32 +193,33 @@ impl Counter {
             return None;
         }
         let [value, wanted, ran] = words;
-        // Where there are more counters than the processor has, they take turns.
+        // If there are more counters than the processor has, the kernel multiplexes them.
         Some(if ran == 0 { 0 } else { (u128::from(value) * u128::from(wanted) / u128::from(ran)) as u64 })
     }
 }
 
-/// A counter's file.
+/// An open counter file.
 struct Opened {
     file: i32,
     id: u64,
-    /// Users may not count more everywhere.
+    /// The counter excludes the kernel.
     outside_kernel: bool,
 }
 
-/// Opens a counter of a thread (0: the calling one).
+/// Open a counter of a thread (0: the calling one).
 fn open(counter: u16, tid: u32) -> io::Result<Opened> {
     let &(kind, config) = EVENTS.get(usize::from(counter)).ok_or(io::ErrorKind::NotFound)?;
     let size = size_of::<Attributes>() as u32;
     let with = |flags| Attributes { kind, size, config, read_format: FORMAT, flags, ..Attributes::default() };
     let (low, outside_kernel) = match perf_event_open(&with(0), tid) {
         Ok(file) => (file, false),
-        // These happen in the kernel only: without it there would be none.
+        // These events happen only in the kernel: excluding it would leave none.
         Err(error) if kind == SOFTWARE && IN_KERNEL.contains(&config) => return Err(error),
         Err(_) => (perf_event_open(&with(EXCLUDE_KERNEL), tid)?, true),
     };
     let id = id_of(low).ok_or(io::ErrorKind::Other)?;
-    // A number that the program may soon want is not for us. If it took this one meanwhile, the file is its own.
+    // Move the file to a high number, because the program may need the low one. If the program has taken the low
+    // number meanwhile, the file is the program's.
     let high = raise(low);
     close_own(low, id);
     let file = high?;
@@ -228,12 +230,12 @@ fn open(counter: u16, tid: u32) -> io::Result<Opened> {
     Err(io::ErrorKind::Other.into())
 }
 
-/// How many files counters may have: a program that opens many itself must not notice.
+/// Limit of counter files: a program that opens many files itself must not notice.
 fn most_files() -> u64 {
     (files_limit() / 8).min(256)
 }
 
-/// Closes a file if it is still the counter that it was.
+/// Close a file if it is still this counter.
 fn close_own(file: i32, id: u64) {
     if id_of(file) == Some(id) {
         close(file);
@@ -241,7 +243,7 @@ fn close_own(file: i32, id: u64) {
 }
 
 fn perf_event_open(attributes: &Attributes, tid: u32) -> io::Result<i32> {
-    // SAFETY: the structure is valid for reads of the size that it names; the kernel checks the rest.
+    // SAFETY: the structure is valid for reads of the size that it states; the kernel checks the rest.
     let file = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -255,10 +257,10 @@ fn perf_event_open(attributes: &Attributes, tid: u32) -> io::Result<i32> {
     if file < 0 { Err(io::Error::last_os_error()) } else { Ok(file as i32) }
 }
 
-/// The kernel's number of a counter; `None` if the file is no counter, or none at all.
+/// The kernel's id of a counter; `None` if the number is not a counter or is not open.
 fn id_of(file: i32) -> Option<u64> {
     let mut id = 0_u64;
-    // SAFETY: `id` is valid for writes; on files that are no counters the request is an error, and does nothing.
+    // SAFETY: `id` is valid for writes; on other files the request returns an error and has no effect.
     let failed = unsafe { libc::ioctl(file, IOC_ID as _, &raw mut id) } != 0;
     (!failed).then_some(id)
 }
@@ -286,7 +288,7 @@ mod tests {
         assert_eq!(lacks, "this machine does not offer it");
     }
 
-    /// Each page that is touched for the first time is a fault: at least so many are counted, whatever else happens.
+    /// Each first access of a page is a fault, so at least this many are counted, independent of other work.
     #[test]
     fn faults_of_pages_are_counted() {
         let there = available(&parse("page-faults"));
@@ -300,7 +302,7 @@ mod tests {
         counters.read(&mut counts, &mut totals);
         counters.settle(&totals, 1);
         let size = 300 * 4096;
-        // SAFETY: a mapping of this test, touched within its size and unmapped once.
+        // SAFETY: a mapping of this test, accessed within its size and unmapped once.
         unsafe {
             let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let memory = libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0);
@@ -310,7 +312,7 @@ mod tests {
             }
             libc::munmap(memory, size);
         }
-        // Fewer than pages where the kernel hands out larger ones. What was not settled is counted again.
+        // Fewer faults than pages if the kernel maps larger ones. Increases that were not settled are counted again.
         for _ in 0..2 {
             counters.read(&mut counts, &mut totals);
             assert!(counts[0] > 0, "{counts:?}");
@@ -342,7 +344,7 @@ mod tests {
         assert_eq!(counts, [0]);
         counters.stop();
         let mut read = [0_u8; 32];
-        // SAFETY: as above; the pipe is still there under the counter's number, and nothing was taken out of it.
+        // SAFETY: as above; the pipe still has the counter's number, and nothing was read from it.
         let length = unsafe { libc::read(file, read.as_mut_ptr().cast(), read.len()) };
         assert_eq!(&read[..length.unsigned_abs()], message);
     }

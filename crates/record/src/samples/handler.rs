@@ -1,8 +1,9 @@
-//! The signal handler: finds the record of its thread by what the timer carries, and writes a sample.
+//! Signal handler: finds the record of its thread by the value of the signal, and writes a sample.
 //!
-//! It allocates nothing, takes no lock and touches no thread-local variable but `errno`. On the stack that it interrupts it only finds
-//! the record; the sample is taken on the record's own stack ([`super::scratch`]). It is never uninstalled: a signal that was pending
-//! when sampling ended finds no sampler. A panic would abort the process, so nothing in here may panic.
+//! The handler allocates nothing, takes no lock and accesses no thread-local variable except `errno`. On the
+//! interrupted stack it only finds the record; the sample is taken on the record's private stack
+//! ([`super::scratch`]). The handler is never uninstalled: a signal that was pending when sampling ended finds no
+//! sampler. A panic would abort the process, so no code in this module may panic.
 
 use super::Sampler;
 use super::record::ThreadRecord;
@@ -13,28 +14,29 @@ use dlmonitor::native::Registers;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-/// An answer that comes so much later (ns) than it was asked for is not where the thread waited.
+/// A response that is this much later (ns) than its request does not show where the thread waited.
 const LATE: u64 = 5_000_000;
 
-/// Marks the values of our signals, between the serial number and the record: others may send the same signal.
+/// Tag in the values of our signals, between the serial number and the record, because other senders may use the same
+/// signal.
 const OURS: usize = 0x5_ac4e << 12;
 const MARK: usize = 0xf_ffff << 12;
 
-/// What a timer sends, or who asks: whose it is, which clock.
+/// Value of a signal of a timer or a request: record, serial number and clock.
 pub(super) fn value(record: usize, serial: u32, clock: Clock) -> usize {
     (serial as usize) << 32 | OURS | record << 2 | clock as usize
 }
 
-/// The parts of a value, `None` if it is not ours.
+/// Decode a value; `None` if it is not ours.
 fn parse(value: usize) -> Option<(usize, u32, Clock)> {
     let parts = ((value & !MARK & 0xffff_ffff) >> 2, (value >> 32) as u32, Clock::numbered(value as u64 & 3));
     (value & MARK == OURS).then_some(parts)
 }
 
-/// The value of a signal of this process's timers and questions.
+/// Value of a signal of this process's timers and requests.
 ///
 /// # Safety
-/// `info` is what a signal handler was given.
+/// `info` is the argument of a signal handler.
 unsafe fn ours(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
     // SAFETY: by contract; with these codes the signal has a value, and with the second one a sender.
     unsafe {
@@ -47,16 +49,16 @@ unsafe fn ours(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
     }
 }
 
-/// Whether a signal is one of this process's timers and questions.
+/// True if a signal comes from this process's timers and requests.
 ///
 /// # Safety
-/// As of [`ours`].
+/// Same as for [`ours`].
 pub(super) unsafe fn is_ours(info: *const libc::siginfo_t) -> bool {
     // SAFETY: by contract.
     unsafe { ours(info) }.is_some()
 }
 
-/// The handler. Little of it runs on the interrupted stack.
+/// The handler. Only a small part of it runs on the interrupted stack.
 pub(super) unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid `siginfo_t`; `errno` is a plain variable of the thread.
     unsafe {
@@ -69,7 +71,7 @@ pub(super) unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t
     }
 }
 
-/// A sample to take, for [`on_scratch`].
+/// Arguments of a sample, for [`on_scratch`].
 struct Call {
     sampler: &'static Sampler,
     record: &'static ThreadRecord,
@@ -77,10 +79,10 @@ struct Call {
     context: *mut c_void,
 }
 
-/// Writes a sample into the record with this number, if it is that of the calling thread.
+/// Write a sample into the record with this number, if it belongs to the calling thread.
 ///
 /// # Safety
-/// Only the signal handler may call it, with the context that it was given.
+/// Only the signal handler may call it, with its context.
 unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_void) {
     let Some(sampler) = Sampler::current() else { return };
     let Some(record) = sampler.record(record) else { return };
@@ -90,16 +92,19 @@ unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_voi
     if !is_own() {
         return;
     }
-    // Against the one who empties the table of codes: it waits for those that are busy, we stay away once it began. Whoever calls this
-    // handler from a handler of his own may be interrupted by it: then the stack below is in use.
+    // Protects against the thread that clears the table of codes: that thread waits for busy handlers, and handlers
+    // return once it has begun. If a program calls this handler from its own handler, it may be interrupted by this
+    // handler: then the stack below is in use.
     if record.busy.swap(true, Ordering::SeqCst) {
         return;
     }
-    // The next recording may have freed the record just now: whoever gives it to a thread again looks whether it is busy.
+    // The next recording may have freed the record just now. A record is assigned to another thread only if it is not
+    // busy.
     if is_own() {
         let mut call = Call { sampler, record, clock, context };
         let data = (&raw mut call).cast();
-        // SAFETY: the stack is that of this thread's handler, which does not run twice: `busy` says so. The function returns.
+        // SAFETY: the stack belongs to this thread's handler, which is not nested, as `busy` ensures. The function
+        // returns.
         unsafe {
             match &record.stack {
                 Some(stack) => stack.run(on_scratch, data),
@@ -110,7 +115,7 @@ unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_voi
     record.busy.store(false, Ordering::Release);
 }
 
-/// Takes the sample.
+/// Take the sample.
 ///
 /// # Safety
 /// `call` points to a [`Call`] of this thread's handler.
@@ -120,7 +125,7 @@ unsafe extern "C" fn on_scratch(call: *mut c_void) {
     let clock = *clock;
     if clock == Clock::Wait {
         let asked = record.asked.swap(0, Ordering::Relaxed);
-        // By then it may do something else.
+        // A late response: the thread may do something else by now.
         let now = clock.now(record.tid.load(Ordering::Relaxed));
         if now.is_none_or(|now| now.saturating_sub(asked) > LATE) {
             return;
@@ -134,13 +139,14 @@ unsafe extern "C" fn on_scratch(call: *mut c_void) {
     }
 }
 
-/// Writes the sample, if any are wanted now; whether it did. The record is that of the calling thread's handler.
+/// Write the sample, if samples are recorded now; true if it was written. The record is the one of the calling
+/// thread's handler.
 fn write(sampler: &Sampler, record: &ThreadRecord, clock: Clock, at: Registers) -> bool {
     if sampler.paused.load(Ordering::SeqCst) {
         return false;
     }
     if Session::hold().is_some_and(|session| session.window.is_sampled()) {
-        // SAFETY: the record is that of this thread's handler.
+        // SAFETY: the record is the one of this thread's handler.
         unsafe { record.sample(clock, sampler, at) }
     } else {
         record.skip(clock, sampler.counting.load(Ordering::Relaxed));

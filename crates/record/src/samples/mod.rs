@@ -1,12 +1,12 @@
 //! CPU and wall-clock samples of all threads of this process.
 //!
-//! A thread of ours looks for threads of the program and gives each a timer of its CPU time ([`watch`]); for samples of wall-clock time
-//! it asks them itself ([`wall`]), and where they wait ([`waits`]). The signal interrupts the thread, whose handler writes where it is
-//! into a ring ([`handler`], [`record`]). The writer of the stream takes the samples out and puts them into trees of their own
-//! ([`resolve`]): the trees of the operators belong to their threads.
+//! A watcher thread finds the threads of the program and gives each a CPU timer ([`watch`]). For samples of wall time
+//! ([`wall`]) and of waits ([`waits`]) it sends signals itself. The handler in the interrupted thread writes the call
+//! path into a ring ([`handler`], [`record`]). The writer of the stream takes the samples and adds them to separate
+//! trees ([`resolve`]), because the trees of operators belong to their threads.
 //!
-//! A process has one sampler, and uses it for one recording after the other: late signals may come to its handler at any time, so
-//! nothing that the handler touches is ever freed, and everything is used again.
+//! A process has one sampler, which successive recordings reuse. Late signals may reach its handler at any time, so
+//! memory that the handler accesses is never freed, but reused.
 
 mod codes;
 pub(crate) mod counters;
@@ -34,85 +34,85 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use watch::Watched;
 
-/// Threads that are sampled at once.
+/// Largest number of threads that are sampled at the same time.
 const MAX_THREADS: usize = 1024;
 
-/// Libraries of OpenMP that a process has at most: `PyTorch` brings its own, and so do others.
+/// Largest number of OpenMP libraries in a process: `PyTorch` has its own, and so do other packages.
 const OPENMP: usize = 4;
 
-/// How long to wait for handlers that run.
+/// Longest wait for running handlers.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// The sampler of this process, null if there is none. It lives for ever: a signal may come at any time.
+/// The sampler of this process, null without one. It is never freed, because a signal may arrive at any time.
 static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
 
-/// How often to look, per second of each clock; 0 is never.
+/// Sampling rates in Hz; 0 disables a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rates {
-    /// Of the CPU time of a thread.
+    /// Rate of a thread's CPU time.
     pub(crate) cpu: u32,
-    /// Of wall-clock time. It interrupts waiting threads, too, when a wait begins and then ever more rarely: calls that the system does
-    /// not restart fail with `EINTR`.
+    /// Rate of wall time. It also interrupts waiting threads, at the begin of a wait and then at growing intervals:
+    /// system calls that are not restarted fail with `EINTR`.
     pub(crate) real: u32,
-    /// How often threads that run operators are looked at, whether they wait. Those that do in calls that the system restarts are asked
-    /// where; no others are interrupted.
+    /// Rate of the checks if threads that run operators are waiting. Those that wait in a restartable system call are
+    /// sampled by a signal; others are not interrupted.
     pub(crate) waits: u32,
 }
 
-/// How one recording is sampled.
+/// Settings of one recording.
 #[derive(Debug, Default)]
 struct Settings {
     rates: Rates,
     /// Counters that are read with each sample.
     counters: Vec<u16>,
-    /// What is to be said of them, and of those that are missing.
+    /// Text about these counters and about missing ones.
     remarks: String,
-    /// Whether samples have Python frames, and native ones.
+    /// True if samples have Python frames, and true if they have native frames.
     python: bool,
     native: bool,
 }
 
-/// What the watching thread is to do.
+/// Task of the watcher thread.
 #[derive(Debug, Default)]
 struct Course {
-    /// `None`: nothing, and the thread ends.
+    /// `None`: the thread ends.
     rates: Option<Rates>,
-    /// The recording that is sampled, or was last ([`Process::number`]).
+    /// Number of the current or last recording ([`Process::number`]).
     recording: usize,
-    /// Whether there is a watching thread.
+    /// True if the watcher thread exists.
     is_watched: bool,
 }
 
-/// What samples the threads of one process.
+/// Sampler of the threads of one process.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    /// A forked child has its parent's sampler until it makes its own.
+    /// Id of its process. A forked child has its parent's sampler until it creates its own.
     process: u32,
-    /// Signal number of the timers; 0 until the watching thread has installed the handler, and where no number is free.
+    /// Signal number of the timers; 0 until the watcher thread has installed the handler, and if no number is free.
     signal: AtomicI32,
     records: Box<[AtomicPtr<ThreadRecord>]>,
     codes: Codes,
-    /// Handlers leave at once.
+    /// While true, handlers return at once.
     paused: AtomicBool,
     watched: Mutex<Watched>,
     course: Mutex<Course>,
     wake: Condvar,
     resolver: Mutex<Resolver>,
-    /// Where the libraries of OpenMP lie: begin and end of each; 0 for none.
+    /// Address ranges of the OpenMP libraries, 0 for none.
     openmp: [[AtomicUsize; 2]; OPENMP],
-    /// Threads that got no timer of their CPU time, each once.
+    /// Number of threads without CPU timer.
     refused: AtomicU64,
-    /// Looks at which no signal number was free.
+    /// Number of checks at which no signal number was free.
     unsignaled: AtomicU64,
-    /// Threads that were found to block their signals.
+    /// Number of threads that block their signals.
     closed: AtomicU64,
-    /// Looks that found a thread waiting in a call that is not interrupted.
+    /// Number of checks that found a thread waiting in a system call that must not be interrupted.
     unasked: AtomicU64,
-    /// How many counters handlers read with each sample.
+    /// Number of counters that handlers read with each sample.
     counting: AtomicUsize,
-    /// Threads for which there was no record, as [`MAX_THREADS`] others had theirs.
+    /// Number of threads without record, because [`MAX_THREADS`] others had one.
     over_limit: AtomicU64,
-    /// Counters of threads that got no file.
+    /// Number of counters of threads without file.
     without_file: AtomicU64,
 }
 
@@ -120,15 +120,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Samples all threads of this process from now on, for one recording.
+/// Sample all threads of this process from now on, for one recording.
 ///
 /// # Errors
-/// A sentence that says why nothing is sampled.
+/// A sentence with the reason why nothing is sampled.
 pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result<String, String> {
     Open::forget_all();
     let own = Sampler::own();
     if own.is_none() {
-        // A forked child has files of its parent's, and none of its handlers.
+        // A forked child inherits its parent's files, but no running handlers.
         for (_, record) in Sampler::current().into_iter().flat_map(Sampler::all_records) {
             record.counters.stop();
         }
@@ -140,7 +140,7 @@ pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result
     let rates = if can_see_waits { rates } else { Rates { waits: 0, ..rates } };
     let counters::Available { counters, mut remarks } = counters::available(counters);
     if !can_see_waits {
-        remarks.push_str("; waits cannot be seen here (/proc/self/task/*/syscall)");
+        remarks.push_str("; waits are not sampled, because /proc/self/task/*/syscall is not readable");
     }
     let Kept { python, native, .. } = process.kept();
     let settings = Arc::new(Settings { rates, counters, remarks, python, native });
@@ -149,43 +149,44 @@ pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result
     Ok(sampler.describe(&settings))
 }
 
-/// Puts what was sampled since the last time into trees of `process`. Returns what there is to say by now; nothing if it is not
-/// sampled, or another recording is by now.
+/// Add the new samples to trees of `process`. Returns a description of the sampling; `None` if it is not sampled, or
+/// if another recording has begun.
 pub(crate) fn drain(process: &Process) -> Option<String> {
     let sampler = Sampler::own()?;
     let settings = lock(&sampler.resolver).drain(sampler, process)?;
     Some(sampler.describe(&settings))
 }
 
-/// Threads that were not sampled in this recording, as too many others were; `None` if it is not sampled, or another recording is by now.
+/// Number of threads that were not sampled in this recording, because of the limit; `None` if it is not sampled, or
+/// if another recording has begun.
 pub(crate) fn over_limit(process: &Process) -> Option<u64> {
     let sampler = Sampler::own()?;
     let is_sampled = lock(&sampler.resolver).recording() == process.number();
     is_sampled.then(|| sampler.over_limit.load(Ordering::Relaxed))
 }
 
-/// Asks no thread for samples any more, until [`go_on`].
+/// Stop requests for samples, until [`go_on`].
 pub(crate) fn hold() {
     if let Some(sampler) = Sampler::own() {
         lock(&sampler.watched).hold();
     }
 }
 
-/// Lets the calling thread take the signals of ours that wait for it. None comes after it, once [`hold`] was called.
+/// Deliver the pending sampler signals of the calling thread. After [`hold`], no more follow.
 pub(crate) fn settle() {
     if let Some(sampler) = Sampler::own() {
         signal::take_pending(sampler.signal.load(Ordering::Acquire), handler::is_ours);
     }
 }
 
-/// Asks threads for samples again.
+/// Resume requests for samples.
 pub(crate) fn go_on() {
     if let Some(sampler) = Sampler::own().filter(|sampler| lock(&sampler.course).rates.is_some()) {
         lock(&sampler.watched).go_on(sampler);
     }
 }
 
-/// Deletes all timers of a recording. The handler stays: a signal may be under way.
+/// Delete all timers of a recording. The handler remains, because a signal may be pending.
 pub(crate) fn stop(process: &Process) {
     let Some(sampler) = Sampler::own() else { return };
     {
@@ -202,7 +203,7 @@ pub(crate) fn stop(process: &Process) {
     sampler.all_records().for_each(|(_, record)| record.stop_counters());
 }
 
-/// Frees the trees of a recording that ended.
+/// Free the trees of a recording that has ended.
 pub(crate) fn forget(process: &Process) {
     if let Some(sampler) = Sampler::own() {
         let mut resolver = lock(&sampler.resolver);
@@ -213,7 +214,7 @@ pub(crate) fn forget(process: &Process) {
 }
 
 impl Sampler {
-    /// The sampler of a process that has none.
+    /// Create the sampler of a process.
     fn make() -> &'static Self {
         let sampler: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
@@ -238,14 +239,14 @@ impl Sampler {
         sampler
     }
 
-    /// Begins a recording. What belonged to the one before goes, and its records are free.
+    /// Begin a recording. Data of the previous one are dropped, and its records are freed.
     fn begin_recording(&'static self, process: &Process, settings: &Arc<Settings>) -> io::Result<()> {
         let mut resolver = lock(&self.resolver);
         resolver.begin(process.number(), Arc::clone(settings));
         {
             let mut watched = lock(&self.watched);
             watched.begin(Arc::clone(settings));
-            // Whoever counts holds the lock: nothing of the recording before comes in.
+            // All counting threads hold the lock, so no counts of the previous recording are added.
             for count in self.counts() {
                 count.store(0, Ordering::Relaxed);
             }
@@ -269,23 +270,23 @@ impl Sampler {
         Ok(())
     }
 
-    /// What was left out in this recording.
+    /// Counts of this recording's omissions.
     fn counts(&self) -> [&AtomicU64; 6] {
         [&self.refused, &self.unsignaled, &self.closed, &self.unasked, &self.over_limit, &self.without_file]
     }
 
-    /// The sampler that signals belong to.
+    /// The sampler that receives signals.
     fn current() -> Option<&'static Self> {
         // SAFETY: null, or a leaked box.
         unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The sampler of this very process: the locks of a parent may be held for ever.
+    /// The sampler of this process itself: locks of a parent process may be locked forever.
     fn own() -> Option<&'static Self> {
         Self::current().filter(|sampler| sampler.process == std::process::id())
     }
 
-    /// Waits a little for handlers that run; `true` if none does any more. Those that begin stay away while `paused`.
+    /// Wait briefly for running handlers; true if none is left. While `paused` is set, new handlers return at once.
     fn wait_for_handlers(&self) -> bool {
         let since = Instant::now();
         while self.all_records().any(|(_, record)| record.busy.load(Ordering::SeqCst)) {
@@ -302,12 +303,12 @@ impl Sampler {
         unsafe { self.records.get(index)?.load(Ordering::Acquire).as_ref() }
     }
 
-    /// All records that were ever made, with their numbers.
+    /// All records, with their numbers.
     fn all_records(&self) -> impl Iterator<Item = (usize, &'static ThreadRecord)> {
         (0..self.records.len()).map_while(|index| self.record(index).map(|record| (index, record)))
     }
 
-    /// Whether an address lies in a library of OpenMP.
+    /// True if an address is in an OpenMP library.
     fn is_openmp(&self, address: usize) -> bool {
         let holds = |[begin, end]: &[AtomicUsize; 2]| {
             (begin.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&address)
@@ -315,8 +316,8 @@ impl Sampler {
         self.openmp.iter().any(holds)
     }
 
-    /// Says where the libraries of OpenMP lie. A handler may see the begin of one and the end of another meanwhile: then one sample
-    /// is said to be what it is not.
+    /// Set the address ranges of the OpenMP libraries. A handler may read a mix of old and new ranges; then one
+    /// sample is misclassified.
     fn set_openmp(&self, ranges: &[std::ops::Range<usize>]) {
         for (index, [begin, end]) in self.openmp.iter().enumerate() {
             let range = ranges.get(index).cloned().unwrap_or_default();
@@ -326,27 +327,30 @@ impl Sampler {
         }
     }
 
-    /// One line: how samples are taken and what was left out.
+    /// One-line description of the rates and of omitted samples.
     fn describe(&self, settings: &Settings) -> String {
         let Rates { cpu, real, waits } = settings.rates;
-        let rates = [("CPU time", cpu), ("wall-clock time", real), ("waits", waits)];
+        let rates = [("CPU time", cpu), ("wall time", real), ("waits", waits)];
         let taken = rates.into_iter().filter(|&(_, hz)| hz > 0).map(|(name, hz)| format!("{name} at {hz} Hz"));
         let mut line = taken.collect::<Vec<_>>().join(", ");
         line.push_str(&settings.remarks);
         let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
         let losses = [
-            (sum(|record| record.losses.full.load(Ordering::Relaxed)), "samples found no room in memory"),
+            (
+                sum(|record| record.losses.full.load(Ordering::Relaxed)),
+                "samples were dropped, because the buffer was full",
+            ),
             (
                 sum(|record| record.losses.broken.load(Ordering::Relaxed)),
-                "samples have no Python frames, as these were just changing",
+                "samples have no Python frames, because the frames were changing",
             ),
             (
                 sum(|record| record.losses.lost.load(Ordering::Relaxed)),
-                "samples have no native frame but the innermost one, as the rest could not be unwound",
+                "samples have only the innermost native frame, because unwinding failed",
             ),
             (
                 sum(|record| record.losses.no_stack.load(Ordering::Relaxed)),
-                "samples have no native frames, for want of memory to unwind them",
+                "samples have no native frames, because memory for unwinding was lacking",
             ),
             (self.refused.load(Ordering::Relaxed), "threads got no timer of CPU time"),
             (self.unsignaled.load(Ordering::Relaxed), "checks for threads found no free signal number"),

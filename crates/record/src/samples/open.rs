@@ -1,46 +1,47 @@
-//! The operators that run on a thread, as its signal handler may see them: the recorder writes them with plain stores.
+//! Open operators of each thread in memory that its signal handler can read; the recorder writes them with plain
+//! stores.
 
 use crate::paths::SPAN;
 use dlmonitor::OpenOperator;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
-/// Operators below which samples land at most; what is nested deeper counts for the last of them.
+/// Largest nesting depth for samples. Samples of deeper operators count for the operator at this depth.
 const DEPTH: usize = 48;
 
-/// All of them, linked by `next`; they live for ever, and none is ever taken out. A list without a lock: it stays
-/// whole in a forked child.
+/// All entries, linked by `next`; they are never freed or removed. The list needs no lock, so it is consistent in a
+/// forked child.
 static FIRST: AtomicPtr<Open> = AtomicPtr::new(std::ptr::null_mut());
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// As [`OpenOperator::client`] has it: with the bit of spans.
+    /// Node with the bit of spans, as in [`OpenOperator::client`].
     node: AtomicU64,
     python: AtomicUsize,
     code: AtomicUsize,
     handle: AtomicUsize,
 }
 
-/// An operator that a signal interrupted.
+/// An operator in progress at a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interrupted {
-    /// The tree and the node of it that the operator stands at.
+    /// Tree and node of the operator.
     pub(crate) tree: u32,
     pub(crate) node: u32,
-    /// Whether it is a span, which lies below the frame that opened it, but which that frame runs in, too.
+    /// True for a span. It is below the frame that opened it, in which it also runs.
     pub(crate) span: bool,
     /// Address and code of the Python frame that called it.
     pub(crate) python: Option<(usize, usize)>,
-    /// Address on the C stack below which it runs, if it was made there.
+    /// Address on the C stack below which it runs, if its handle is one.
     pub(crate) handle: usize,
 }
 
-/// The open operators of one thread, outermost first.
+/// Open operators of one thread, outermost first.
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// The thread, 0 if there is none at the moment.
+    /// The thread, 0 for none.
     tid: AtomicU32,
     tree: AtomicU32,
-    /// Whether the next tree may have it.
+    /// True if the next tree may take it.
     free: AtomicBool,
     depth: AtomicU32,
     entries: [Entry; DEPTH],
@@ -48,10 +49,10 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Room for a thread that records into `tree`.
+    /// Register a thread that records into `tree`.
     pub(crate) fn register(tree: u32) -> &'static Self {
         if let Some(open) = all().find(|open| open.free.swap(false, Ordering::AcqRel)) {
-            // Handles are addresses, which come again: those of the thread before are forgotten.
+            // Handles are addresses, which recur: those of the previous thread are cleared.
             open.entries.iter().for_each(|entry| entry.handle.store(0, Ordering::Relaxed));
             open.tree.store(tree, Ordering::Release);
             return open;
@@ -74,13 +75,13 @@ impl Open {
         open
     }
 
-    /// A thread begins to use it, or leaves it (0).
+    /// Set the thread that uses it, or 0.
     pub(crate) fn enter(&self, tid: u32) {
         self.depth.store(0, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// Its tree has no thread any more, and gets none.
+    /// Release it: its tree has no thread and gets none.
     pub(crate) fn give_back(&self) {
         self.enter(0);
         self.free.store(true, Ordering::Release);
@@ -95,13 +96,13 @@ impl Open {
             entry.python.store(python.address, Ordering::Relaxed);
             entry.code.store(python.code, Ordering::Relaxed);
             entry.handle.store(opened.handle, Ordering::Relaxed);
-            // A signal handler of this very thread reads it: it is the compiler alone that could mix up the order.
+            // A signal handler of the same thread reads it, so only the compiler could reorder the stores.
             compiler_fence(Ordering::Release);
             self.depth.store(outer as u32 + 1, Ordering::Relaxed);
         }
     }
 
-    /// An operator ended; these still run.
+    /// An operator has ended; `open` are still running.
     #[inline]
     pub(crate) fn ends(&self, open: &[OpenOperator]) {
         if open.len() < DEPTH {
@@ -115,7 +116,7 @@ impl Open {
         }
     }
 
-    /// An operator ended before those that it called: the others moved.
+    /// An operator ended before its callees, so the other entries have moved.
     #[cold]
     fn write_anew(&self, open: &[OpenOperator]) {
         self.depth.store(0, Ordering::Relaxed);
@@ -133,7 +134,7 @@ impl Open {
         let depth = self.depth.load(Ordering::Relaxed);
         compiler_fence(Ordering::Acquire);
         let entry = self.entries.get((depth as usize).checked_sub(1)?)?;
-        // Node 0: it began when nothing was recorded.
+        // Node 0: it began while nothing was recorded.
         let (node, python) = (entry.node.load(Ordering::Relaxed), entry.python.load(Ordering::Relaxed));
         if node as u32 == 0 {
             return None;
@@ -147,18 +148,18 @@ impl Open {
         })
     }
 
-    /// Trees of the threads that are running an operator, and the node of the innermost one. Other threads go on meanwhile: what
-    /// is told was so a moment ago.
+    /// Trees of the threads that are running an operator, and the node of the innermost one. Other threads continue
+    /// meanwhile, so the result is from a moment ago.
     pub(crate) fn all_running() -> Vec<(u32, u32)> {
         all().filter_map(|open| open.innermost(open.tid.load(Ordering::Acquire))).map(|at| (at.tree, at.node)).collect()
     }
 
-    /// The operators of a thread that ran some.
+    /// The entry of a thread that has run operators.
     pub(crate) fn of_thread(tid: u32) -> Option<&'static Self> {
         all().find(|open| open.tid.load(Ordering::Acquire) == tid)
     }
 
-    /// In a forked child, before its own threads are known: the parent's threads mean nothing here.
+    /// Clear the entries in a forked child, in which the parent's threads do not exist.
     pub(crate) fn forget_all() {
         for open in all() {
             open.enter(0);
@@ -212,7 +213,7 @@ mod tests {
         let open = Open::register(5);
         open.enter(70_000_003);
         open.give_back();
-        // Other tests take them as well.
+        // Other tests take entries, too.
         let others: Vec<_> = (0..50).map(|_| Open::register(9)).collect();
         let distinct: std::collections::HashSet<_> = others.iter().map(|open| std::ptr::from_ref(*open)).collect();
         assert_eq!(distinct.len(), others.len());

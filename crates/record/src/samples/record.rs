@@ -1,4 +1,4 @@
-//! What one sampled thread needs: made beforehand by the thread that watches all others, used by its signal handler.
+//! Records of sampled threads: allocated by the watcher thread, and used by the thread's signal handler.
 
 use super::Sampler;
 use super::codes::{Codes, UNKNOWN};
@@ -15,30 +15,30 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Words of the rings of one thread: samples of half a second and more at the depths that programs have, and the names
-/// of the code that they may meet first while libraries are imported. Memory is only taken when it is used.
+/// Words of a thread's ring: samples of half a second and more at usual depths, and the names of the code objects
+/// that are first seen while libraries are imported. Physical memory is used only for written pages.
 const SAMPLES: usize = 1 << 14;
 const NAMES: usize = 1 << 17;
 /// Words of a sample before its frames.
 const HEAD: usize = 5;
-/// Words of a module, and modules that a sample has at most.
+/// Words per module, and largest number of modules per sample.
 pub(super) const MODULE: usize = 3;
 const MAX_MODULES: usize = 64;
 
-/// Why a thread's samples are not what they could be.
+/// Counts of incomplete samples of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// No room in the ring.
+    /// The ring was full.
     pub(super) full: AtomicU64,
-    /// Python frames that could not be believed.
+    /// The Python frames were inconsistent.
     pub(super) broken: AtomicU64,
-    /// Native frames that end before their time.
+    /// Unwinding of the native frames ended early.
     pub(super) lost: AtomicU64,
-    /// No stack to read native frames on.
+    /// No stack for unwinding native frames.
     pub(super) no_stack: AtomicU64,
 }
 
-/// What only the handler of the thread touches.
+/// Data that only the handler of the thread accesses.
 #[derive(Debug)]
 struct Scratch {
     python: Option<FrameSampler>,
@@ -46,36 +46,36 @@ struct Scratch {
     words: Box<[u64]>,
 }
 
-/// One thread that is sampled. Records live for ever and are used again, in later recordings, too.
+/// One sampled thread. Records are never freed, but reused, also in later recordings.
 #[derive(Debug)]
 pub(super) struct ThreadRecord {
     /// The thread, 0 while the record is free.
     pub(super) tid: AtomicU32,
-    /// Told apart from threads that had this record before.
+    /// Serial number that distinguishes the thread from earlier owners of the record.
     pub(super) serial: AtomicU32,
-    /// Whether the handler runs.
+    /// True while the handler runs.
     pub(super) busy: AtomicBool,
     pub(super) open: AtomicPtr<Open>,
-    /// Its name when it was found.
+    /// Name of the thread when it was found.
     pub(super) name: Mutex<String>,
-    /// When the thread was asked where it waits, in ns, if it did not answer yet; else 0.
+    /// Time in ns at which the thread was asked where it waits, if it has not responded yet; otherwise 0.
     pub(super) asked: AtomicU64,
-    /// How it is asked for samples of wall-clock time.
+    /// State of its samples of wall time.
     pub(super) wall: WallTime,
     last: [AtomicU64; 3],
     pub(super) samples: Ring,
-    /// Where the samples of the thread begin that has the record now.
+    /// Position in the ring of the first sample of the current thread.
     first_sample: AtomicU64,
     pub(super) names: Ring,
     pub(super) losses: Losses,
     pub(super) counters: Counters,
-    /// The stack that its handler runs on.
+    /// Stack on which the handler runs.
     pub(super) stack: Option<ScratchStack>,
     scratch: UnsafeCell<Scratch>,
 }
 
-// SAFETY: `scratch` is touched by the handler of the record's own thread, which does not interrupt itself, and by the
-// watching thread while the record is free (`tid` is 0) and not busy.
+// SAFETY: `scratch` is accessed by the handler of the record's own thread, which is not nested, and by the watcher
+// thread while the record is free (`tid` is 0) and not busy.
 unsafe impl Sync for ThreadRecord {}
 
 impl ThreadRecord {
@@ -100,7 +100,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Frees the record for another recording.
+    /// Free the record for another recording.
     pub(super) fn free(&self) {
         self.tid.store(0, Ordering::SeqCst);
         self.stop_counters();
@@ -109,20 +109,20 @@ impl ThreadRecord {
         }
     }
 
-    /// Whether a handler still uses the record, which another thread cannot have then.
+    /// True if a handler still uses the record, which is then not available for another thread.
     pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::SeqCst)
     }
 
-    /// Closes the files of counters. A handler that is reading keeps its thread's.
+    /// Close the files of counters. A handler that is reading keeps its thread's files.
     pub(super) fn stop_counters(&self) {
         if !self.is_busy() {
             self.counters.stop();
         }
     }
 
-    /// Up to where samples of the thread that has the record are written now; `None` if it is free. For the one who reads them: those
-    /// of an earlier recording are skipped.
+    /// End of the written samples of the current thread; `None` if the record is free. For the reader, which skips
+    /// samples of an earlier recording.
     pub(super) fn end_of_samples(&self) -> Option<u64> {
         if self.tid.load(Ordering::Acquire) == 0 {
             return None;
@@ -131,8 +131,9 @@ impl ThreadRecord {
         Some(self.samples.end())
     }
 
-    /// Prepares the record, which is free and not busy, for a thread, before its first timer is made. Its samples have Python frames if
-    /// there is an `interpreter`, and native ones if `has_native`, whatever those of an earlier recording had.
+    /// Prepare the record, which is free and not busy, for a thread, before its first timer is created. Its samples
+    /// have Python frames if `interpreter` is given, and native frames if `has_native`, independent of earlier
+    /// recordings.
     pub(super) fn assign(&self, tid: u32, name: String, interpreter: Option<&Interpreter>, has_native: bool) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
         self.first_sample.store(self.samples.end(), Ordering::Relaxed);
@@ -158,12 +159,13 @@ impl ThreadRecord {
         self.tid.store(tid, Ordering::Release);
     }
 
-    /// Writes a sample of the calling thread, without native frames if there is no stack to read them on; whether there was room for it.
+    /// Write a sample of the calling thread, without native frames if there is no stack for unwinding; true if it fit
+    /// into the ring.
     ///
     /// # Safety
-    /// Only the signal handler calls it, on the thread that the record is assigned to.
+    /// Only the signal handler calls it, on the thread to which the record is assigned.
     pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) -> bool {
-        // What was counted up to here is that of what ran, not of the wait.
+        // Counts up to here belong to the code that ran, not to the wait.
         let counters = if clock == Clock::Wait { 0 } else { sampler.counting.load(Ordering::Relaxed) };
         let codes = &sampler.codes;
         let tid = self.tid.load(Ordering::Relaxed);
@@ -201,7 +203,7 @@ impl ThreadRecord {
         let parts = [&head.pack(times), scratch.words.get(..found.words).unwrap_or(&[]), counts];
         let has_room = self.samples.push(&parts);
         if has_room {
-            // What found no place is part of the next interval.
+            // The time of a dropped sample becomes a part of the next interval.
             last.store(now, Ordering::Relaxed);
             if clock != Clock::Wait {
                 self.counters.settle(&totals, counters);
@@ -213,7 +215,7 @@ impl ThreadRecord {
         has_room
     }
 
-    /// Writes the frames of a walk to `words`, and after them the modules that they call.
+    /// Write the frames of a walk to `words`, followed by the modules that they call.
     fn python(&self, codes: &Codes, interpreter: &Interpreter, python: &mut FrameSampler, words: &mut [u64]) -> Found {
         let depth = python.frames().len();
         let mut found = Found { frames: depth, words: depth, ..Found::default() };
@@ -234,7 +236,7 @@ impl ThreadRecord {
         found
     }
 
-    /// Writes native frames after everything else.
+    /// Append native frames.
     fn native(&self, ended: Option<Ended>, frames: &[usize], found: &mut Found, words: &mut [u64]) {
         if ended == Some(Ended::Lost) {
             self.losses.lost.fetch_add(1, Ordering::Relaxed);
@@ -246,18 +248,18 @@ impl ThreadRecord {
         found.words += usize::from(found.native);
     }
 
-    /// The thread is where its last sample of wall-clock time says: the time up to now is that one's.
+    /// Attribute the wall time so far to the thread's last sample.
     pub(super) fn wait_on(&self, now: u64) {
         let last = self.last[Clock::Real as usize].swap(now, Ordering::Relaxed);
         self.wall.add_waited(now.saturating_sub(last));
     }
 
-    /// What the clock says from now on is the next interval's.
+    /// Set the begin of the next interval of a clock.
     pub(super) fn settle(&self, clock: Clock, now: u64) {
         self.last[clock as usize].store(now, Ordering::Relaxed);
     }
 
-    /// The thread's time up to now shall not count: nothing is recorded at the moment.
+    /// Exclude the thread's time so far, because nothing is recorded now.
     pub(super) fn skip(&self, clock: Clock, counters: usize) {
         let (mut counts, mut totals) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
         self.counters.read(counts.get_mut(..counters).unwrap_or(&mut []), &mut totals);
@@ -267,16 +269,16 @@ impl ThreadRecord {
         }
     }
 
-    /// Decides what the frames of a walk mean.
+    /// Interpret the frames of a walk.
     fn head(&self, clock: Clock, operator: Option<Interrupted>, found: &mut Found) -> Head {
         let mut operator = operator;
         match found.walk {
             Walk::Broken => {
                 self.losses.broken.fetch_add(1, Ordering::Relaxed);
             }
-            // The frame that opened a span is gone: nobody knows what it had in common with these.
+            // The frame that opened a span has returned, so its common frames with this path are unknown.
             Walk::Elsewhere => operator = None,
-            // The frame that called an operator stands above it already. In a span it runs on.
+            // The frame that called an operator is above it already. For a span it continues to run.
             Walk::Whole if operator.is_some_and(|operator| operator.python.is_some() && !operator.span) => {
                 found.caller = true;
             }
@@ -295,7 +297,7 @@ impl ThreadRecord {
         }
     }
 
-    /// The number of a frame's code; new codes are named.
+    /// Number of a frame's code object; new code objects are named.
     fn number(&self, codes: &Codes, interpreter: &Interpreter, python: &mut FrameSampler, frame: SampledFrame) -> u32 {
         let code = frame.code as u64;
         if let Some(number) = codes.find(code, frame.fingerprint) {
@@ -312,7 +314,7 @@ impl ThreadRecord {
     }
 }
 
-/// What the handler found out about Python.
+/// Results of the handler's Python walk.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     walk: Walk,
@@ -320,7 +322,7 @@ struct Found {
     modules: u8,
     native: u16,
     counters: u8,
-    /// Words in all.
+    /// Total number of words.
     words: usize,
     caller: bool,
     openmp: bool,
@@ -341,23 +343,23 @@ impl Default for Found {
     }
 }
 
-/// The beginning of a sample, before its frames.
+/// First part of a sample, before its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) clock: Clock,
-    /// Python frames that follow, newest first.
+    /// Number of Python frames that follow, newest first.
     pub(super) python: u32,
-    /// Modules after them: the place of the frame that calls one, its address, that of its class.
+    /// Number of modules that follow: index of the calling frame, address, address of the class.
     pub(super) modules: u8,
-    /// Native addresses after them, innermost first.
+    /// Number of native addresses that follow, innermost first.
     pub(super) native: u16,
-    /// What counters counted, after everything else: at most 31 of them.
+    /// Number of counter values at the end, at most 31.
     pub(super) counters: u8,
-    /// Whether older frames are missing.
+    /// True if older frames are missing.
     pub(super) cut: bool,
-    /// Whether the oldest frame is the one that called the operator, and stands above it already.
+    /// True if the oldest frame is the one that called the operator, which is above it already.
     pub(super) caller: bool,
-    /// Whether the thread was in a library of OpenMP.
+    /// True if the thread was in an OpenMP library.
     pub(super) openmp: bool,
     /// Tree and node of the innermost operator.
     pub(super) operator: Option<(u32, u32)>,
@@ -366,11 +368,11 @@ pub(super) struct Head {
 /// Times of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
-    /// The time that it stands for, in ns of its clock.
+    /// Time that the sample represents, in ns of its clock.
     pub(super) interval: u64,
-    /// How long the thread waited before where the last sample of this clock says, in ns.
+    /// Time in ns that the thread waited before, at the call path of the last sample of this clock.
     pub(super) waited: u64,
-    /// When it was taken, in ticks.
+    /// Time of the sample, in ticks.
     pub(super) at: u64,
 }
 
@@ -392,7 +394,7 @@ impl Head {
         ]
     }
 
-    /// The beginning of a sample, its times, and its frames.
+    /// Decode the first part of a sample, its times, and its frames.
     pub(super) fn unpack(words: &[u64]) -> Option<(Self, Times, &[u64])> {
         let [facts, interval, waited, operator, at, frames @ ..] = words else { return None };
         let head = Self {

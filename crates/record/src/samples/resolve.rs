@@ -1,4 +1,5 @@
-//! From the rings to the trees: frames get their names, samples their place below the operator that they interrupted.
+//! Conversion of samples to tree nodes: frames are named, and samples are placed below the operator that they
+//! interrupted.
 
 use super::codes::UNKNOWN;
 use super::record::{Head, MODULE, ThreadRecord, Times};
@@ -15,57 +16,57 @@ use stackline_recording::{FrameKey, Metric, OPENMP};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Trees of threads that ended which stay theirs; when there are more, threads that come get them.
+/// Number of ended threads that keep their trees of samples; beyond it, new threads continue these trees.
 const SPARE: usize = 64;
 
-/// Samples that a wait stands for at most each time that it is told: a process that is stopped for hours has no more.
+/// Largest number of samples that a wait adds at once, for processes that were stopped for hours.
 const MOST_AT_ONCE: u64 = 1000;
 
-/// The samples of one thread.
+/// Tree of the samples of one thread.
 #[derive(Debug)]
 struct Tree {
     owner: Owner,
     name: String,
     is_main: bool,
-    /// Where operators of other trees stand in this one.
+    /// Nodes in this tree for operators of other trees.
     operators: FxHashMap<(u32, u32), NodeId>,
-    /// Where the thread's last sample of wall-clock time is, and up to when its time is known, in ticks.
+    /// Node of the thread's last sample of wall time, and the time until which it counts, in ticks.
     wall: Option<(NodeId, u64)>,
     slots: FxHashMap<(u32, Metric), u32>,
 }
 
-/// Names of codes, which outlive a recording as their numbers do, and the trees of the threads of one.
+/// Names of code objects, which outlive a recording as their numbers do, and the trees of one recording's threads.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
-    /// The recording that is sampled, 0 if none is ([`Process::number`]).
+    /// Number of the sampled recording, 0 for none ([`Process::number`]).
     recording: usize,
     settings: Arc<Settings>,
     codes: FxHashMap<u32, SampledCode>,
-    /// Frames of lines, by code and offset.
+    /// Frames of lines, by code object and offset.
     lines: FxHashMap<u64, u32>,
-    /// Frames of native addresses, as long as modules are what they were.
+    /// Frames of native addresses, valid for one generation of the module list.
     natives: FxHashMap<u64, u32>,
     generation: u32,
-    /// By the number of the thread's record.
+    /// Trees by the number of the thread's record.
     trees: FxHashMap<usize, Tree>,
     spare: Vec<Tree>,
     entry: Vec<u64>,
-    /// The tree of the main thread, and where its newest sample is.
+    /// Tree of the main thread, and node of its newest sample.
     main: Option<(u32, NodeId)>,
 }
 
 impl Resolver {
-    /// The recording that is sampled.
+    /// Number of the sampled recording.
     pub(super) fn recording(&self) -> usize {
         self.recording
     }
 
-    /// Forgets the recording before, and begins another one, or none (0).
+    /// Drop the previous recording, and begin another one, or none (0).
     pub(super) fn begin(&mut self, recording: usize, settings: Arc<Settings>) {
         *self = Self { recording, settings, codes: std::mem::take(&mut self.codes), ..Self::default() };
     }
 
-    /// Takes everything out of the rings, if they are those of this recording. Returns how it is sampled.
+    /// Take all samples out of the rings, if they belong to this recording. Returns the settings of the sampling.
     pub(super) fn drain(&mut self, sampler: &Sampler, process: &Process) -> Option<Arc<Settings>> {
         if self.recording != process.number() {
             return None;
@@ -75,7 +76,7 @@ impl Resolver {
         for &index in &ended {
             let tree = self.trees.remove(&index);
             if process.traces() {
-                // Nobody gets it: single samples say which thread they are of by their tree.
+                // Trees are not reused here, because the tree of a single sample identifies its thread.
                 if let Some(tree) = tree {
                     process.end_tree(tree.owner.shared.id);
                 }
@@ -96,11 +97,11 @@ impl Resolver {
     }
 
     fn take(&mut self, sampler: &Sampler, process: &Process) {
-        // A sample may name a code that another thread handed over: names are read after it was seen where the samples
-        // end.
+        // A sample may refer to a code object that another thread named: read the names after the ends of the samples
+        // were read.
         let end = |(index, record): (_, &'static ThreadRecord)| Some((index, record, record.end_of_samples()?));
         let ends: Vec<_> = sampler.all_records().filter_map(end).collect();
-        // Of those that are free, too: a code that a late handler named has its number in this recording, too.
+        // Also from free records: a code object that a late handler named keeps its number in this recording.
         for (_, record) in sampler.all_records() {
             self.take_names(record);
         }
@@ -108,7 +109,8 @@ impl Resolver {
         for (index, record, end) in ends {
             let mut entry = std::mem::take(&mut self.entry);
             let mut tree = None;
-            // A thread that waits on wrote no sample since: the time is that of its last one, as long as no other follows.
+            // A thread that continues to wait has written no sample since: the time belongs to its last sample,
+            // unless another one follows.
             let waits_on = record.samples.end() == end;
             let waited = if waits_on { record.wall.take_waited() } else { 0 };
             while record.samples.pop(end, &mut entry) {
@@ -133,7 +135,7 @@ impl Resolver {
         }
     }
 
-    /// The tree of a thread, under the name that the thread has now.
+    /// Tree of a thread, under the thread's current name.
     fn tree(&mut self, process: &Process, index: usize, record: &ThreadRecord) -> Tree {
         let tid = record.tid.load(Ordering::Relaxed);
         let name = process.python_name(tid).or_else(|| thread_name(tid));
@@ -207,7 +209,7 @@ impl Resolver {
         }
     }
 
-    /// The frame of a line of Python, by the word that a handler wrote.
+    /// Frame of a Python line, by the word that a handler wrote.
     fn line(&mut self, process: &Process, full: bool, word: u64) -> u32 {
         let number = (word >> 32) as u32;
         let word = if number == UNKNOWN { u64::MAX } else { word };
@@ -228,7 +230,7 @@ impl Resolver {
         })
     }
 
-    /// The frame of a module. Its class is mostly alive when its samples are read; otherwise it has no name.
+    /// Frame of a module. Its class is usually alive when samples are read; otherwise the frame has no name.
     fn module(process: &Process, full: bool, (module, class): (usize, usize)) -> u32 {
         process.module_frame(full, (module, class), || {
             let memory = Memory::of_this_thread();
@@ -237,9 +239,9 @@ impl Resolver {
         })
     }
 
-    /// The frame of a native address.
+    /// Frame of a native address.
     fn native(&mut self, process: &Process, full: bool, address: u64) -> u32 {
-        // An address may belong to another library tomorrow.
+        // An address may belong to another library later.
         if self.generation != native::generation() {
             self.generation = native::generation();
             self.natives.clear();
@@ -249,7 +251,7 @@ impl Resolver {
         })
     }
 
-    /// Empties the full table of codes, so that new ones find a place. Handlers stay away meanwhile.
+    /// Clear the full table of code objects. Handlers return at once meanwhile.
     fn forget_codes(&mut self, sampler: &Sampler, process: &Process) {
         sampler.paused.store(true, Ordering::SeqCst);
         if sampler.wait_for_handlers() {
@@ -264,8 +266,7 @@ impl Resolver {
     }
 }
 
-/// The frame that is remembered, or what `frame` finds. That something found no place is not remembered: another tree may
-/// have one.
+/// Frame from the cache, or from `frame`. The overflow frame is not cached, because another tree may have space.
 fn remembered(known: &mut FxHashMap<u64, u32>, key: u64, overflow: u32, frame: impl FnOnce() -> u32) -> u32 {
     if let Some(&frame) = known.get(&key) {
         return frame;
@@ -282,7 +283,7 @@ impl Tree {
         self.owner.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
-    /// Where a node of another tree stands in this one.
+    /// Node in this tree for a node of another tree.
     fn operator(&mut self, process: &Process, trees: &[Registered], (tree, node): (u32, u32)) -> NodeId {
         if let Some(&node) = self.operators.get(&(tree, node)) {
             return node;
@@ -295,8 +296,8 @@ impl Tree {
         place
     }
 
-    /// The thread waited so long (ns) up to a moment (ticks) where its last sample of wall-clock time says: as many samples as were
-    /// not taken meanwhile.
+    /// The thread waited for `waited` ns until `until` (ticks) at the call path of its last sample of wall time. Add
+    /// the samples that were not taken meanwhile.
     fn wait(&mut self, hz: u32, process: &Process, waited: u64, until: u64) {
         let Some((node, from)) = self.wall.filter(|_| waited > 0) else { return };
         let period = 1_000_000_000 / u64::from(hz.max(1));

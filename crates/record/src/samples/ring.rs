@@ -1,22 +1,22 @@
-//! Entries of words from one signal handler to the thread that drains them: one writer, one reader, no lock.
+//! Lock-free ring buffer of words from one signal handler to one reading thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A ring of words. Memory is only touched when it is used.
+/// A ring of words. Physical memory is used only for written pages.
 #[derive(Debug)]
 pub(super) struct Ring {
     words: Box<[AtomicU64]>,
-    /// Words that were ever written, and ever read.
+    /// Total numbers of words written and read.
     written: AtomicU64,
     read: AtomicU64,
 }
 
 impl Ring {
-    /// Room for `words` words, a power of two.
+    /// Allocate `words` words, a power of two.
     pub(super) fn new(words: usize) -> Self {
-        // Zeroed memory of this size comes from the system untouched.
+        // Zeroed memory of this size is not yet backed by physical pages.
         let words = Box::into_raw(vec![0_u64; words.next_power_of_two()].into_boxed_slice());
-        // SAFETY: atomic integers have the layout of plain ones, and the box is owned here alone.
+        // SAFETY: atomic integers have the layout of plain ones, and the box has no other owner.
         let words = unsafe { Box::from_raw(words as *mut [AtomicU64]) };
         Self { words, written: AtomicU64::new(0), read: AtomicU64::new(0) }
     }
@@ -26,13 +26,14 @@ impl Ring {
         &self.words[index as usize & (self.words.len() - 1)]
     }
 
-    /// Whether an entry of this many words fits now. Only the reader makes room, so for the writer it stays true.
+    /// True if an entry of this many words fits now. Only the reader frees space, so the result stays valid for the
+    /// writer.
     pub(super) fn has_room(&self, words: usize) -> bool {
         let used = self.written.load(Ordering::Relaxed).wrapping_sub(self.read.load(Ordering::Acquire));
         used as usize + words < self.words.len()
     }
 
-    /// Writes an entry, which is all of `parts` one after the other; `false` if there is no room.
+    /// Write an entry, the concatenation of `parts`; `false` if it does not fit.
     pub(super) fn push(&self, parts: &[&[u64]]) -> bool {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if !self.has_room(length + 1) {
@@ -47,19 +48,19 @@ impl Ring {
         true
     }
 
-    /// Up to where the ring is written now; for [`Self::pop`].
+    /// Current end of the written entries, for [`Self::pop`].
     pub(super) fn end(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Leaves out what was written before a place that [`Self::end`] gave.
+    /// Skip entries before a position that [`Self::end`] returned.
     pub(super) fn skip(&self, to: u64) {
         if self.read.load(Ordering::Relaxed) < to {
             self.read.store(to, Ordering::Release);
         }
     }
 
-    /// Takes the next entry that was written before `end`.
+    /// Take the next entry that was written before `end`.
     pub(super) fn pop(&self, end: u64, into: &mut Vec<u64>) -> bool {
         let read = self.read.load(Ordering::Relaxed);
         if read >= end {

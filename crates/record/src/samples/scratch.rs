@@ -1,24 +1,25 @@
 //! Private stack for the signal handler of one thread.
 //!
-//! The handler may run on an alternate signal stack that is just large enough for the program's own handlers: `CPython`'s
-//! `faulthandler` allots about 10 kB, of which the kernel's signal frame takes up to a third. So the handler switches to memory of its
-//! own, with a guard page below. All signals are blocked meanwhile: nothing else runs on that memory.
+//! The handler may run on an alternate signal stack that is only large enough for the program's own handlers:
+//! `CPython`'s `faulthandler` allocates about 10 kB, of which the kernel's signal frame takes up to a third.
+//! Therefore the handler switches to private memory with a guard page below. All signals are blocked meanwhile, so no
+//! other code runs on that memory.
 
 use std::ffi::c_void;
 
-/// Bytes of the stack. Physical memory is only taken for the pages that are used.
+/// Size of the stack in bytes. Physical memory is used only for accessed pages.
 const SIZE: usize = 64 << 10;
-/// Bytes below it that fault: a multiple of every page size.
+/// Size of the guard area below in bytes: a multiple of every page size.
 const GUARD: usize = 64 << 10;
 
-/// Stack of one thread's handler. It is never unmapped, but used again like the record that holds it.
+/// Stack of one thread's handler. It is never unmapped, but reused with its record.
 #[derive(Debug)]
 pub(super) struct ScratchStack {
     top: usize,
 }
 
 impl ScratchStack {
-    /// Map a stack; `None` if the system has no memory or no mapping left.
+    /// Map a stack; `None` if the system has no memory or mapping left.
     pub(super) fn new() -> Option<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         // SAFETY: a new mapping, at an address that the kernel chooses.
@@ -29,7 +30,7 @@ impl ScratchStack {
         let stack = bottom as usize + GUARD;
         // SAFETY: the upper part of the mapping above.
         if unsafe { libc::mprotect(stack as *mut c_void, SIZE, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
-            // SAFETY: the mapping above, which nobody else knows.
+            // SAFETY: the mapping above, to which no other pointer exists.
             unsafe { libc::munmap(bottom, GUARD + SIZE) };
             return None;
         }
@@ -39,11 +40,12 @@ impl ScratchStack {
     /// Call `function` with `data` on this stack.
     ///
     /// # Safety
-    /// Nothing else may run on the stack meanwhile, `data` must be what `function` expects, and `function` must return.
+    /// No other code may run on the stack meanwhile, `data` must be the argument that `function` expects, and
+    /// `function` must return.
     #[inline]
     pub(super) unsafe fn run(&self, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) {
-        // SAFETY: the top is aligned to 16 bytes, as calls expect. The stack pointer waits in a register that `function` preserves
-        // and is back afterwards. By contract for the rest.
+        // SAFETY: the top is aligned to 16 bytes, as calls require. The stack pointer is saved in a register that
+        // `function` preserves, and restored afterwards. The rest by contract.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             std::arch::asm!("mov r12, rsp", "mov rsp, {top}", "call {function}", "mov rsp, r12",
@@ -65,7 +67,7 @@ mod tests {
     use super::{GUARD, SIZE, ScratchStack};
     use std::ffi::c_void;
 
-    /// Uses some kilobytes of stack, and writes where it ran.
+    /// Use some kilobytes of stack, and write its address.
     unsafe extern "C" fn look(data: *mut c_void) {
         let room = std::hint::black_box([7_u64; 2000]);
         // SAFETY: the test passes a variable.
@@ -77,7 +79,7 @@ mod tests {
         let stack = ScratchStack::new().unwrap();
         for _ in 0..3 {
             let mut seen = (0_usize, 0_u64);
-            // SAFETY: nobody else has the stack, and the function expects the variable.
+            // SAFETY: no other code uses the stack, and the function expects the variable.
             unsafe { stack.run(look, (&raw mut seen).cast()) };
             assert!((stack.top - SIZE..stack.top).contains(&seen.0) && seen.1 == 14_000, "{seen:?}");
         }

@@ -1,13 +1,13 @@
 //! Signal number of the sampler: choice, installation of the handler, and the check that it is still installed.
 //!
-//! glibc reserves signal 33 (`SIGSETXID`) for `setuid` and similar calls of programs with threads. Its functions reject the number
-//! (`sigaction`, `sigaddset`, `timer_create`) or leave it out (`sigfillset`, `pthread_sigmask`), so that a program can neither install
-//! a handler for it, nor block it, nor wait for it. The sampler uses this number: its signals never reach the program's own handlers,
-//! `sigwait` or `signalfd`. Both users tell their signals apart: glibc's handler ignores everything but `SI_TKILL` of its own
-//! process, and ours passes on whatever carries no value of ours.
+//! glibc reserves signal 33 (`SIGSETXID`) for `setuid` and similar calls of multithreaded programs. Its functions
+//! reject the number (`sigaction`, `sigaddset`, `timer_create`) or skip it (`sigfillset`, `pthread_sigmask`), so that
+//! a program can neither install a handler for it, nor block it, nor wait for it. The sampler uses this number: its
+//! signals never reach the program's own handlers, `sigwait` or `signalfd`. Both users distinguish their signals:
+//! glibc's handler ignores all but `SI_TKILL` of its own process, and ours passes on signals without a value of ours.
 //!
-//! With another C library, or where a program took 33 by a plain system call, the sampler uses a free real-time signal, and moves on
-//! when the program installs a handler for that one.
+//! With another C library, or if a program took 33 by a direct system call, the sampler uses a free real-time signal,
+//! and changes it when the program installs a handler for that one.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 /// `SIGSETXID` of glibc.
 const RESERVED: c_int = 33;
 
-/// Number that the handler is installed for; 0 before the first installation. Children inherit it.
+/// Signal number with the installed handler; 0 before the first installation. Children inherit it.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Handler of [`RESERVED`] before ours.
+/// Previous handler of [`RESERVED`].
 static PREVIOUS: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 
 /// Signature of a signal handler.
@@ -37,18 +37,19 @@ struct Action {
 #[cfg(target_arch = "x86_64")]
 const SA_RESTORER: c_ulong = 0x0400_0000;
 
-/// Installs `handler` unless it is installed; returns its signal number, which is another one than before if the program took that.
-/// Only the watching thread may call it: glibc installs its own handler for [`RESERVED`] when a process starts its first thread.
+/// Install `handler` unless it is installed, and return its signal number, which changes if the program took the
+/// previous one. Only the watcher thread may call it: glibc installs its own handler for [`RESERVED`] when a process
+/// starts its first thread.
 pub(super) fn keep(handler: Handler) -> Option<c_int> {
     let known = SIGNAL.load(Ordering::Acquire);
     let found = (known != 0).then(|| action(known)).flatten();
     if found.is_some_and(|action| action.handler == handler as usize) {
         return Some(known);
     }
-    // A program that took the number keeps it. glibc may set its own handler again.
+    // A program that took the number keeps it. glibc may install its own handler again.
     let is_open = known != RESERVED || found.is_some_and(|found| found.handler == PREVIOUS.load(Ordering::Relaxed));
     let signal = (is_open && is_reserved()).then_some(RESERVED).or_else(|| {
-        // The first numbers are popular.
+        // The first numbers are often used by programs.
         (libc::SIGRTMIN() + 5..=libc::SIGRTMAX())
             .find(|&signal| action(signal).is_some_and(|a| a.handler == libc::SIG_DFL))
     })?;
@@ -59,7 +60,7 @@ pub(super) fn keep(handler: Handler) -> Option<c_int> {
     Some(signal)
 }
 
-/// Whether the C library keeps programs away from [`RESERVED`].
+/// True if the C library prevents programs from using [`RESERVED`].
 fn is_reserved() -> bool {
     // SAFETY: a query only; the structure is valid for writes.
     let refused = unsafe {
@@ -69,7 +70,7 @@ fn is_reserved() -> bool {
     cfg!(target_env = "gnu") && refused
 }
 
-/// Calls the handler that had the signal before, for signals that are not ours.
+/// Call the previous handler of the signal, for signals that are not ours.
 ///
 /// # Safety
 /// Only the signal handler may call it, with its own arguments.
@@ -81,10 +82,11 @@ pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context:
     }
 }
 
-/// Takes the signals of ours that wait for the calling thread: another program, which has no handler for them, would be killed by one that
-/// outlives this one, at once or when it unblocks its number. Signals of others wait on.
+/// Consume the pending sampler signals of the calling thread. A signal that outlives this program would kill the next
+/// one, which has no handler, at once or when it unblocks the number. Signals of other senders remain pending.
 ///
-/// Those that are not blocked came before this returns: the system delivers them where a call of it ends.
+/// Signals that are not blocked have arrived before this returns: the system delivers them at the end of a system
+/// call.
 pub(super) fn take_pending(signal: c_int, is_ours: unsafe fn(*const libc::siginfo_t) -> bool) {
     let Some(bit) = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1)) else { return };
     let (set, now) = (1_u64 << bit, libc::timespec { tv_sec: 0, tv_nsec: 0 });
@@ -105,13 +107,13 @@ pub(super) fn take_pending(signal: c_int, is_ours: unsafe fn(*const libc::siginf
         if taken != libc::c_long::from(signal) {
             break;
         }
-        // SAFETY: the system wrote it, as it does for a handler.
+        // SAFETY: the system wrote it, as for a handler.
         if !unsafe { is_ours(&raw const info) } {
             others.push(info);
         }
     }
     for info in &others {
-        // SAFETY: the message is that of the system; a thread may send itself any.
+        // SAFETY: the message came from the system; a thread may send itself any message.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_tgsigqueueinfo,
@@ -134,14 +136,11 @@ fn action(signal: c_int) -> Option<Action> {
     (result == 0).then_some(action)
 }
 
-/// Installs the handler by a system call: the C library rejects its reserved numbers.
+/// Install the handler by a system call, because the C library rejects its reserved numbers.
 fn install(signal: c_int, handler: Handler) -> bool {
     let flags = (libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK) as c_ulong;
     // All signals are blocked while the handler runs.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        expect(unused_mut, reason = "other kernels return from a handler by themselves")
-    )]
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut, reason = "other architectures need no restorer"))]
     let mut action = Action { handler: handler as usize, flags, restorer: 0, mask: u64::MAX };
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,29 +1,29 @@
-//! Timers of the system that send a signal to one thread, by plain system calls: the C library's wrappers lie in
-//! another library in older versions.
+//! POSIX timers that send a signal to one thread, by direct system calls, because older C libraries have the wrappers
+//! in a separate library.
 
 use std::io;
 
-/// What a timer measures.
+/// Clock of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Clock {
     /// CPU time of the thread.
     Cpu = 0,
-    /// Wall-clock time: no timer's, the thread is asked (see [`super::wall`]).
+    /// Wall time: without timer, the watcher thread sends a signal (see [`super::wall`]).
     Real = 1,
-    /// Wall-clock time for which the thread waited: it is asked, too (see [`super::waits`]).
+    /// Wall time of a wait: the watcher thread sends a signal, too (see [`super::waits`]).
     Wait = 2,
 }
 
 impl Clock {
     pub(super) const ALL: [Self; 3] = [Self::Cpu, Self::Real, Self::Wait];
 
-    /// The clock with a number, as `as` gives it; of others that of CPU time.
+    /// Clock with this number; the CPU clock for unknown numbers.
     pub(super) fn numbered(number: u64) -> Self {
         Self::ALL.into_iter().find(|&clock| clock as u64 == number).unwrap_or(Self::Cpu)
     }
 
-    /// The clock's number; it is that of the thread, whoever asks.
+    /// Id of the clock for a thread, valid in all threads.
     fn id(self, tid: u32) -> libc::clockid_t {
         match self {
             // CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED, as the kernel defines them.
@@ -32,7 +32,7 @@ impl Clock {
         }
     }
 
-    /// The time on it in ns, `None` if the thread is gone. For signal handlers, too.
+    /// Time of the clock in ns; `None` if the thread has ended. Signal-safe.
     pub(super) fn now(self, tid: u32) -> Option<u64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is valid for writes.
@@ -41,15 +41,15 @@ impl Clock {
     }
 }
 
-/// A timer that runs until it is deleted. In a forked child it does not exist.
+/// A timer that runs until it is deleted. A forked child does not inherit it.
 #[derive(Debug)]
 pub(super) struct Timer(i32);
 
 impl Timer {
-    /// Starts a timer that sends `signal` with `value` to a thread, `hz` times a second of its CPU time.
+    /// Start a timer that sends `signal` with `value` to a thread, at a rate of `hz` of its CPU time.
     ///
     /// # Errors
-    /// If the system makes none: too many timers, or the thread is gone.
+    /// If the system refuses it: too many timers, or the thread has ended.
     pub(super) fn start(tid: u32, signal: i32, value: usize, hz: u32) -> io::Result<Self> {
         // SAFETY: an all-zero `sigevent` is valid.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
@@ -65,7 +65,7 @@ impl Timer {
         }
         let timer = Self(id);
         let period = 1_000_000_000 / i64::from(hz.max(1));
-        // Threads that start together should not be interrupted together for ever.
+        // Threads that start together should not be interrupted at the same times.
         let first = period / 2 + period / 2 * i64::from(tid % 16) / 16;
         let at = |ns: i64| libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
         let times = libc::itimerspec { it_interval: at(period), it_value: at(first.max(1)) };

@@ -1,9 +1,10 @@
-//! Where threads wait.
+//! Samples of waiting threads.
 //!
-//! Timers of CPU time do not see a thread that waits, and samples of wall-clock time ([`super::wall`]) interrupt it wherever it does:
-//! calls that the system does not restart fail with `EINTR`. So the watching thread looks a hundred times a second, from outside, whether a
-//! thread that runs operators waits, and in which system call (`/proc/self/task/*/syscall`). One whose call the system restarts as if
-//! nothing had happened, or that sleeps until a moment, is asked by a signal where it is.
+//! Timers of CPU time do not sample waiting threads, and samples of wall time ([`super::wall`]) interrupt all waits:
+//! system calls that are not restarted fail with `EINTR`. Therefore the watcher thread checks a hundred times per
+//! second, from outside, if a thread that runs operators waits, and in which system call
+//! (`/proc/self/task/*/syscall`). Only a thread whose system call is restarted without side effects, or that sleeps
+//! until a fixed time, is sampled by a signal.
 
 use super::record::ThreadRecord;
 use super::timer::Clock;
@@ -12,52 +13,53 @@ use super::{Sampler, handler, lock};
 use crate::session::Session;
 use std::sync::atomic::Ordering;
 
-/// A thread that used no more CPU time (ns) since it was asked still waits for the same: the answer takes less.
+/// A thread that has used less CPU time (ns) since its last sample is still in the same wait; the response itself
+/// takes less.
 pub(super) const ANSWER: u64 = 100_000;
-/// A wait is asked about again after so many parts of it: what comes after the last time is not seen.
+/// A wait is sampled again after this fraction of its length. The time after the last sample is not attributed.
 const PARTS: u64 = 10;
 
-/// Blocked signals of a thread that blocks all but those of its own faults, of the 60 that a program can block.
+/// Number of blocked signals, of the 60 that can be blocked, of a thread that blocks all but those of its own faults.
 const NEARLY_ALL: u32 = 48;
 
-/// What is known of one thread.
+/// State of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// When it was looked at last, and its CPU time then, in ns; `None` if it was not yet.
+    /// Time of the last check and CPU time then, in ns; `None` before the first check.
     last: Option<(u64, u64)>,
-    /// Since when it waits, and when it was asked last, in ns.
+    /// Begin of the wait, and time of the last request, in ns.
     since: u64,
     asked: u64,
-    /// Its CPU time when it was asked last.
+    /// CPU time at the last request.
     used: u64,
 }
 
-/// What a thread does.
+/// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    /// It runs, or is ready to.
+    /// Running or ready to run.
     Running,
-    /// It waits, and may be interrupted.
+    /// Waiting; it may be interrupted.
     Waiting,
-    /// It waits, and what it does if it is interrupted is not known.
+    /// Waiting in a system call whose behavior at an interruption is unknown.
     Elsewhere,
 }
 
-/// What a look at a thread says.
+/// Result of a check of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     doing: Doing,
-    /// Up to when nothing is to be told of it.
+    /// Time up to which the thread needs no more samples.
     settled: Option<u64>,
 }
 
-/// Whether the system says in which calls threads are.
+/// True if the system shows the system calls of threads.
 pub(super) fn can_be_seen() -> bool {
     std::fs::read("/proc/thread-self/syscall").is_ok()
 }
 
 impl Sampler {
-    /// Asks each thread that runs operators and waits where it is.
+    /// Sample each thread that runs operators and waits.
     pub(super) fn look_for_waits(&self) {
         let signal = self.signal.load(Ordering::Acquire);
         if signal == 0 {
@@ -88,7 +90,7 @@ impl Sampler {
         }
     }
 
-    /// Asks a thread where it is, unless it has not answered yet.
+    /// Request a sample from a thread, unless its last response is outstanding.
     fn ask(&self, signal: i32, index: usize, record: &ThreadRecord, now: u64) {
         let is_free = record.asked.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_free && !self.send(signal, index, record, Clock::Wait) {
@@ -96,7 +98,7 @@ impl Sampler {
         }
     }
 
-    /// Asks a record's thread for a sample; `false` if it is gone, or if the system takes no more signals.
+    /// Request a sample from a record's thread; `false` if it has ended, or if the system accepts no more signals.
     pub(super) fn send(&self, signal: i32, index: usize, record: &ThreadRecord, clock: Clock) -> bool {
         let (tid, serial) = (record.tid.load(Ordering::Relaxed), record.serial.load(Ordering::Relaxed));
         send(signal, tid, handler::value(index, serial, clock))
@@ -104,10 +106,10 @@ impl Sampler {
 }
 
 impl Waiting {
-    /// Looks at a thread at a time, when it had used so much CPU time; `None` if it waits on, and is not to be asked again yet.
+    /// Check a thread at a time, with its CPU time; `None` if it is still waiting and needs no new sample yet.
     fn look(&mut self, now: u64, used: u64, doing: impl FnOnce() -> Doing) -> Option<Look> {
         let running = Look { doing: Doing::Running, settled: Some(now) };
-        // What the thread did before is not known. Time that was used never gets less, but for another thread.
+        // Earlier activity is unknown. CPU time never decreases, except for another thread with the same number.
         let Some((looked, _)) = self.last.replace((now, used)).filter(|last| last.1 <= used) else {
             (self.since, self.used) = (now, used);
             return Some(running);
@@ -124,52 +126,52 @@ impl Waiting {
         match doing {
             Doing::Running => Some(running),
             Doing::Elsewhere => Some(Look { doing, settled: Some(now) }),
-            // A wait of before is none of this one's.
+            // Time of an earlier wait does not belong to this one.
             Doing::Waiting => Some(Look { doing, settled: (!waits_on).then_some(looked) }),
         }
     }
 }
 
-/// What a thread does; one that is gone runs as well as any.
+/// Activity of a thread; a thread that has ended counts as running.
 fn doing_of(tid: u32, signal: i32) -> Doing {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{name}"));
     let found = file("syscall").map_or(Doing::Running, |text| doing(&text, is_pipe));
-    // A signal that is blocked would wait to be delivered, and until then take of what the system lets a user have.
+    // A blocked signal would stay pending, and count against the user's limit of pending signals.
     let is_blocked = || file("status").map_or(true, |text| blocks(&text, signal));
     if found == Doing::Waiting && is_blocked() { Doing::Elsewhere } else { found }
 }
 
-/// Whether a descriptor is a pipe: reads of those are restarted, whoever made them.
+/// True if a descriptor is a pipe: reads from pipes are restarted.
 fn is_pipe(descriptor: u64) -> bool {
     let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
     link.is_ok_and(|link| link.to_string_lossy().starts_with("pipe:"))
 }
 
-/// Whether a thread blocks the sampler's signal, as its `status` says, or nearly all signals: then it expects no interruption, even
-/// if it cannot block this one ([`super::signal`]).
+/// True if a thread blocks the sampler's signal by its `status`, or nearly all signals: then it expects no
+/// interruption, even if it cannot block this one ([`super::signal`]).
 fn blocks(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigBlk:")?.trim(), 16).ok());
     let blocks = |mask: u64| u32::try_from(signal - 1).is_ok_and(|bit| mask >> bit & 1 == 1);
     mask.is_none_or(|mask| blocks(mask) || mask.count_ones() >= NEARLY_ALL)
 }
 
-/// Whether a thread blocks the sampler's signal or nearly all signals; `false` if it is gone.
+/// True if a thread blocks the sampler's signal or nearly all signals; `false` if it has ended.
 pub(super) fn is_closed(tid: u32, signal: i32) -> bool {
     std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).is_ok_and(|text| blocks(&text, signal))
 }
 
-/// What the system says of a thread: `running`, or the number of the call that it waits in and its arguments.
+/// Parse the system's text about a thread: `running`, or the number of its system call with arguments.
 fn doing(text: &str, is_pipe: impl Fn(u64) -> bool) -> Doing {
     let mut words = text.split_ascii_whitespace();
     let Some(call) = words.next().and_then(|word| word.parse::<libc::c_long>().ok()) else { return Doing::Running };
     let arguments: Vec<u64> =
         words.map_while(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()).collect();
     let argument = |index: usize| arguments.get(index).copied().unwrap_or(u64::MAX);
-    // Waiting for a page is no call.
+    // A wait for a page is not a system call.
     let may_be_asked = match call {
-        // Without a limit of time the system goes on waiting.
+        // Without timeout the system restarts the wait.
         libc::SYS_futex => argument(3) == 0,
-        // Until a moment: whoever waits so goes on until then. Python does.
+        // Sleeping until a fixed time: callers such as Python resume it until then.
         libc::SYS_clock_nanosleep => {
             argument(0) == libc::CLOCK_MONOTONIC as u64 && argument(1) == libc::TIMER_ABSTIME as u64
         }
@@ -193,7 +195,7 @@ struct Message {
     rest: [u64; 12],
 }
 
-/// Sends the handler's signal to a thread; `false` if it is gone, or if the system takes no more signals.
+/// Send the handler's signal to a thread; `false` if it has ended, or if the system accepts no more signals.
 fn send(signal: i32, tid: u32, value: usize) -> bool {
     let pid = std::process::id().cast_signed();
     // SAFETY: it takes nothing and cannot fail.
@@ -243,7 +245,8 @@ mod tests {
         let status = "Name:\tpython\nSigBlk:\t0000000400000001\nSigIgn:\tffffffffffffffff\n";
         assert_eq!([1, 2, 34, 35, 64].map(|signal| blocks(status, signal)), [true, false, false, true, false]);
         assert!(blocks("Name:\tpython\n", 35), "what is not known is not touched");
-        // What `sigfillset` blocks, without the numbers that glibc reserves, and that without the signals of faults.
+        // The mask of `sigfillset`, without the numbers that glibc reserves, and the same without the signals of
+        // faults.
         for mask in ["fffffffe7ffbfeff", "fffffffe7ffbfa07"] {
             assert!(blocks(&format!("SigBlk:\t{mask}\n"), 33), "{mask}");
         }
@@ -257,7 +260,7 @@ mod tests {
             let mut waiting = Waiting::default();
             let looks = (0..10_000).map(|look| waiting.look(look * 10_000_000, 5, || doing));
             let asked = looks.flatten().filter(|look| look.doing == doing).count();
-            // At each of ten looks, then a tenth of the wait later: 11 + ln(100 s / 0.1 s) / ln(10/9).
+            // At each of ten checks, then after each tenth of the wait: 11 + ln(100 s / 0.1 s) / ln(10/9).
             assert!((70..90).contains(&asked), "{asked}");
         }
     }
@@ -280,7 +283,7 @@ mod tests {
         assert_eq!(look(16, 3, Doing::Waiting), running(16), "another thread");
     }
 
-    /// Little work between many waits adds up.
+    /// A little CPU time between many waits adds up.
     #[test]
     fn many_short_waits_are_not_one() {
         let mut waiting = Waiting::default();

@@ -1,11 +1,11 @@
-//! Wall-clock time of all threads, whatever they do.
+//! Samples of wall time of all threads, running or waiting.
 //!
-//! A timer of wall-clock time would interrupt a thread again and again while it waits. Programs wait with a limit of time and, where
-//! they are interrupted, begin anew with the whole of it: as often interrupted as a timer does it, they wait for ever (the threads of
-//! NCCL do so when a process group is destroyed). So the watching thread looks at each thread that often, and asks it by a signal
-//! where it is unless it still waits where it said: in the same system call at the same place of its stack, as the system tells
-//! (`/proc/self/task/*/syscall`). Such a wait gets the time without being interrupted. It is asked about again after a second, then after
-//! two, four and so on.
+//! A timer of wall time would interrupt a waiting thread repeatedly. Programs wait with a timeout and, when
+//! interrupted, restart the wait with the full timeout: with the rate of a timer, they would wait forever (the
+//! threads of NCCL do so when a process group is destroyed). Therefore the watcher thread checks each thread at this
+//! rate. It sends a signal unless the thread still waits as in its last sample: in the same system call at the same
+//! position of its stack, by `/proc/self/task/*/syscall`. Such a wait gets the time without an interruption. It is
+//! sampled again after 1, 2, 4 … seconds.
 
 use super::record::ThreadRecord;
 use super::timer::Clock;
@@ -16,36 +16,37 @@ use crate::session::Session;
 use dlmonitor::native::Registers;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// A thread that waits is asked again after so long (ns) at first.
+/// First interval after which a waiting thread is sampled again, in ns.
 const AGAIN: u64 = 1_000_000_000;
-/// The system begins an interrupted call anew by going back to the instruction that made it, which has so many bytes at most.
+/// Largest size of a system call instruction in bytes. The system restarts an interrupted call by returning to this
+/// instruction.
 const CALL_BYTES: usize = 4;
 
-/// What the watching thread and the handler of one thread tell each other of samples of wall-clock time. While the thread is asked the
-/// handler alone writes, else the watching thread.
+/// State of wall time samples of one thread, shared by the watcher thread and the handler. During a request only the
+/// handler writes, otherwise only the watcher thread.
 #[derive(Debug, Default)]
 pub(super) struct WallTime {
-    /// Whether the thread was asked and did not answer yet.
+    /// True if the response to a request is outstanding.
     is_asked: AtomicBool,
-    /// Whether its last answer was written down.
+    /// True if its last response was written.
     is_written: AtomicBool,
-    /// Where it was when it answered last.
+    /// Program counter at its last response.
     pc: AtomicUsize,
     sp: AtomicUsize,
-    /// Time since then that it waited there, in ns.
+    /// Time that it has waited there since, in ns.
     waited: AtomicU64,
 }
 
-/// What the watching thread knows of a thread that it asks.
+/// State of requests to a thread, used by the watcher thread.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// When to ask it again though it waits on, in ns, and how long that was put off.
+    /// Time of the next request during a wait, in ns, and the current interval.
     again: u64,
     put_off: u64,
-    /// Its CPU time when it was asked last, and when it was last seen to wait on.
+    /// CPU time at the last request, and at the last check that found it waiting.
     used: u64,
     waiting: u64,
-    /// The call that it waits in since its last answer, as the system tells it.
+    /// System call in which it waits since its last response, in the system's text.
     call: Option<String>,
 }
 
@@ -55,26 +56,27 @@ impl Default for Asked {
     }
 }
 
-/// What to do at a look at a thread.
+/// Action at a check of a thread.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    /// Ask it where it is.
+    /// Request a sample.
     Ask,
-    /// The time is that of its last sample: it still is there.
+    /// Attribute the time to its last sample, because it is still waiting there.
     Count,
-    /// Nothing: it did not answer yet, or its answer found no room.
+    /// No action: its response is outstanding, or did not fit into the ring.
     Leave,
 }
 
 impl WallTime {
-    /// Begins anew, for another thread.
+    /// Reset for another thread.
     pub(super) fn reset(&self) {
         self.is_asked.store(false, Ordering::Relaxed);
         self.is_written.store(false, Ordering::Relaxed);
         self.waited.store(0, Ordering::Relaxed);
     }
 
-    /// The thread was asked, and either wrote a sample or, as nothing is recorded or there is no room, none: for the handler.
+    /// Called by the handler: the thread responded, and wrote a sample or none (if nothing is recorded or the ring is
+    /// full).
     pub(super) fn answer(&self, at: Registers, is_written: bool) {
         self.pc.store(at.pc, Ordering::Relaxed);
         self.sp.store(at.sp, Ordering::Relaxed);
@@ -82,17 +84,17 @@ impl WallTime {
         self.is_asked.store(false, Ordering::Release);
     }
 
-    /// Time that belongs to the thread's last sample, in ns. It is given out once.
+    /// Take the time that belongs to the thread's last sample, in ns.
     pub(super) fn take_waited(&self) -> u64 {
         self.waited.swap(0, Ordering::AcqRel)
     }
 
-    /// Adds such time.
+    /// Add such time.
     pub(super) fn add_waited(&self, ns: u64) {
         self.waited.fetch_add(ns, Ordering::AcqRel);
     }
 
-    /// Whether a call, as the system tells it, is where the thread was when it answered.
+    /// True if a system call, in the system's text, is at the position of the thread's last response.
     fn is_at(&self, call: &str) -> bool {
         let mut last = call.rsplit(' ').map(|word| usize::from_str_radix(word.trim_start_matches("0x"), 16));
         let (Some(Ok(pc)), Some(Ok(sp))) = (last.next(), last.next()) else { return false };
@@ -102,10 +104,10 @@ impl WallTime {
 }
 
 impl Asked {
-    /// What to do about a thread at a moment, when it had used so much CPU time.
+    /// Choose the action for a thread at a time, with its CPU time.
     fn next(&mut self, wall: &WallTime, now: u64, used: u64, call: impl FnOnce() -> String) -> Next {
         if wall.is_asked.load(Ordering::Acquire) {
-            // One that ran since has lost the question: its handler may have been busy.
+            // A thread that has run since has lost the request: its handler may have been busy.
             let is_lost = now >= self.again && used > self.used.saturating_add(ANSWER);
             return if is_lost { self.ask(now, used, false) } else { Next::Leave };
         }
@@ -118,7 +120,7 @@ impl Asked {
         if wall.is_written.load(Ordering::Relaxed) { Next::Count } else { Next::Leave }
     }
 
-    /// Whether the thread waits where it answered last.
+    /// True if the thread still waits at the position of its last response.
     fn waits_on(&mut self, wall: &WallTime, used: u64, call: impl FnOnce() -> String) -> bool {
         if self.call.is_some() && used == self.waiting {
             return true;
@@ -137,14 +139,15 @@ impl Asked {
         self.put_off = if waits_on { self.put_off.saturating_mul(2) } else { AGAIN };
         self.again = now.saturating_add(self.put_off);
         self.used = used;
-        // The system may tell another one for the same once it was interrupted.
+        // After an interruption the system's text for the same call may differ.
         self.call = None;
         Next::Ask
     }
 }
 
 impl Sampler {
-    /// Looks at each thread that does not block its signals, and asks those that do not wait where they said.
+    /// Check each thread that does not block its signals, and request samples from those that no longer wait at their
+    /// last position.
     pub(super) fn look_at_wall_time(&self) {
         let signal = self.signal.load(Ordering::Acquire);
         if signal == 0 {
@@ -157,7 +160,7 @@ impl Sampler {
             let Some(record) = self.record(thread.record) else { continue };
             let (Some(now), Some(used)) = (Clock::Real.now(thread.tid), Clock::Cpu.now(thread.tid)) else { continue };
             if !is_open {
-                // What is not recorded counts nowhere.
+                // Time that is not recorded is excluded.
                 thread.asked = Asked::default();
                 if !record.wall.is_asked.load(Ordering::Acquire) {
                     record.settle(Clock::Real, now);
@@ -194,7 +197,7 @@ mod tests {
         assert_eq!(asked.next(&wall, 0, 0, || POLL.to_owned()), Next::Ask, "where it is is not known");
         wall.is_asked.store(true, Ordering::Relaxed);
         assert_eq!(asked.next(&wall, 10, 5, || POLL.to_owned()), Next::Leave);
-        // A call that is begun anew: two bytes back.
+        // A restarted call: two bytes back.
         wall.answer(Registers { pc: 0x7f5a10, sp: 0x7ffc10, fp: 0, lr: 0 }, true);
         (wall, asked)
     }
@@ -204,7 +207,7 @@ mod tests {
         let (wall, mut asked) = waiting();
         let mut questions = Vec::new();
         for look in 1..100_000_u64 {
-            // Each time that it is interrupted, or its limit of time is over, it logs that, and waits anew.
+            // At each interruption, or at the end of its timeout, it logs that and waits again.
             match asked.next(&wall, look * 10_000_000, look * 200_000, || POLL.to_owned()) {
                 Next::Ask => questions.push(look / 100),
                 Next::Count => wall.add_waited(1),

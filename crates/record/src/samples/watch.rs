@@ -1,7 +1,7 @@
-//! The thread that finds the threads of the program and gives each its timer.
+//! Watcher thread: finds the threads of the program and gives each its timer.
 //!
-//! It looks at `/proc/self/task` from time to time instead of being told: threads come from Python, from C++ and from
-//! libraries that nobody knows of, and none of them has to run a line of ours for it.
+//! The thread reads `/proc/self/task` periodically. Threads come from Python, from C++ and from unknown libraries, and none
+//! of them has to run code of the recorder.
 
 use super::open::Open;
 use super::record::ThreadRecord;
@@ -16,78 +16,80 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a thread may run without being noticed.
+/// Interval of the checks for new threads.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks between two checks whether a thread blocks its signals.
+/// Number of checks between two checks if a thread blocks its signals.
 const CHECK: u32 = 20;
 
-/// Checks after which a thread counts as one that blocks its signals: many do for a moment, as when they start another one.
+/// Number of such checks after which a thread counts as blocking its signals: many threads do so briefly, for example
+/// to start a thread.
 const LASTS: u32 = 4;
 
-/// Stack of the watching thread. It builds the unwinder caches of handlers itself, for which it must have 256 KiB left: it holds locks that
-/// others wait for, so it must not wait for another thread. Only pages that are used take memory.
+/// Stack of the watcher thread. It builds the unwinder caches of handlers itself, for which 256 KiB must be left: it
+/// holds locks that other threads wait for, so it must not wait for another thread. Physical memory is used only for
+/// accessed pages.
 const STACK: usize = 1 << 20;
 
-/// Our own threads have names that begin like this.
+/// Prefix of the names of the recorder's threads.
 const OURS: &str = "stackline";
 
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) tid: u32,
     pub(super) record: usize,
-    /// Its CPU time when it was looked at last: a thread that used less is another one with the same number.
+    /// CPU time at the last check: a thread that used less is another one with the same number.
     used: u64,
     pub(super) waiting: Waiting,
     pub(super) asked: Asked,
-    /// Checks since it blocks its signals, 0 while it does not. It has no timer then.
+    /// Number of checks since it blocks its signals, 0 while it does not. It has no timer then.
     closed: u32,
     timer: Option<Timer>,
-    /// Whether it was counted among those that got no timer.
+    /// True if it was counted as a thread without timer.
     is_refused: bool,
 }
 
-/// Threads that are sampled.
+/// Sampled threads.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub(super) threads: Vec<Thread>,
     ours: HashSet<u32>,
-    /// Threads without a record, as all records have threads. A number of these is not another thread's: no system starts as many threads
-    /// as it has numbers between two looks.
+    /// Threads without record, because all records are in use. A number in this set cannot belong to a later thread:
+    /// no system starts as many threads as it has numbers between two checks.
     refused: HashSet<u32>,
-    /// Records whose threads ended, but whose samples were not taken out yet.
+    /// Records of ended threads whose samples were not taken yet.
     pub(super) ended: Vec<usize>,
-    /// Records for the next threads.
+    /// Records for new threads.
     pub(super) free: Vec<usize>,
     pub(super) stopped: bool,
-    /// Of the recording that goes on.
+    /// Settings of the current recording.
     settings: Arc<Settings>,
     /// Signal number of the timers.
     signal: i32,
     looks: u32,
 }
 
-/// Whether a library of this name is OpenMP's.
+/// True for the file name of an OpenMP library.
 fn is_openmp(file: &str) -> bool {
     ["libgomp", "libiomp", "libomp"].iter().any(|name| file.starts_with(name))
 }
 
-/// What is to be done so often in a second.
+/// Schedule of a periodic task.
 struct Due {
     every: Option<Duration>,
     next: Instant,
 }
 
 impl Due {
-    /// `hz` times a second; 0 is never.
+    /// A task with a rate of `hz`; 0 is never.
     fn new(hz: u32) -> Self {
         Self { every: (hz > 0).then(|| Duration::from_secs(1) / hz), next: Instant::now() }
     }
 
-    /// Whether it is time again. What was missed is not made up for.
+    /// True if the task is due. Missed times are skipped.
     fn is_due(&mut self) -> bool {
         let (Some(every), now) = (self.every, Instant::now()) else { return false };
-        // The pause between two looks is never quite as long as asked for.
+        // The pause between two checks is never exactly as long as requested.
         let is_due = now + every / 10 >= self.next;
         if is_due {
             self.next = now.max(self.next) + every;
@@ -97,19 +99,19 @@ impl Due {
 }
 
 impl Thread {
-    /// Whether it blocks the sampler's signals.
+    /// True if it blocks the sampler's signals.
     pub(super) fn is_closed(&self) -> bool {
         self.closed > 0
     }
 
-    /// Makes its timer anew.
+    /// Create its timer again.
     pub(super) fn renew_timer(&mut self, sampler: &Sampler, signal: i32, hz: u32) {
         self.timer = None;
         self.timer = sampler.make_timer(signal, hz, self);
     }
 }
 
-/// What the watching thread does in one recording, and when.
+/// Tasks of the watcher thread in one recording, with their schedules.
 struct Beat {
     recording: usize,
     pause: Duration,
@@ -119,7 +121,7 @@ struct Beat {
 }
 
 impl Watched {
-    /// Begins another recording, in which no thread has a record yet.
+    /// Begin another recording, in which no thread has a record yet.
     pub(super) fn begin(&mut self, settings: Arc<Settings>) {
         *self = Self { settings, signal: self.signal, ..Self::default() };
     }
@@ -129,13 +131,13 @@ impl Watched {
         self.threads.clear();
     }
 
-    /// Does nothing for a while: no thread is asked, and none has a timer.
+    /// Pause: no requests and no timers.
     pub(super) fn hold(&mut self) {
         self.stopped = true;
         self.threads.iter_mut().for_each(|thread| thread.timer = None);
     }
 
-    /// Goes on after [`Self::hold`].
+    /// Resume after [`Self::hold`].
     pub(super) fn go_on(&mut self, sampler: &Sampler) {
         self.stopped = false;
         let (signal, hz) = (self.signal, self.settings.rates.cpu);
@@ -152,13 +154,13 @@ impl Sampler {
     }
 
     fn watch(&self) {
-        // Libraries that were loaded and unloaded when they were looked at last.
+        // Numbers of loads and unloads at the last check of the libraries.
         let mut libraries = (0, 0);
         let mut beat = None;
         while let Some(mut next) = self.next_beat(beat) {
             if next.looked.is_none_or(|looked| looked.elapsed() >= INTERVAL) {
                 next.looked = Some(Instant::now());
-                // No lock of ours is held while the linker's is taken: who ends the recording waits for ours.
+                // Release our lock while the linker's is taken: a thread that ends the recording waits for ours.
                 if let Some(ranges) = native::ranges_of(&mut libraries, is_openmp) {
                     self.set_openmp(&ranges);
                 }
@@ -175,7 +177,7 @@ impl Sampler {
         }
     }
 
-    /// Waits until there is something to do; `None` if nothing is any more: the thread ends. The recording may be another one by then.
+    /// Wait for the next task; `None` if the thread is to end. The recording may have changed meanwhile.
     fn next_beat(&self, last: Option<Beat>) -> Option<Beat> {
         let mut course = lock(&self.course);
         if let Some(last) = &last
@@ -200,7 +202,7 @@ impl Sampler {
         }))
     }
 
-    /// Finds threads that began or ended.
+    /// Find threads that began or ended.
     fn look(&self) {
         let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
         let tids: HashSet<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
@@ -230,12 +232,12 @@ impl Sampler {
         self.find_operators(watched);
     }
 
-    /// Begins with threads that have no record. Those for which there is none are looked at again once there is.
+    /// Assign records to new threads. Threads for which there is none are checked again when a record is free.
     fn begin_all(&self, watched: &mut Watched, new: &[u32]) {
         let mut room = watched.free.len() + self.records.len() - self.all_records().count();
         for &tid in new {
             let was_refused = watched.refused.contains(&tid);
-            // Gone already, if it has no name.
+            // Already ended if it has no name.
             let Some(name) = (room > 0 || !was_refused).then(|| thread_name(tid)).flatten() else { continue };
             if name.starts_with(OURS) {
                 watched.ours.insert(tid);
@@ -250,12 +252,13 @@ impl Sampler {
         }
     }
 
-    /// Makes sure that the handler is installed. If the program took its number, all timers are made anew with another one.
+    /// Ensure that the handler is installed. If the program took its number, all timers are created again with
+    /// another one.
     fn keep_signal(&self, watched: &mut Watched) {
         let signal = signal::keep(handler::handle).unwrap_or(0);
         self.unsignaled.fetch_add(u64::from(signal == 0), Ordering::Relaxed);
         if std::mem::replace(&mut watched.signal, signal) != signal {
-            // Signals of the old number that are pending already cannot be called back.
+            // Pending signals with the old number cannot be revoked.
             watched.threads.iter_mut().for_each(|thread| thread.timer = None);
             self.signal.store(signal, Ordering::Release);
             for thread in &mut watched.threads {
@@ -264,7 +267,7 @@ impl Sampler {
         }
     }
 
-    /// A thread that blocks all signals expects no interruption: it has a timer only while it does not.
+    /// A thread that blocks all signals expects no interruption: it has a timer only while it does not block them.
     fn check_masks(&self, watched: &mut Watched) {
         watched.looks = watched.looks.wrapping_add(1);
         let checks_all = watched.looks.is_multiple_of(CHECK);
@@ -281,7 +284,7 @@ impl Sampler {
             if thread.closed != LASTS {
                 return true;
             }
-            // Our own threads block all signals, and have their names soon after they began.
+            // The recorder's threads block all signals, and have their names soon after their begin.
             let is_ours = thread_name(thread.tid).is_some_and(|name| name.starts_with(OURS));
             if is_ours {
                 ours.insert(thread.tid);
@@ -292,7 +295,7 @@ impl Sampler {
         });
     }
 
-    /// Gives a thread its timer; none if there is no record for it.
+    /// Assign a record and a timer to a thread; `None` if there is no free record.
     fn begin(&self, watched: &mut Watched, tid: u32, name: String) -> Option<Thread> {
         let is_ready = |&index: &usize| self.record(index).is_some_and(|record| !record.is_busy());
         let free = watched.free.iter().rposition(is_ready).map(|at| watched.free.swap_remove(at));
@@ -311,7 +314,7 @@ impl Sampler {
         Some(thread)
     }
 
-    /// The timer of a thread's CPU time; none without a signal, or for a thread that blocks its signals.
+    /// Create the timer of a thread's CPU time; `None` without signal, or for a thread that blocks its signals.
     fn make_timer(&self, signal: i32, hz: u32, thread: &mut Thread) -> Option<Timer> {
         let is_wanted = hz > 0 && signal != 0 && !thread.is_closed();
         let record = self.record(thread.record).filter(|_| is_wanted)?;
@@ -330,7 +333,7 @@ impl Sampler {
         Some(index)
     }
 
-    /// Tells handlers where the recorder writes the operators of their threads.
+    /// Connect each record with the open operators of its thread.
     fn find_operators(&self, watched: &Watched) {
         for thread in &watched.threads {
             let Some(record) = self.record(thread.record) else { continue };
@@ -343,7 +346,7 @@ impl Sampler {
     }
 }
 
-/// Counts what a thread did not get, unless it has ended by now: then it needs nothing. Returns whether it was counted.
+/// Count a failure for a thread, unless the thread has ended. Returns true if it was counted.
 fn count_of_living(count: &AtomicU64, refused: u64, tid: u32) -> bool {
     let counts = refused > 0 && Clock::Cpu.now(tid).is_some();
     if counts {
@@ -352,7 +355,7 @@ fn count_of_living(count: &AtomicU64, refused: u64, tid: u32) -> bool {
     counts
 }
 
-/// Name of a thread of this process, `None` if it is gone.
+/// Name of a thread of this process, `None` if it has ended.
 pub(super) fn thread_name(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
@@ -370,7 +373,7 @@ mod tests {
         // SAFETY: takes nothing and cannot fail.
         let tid = || unsafe { libc::gettid() }.cast_unsigned();
         let gone = std::thread::spawn(tid).join().unwrap();
-        // Its end is told a moment before it is gone.
+        // The end of a thread is reported a moment before its number is free.
         while Clock::Cpu.now(gone).is_some() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! The end of a recording: the program's own, `os._exit`, or that of a forked child that did nothing.
+//! End of a recording: by the program, by `os._exit`, or in a forked child without operators.
 
 use super::{LONGEST_EXIT, Phase, Session};
 use dlmonitor::clock;
@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 impl Session {
-    /// Ends the recording of this process, if there is one, writes what is left, and frees what it took.
+    /// End the recording of this process, if there is one: write the remaining data, and free its memory.
     pub(crate) fn end() {
         if let Some(held) = Self::hold() {
             held.finish();
@@ -24,11 +24,12 @@ impl Session {
         if self.started.is_completed() { self.write_last(None) } else { self.write_existence(None) }
     }
 
-    /// The program calls `os._exit`: what is left is written before, by the writer. The caller may hold Python's lock,
-    /// and other threads any other, so it takes none of theirs and waits for a limited time only. That is so for a second
-    /// thread that calls it, too, and where another one is ending the recording: who returns from here kills them all.
+    /// The program calls `os._exit`: the writer first writes the remaining data. The caller may hold Python's lock,
+    /// and other threads any other lock, so it takes no lock of theirs and waits for a limited time only. This also
+    /// applies to a second thread that calls it, and while another thread ends the recording: the return from here
+    /// kills all threads.
     pub(crate) fn exit(&self, code: i32) {
-        // A child that was not forked in the usual way has no writer.
+        // A child that was forked by other means has no writer.
         if self.pid != std::process::id() {
             return;
         }
@@ -42,18 +43,18 @@ impl Session {
         drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase != Phase::Ended));
     }
 
-    /// Writes the stream of a forked child that ends without an operator: that it existed, and how it ended.
+    /// Write the stream of a forked child that ends without an operator: its existence and its exit code.
     fn write_existence(&self, exit: Option<i32>) {
         let mut made = Ok(());
         self.started.call_once(|| made = self.make_stream());
         if let Err(reason) = made {
-            self.complain(&reason, "the program goes on without it");
+            self.complain(&reason, "the program continues without recording");
         }
         self.close_stream(exit);
     }
 
-    /// Begins the end; `false` if it was begun before. Another thread may be waiting for a program to take the place of this one, which
-    /// may not come.
+    /// Begin the end; `false` if it has begun before. Another thread may be waiting for a replacement of this
+    /// program, which may fail.
     fn leave_running(&self, next: Phase) -> bool {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let running = matches!(*phase, Phase::Running | Phase::Replacing | Phase::Replaced);
@@ -64,7 +65,7 @@ impl Session {
         running
     }
 
-    /// Writes what is left, and how the process ends, and tells those who wait for it.
+    /// Write the remaining data and the end of the process, and notify waiting threads.
     pub(super) fn write_last(&self, exit: Option<i32>) {
         clock::measure();
         self.update(true);
@@ -89,7 +90,7 @@ mod tests {
     use stackline_recording::Role;
     use std::time::Instant;
 
-    /// A session that began, without a stream and without a thread.
+    /// A session that has begun, without stream and writer.
     fn session() -> &'static Session {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
         let session = Session::new(options, Role::Main, Vec::new());
@@ -107,14 +108,15 @@ mod tests {
             let session = session();
             assert!(session.leave_running(begun));
             let since = Instant::now();
-            // The end does not come: the program is not held up for ever.
+            // The end does not come: the program is not blocked forever.
             session.exit(2);
             assert!(since.elapsed() >= LONGEST_EXIT, "{begun:?}: {:?}", since.elapsed());
             assert!(!session.leave_running(Phase::Exiting(3)));
         }
     }
 
-    /// `begins` says how a recording ends while a thread is about to let another program take the place of this one, which does not begin.
+    /// `begins` ends the recording while a thread is about to replace this program by another one, which fails to
+    /// start.
     fn ends_meanwhile(begins: impl FnOnce(&Session)) {
         let session = session();
         assert!(session.prepare_exec());
@@ -129,7 +131,7 @@ mod tests {
     fn an_end_does_not_wait_for_another_program() {
         ends_meanwhile(Session::finish);
         ends_meanwhile(|session| session.exit(7));
-        // Where none waits any more, the recording goes on.
+        // Once no thread waits, the recording continues.
         let session = session();
         assert!(session.prepare_exec() && session.prepare_exec());
         session.exec_failed();
@@ -143,7 +145,7 @@ mod tests {
         let session = session();
         session.exit(1);
         assert_eq!(phase(session), Phase::Ended);
-        // Nothing is waited for any more.
+        // No thread is waiting any more.
         session.exit(2);
         session.finish();
     }

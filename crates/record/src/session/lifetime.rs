@@ -1,5 +1,5 @@
-//! How long a session lives: threads of the program, signal handlers and its writer may use it at any time without a lock, so it is
-//! freed after it was replaced and all have left who may know it.
+//! Lifetime of a session. Threads of the program, signal handlers and its writer may use it at any time without a
+//! lock, so it is freed after it was replaced and all possible users have left.
 
 use super::Session;
 use dlmonitor::{Gate, Inside, callbacks_ended};
@@ -7,25 +7,26 @@ use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// The session of this process, null if there is none.
+/// The session of this process, null without one.
 static CURRENT: AtomicPtr<Session> = AtomicPtr::new(null_mut());
-/// Those who use it elsewhere than in callbacks of operators.
+/// Users outside of callbacks of operators.
 static USERS: Gate = Gate::new();
-/// Sessions that were replaced and not freed yet, linked by [`Lifetime::next`]. A list without a lock: it stays whole in a forked child.
+/// Replaced sessions that are not freed yet, linked by [`Lifetime::next`]. The list needs no lock, so it is
+/// consistent in a forked child.
 static REPLACED: AtomicPtr<Session> = AtomicPtr::new(null_mut());
-/// Writers that have left.
+/// Number of writers that have left.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// What a session knows of those who use it.
+/// Users of a session.
 #[derive(Debug, Default)]
 pub(super) struct Lifetime {
-    /// Writers that use it, of which there is one at most.
+    /// Writers that use it, at most one.
     writers: AtomicUsize,
     /// The session that was replaced before it.
     next: AtomicPtr<Session>,
 }
 
-/// The session of this process, in use.
+/// The session of this process, with a guard that keeps it alive.
 #[derive(Debug)]
 pub(crate) struct Held {
     session: &'static Session,
@@ -41,7 +42,7 @@ impl Deref for Held {
 }
 
 impl Held {
-    /// The session is not this process's any more.
+    /// Detach the session from this process.
     pub(super) fn replace(&self) {
         let session = std::ptr::from_ref(self.session).cast_mut();
         if CURRENT.compare_exchange(session, null_mut(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
@@ -50,7 +51,7 @@ impl Held {
     }
 }
 
-/// A session's use by its writer, on the thread that has this.
+/// Guard of a session for its writer thread.
 #[derive(Debug)]
 pub(super) struct Writer(&'static Session);
 
@@ -63,44 +64,44 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.0.lifetime.writers.fetch_sub(1, Ordering::SeqCst);
-        // The session may be gone from here on.
+        // The session may be freed from here on.
         LEFT.fetch_add(1, Ordering::SeqCst);
         Session::reclaim();
     }
 }
 
-/// In a forked child, where those who used the parent's session do not exist.
+/// Reset in a forked child, in which users of the parent's session do not exist.
 pub(super) fn forked() {
     USERS.forked();
 }
 
 impl Session {
-    /// The session of this process, for callbacks of operators: no more than a load.
+    /// The session of this process for callbacks of operators, by a single load.
     ///
     /// # Safety
-    /// Only a callback that [`callbacks_ended`] tells of may call it, and keep the reference until it returns.
+    /// Only a callback that [`callbacks_ended`] covers may call it, and keep the reference until it returns.
     #[inline]
     pub(crate) unsafe fn current() -> Option<&'static Self> {
         // SAFETY: the pointer is null or came from `new`, and is freed after the callback at the earliest.
         unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The session of this process, which stays as long as the guard. For signal handlers, too.
+    /// The session of this process, kept alive by the guard. Signal-safe.
     pub(crate) fn hold() -> Option<Held> {
         let inside = USERS.enter();
-        // SAFETY: the pointer is null or came from `new`, and is freed after the guard has gone at the earliest.
+        // SAFETY: the pointer is null or came from `new`, and is freed at the earliest after the guard was dropped.
         let session = unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }?;
         Some(Held { session, _inside: inside })
     }
 
-    /// For the thread that writes it. The caller is one who may use the session.
+    /// Guard for the writer thread. The caller must be a valid user of the session.
     pub(super) fn writer(&self) -> Writer {
         self.lifetime.writers.fetch_add(1, Ordering::SeqCst);
         // SAFETY: sessions come from `new`, and are not freed while they have a writer.
         Writer(unsafe { &*std::ptr::from_ref(self) })
     }
 
-    /// Whether it is the session of this process: it is not once it ended, or another one took its place.
+    /// True for the session of this process: false once it has ended or was replaced.
     pub(super) fn is_current(&self) -> bool {
         std::ptr::eq(CURRENT.load(Ordering::SeqCst), self)
     }
@@ -113,9 +114,11 @@ impl Session {
         }
     }
 
-    /// Keeps a session that is not current any more, until it can be freed. The caller has just replaced it, or taken it out of the list.
+    /// Keep a session that is no longer current until it can be freed. The caller has just replaced it, or taken it
+    /// out of the list.
     fn retire(session: &'static Self) {
-        // What a forked child has of its parent may be half changed by threads that do not exist here: it stays as it is.
+        // In a forked child, threads that do not exist may have changed the parent's data partly: the session is
+        // leaked.
         if session.pid != std::process::id() {
             return;
         }
@@ -126,17 +129,17 @@ impl Session {
         });
     }
 
-    /// Frees sessions that were replaced. Those that somebody may still use wait for the next time: a writer that leaves comes here,
-    /// too, and so does the end and the beginning of each recording.
+    /// Free replaced sessions without users. The others wait for the next call: at the exit of a writer, and at the
+    /// end and the begin of each recording.
     pub(super) fn reclaim() {
         loop {
             let left = LEFT.load(Ordering::SeqCst);
             let mut next = REPLACED.swap(null_mut(), Ordering::SeqCst);
-            // SAFETY: null, or a session that was not freed: who takes the list has it alone.
+            // SAFETY: null, or a session that was not freed: the thread that takes the list is its only owner.
             while let Some(session) = unsafe { next.as_ref() } {
                 next = session.lifetime.next.load(Ordering::Relaxed);
                 if session.pid == std::process::id() && session.is_left() {
-                    // SAFETY: it came from `new`, nobody uses it, and nobody can come to it any more.
+                    // SAFETY: it came from `new`, has no users, and is no longer reachable.
                     unsafe { Self::free(session) };
                 } else {
                     Self::retire(session);
@@ -149,13 +152,14 @@ impl Session {
         }
     }
 
-    /// Whether nobody uses this session, which was replaced. The writer last: users and callbacks may have started it.
+    /// True if this replaced session has no users. The writer is checked last, because users and callbacks may have
+    /// started it.
     fn is_left(&self) -> bool {
         USERS.is_left() && callbacks_ended() && self.lifetime.writers.load(Ordering::SeqCst) == 0
     }
 
     /// # Safety
-    /// The session came from [`Session::new`] and is nobody else's.
+    /// The session came from [`Session::new`] and has no other owner.
     unsafe fn free(session: *const Self) {
         // SAFETY: by contract.
         let session = unsafe { Box::from_raw(session.cast_mut()) };
@@ -172,7 +176,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
-    /// A session that is current, and what tells whether its trees are still there.
+    /// A current session, and a weak pointer that shows if its trees are alive.
     fn begin() -> (&'static Session, std::sync::Weak<crate::tree::Shared>) {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
         let session = Session::new(options, Role::Main, Vec::new());
@@ -209,7 +213,7 @@ mod tests {
         }
         let (session, first) = begin();
         assert!(session.is_current());
-        // As one who is late has it.
+        // A late user has such a guard.
         let user = session.writer();
         let (_, second) = begin();
         assert!(!user.session().is_current());

@@ -1,6 +1,6 @@
-//! What happens where another program takes the place of this one (`exec`). Nothing of this one runs after that, but two things of it
-//! outlive it: signals that wait for the thread that calls `exec`, which the other program has no handler for, and the stream, which must say
-//! why it ends. Where the other program does not begin, the recording goes on.
+//! Replacement of this program by another one (`exec`). No code of this program runs after that, but two things
+//! outlive it: pending signals of the thread that calls `exec`, for which the other program has no handler, and the
+//! stream, which must record why it ends. If the other program fails to start, the recording continues.
 
 use super::{LONGEST_EXIT, Phase, Session};
 use dlmonitor::clock;
@@ -8,11 +8,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 impl Session {
-    /// Another program is about to take the place of this one: no thread is asked for samples any more, and what is left is written. The
-    /// caller may hold Python's lock, so it waits for a limited time, and takes none. `true` if [`Self::exec_failed`] must follow where
-    /// it comes back.
+    /// Prepare a replacement of this program: stop requests for samples, and write the remaining data. The caller may
+    /// hold Python's lock, so this waits for a limited time and takes no lock of Python. If it returns `true`,
+    /// [`Self::exec_failed`] must follow a failure.
     pub(crate) fn prepare_exec(&self) -> bool {
-        // A forked child that did nothing yet leaves no stream: most run another program.
+        // A forked child without operators leaves no stream: most run another program.
         if self.pid != std::process::id() || !self.started.is_completed() {
             return false;
         }
@@ -31,7 +31,8 @@ impl Session {
         true
     }
 
-    /// The other program did not begin: the recording goes on, once no other thread waits for one, unless it ends or ended meanwhile.
+    /// The other program failed to start: the recording continues once no other thread waits for a replacement,
+    /// unless it ends or has ended meanwhile.
     pub(crate) fn exec_failed(&self) {
         let mut replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         *replacing = replacing.saturating_sub(1);
@@ -46,7 +47,7 @@ impl Session {
             *phase = Phase::Running;
         }
         if self.has_writer.load(Ordering::Acquire) {
-            // Now: a program that crashes next did not end in order.
+            // Immediately: a program that crashes next has not ended normally.
             self.take_back_end();
             self.wake.notify_all();
         } else {
@@ -55,7 +56,7 @@ impl Session {
         crate::samples::go_on();
     }
 
-    /// Has the last write begin; `false` if the recording ends or ended.
+    /// Begin the last write; `false` if the recording ends or has ended.
     fn begin_replacing(&self) -> bool {
         {
             let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +75,7 @@ impl Session {
         true
     }
 
-    /// Writes what is left and an end, which the next write takes back.
+    /// Write the remaining data and an end, which the next write undoes.
     pub(super) fn write_replaced(&self) {
         clock::measure();
         self.update(true);
@@ -88,14 +89,14 @@ impl Session {
             *phase = Phase::Replaced;
             self.written.notify_all();
         } else {
-            // Whoever waited for it has gone on meanwhile, or the end began.
+            // The waiting thread has continued meanwhile, or the end has begun.
             drop(phase);
             self.take_back_end();
         }
     }
 
-    /// Takes the end back that [`Self::write_replaced`] wrote. It waits for nobody, as its caller may hold Python's lock: who else has
-    /// the stream then takes the end back after its own write.
+    /// Undo the end that [`Self::write_replaced`] wrote. It does not wait, because its caller may hold Python's lock:
+    /// a thread that holds the stream undoes the end after its own write.
     fn take_back_end(&self) {
         if let Ok(mut stream) = self.stream.try_lock()
             && let Some(stream) = stream.as_mut()
@@ -104,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Waits for the end of this process, or until the recording goes on.
+    /// Wait for the end of this process, or until the recording continues.
     pub(super) fn wait_for_other_program(&self) {
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.wake.wait_while(phase, |phase| *phase == Phase::Replaced));
@@ -118,7 +119,7 @@ mod tests {
     use stackline_recording::{Reader, Record, Role};
     use std::sync::atomic::Ordering;
 
-    /// Its own line, once, and there is another one for what is wrong later.
+    /// It has its own message, printed once, and later errors have theirs.
     #[test]
     fn what_is_said_before_another_program_is_no_complaint_of_the_recording() {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
@@ -139,7 +140,7 @@ mod tests {
         let file = run.path().join(format!("streams/{}-0.slr", std::process::id()));
         let is_replaced =
             || Reader::new(&std::fs::read(&file).unwrap()).unwrap().any(|record| record == Record::Replaced);
-        // The writer took so long that nobody waits any more.
+        // The write took so long that no thread is waiting any more.
         session.write_replaced();
         assert!(!is_replaced());
         *session.phase.lock().unwrap() = Phase::Replacing;

@@ -1,5 +1,4 @@
-//! What is written one by one: calls, touches of memory, samples. Times are differences from the one before in the same
-//! chunk.
+//! Single records: calls, memory events, samples. Times are differences from the previous record in the same chunk.
 
 use super::{CHUNK, MAX_NAMES, Stream, Written};
 use crate::event_queue::{Call, CallName, MemoryAccess, TimedSample};
@@ -13,7 +12,7 @@ impl Stream {
         if !names.is_empty() {
             let waiting = &mut self.written(thread).names;
             waiting.extend(names.into_iter().map(|name| (name.number, name.name)));
-            // Those of calls that were lost never are asked for.
+            // Names of lost calls are never requested.
             while waiting.len() > MAX_NAMES {
                 waiting.pop_first();
             }
@@ -73,7 +72,7 @@ impl Stream {
         }
     }
 
-    /// How much of a tree was written, with the differences of the chunk that the next single records go to.
+    /// Written part of a tree, with the differences of the chunk that receives the next single records.
     fn written(&mut self, tree: u32) -> &mut Written {
         if self.chunk.len() >= CHUNK {
             self.send();
@@ -93,7 +92,7 @@ impl Stream {
                 self.calls_cut += (samples.len() - at) as u64;
                 return;
             }
-            // A tree that is not written yet has no samples: they are posted after it was made.
+            // A tree that is not written yet has no samples: they are posted after its creation.
             if !self.trees.contains_key(&sample.tree) {
                 continue;
             }
@@ -104,7 +103,7 @@ impl Stream {
         }
     }
 
-    /// Adds what counts against the limit of single calls to the chunk that [`Self::written`] spoke of.
+    /// Add a record that counts against the limit of single calls to the chunk of [`Self::written`].
     fn push_single(&mut self, record: &Record) {
         let before = self.chunk.len() as u64;
         self.add(record);

@@ -1,4 +1,4 @@
-//! What the stream says of training steps as a whole: overhead of recording them, and when they ended.
+//! Records of training steps: their overhead and their ends.
 
 use super::Stream;
 use crate::window::{Ends, nanos};
@@ -6,7 +6,7 @@ use stackline_recording::{Overhead, Record, StepEnds};
 use std::time::Duration;
 
 impl Stream {
-    /// Says what overhead was measured.
+    /// Write the measured overhead.
     pub(crate) fn overhead(&mut self, overhead: Option<Overhead>) {
         if let Some(overhead) = overhead.filter(|overhead| self.overhead.as_ref() != Some(overhead))
             && !self.output.is_blocked()
@@ -17,8 +17,8 @@ impl Stream {
         }
     }
 
-    /// Says when steps ended, of a recording that began at this time of `CLOCK_MONOTONIC`. Times count from the head's, as that of the end
-    /// does: a forked child has a head long after it began.
+    /// Write the ends of steps of a recording that began at this time of `CLOCK_MONOTONIC`. Times count from the
+    /// first record, as the end does: a forked child writes its first record long after its begin.
     pub(crate) fn step_ends(&mut self, ends: Option<Ends>, begin_ns: i64) {
         let from_ns = self.head.start_monotonic_ns;
         let since_head =

@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A disk with so much room, whose file may be looked at.
+/// A disk with limited space, whose file is readable.
 #[derive(Clone, Debug)]
 struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -25,7 +25,7 @@ impl Disk {
         self.0.lock().unwrap().1 = room;
     }
 
-    /// Leaves room for so many more bytes.
+    /// Leave space for this many more bytes.
     fn leave(&self, room: usize) {
         let mut disk = self.0.lock().unwrap();
         disk.1 = disk.0.len() + room;
@@ -63,7 +63,7 @@ struct Recorded {
     stream: Stream,
     disk: Disk,
     now: i64,
-    /// What was called, in its order: node, begin, length.
+    /// Calls in order: node, begin, duration.
     calls: Vec<(u32, i64, u64)>,
 }
 
@@ -73,7 +73,7 @@ impl Recorded {
         let state = process.enter_thread();
         let disk = Disk::new(room);
         let output = Output::new(Box::new(disk.clone()));
-        // Longer than how a stream ends.
+        // Longer than the end of a stream.
         let command = vec!["train.py".to_owned(); 20];
         let head = (stackline_recording::Process { command, ..Default::default() }, Some(7));
         let stream = Stream::new(Path::new("nowhere"), head, u64::MAX, output);
@@ -88,7 +88,7 @@ impl Recorded {
         }
     }
 
-    /// One call of an operator of this name, with a number of autograd.
+    /// Call an operator of this name, with a number of autograd.
     fn call(&mut self, name: u32) {
         let text = format!("operator {name}");
         let key = |frames: &mut crate::frames::Frames| FrameKey::Operator { name: frames.text(&text) };
@@ -118,10 +118,10 @@ impl Recorded {
     }
 }
 
-/// What is in a file.
+/// Contents of a file.
 #[derive(Debug, Default)]
 struct Read {
-    /// As [`Recorded::calls`]; numbers of autograd are compared on the way.
+    /// As [`Recorded::calls`]; numbers of autograd are compared when they are read.
     calls: Vec<(u32, i64, u64)>,
     /// Count and sum by node.
     sums: HashMap<u32, (u64, u64)>,
@@ -132,7 +132,7 @@ struct Read {
 }
 
 impl Read {
-    /// Fails if a record refers to one that is not there.
+    /// Fails if a record refers to a missing one.
     fn of(file: &[u8]) -> Self {
         let mut reader = Reader::new(file).unwrap();
         let (mut read, mut last, mut number) = (Self::default(), 0, 0);
@@ -202,7 +202,7 @@ fn a_disk_that_is_full_for_a_while_loses_nothing() {
                 (0..40_000).for_each(|call| program.call(room as u32 + turn * 1000 + call % 700));
                 program.update();
                 assert_eq!(program.stream.error().and_then(|error| error.raw_os_error()), Some(libc::ENOSPC));
-                // Whatever becomes of the process now: what stands there is whole.
+                // If the process were killed now, the file would be complete.
                 program.read();
             }
             program.disk.set_room(usize::MAX);
@@ -233,13 +233,13 @@ fn a_disk_that_stays_full_loses_what_came_then_and_says_so() {
         let read = program.read();
         assert_eq!(read.sums, Read::sums_of(&program.calls[..before]));
         assert_eq!(read.calls, program.calls[..if trace { before } else { 0 }]);
-        // There is room for the end of the recording, or for nothing.
+        // Space for the end of the recording, or for nothing.
         assert_eq!((read.ended, read.outages.len()), if room < 100 { (false, 0) } else { (true, 1) });
         assert!(read.outages.iter().all(|&(error, dropped)| error == libc::ENOSPC && dropped > 2000), "{read:?}");
     }
 }
 
-/// Whatever room there is: a file has its header and its process, or nothing.
+/// For any available space: a file has its header and its process, or nothing.
 #[test]
 fn a_disk_that_is_full_from_the_begin_leaves_a_stream_that_can_be_read() {
     let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
@@ -262,7 +262,7 @@ fn a_disk_that_is_full_from_the_begin_leaves_a_stream_that_can_be_read() {
     }
 }
 
-/// Another program was to take the place of this one, and did not.
+/// Another program was to replace this one, but failed to start.
 #[test]
 fn an_end_that_is_taken_back_leaves_nothing() {
     for (trace, room) in [(false, None), (true, None), (false, Some(200)), (true, Some(200)), (true, Some(10))] {
@@ -292,7 +292,7 @@ fn an_end_that_is_taken_back_leaves_nothing() {
     }
 }
 
-/// The same where another program takes the place of this one, or was to.
+/// The same if another program replaces this one, or was to.
 #[test]
 fn an_end_that_may_be_taken_back_is_not_written_without_a_begin() {
     let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
@@ -316,7 +316,7 @@ fn an_end_that_may_be_taken_back_is_not_written_without_a_begin() {
     }
 }
 
-/// Calls that wait are bounded; those beyond are counted, and their sums are there all the same.
+/// Waiting calls are bounded; further ones are counted, and their sums are recorded.
 #[test]
 fn what_finds_no_room_while_the_disk_is_full_is_counted() {
     let mut program = Recorded::new(true, usize::MAX);
@@ -348,7 +348,7 @@ fn what_finds_no_room_while_the_disk_is_full_is_counted() {
 #[test]
 fn chunks_can_be_read_without_those_before() {
     let mut program = Recorded::new(true, usize::MAX);
-    // The tree first, so that the chunks behind it have single calls alone.
+    // The tree first, so that the following chunks contain only single calls.
     (0..10).for_each(|call| program.call(call));
     program.update();
     let known = program.disk.bytes().len();
@@ -377,7 +377,7 @@ fn chunks_can_be_read_without_those_before() {
 }
 
 proptest! {
-    /// Whatever room there is at whatever time: the file is whole, and what is in it was recorded.
+    /// For any space at any time: the file is complete, and all of its data were recorded.
     #[test]
     fn any_room_leaves_a_whole_file(
         trace: bool,

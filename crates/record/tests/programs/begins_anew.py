@@ -1,4 +1,4 @@
-"""A thread that waits with a limit of time and, where it is interrupted, begins anew with the whole of it, as NCCL's do."""
+"""A thread that waits with a timeout and, after an interruption, restarts the wait with the full timeout, as NCCL's threads do."""
 
 import ctypes
 import threading

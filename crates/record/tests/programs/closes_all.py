@@ -1,4 +1,4 @@
-"""Closes all files that it did not open, as daemons do, and has a file of its own under the numbers that the recorder had.
+"""Closes all files that it did not open, as daemons do, and reuses the numbers of the recorder for its own file.
 
     python closes_all.py FILE [LIMIT [stay]]
 

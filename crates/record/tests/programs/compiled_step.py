@@ -1,4 +1,4 @@
-"""A step of an optimizer that `torch.compile` compiles: how many graphs and operations it makes of it."""
+"""A step of an optimizer that `torch.compile` compiles: prints its number of graphs and operations."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""A backward graph of DEPTH chained nodes, and one of more pending nodes than the recorder remembers. Prints the growth in MB.
+"""A backward graph of DEPTH chained nodes, and one with more pending nodes than the recorder keeps. Prints the growth in MB.
 
     python deep.py DEPTH PENDING
 """

@@ -1,4 +1,4 @@
-"""Workers of a loader that their parent ends at the end of the program, and a process that something else kills."""
+"""Workers of a loader that their parent ends at the end of the program, and a process that is killed by something else."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Takes every signal number in every way, and prints how many signals came that it did not send itself: none."""
+"""Handles every signal number in every way, and prints the number of signals that it did not send itself: none."""
 
 import ctypes
 import os
@@ -87,7 +87,7 @@ def waited_for():
 
 
 def users():
-    """glibc tells all threads by a signal of its own."""
+    """Change the user id, for which glibc sends a signal to all threads."""
     running = True
 
     def run():

@@ -1,4 +1,4 @@
-"""Replaces itself by itself so many times, each time soon after it began, and ends with a status of its own."""
+"""Replaces itself by itself the given number of times, each time soon after its start, and ends with a given status."""
 
 import os
 import sys

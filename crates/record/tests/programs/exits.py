@@ -1,4 +1,4 @@
-"""Ends by ``os._exit``, as do its children, while other threads are at work."""
+"""Ends by ``os._exit``, as do its children, while other threads are running."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Asks for programs that are not there, and goes on; then ends, or is killed: `killed` a while later, `killed-at-once` right after such a
+"""Tries to start missing programs, and continues; then ends, or is killed: `killed` a while later, `killed-at-once` right after such a
 call failed."""
 
 import os

@@ -1,4 +1,4 @@
-"""A PyTorch that is nothing but the places where its compiler tells what it does; and programs that strain them.
+"""A fake PyTorch with only the functions into which the recorder hooks for compilations, and programs that stress them.
 
 It shows on every version of Python what the real one shows where it is installed.
 """

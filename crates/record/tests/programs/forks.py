@@ -1,4 +1,4 @@
-"""Forks from several threads at once, while others work."""
+"""Forks from several threads at once, while others are running."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Forks while libraries come and go, which the sampler looks for; children live long enough to be sampled themselves."""
+"""Forks while libraries are loaded and unloaded, which the sampler detects; children live long enough to be sampled themselves."""
 
 import _ctypes
 import os

@@ -1,4 +1,4 @@
-"""A graph with more operators before its backward pass than links are kept, and one with fewer."""
+"""A graph with more operators before its backward pass than the limit of links, and one with fewer."""
 
 import sys
 

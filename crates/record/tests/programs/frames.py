@@ -1,4 +1,4 @@
-"""Compares the recorder's view of the Python stack with CPython's own, in many shapes of stack.
+"""Compares the Python stack that the recorder reads with CPython's own, for many kinds of stacks.
 
 Prints the number of comparisons of one frame, and of those that differed.
 """

@@ -1,4 +1,4 @@
-"""Collects garbage by hand, before and after the first operator."""
+"""Collects garbage explicitly, before and after the first operator."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Optimizers whose own code fails, some of it for a signal; and PyTorch is gone from ``sys.modules`` when the program ends."""
+"""Optimizers whose own code fails, some of it for a signal; and PyTorch is removed from ``sys.modules`` when the program ends."""
 
 import signal
 import sys
@@ -12,7 +12,7 @@ class Late(Exception):
 
 
 class Closed(torch.optim.SGD):
-    """Its state is nobody's to read but for its own steps."""
+    """An optimizer whose state raises when it is read outside of its steps."""
 
     steps = False
     told = RuntimeError("closed")

@@ -1,4 +1,4 @@
-"""Compiles code again and again, each time for another function, and drops it: its addresses are used again.
+"""Compiles code repeatedly, each time for another function, and drops it, so that its addresses are reused.
 
 Prints how often a code object lay where one of another function, file or line had been, and how often the recorder would
 have taken it for that one.

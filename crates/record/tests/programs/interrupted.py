@@ -1,4 +1,4 @@
-"""An interrupt that arrives exactly when a module dies that the recorder was told of: it must reach the program."""
+"""An interrupt exactly when a module that the recorder knows is freed: it must reach the program."""
 
 import ctypes
 import functools

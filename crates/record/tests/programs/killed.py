@@ -1,4 +1,4 @@
-"""Children that are killed in the middle of their work: loader workers, and processes of multiprocessing and of fork."""
+"""Children that are killed during their work: loader workers, and processes of multiprocessing and of fork."""
 
 import multiprocessing
 import os

@@ -9,7 +9,7 @@ void PyGILState_Release(int);
 __attribute__((constructor)) static void begin(void)
 {
     (void)!write(atoi(getenv("LOADING")), "x", 1);
-    /* Until the main thread holds the GIL for good. */
+    /* Until the main thread holds the GIL permanently. */
     usleep(300000);
     PyGILState_Release(PyGILState_Ensure());
 }

@@ -1,4 +1,4 @@
-"""One thread loads a library that waits for the GIL, which the main thread holds until another program takes the place of this one."""
+"""One thread loads a library that waits for the GIL, which the main thread holds until another program replaces this one."""
 
 import _thread
 import ctypes

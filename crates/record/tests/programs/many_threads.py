@@ -1,4 +1,4 @@
-"""More threads than are sampled at once wait; one that comes later works, and one after some of them ended."""
+"""More threads than the sampling limit wait; a later thread computes, and another one after some of them ended."""
 
 import os
 import threading

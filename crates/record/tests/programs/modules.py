@@ -1,4 +1,4 @@
-"""Modules whose names change, that hold each other, and that are made and dropped again and again."""
+"""Modules whose names change, that contain each other, and that are created and freed repeatedly."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Functions, spans and modules that are new each time, many more than a small tree has room for."""
+"""Functions, spans and modules that are new each time, many more than fit into a small tree."""
 
 import torch
 from torch import nn

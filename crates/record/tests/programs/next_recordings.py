@@ -1,4 +1,4 @@
-"""Records itself three times: with more threads than are sampled or get counters, then without them and without samples, then with samples."""
+"""Records itself three times: with more threads than the limits of sampling and counters, then without them and without samples, then with samples."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Touches pages for the first time in one function, and none in another; prints how many."""
+"""Accesses new pages in one function, and none in another; prints their number."""
 
 import mmap
 import time

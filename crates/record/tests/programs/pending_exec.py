@@ -1,4 +1,4 @@
-"""Blocks the recorder's signal, as only a plain system call can, and has another program take its place, which unblocks it."""
+"""Blocks the recorder's signal, as only a direct system call can, and replaces itself by a program that unblocks it."""
 
 import ctypes
 import os

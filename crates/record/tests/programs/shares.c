@@ -1,4 +1,4 @@
-/* Functions that use CPU time in known shares: each says how much it used itself. */
+/* Functions that use CPU time in known shares: each returns the time that it used. */
 #include <stdint.h>
 #include <time.h>
 

@@ -1,4 +1,4 @@
-"""Uses CPU time in known shares, in Python and in C, on two threads; prints what it used as JSON."""
+"""Uses CPU time in known shares, in Python and in C, on two threads; prints the used time as JSON."""
 
 import ctypes
 import json

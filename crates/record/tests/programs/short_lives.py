@@ -1,4 +1,4 @@
-"""Children that live some 20 ms, and end in different ways; prints the number of each."""
+"""Children that live about 20 ms, and end in different ways; prints the number of each."""
 
 import multiprocessing
 import os

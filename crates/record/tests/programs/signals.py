@@ -1,4 +1,4 @@
-"""Threads, exceptions, generators, coroutines, exec and recursion while signals arrive; prints what it computed."""
+"""Threads, exceptions, generators, coroutines, exec and recursion while signals arrive; prints its results."""
 
 import asyncio
 import sys

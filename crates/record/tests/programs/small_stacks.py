@@ -1,4 +1,4 @@
-"""Threads that handle signals on small alternate stacks; prints what was written to these, of which the kernel wrote a part."""
+"""Threads that handle signals on small alternate stacks; prints the number of bytes written to these, including those of the kernel."""
 
 import ctypes
 import sys

@@ -73,7 +73,7 @@ def flat():
 
 
 def converted():
-    """Its parameters lie elsewhere after they were registered; a step tells where."""
+    """A model whose parameters move after their registration; a step reports the new addresses."""
     model = nn.Linear(12, 12).double()
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
     model(torch.ones(2, 12, dtype=torch.float64)).sum().backward()

@@ -1,4 +1,4 @@
-"""Threads with names of all kinds, each of which computes long enough to be sampled; prints what a traceback of one looks like."""
+"""Threads with names of all kinds, each of which computes long enough to be sampled; prints a traceback of one."""
 
 import threading
 import time

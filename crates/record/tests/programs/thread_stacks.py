@@ -1,4 +1,4 @@
-"""Multiplies in a thread whose stack has so many KiB."""
+"""Multiplies in a thread with a stack of the given size in KiB."""
 
 import sys
 import threading

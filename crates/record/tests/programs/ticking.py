@@ -1,4 +1,4 @@
-"""Runs operators until it is killed, and says all the time how many ran since when."""
+"""Runs operators until it is killed, and prints their number with times."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Records itself three times, by hand, with a thread that lives through all: with all kinds of frames, without frames, without PyTorch."""
+"""Records itself three times, explicitly, with a thread that lives during all: with all kinds of frames, without frames, without PyTorch."""
 
 import _imp
 import os

@@ -1,4 +1,4 @@
-"""Waits of each kind, in functions of their own, on a thread that runs operators; what calls of C return that are not restarted."""
+"""Waits of each kind, in separate functions, on a thread that runs operators; prints the results of C calls that are not restarted."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-//! Running programs under the recorder, and reading what it wrote.
+//! Running programs under the recorder, and reading their streams.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The recorder that was built with this test.
+/// Path of the recorder that was built with this test.
 pub fn recorder() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().join("libstackline_record.so")
 }
 
-/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the tests are skipped, but not in CI.
+/// A Python with PyTorch, from `python/torch_env.py`. Without it the tests are skipped, except in CI.
 pub fn torch() -> Option<PathBuf> {
     let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
     if python.is_none() {
@@ -38,7 +38,7 @@ pub fn interpreters(version: &str) -> Vec<PathBuf> {
     candidates
 }
 
-/// A shim of pyenv for a version that is not chosen fails; so may others.
+/// A pyenv shim of an unselected version fails; so may others.
 fn runs(python: &Path, version: &str) -> bool {
     let code = format!("import sys; sys.exit('{version}' != '%d.%d' % sys.version_info[:2])");
     python.is_file() && Command::new(python).args(["-c", &code]).output().is_ok_and(|output| output.status.success())
@@ -95,7 +95,7 @@ pub fn all_records(run: &Path) -> Vec<Record> {
     records
 }
 
-/// What one process wrote.
+/// Stream of one process.
 #[derive(Debug, Default)]
 pub struct Stream {
     pub process: stackline_recording::Process,
@@ -106,24 +106,24 @@ pub struct Stream {
     nodes: HashMap<(u32, u32), (u32, u32)>,
     pub stats: HashMap<(u32, u32, Metric), Stats>,
     pub sources: HashMap<String, (bool, String)>,
-    /// Calls one by one: thread, node, ns.
+    /// Single calls: thread, node, ns.
     pub events: Vec<(u32, u32, u64)>,
     pub processors: Option<Processors>,
-    /// Looks at what threads used: when, threads, ns that they ran.
+    /// CPU usage of threads: time, threads, running time in ns.
     pub loads: Vec<(i64, u32, u64)>,
     pub cost: Option<Cost>,
     pub overhead: Option<Overhead>,
     pub step_ends: Option<StepEnds>,
-    /// Whether the part that is recorded had begun: at first, and at each change. Of recordings in `trace` mode.
+    /// True for an open window: initially, and after each change. For recordings in `trace` mode.
     pub windows: Vec<bool>,
-    /// What was left out, and how often.
+    /// Missing records by kind, with counts.
     pub lost: HashMap<String, u64>,
     pub ended: bool,
-    /// When it ended, in ns since its begin.
+    /// End of the process in ns since its begin.
     pub end_ns: Option<u64>,
-    /// What `os._exit` was called with.
+    /// Argument of `os._exit`.
     pub exit: Option<i32>,
-    /// Whether another program took the place of the process.
+    /// True if another program replaced the process.
     pub replaced: bool,
     pub damaged: bool,
 }
@@ -177,8 +177,8 @@ impl Stream {
         path
     }
 
-    /// How many nodes stand below a Python function (or are it) in the trees that operators were recorded into; those of
-    /// samples have what chance met.
+    /// Number of nodes below a Python function (or of that function) in the trees of operators; trees of samples are
+    /// random.
     pub fn nodes_below(&self, function: &str) -> usize {
         let threads: Vec<u32> =
             self.stats.keys().filter(|key| key.2 == Metric::CallTime).map(|&(thread, ..)| thread).collect();
@@ -192,18 +192,18 @@ impl Stream {
         &self.texts[&id]
     }
 
-    /// The path of a library.
+    /// Path of a library.
     pub fn library(&self, id: u32) -> &str {
         self.text(self.libraries[&id])
     }
 
-    /// Paths, and how often Python collected garbage at their end.
+    /// Paths with the number of garbage collections at their end.
     pub fn collections(&self) -> Vec<(Vec<&FrameKey>, u64)> {
         let collections = self.stats.iter().filter(|(key, _)| key.2 == Metric::GcTime);
         collections.map(|(&(thread, node, _), stats)| (self.path(thread, node), stats.count)).collect()
     }
 
-    /// Paths, and how often the operator at their end was called.
+    /// Paths with the number of calls of the operator at their end.
     pub fn calls(&self) -> Vec<(Vec<&FrameKey>, u64)> {
         let calls = self.stats.iter().filter(|(key, _)| key.2 == Metric::CallTime);
         calls.map(|(&(thread, node, _), stats)| (self.path(thread, node), stats.count)).collect()

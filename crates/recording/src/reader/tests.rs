@@ -15,7 +15,7 @@ fn chunk(ids: impl IntoIterator<Item = u32>) -> Vec<u8> {
     writer.finish().to_vec()
 }
 
-/// A chunk of format 1: records with the number of their kind each.
+/// A chunk of format 1, in which each record has the number of its kind.
 fn old_chunk(records: &[Record]) -> Vec<u8> {
     let body: Vec<u8> = records.iter().flat_map(|record| postcard::to_allocvec(record).unwrap()).collect();
     framed(&body)
@@ -30,7 +30,7 @@ fn call(node: u32, detail: CallDetail) -> Record {
     Record::Call { thread: 3, node, start_delta_ns: -40, duration_ns: 700, detail }
 }
 
-/// As format 1 has it.
+/// A call in format 1.
 fn old_call(node: u32, detail: CallDetail) -> Vec<Record> {
     let thread = 3;
     let said = match detail {
@@ -46,7 +46,7 @@ fn files_of_format_1_open() {
     let details =
         [CallDetail::None, CallDetail::Autograd { delta: 5, forward_thread: 1 }, CallDetail::Name("step 7".into())];
     let old: Vec<Record> = details.iter().flat_map(|detail| old_call(9, detail.clone())).collect();
-    // What is said of a call is of none in another chunk.
+    // Details of a call do not apply to a call in another chunk.
     let orphan = [Record::EventName { thread: 3, name: "gone".into() }];
     let newer = framed(&[[Record::KINDS as u8, 1, 2].as_slice(), &postcard::to_allocvec(&text(1)).unwrap()].concat());
     let chunks = [old_chunk(&old), old_chunk(&orphan), newer.clone(), old_chunk(&old_call(8, CallDetail::None))];
@@ -75,7 +75,7 @@ fn single_records_are_known_by_the_heads_of_blocks() {
     for single in singles {
         let mut file = file(&[text(0), single, text(1)]);
         assert_eq!(has(&file), Some(true));
-        // Of what is damaged nothing is said.
+        // Undecidable for damaged streams.
         *file.last_mut().unwrap() ^= 1;
         assert_eq!(has(&file), None);
     }
@@ -117,7 +117,7 @@ fn a_block_of_an_unknown_kind_hides_itself_alone() {
     assert_eq!((reader.damage(), reader.skipped()), (None, 0));
 }
 
-/// A checksum that holds over nonsense: a block's rest is left out, those behind it are read.
+/// A valid checksum of invalid data: the rest of the block is skipped, and later blocks are read.
 #[test]
 fn a_block_that_makes_no_sense_hides_its_rest_alone() {
     let block = |count: u32, texts: &[u8]| {
@@ -131,12 +131,12 @@ fn a_block_that_makes_no_sense_hides_its_rest_alone() {
     let first = HEADER.len() + 8 + 3;
     let third = first + broken.len() + 3 + one.len() + 3;
     assert_eq!(damages, [Damage { at: first + 3, bytes: 3 }, Damage { at: third + 3, bytes: 2 }]);
-    // More records are announced than there are.
+    // More records are announced than present.
     let (records, damages) = read(&[HEADER.as_slice(), &framed(&block(2, &one))].concat());
     assert_eq!((records.len(), damages.len(), damages[0].bytes), (1, 1, 1));
 }
 
-/// What single calls take, as programs make them: most have a number or none, spans have names.
+/// Size of single calls in typical programs: most have a number or no detail, spans have names.
 #[test]
 fn a_call_takes_no_more_than_in_format_1() {
     let detail = |at: u32| match at % 10 {
@@ -178,7 +178,7 @@ fn holes_of_zeros_are_skipped_in_no_time() {
     assert_eq!((records.len(), damages.len()), (5, 1));
 }
 
-/// Each of these bytes looks like the begin of a long chunk: the search gives up before it takes for ever.
+/// Each of these bytes looks like the begin of a long chunk: the search ends before it takes too long.
 #[test]
 fn a_hostile_file_is_given_up() {
     let file: Vec<u8> =
@@ -207,8 +207,8 @@ fn long_records_of_small_numbers_are_searched() {
 }
 
 proptest! {
-    /// Cuts, flips and insertions: no record is returned that was not written, in another order or twice, and chunks that no
-    /// damage touched are all there.
+    /// Cuts, flips and insertions: only written records are returned, in order and once, and all undamaged chunks are
+    /// returned.
     #[test]
     fn only_what_was_written_is_read(
         sizes in proptest::collection::vec(1_u32..40, 1..8),

@@ -1,4 +1,4 @@
-// Templates, operators, lambdas, namespaces without names.
+// Templates, operators, lambdas, anonymous namespaces.
 #include <cstddef>
 #include <map>
 #include <string>

@@ -1,10 +1,10 @@
-//! ELF libraries with debug information, byte for byte as a test wants them.
+//! Builder of ELF libraries with debug information, byte by byte.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
-/// Where code begins.
+/// Begin of the code.
 pub const CODE: u64 = 0x1000;
-/// How long it is.
+/// Size of the code.
 pub const CODE_SIZE: u64 = 0x10_0000;
 
 const SHT_PROGBITS: u32 = 1;
@@ -26,7 +26,7 @@ struct Section {
     entry: u64,
 }
 
-/// A library of which sections are put together.
+/// A library whose sections are assembled.
 #[derive(Default)]
 pub struct Made {
     sections: Vec<Section>,
@@ -60,12 +60,12 @@ impl Bytes {
         self
     }
 
-    /// A text with its end.
+    /// A null-terminated text.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.raw(text.as_bytes()).u8(0)
     }
 
-    /// A number of seven bits a byte.
+    /// A LEB128 number: seven bits per byte.
     pub fn uleb(&mut self, mut value: u64) -> &mut Self {
         while value > 0x7f {
             self.u8(value as u8 | 0x80);
@@ -75,7 +75,7 @@ impl Bytes {
     }
 }
 
-/// The forms of attributes that these libraries have.
+/// Forms of attributes in these libraries.
 pub const ADDRESS: u64 = 0x01;
 pub const DATA8: u64 = 0x07;
 pub const TEXT: u64 = 0x08;
@@ -91,7 +91,7 @@ pub const HIGH: u64 = 0x12;
 pub const RANGES: u64 = 0x55;
 pub const LINE: u64 = 0x59;
 
-/// A description of entries: its number, a tag, whether they have children, and attributes with forms.
+/// Abbreviation of entries: its number, a tag, true if they have children, and attributes with forms.
 pub fn abbreviation(out: &mut Bytes, code: u64, tag: u64, children: bool, attributes: &[(u64, u64)]) {
     out.uleb(code).uleb(tag).u8(children.into());
     for (attribute, form) in attributes {
@@ -108,7 +108,7 @@ pub fn unit(abbreviations: u32, entries: &[u8]) -> Vec<u8> {
 }
 
 impl Made {
-    /// With code of [`CODE_SIZE`] bytes at [`CODE`].
+    /// A library with code of [`CODE_SIZE`] bytes at [`CODE`].
     pub fn new() -> Self {
         let mut made = Self::default();
         made.push(".text", SHT_NOBITS, CODE_FLAGS, Vec::new());
@@ -127,7 +127,7 @@ impl Made {
         self
     }
 
-    /// A section that is packed as zlib does it, of what is said to be so many bytes.
+    /// A section compressed by zlib, with a given uncompressed size in its header.
     pub fn packed(mut self, name: &str, data: &[u8], size: u64) -> Self {
         let mut out = Bytes::default();
         out.u32(1).u32(0).u64(size).u64(1).raw(data);
@@ -135,7 +135,7 @@ impl Made {
         self
     }
 
-    /// A table of symbols: offset of the name, whether it is a function, address, size.
+    /// A symbol table: offset of the name, true for a function, address, size.
     pub fn symbols(mut self, names: Vec<u8>, symbols: &[(u32, bool, u64, u64)]) -> Self {
         let mut out = Bytes(vec![0; 24]);
         for (name, is_function, address, size) in symbols {
@@ -151,7 +151,7 @@ impl Made {
         self
     }
 
-    /// Notes of another kind than a build id, and so many headers that name them.
+    /// Notes of another kind than a build id, and this many headers that refer to them.
     pub fn notes(mut self, count: usize, headers: usize) -> Self {
         let mut out = Bytes::default();
         for _ in 0..count {
@@ -162,7 +162,7 @@ impl Made {
         self
     }
 
-    /// The file.
+    /// Bytes of the file.
     pub fn finish(mut self) -> Vec<u8> {
         let mut names = vec![0];
         let offsets: Vec<u32> = self
@@ -193,7 +193,7 @@ impl Made {
             out.u8(0);
         }
         let programs = out.0.len() as u64;
-        // All of it is loaded, and code behind it.
+        // All of it is loaded, followed by code.
         out.u32(1).u32(5).u64(0).u64(0).u64(0).u64(64).u64(CODE + CODE_SIZE).u64(0x1000);
         let headers = out.0.len() as u64;
         out.raw(&[0; 64]);
@@ -212,8 +212,8 @@ impl Made {
     }
 }
 
-/// A library with a function `outer` over all of the code, which a symbol names, too, and into which so many functions
-/// are inlined, each into the one before it.
+/// A library with a function `outer` over all of the code, which also has a symbol, and into which `depth` functions
+/// are inlined, each into the previous one.
 pub fn inlined(depth: usize) -> Made {
     let mut abbreviations = Bytes::default();
     abbreviation(&mut abbreviations, 1, UNIT, true, &[(LOW, ADDRESS), (HIGH, DATA8)]);

@@ -1,4 +1,4 @@
-//! Libraries that tests compile, and what binutils says of them.
+//! Libraries that tests compile, and their properties by binutils.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
@@ -14,7 +14,7 @@ pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
-/// Whether these tools are installed. Where one is missing the test is skipped, but not in CI.
+/// True if these tools are installed. Otherwise the test is skipped, except in CI.
 pub fn have(tools: &[&str]) -> bool {
     for tool in tools {
         if tool_command(tool).arg("--version").output().is_ok_and(|output| output.status.success()) {
@@ -27,7 +27,7 @@ pub fn have(tools: &[&str]) -> bool {
     true
 }
 
-/// A tool, without what the environment could make it do besides.
+/// A tool with a reduced environment, which could change its behavior.
 pub fn tool_command(tool: &str) -> Command {
     let mut command = Command::new(tool);
     for variable in ["DEBUGINFOD_URLS", "LD_LIBRARY_PATH", "CPATH", "LIBRARY_PATH", "RUSTFLAGS", "PWD"] {
@@ -37,7 +37,7 @@ pub fn tool_command(tool: &str) -> Command {
     command
 }
 
-/// Runs a tool in a folder, and returns what it printed.
+/// Run a tool in a folder, and return its output.
 pub fn run(tool: &str, folder: &Path, arguments: &[&str]) -> String {
     let mut command = tool_command(tool);
     let output = command.current_dir(folder).args(arguments).output().unwrap();
@@ -59,12 +59,12 @@ impl Folder {
         Self { _temporary: temporary, path }
     }
 
-    /// Compiles `plain.c` to a library of this name.
+    /// Compile `plain.c` to a library of this name.
     pub fn plain(&self, name: &str, more: &[&str]) -> PathBuf {
         self.compile("gcc", "plain.c", name, more)
     }
 
-    /// Compiles a program of this folder to an optimised library with debug information.
+    /// Compile a program of this folder to an optimized library with debug information.
     pub fn compile(&self, compiler: &str, source: &str, name: &str, more: &[&str]) -> PathBuf {
         let source = program(source);
         let source = source.to_str().unwrap();
@@ -78,7 +78,7 @@ impl Folder {
     }
 }
 
-/// A library as a recorder that saw it now would describe it.
+/// Description of a library by a recorder that loads it now.
 pub fn described(path: &Path) -> Library {
     Library { path: path.to_owned(), build_id: build_id(path), content: None }
 }
@@ -103,7 +103,7 @@ pub fn functions(path: &Path, wanted: impl Fn(&str) -> bool) -> Vec<(String, u64
     text.lines().filter_map(row).collect()
 }
 
-/// What `addr2line -f -i` says of addresses, outermost first; names are demangled as ours are.
+/// Functions at addresses by `addr2line -f -i`, outermost first; names are demangled as ours.
 pub fn oracle(path: &Path, addresses: &[u64]) -> Vec<Vec<Frame>> {
     let mut command = tool_command("addr2line");
     command.args(["-a", "-f", "-i", "-e"]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());

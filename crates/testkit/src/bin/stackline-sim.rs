@@ -1,4 +1,4 @@
-//! `stackline-sim`: the simulator on the command line, for tests and benchmarks.
+//! `stackline-sim`: command-line interface of the simulator, for tests and benchmarks.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -9,19 +9,18 @@ use stackline_testkit::io;
 use stackline_testkit::simulator::{Profile, simulate};
 
 const USAGE: &str = "\
-stackline-sim: training programs whose critical path is known
+stackline-sim: simulated training programs with a known critical path
 
 Usage: stackline-sim trace -o FILE [--seed N] [--events N] [--truth FILE]
 
-Writes the trace that PyTorch's profiler would have written of a simulated program. The same arguments give the same trace.
+Write the trace of a simulated program in the format of PyTorch's profiler. The same arguments give the same trace.
 
 Options:
-  -o FILE         The trace; gzipped if the name ends in .gz
-  --seed N        Which program [default: 1]
-  --events N      A training run of about so many events, for measurements of speed; without, a small program with
-                  whatever the seed draws
-  --truth FILE    Also write the true causal chain (JSON)
-  -h, --help      Print this
+  -o FILE         Write the trace to FILE, gzipped if the name ends in .gz.
+  --seed N        Seed of the random program [default: 1].
+  --events N      Simulate a training run of about N events, for benchmarks [default: a small program with random features].
+  --truth FILE    Also write the known critical path (ground truth) as JSON.
+  -h, --help      Print help.
 
 Example:
   stackline-sim trace --seed 7 -o program.json --truth truth.json";
@@ -64,7 +63,7 @@ fn run() -> Result<(), String> {
     }
 }
 
-/// The profile of a training run of about so many events.
+/// Profile of a training run of about this many events.
 fn large(seed: u64, events: usize) -> Profile {
     const LAYERS: u32 = 48;
     let probe = simulate(seed, &Profile::large(8, LAYERS));

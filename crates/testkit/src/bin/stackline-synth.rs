@@ -1,4 +1,4 @@
-//! `stackline-synth`: the generators of this crate on the command line, for tests, `./dev run` and benchmarks.
+//! `stackline-synth`: command-line interface of this crate's generators, for tests, `./dev run` and benchmarks.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -11,38 +11,38 @@ const USAGE: &str = "\
 stackline-synth: trace generators
 
 Usage:
-  stackline-synth demo OUT [OPTIONS]              one rank of a data-parallel transformer that trains
-  stackline-synth recording RUN [OPTIONS]         a run as the recorder writes it: streams of several ranks
-  stackline-synth tree RUN --nodes N              a run whose tree of calls has exactly N nodes
-  stackline-synth replicate IN OUT --events N     copies of a trace, one after the other, up to exactly N events
-  stackline-synth damage IN OUT --kind KIND       the trace, broken in one of the ways met in the wild
-  stackline-synth damage all                      list the kinds and what a reader should do
+  stackline-synth demo OUT [OPTIONS]              Write the trace of one rank of a data-parallel transformer.
+  stackline-synth recording RUN [OPTIONS]         Write a recording: streams of several ranks.
+  stackline-synth tree RUN --nodes N              Write a recording whose call tree has exactly N nodes.
+  stackline-synth replicate IN OUT --events N     Repeat a trace up to exactly N events.
+  stackline-synth damage IN OUT --kind KIND       Damage a trace in a way that occurs in real files.
+  stackline-synth damage all                      List kinds of damage and the expected behavior of a reader.
 
 OUT is written gzipped if its name ends in .gz; IN may be gzipped. The same arguments give the same bytes.
 
 Options of demo:
-  --steps N         Profiler steps
-  --layers N        Layers of the model
-  --rank R          This rank
-  --world N         Ranks of the job
-  --seed S          Variation of times
-  --no-host-sync    Without loss.item() between forward and backward
+  --steps N         Number of profiler steps.
+  --layers N        Number of layers of the model.
+  --rank R          Rank of this trace.
+  --world N         Number of ranks of the job.
+  --seed S          Seed of the random times.
+  --no-host-sync    Omit loss.item() between forward and backward.
 
 Options of recording:
-  --steps N         Training steps
-  --ranks N         Processes
-  --slower N        How much slower the last rank is
-  --seed S          Variation of times
+  --steps N         Number of training steps.
+  --ranks N         Number of processes.
+  --slower N        Slowdown of the feed-forward layer, as a factor.
+  --seed S          Seed of the random times.
 
 Options of tree:
-  --nodes N         Nodes of the tree
-  --seed S          Which functions call which
+  --nodes N         Number of nodes of the call tree.
+  --seed S          Seed of the random calls.
 
 Options of damage:
-  --kind KIND       Which damage
-  --seed S          Where in the trace [default: 1]
+  --kind KIND       Kind of damage.
+  --seed S          Seed of the damaged positions [default: 1].
 
-  -h, --help        Print this
+  -h, --help        Print help.
 
 Example:
   stackline-synth demo demo.json.gz --steps 5";
@@ -163,7 +163,7 @@ fn write_streams(run: &Path, streams: Vec<(String, Vec<u8>)>) -> std::io::Result
 
 fn break_file(from: &Path, out: &Path, kind: &damage::Kind, seed: u64) -> Result<()> {
     let broken = damage::apply(kind, &io::read(from)?, seed);
-    // Kinds that damage the gzip stream have compressed already.
+    // Kinds that damage the gzip stream have compressed it already.
     let packed = broken.starts_with(&[0x1f, 0x8b]);
     if packed {
         return Ok(std::fs::write(out, broken)?);

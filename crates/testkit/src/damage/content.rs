@@ -1,11 +1,11 @@
-//! Well-formed JSON that says things differently, or leaves them out.
+//! Damage to the content: well-formed JSON with changed or missing data.
 
 use super::doc::Doc;
 use crate::rng::Rng;
 
 type Out = Option<Vec<u8>>;
 
-/// At most this many events per variant.
+/// Largest number of events per variant.
 const PLACES: usize = 6;
 
 fn header_value(doc: &mut Doc<'_>, key: &str, value: &str) {
@@ -25,7 +25,7 @@ pub(super) fn wrong_display_unit(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
 pub(super) fn duplicate_header_key(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     let keys: Vec<_> = doc.layout.header.iter().map(|m| m.key.clone()).collect();
     match rng.pick(&keys).cloned() {
-        // The copy stands first and holds nothing of use, so "last wins" keeps what the undamaged trace said.
+        // The first of two equal keys has wrong data, so that "last wins" gives the original value.
         Some(key) => {
             let key = String::from_utf8_lossy(&doc.text[key]).into_owned();
             doc.add_header(&format!("{key}: null"));
@@ -44,7 +44,7 @@ pub(super) fn duplicate_event_key(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     None
 }
 
-/// Renames categories; `rename` gives the new name of a category, or `None` to leave it.
+/// Rename categories. `rename` returns the new name of a category, or `None` to keep it.
 fn categories(doc: &mut Doc<'_>, rename: impl Fn(&str) -> Option<&'static str>) -> Out {
     for index in 0..doc.events.len() {
         let Some(member) = doc.member(index, "cat").filter(|m| m.value.len() > 2) else { continue };
@@ -95,7 +95,7 @@ pub(super) fn unknown_category(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     None
 }
 
-/// `torch.autograd.profiler`'s own export: a bare array, threads of a process "CPU functions", no header.
+/// The export of `torch.autograd.profiler`: a bare array, threads of a process "CPU functions", no header.
 pub(super) fn legacy_array(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
     let mut out = b"[".to_vec();
     for (n, event) in doc.events.clone().into_iter().enumerate() {
@@ -159,7 +159,7 @@ pub(super) fn cut_split_sizes(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
 }
 
 pub(super) fn missing_group_fields(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
-    // Renaming the key takes the field away without touching commas.
+    // Renaming the key removes the field without changing commas.
     let keys = ["Group size", "Process Group Name", "Process Group Ranks", "dtype", "In msg nelems"];
     for index in doc.some(rng, 40, |doc, i| doc.argument(i, "Group size").is_some()) {
         let found: Vec<_> = keys.iter().filter_map(|key| doc.argument(index, key)).collect();

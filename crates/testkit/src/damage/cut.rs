@@ -1,4 +1,4 @@
-//! Files that end too early, go on too long, or were packed or copied wrongly.
+//! Damage to the file as a whole: truncation, trailing data, wrong compression or copying.
 
 use super::doc::Doc;
 use crate::io::gzip;
@@ -42,14 +42,14 @@ pub(super) fn missing_close(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
 pub(super) fn truncated_gzip(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     let packed = gzip(doc.text);
     let at = 1 + rng.below(packed.len() - 1);
-    // Fewer than two bytes could not be told from any other file.
+    // Files of less than two bytes have no recognizable format.
     cut(&packed, at.max(2))
 }
 
 pub(super) fn corrupt_gzip(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     let mut packed = gzip(doc.text);
     for _ in 0..=rng.below(3) {
-        // Past the 10 bytes of header.
+        // After the 10 bytes of the header.
         let at = 10 + rng.below(packed.len() - 10);
         packed[at] ^= 1 << rng.below(8);
     }
@@ -60,7 +60,7 @@ pub(super) fn gzip_through_text(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
     let packed = gzip(doc.text);
     let mut out = Vec::with_capacity(packed.len() * 2);
     for byte in packed {
-        // What a program does that decodes bytes as UTF-8, puts U+FFFD for what it cannot read, and writes the text back.
+        // The effect of a program that decodes bytes as UTF-8 with U+FFFD for invalid ones, and writes the text back.
         if byte < 0x80 { out.push(byte) } else { out.extend_from_slice("\u{fffd}".as_bytes()) }
     }
     Some(out)

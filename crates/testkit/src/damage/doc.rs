@@ -1,4 +1,4 @@
-//! An undamaged trace with the edits to be made to it.
+//! An undamaged trace with a list of edits.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::Mutation;
 use crate::rng::Rng;
 use crate::scan::{self, Layout, Member};
 
-/// The text, where its events are, and the edits so far.
+/// The text, the positions of its events, and the edits so far.
 #[derive(Debug)]
 pub(super) struct Doc<'a> {
     pub(super) text: &'a [u8],
@@ -28,12 +28,12 @@ impl<'a> Doc<'a> {
         scan::members(self.text, self.events[index].start).map_or_else(Vec::new, |found| found.0)
     }
 
-    /// Where member `key` of event `index` stands.
+    /// Position of member `key` of event `index`.
     pub(super) fn member(&self, index: usize, key: &str) -> Option<Member> {
         self.members(index).into_iter().find(|m| m.name(self.text) == key.as_bytes())
     }
 
-    /// Where argument `key` of event `index` stands.
+    /// Position of argument `key` of event `index`.
     pub(super) fn argument(&self, index: usize, key: &str) -> Option<Member> {
         self.arguments(index).into_iter().find(|m| m.name(self.text) == key.as_bytes())
     }
@@ -49,7 +49,7 @@ impl<'a> Doc<'a> {
         self.member(index, key).map_or(&[], |m| &self.text[m.value])
     }
 
-    /// Whether event `index` is a slice of one of these categories (lower case, as Kineto writes them today).
+    /// True if event `index` is a slice of one of these categories (lower case, as in current versions of Kineto).
     pub(super) fn is(&self, index: usize, categories: &[&str]) -> bool {
         let found = self.value(index, "cat");
         self.value(index, "ph") == b"\"X\""
@@ -57,39 +57,39 @@ impl<'a> Doc<'a> {
             && categories.iter().any(|c| c.as_bytes() == &found[1..found.len() - 1])
     }
 
-    /// Whether event `index` is a slice on a GPU.
+    /// True if event `index` is a slice on a GPU.
     pub(super) fn on_gpu(&self, index: usize) -> bool {
         self.is(index, &["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"])
     }
 
-    /// Whether event `index` is a slice.
+    /// True if event `index` is a slice.
     pub(super) fn is_slice(&self, index: usize) -> bool {
         self.value(index, "ph") == b"\"X\""
     }
 
-    /// All events that `wanted` holds for.
+    /// All events that satisfy `wanted`.
     pub(super) fn all(&self, wanted: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
         (0..self.events.len()).filter(|&index| wanted(self, index)).collect()
     }
 
-    /// One to `most` random events that `wanted` holds for.
+    /// One to `most` random events that satisfy `wanted`.
     pub(super) fn some(&self, rng: &mut Rng, most: usize, wanted: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
         let found = self.all(wanted);
         let count = 1 + rng.below(most);
         rng.sample(found.len(), count).into_iter().map(|i| found[i]).collect()
     }
 
-    /// Replaces `range` with `bytes`.
+    /// Replace `range` with `bytes`.
     pub(super) fn replace(&mut self, range: Range<usize>, bytes: impl Into<Vec<u8>>) {
         self.edits.push((range, bytes.into()));
     }
 
-    /// Puts `bytes` before the byte at `at`.
+    /// Insert `bytes` before the byte at `at`.
     pub(super) fn insert(&mut self, at: usize, bytes: impl Into<Vec<u8>>) {
         self.replace(at..at, bytes);
     }
 
-    /// Adds arguments (text without the enclosing braces) to event `index`.
+    /// Add arguments (text without the enclosing braces) to event `index`.
     pub(super) fn add_arguments(&mut self, index: usize, text: &str) {
         match self.member(index, "args").filter(|m| self.text[m.value.start] == b'{') {
             Some(args) => {
@@ -100,7 +100,7 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// Adds whole events (text, with commas between them) at the end of the array.
+    /// Add whole events (text, separated by commas) at the end of the array.
     pub(super) fn add_events(&mut self, text: &str) {
         match self.events.last() {
             Some(last) => self.insert(last.end, format!(",\n  {text}")),
@@ -108,7 +108,7 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// Adds a member (text `"key": value`) to the header; false in the bare array form.
+    /// Add a member (text `"key": value`) to the header; false for a bare array.
     pub(super) fn add_header(&mut self, text: &str) -> bool {
         if self.layout.object {
             self.insert(scan::skip_space(self.text, 0) + 1, format!("\n  {text},"));
@@ -116,7 +116,7 @@ impl<'a> Doc<'a> {
         self.layout.object
     }
 
-    /// Does the edits. Of two that overlap the later-noted one is dropped.
+    /// Apply the edits. If two overlap, the later one is dropped.
     pub(super) fn finish(mut self) -> Mutation {
         self.edits.sort_by_key(|edit| edit.0.start);
         let (mut bytes, mut offsets, mut done) = (Vec::with_capacity(self.text.len() + 4096), Vec::new(), 0);

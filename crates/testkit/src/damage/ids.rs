@@ -1,11 +1,11 @@
-//! Odd ids and broken links.
+//! Damage to ids and links.
 
 use super::doc::Doc;
 use crate::rng::Rng;
 
 type Out = Option<Vec<u8>>;
 
-/// At most this many events per variant.
+/// Largest number of events per variant.
 const PLACES: usize = 6;
 
 pub(super) fn integer_above_int64(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
@@ -31,7 +31,7 @@ fn call(doc: &Doc<'_>, index: usize) -> bool {
     doc.is(index, &["cuda_runtime", "cuda_driver", "Runtime"]) && doc.argument(index, "correlation").is_some()
 }
 
-/// Gives argument `correlation` of these events new text.
+/// Set argument `correlation` of these events.
 fn set_correlation(doc: &mut Doc<'_>, picked: Vec<usize>, mut new: impl FnMut() -> Vec<u8>) -> Out {
     for index in picked {
         if let Some(member) = doc.argument(index, "correlation") {
@@ -42,7 +42,7 @@ fn set_correlation(doc: &mut Doc<'_>, picked: Vec<usize>, mut new: impl FnMut() 
 }
 
 pub(super) fn duplicate_correlation(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
-    // A launch gets the id of another, as after a wrap of the counter or a merge of two ranks.
+    // A launch gets the id of another one, as after an overflow of the counter or a merge of two ranks.
     let calls = doc.all(call);
     let known: Vec<Vec<u8>> =
         calls.iter().filter_map(|&i| doc.argument(i, "correlation")).map(|m| doc.text[m.value].to_vec()).collect();
@@ -72,7 +72,7 @@ pub(super) fn orphan_launch(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
 }
 
 pub(super) fn orphan_flow(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
-    // The departures lose their id, so the arrivals come from nowhere.
+    // The starts of arrows lose their id, so that the ends have no start.
     for index in doc.some(rng, PLACES, |doc, i| doc.value(i, "ph") == b"\"s\"") {
         if let Some(member) = doc.member(index, "id") {
             doc.replace(member.value, (4_000_000_000_u64 + rng.bits() % 1000).to_string());
@@ -81,7 +81,7 @@ pub(super) fn orphan_flow(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     None
 }
 
-/// Gives all events of one host thread another thread id.
+/// Change the thread id of all events of one host thread.
 fn rename_thread(doc: &mut Doc<'_>, rng: &mut Rng, new: &[&str]) -> Out {
     let host = doc
         .all(|doc, i| doc.is(i, &["cpu_op", "cuda_runtime", "cuda_driver", "python_function", "Operator", "Runtime"]));
@@ -104,7 +104,7 @@ pub(super) fn text_thread_id(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
 }
 
 pub(super) fn colliding_process_id(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
-    // In a container the process may well have the number of a GPU.
+    // In a container, the process id can equal the number of a GPU.
     let gpu = doc.all(Doc::on_gpu);
     let device = doc.value(*gpu.first()?, "pid");
     for index in doc.all(|doc, i| !doc.on_gpu(i) && doc.value(i, "pid").first().is_some_and(u8::is_ascii_digit)) {
@@ -129,7 +129,7 @@ pub(super) fn agent_id_device(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
 }
 
 pub(super) fn graph_replay(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
-    // All kernels come from one graph launch and name no operator.
+    // All kernels come from one graph launch without operator.
     let kernels = doc.all(linked);
     let first = doc.argument(*kernels.first()?, "correlation").map(|m| doc.text[m.value].to_vec())?;
     for &index in &kernels {

@@ -1,4 +1,4 @@
-//! The table of kinds: names, rows, expectations. The work is in the sibling modules.
+//! Table of the kinds of damage: names, rows, expectations. The sibling modules have the functions.
 
 use super::Kept::{All, Nothing, Others, Prefix};
 use super::{Kind, content, cut, ids, syntax, times};
@@ -9,7 +9,7 @@ macro_rules! kinds {
     };
 }
 
-/// All kinds. `true` after [`super::Kept`]: the read report must name the damage.
+/// All kinds. `true` after [`super::Kept`] means that the read report must list the damage.
 pub(super) const KINDS: &[Kind] = kinds! {
     "bare quote in event names" {
         "bare-quote-in-name" Others true syntax::bare_quote: "resync at the next event, keep the rest",
@@ -41,15 +41,15 @@ pub(super) const KINDS: &[Kind] = kinds! {
         "missing-comma" All true syntax::missing_comma: "tolerate",
     }
     "truncated file or gzip, unterminated string, no closing, two documents" {
-        "truncated-text" Prefix true cut::truncated_text: "keep what was read, say at which byte it ended",
-        "truncated-in-string" Prefix true cut::truncated_in_string: "keep what was read, say at which byte it ended",
+        "truncated-text" Prefix true cut::truncated_text: "keep the complete events, report the byte of the end",
+        "truncated-in-string" Prefix true cut::truncated_in_string: "keep the complete events, report the byte of the end",
         "unterminated-string" Others true cut::unterminated_string: "resync at the next event, keep the rest",
-        "missing-close" All true cut::missing_close: "keep everything; the Chrome format allows a missing ]",
-        "truncated-gzip" Nothing true cut::truncated_gzip: "keep what could be inflated, say at which byte it ended",
-        "corrupt-gzip" Nothing true cut::corrupt_gzip: "keep what could be inflated before the damage, say where",
-        "two-documents" All true cut::two_documents: "keep the first document, say that more follows",
-        "empty-file" Nothing true cut::empty_file: "a one-line reason",
-        "binary-tail" All true cut::binary_tail: "keep the document, say that something else follows",
+        "missing-close" All true cut::missing_close: "keep all events; the Chrome format allows a missing ]",
+        "truncated-gzip" Nothing true cut::truncated_gzip: "keep the decompressed part, report the byte of the end",
+        "corrupt-gzip" Nothing true cut::corrupt_gzip: "keep the part decompressed before the damage, report its position",
+        "two-documents" All true cut::two_documents: "keep the first document, report that more data follow",
+        "empty-file" Nothing true cut::empty_file: "a message of one line",
+        "binary-tail" All true cut::binary_tail: "keep the document, report that other data follow",
     }
     "integer above int64; baseTimeNanoseconds above 2^53" {
         "integer-above-int64" All false ids::integer_above_int64: "exact, as an unsigned or wider integer or as text, never a float",
@@ -59,7 +59,7 @@ pub(super) const KINDS: &[Kind] = kinds! {
         "time-as-text" All false times::time_as_text: "exact ns from the text",
         "time-with-exponent" All false times::time_with_exponent: "exact ns",
         "time-with-many-decimals" All false times::time_with_many_decimals: "exact ns; digits below a nanosecond are dropped",
-        "time-absolute" All false times::time_absolute: "exact ns, normalised by the base",
+        "time-absolute" All false times::time_absolute: "exact ns, normalized by the base",
     }
     "displayTimeUnit that contradicts the data" {
         "wrong-display-unit" All false content::wrong_display_unit: "ignore it for arithmetic",
@@ -76,7 +76,7 @@ pub(super) const KINDS: &[Kind] = kinds! {
         "overflowing-time" Others true times::overflowing_time: "a value outside the clock's range is counted, never wrapped",
     }
     "same-stream overlap, ties at the boundary, durations flushed late" {
-        "stream-overlap" All false times::stream_overlap: "keep the times; tell programmatic launch from noise from overflow",
+        "stream-overlap" All false times::stream_overlap: "keep the times; distinguish programmatic launch, noise and overflow",
         "boundary-tie" All false times::boundary_tie: "no overlap, no gap",
         "late-flush" All true times::late_flush: "keep the original, offer clipping, report",
     }
@@ -116,14 +116,14 @@ pub(super) const KINDS: &[Kind] = kinds! {
         "renamed-collectives" All false content::renamed_collectives: "name rules as data: still communication",
     }
     "graph replay with no per-kernel op" {
-        "graph-replay" All false ids::graph_replay: "say coverage next to every number",
+        "graph-replay" All false ids::graph_replay: "show the coverage with each number",
     }
     "split sizes cut, Process Group fields missing" {
-        "cut-split-sizes" All false content::cut_split_sizes: "degrade, say which metric is unavailable",
-        "missing-group-fields" All false content::missing_group_fields: "degrade, say which metric is unavailable",
+        "cut-split-sizes" All false content::cut_split_sizes: "omit the metric, report that it is unavailable",
+        "missing-group-fields" All false content::missing_group_fields: "omit the metric, report that it is unavailable",
     }
     "damaged by text handling" {
-        "gzip-through-text" Nothing true cut::gzip_through_text: "recognise the pattern, explain it",
+        "gzip-through-text" Nothing true cut::gzip_through_text: "recognize the pattern, explain it",
     }
     "environment dumps and host names in headers" {
         "environment-dump" All false content::environment_dump: "redact on export",

@@ -1,8 +1,8 @@
-//! Breaks a trace in each of the ways that were seen in files from the wild.
+//! Damage to traces, in ways that occur in real files.
 //!
-//! One [`Kind`] per row of the damage table (and more where a row names several things). A kind is a function that
-//! notes edits on an undamaged trace at random, seeded places; what a reader should make of the result is part of the
-//! kind, so that a test can hold a reader to it: [`Kind::kept`], [`Kind::reported`], and in words [`Kind::expects`].
+//! One [`Kind`] per row of the damage table (or several, if a row has several variants). A kind is a function that
+//! adds edits to an undamaged trace at random positions fixed by a seed. The kind also defines the expected behavior
+//! of a reader, for tests: [`Kind::kept`], [`Kind::reported`], and as text [`Kind::expects`].
 
 mod content;
 mod cut;
@@ -15,42 +15,42 @@ mod times;
 use crate::rng::Rng;
 use doc::Doc;
 
-/// How much of the trace a reader should still deliver.
+/// Part of the trace that a reader should return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kept {
-    /// Every event; only the damaged values may differ from the undamaged trace.
+    /// All events; only the damaged values may differ from the undamaged trace.
     All,
-    /// Every event but those that hold the damaged places or touch them.
+    /// All events except those at or next to the damaged positions.
     Others,
-    /// Every event that ends before the first damaged place.
+    /// All events that end before the first damaged position.
     Prefix,
-    /// Perhaps nothing: a one-line reason with file and byte is enough.
+    /// Possibly none: a one-line message with file and byte is enough.
     Nothing,
 }
 
-/// One way in which a trace can be broken or odd.
+/// A kind of damage.
 #[derive(Debug)]
 pub struct Kind {
     /// Short name, stable, for command lines and test names.
     pub name: &'static str,
-    /// The row of the damage table that it belongs to.
+    /// Row of the damage table.
     pub row: &'static str,
-    /// What a reader should do.
+    /// Expected behavior of a reader.
     pub expects: &'static str,
-    /// How much a reader should still deliver.
+    /// Part of the trace that a reader should return.
     pub kept: Kept,
-    /// Whether the read report must not be empty.
+    /// True if the read report must list the damage.
     pub reported: bool,
     act: fn(&mut Doc<'_>, &mut Rng) -> Option<Vec<u8>>,
 }
 
-/// A damaged trace and where it was damaged.
+/// A damaged trace and the positions of the damage.
 #[derive(Debug, Clone)]
 pub struct Mutation {
     /// The file's new bytes.
     pub bytes: Vec<u8>,
-    /// First byte of each change, counted in `bytes`; empty if the trace holds nothing that this kind could change.
+    /// First byte of each change in `bytes`; empty if the trace has nothing that this kind could change.
     pub offsets: Vec<usize>,
 }
 
@@ -60,24 +60,24 @@ pub fn kinds() -> &'static [Kind] {
     kinds::KINDS
 }
 
-/// The kind of this name.
+/// The kind with this name.
 #[must_use]
 pub fn kind(name: &str) -> Option<&'static Kind> {
     kinds().iter().find(|kind| kind.name == name)
 }
 
-/// `text`, an undamaged trace in JSON (not compressed), damaged in one way at places that `seed` fixes.
+/// Damage `text`, an undamaged trace in uncompressed JSON, at positions fixed by `seed`.
 ///
-/// Comes back unchanged if the trace holds nothing that could be damaged this way (no kernels, say) or is no trace.
+/// Returns it unchanged if it has nothing to damage in this way (no kernels, for example) or is not a trace.
 #[must_use]
 pub fn apply(kind: &Kind, text: &[u8], seed: u64) -> Vec<u8> {
     mutate(kind, text, seed).bytes
 }
 
-/// Like [`apply`], and says where the changes are.
+/// Variant of [`apply`] that returns the positions of the changes, too.
 #[must_use]
 pub fn mutate(kind: &Kind, text: &[u8], seed: u64) -> Mutation {
-    // Different kinds should not hit the same places only because the seed is the same.
+    // Different kinds should not damage the same positions for the same seed.
     let salt = kind.name.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     let mut rng = Rng::new(seed ^ salt);
     let Some(mut doc) = Doc::new(text) else {

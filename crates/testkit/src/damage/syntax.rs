@@ -3,12 +3,12 @@
 use super::doc::Doc;
 use crate::rng::Rng;
 
-/// At most this many places per variant.
+/// Largest number of positions per variant.
 const PLACES: usize = 6;
 
 type Out = Option<Vec<u8>>;
 
-/// Puts one of `texts` inside the names of some slices.
+/// Insert one of `texts` into the names of some slices.
 fn into_names(doc: &mut Doc<'_>, rng: &mut Rng, texts: &[&[u8]]) -> Out {
     for index in doc.some(rng, PLACES, Doc::is_slice) {
         let (Some(name), Some(text)) = (doc.member(index, "name"), rng.pick(texts)) else { continue };
@@ -18,7 +18,8 @@ fn into_names(doc: &mut Doc<'_>, rng: &mut Rng, texts: &[&[u8]]) -> Out {
     None
 }
 
-/// A place inside the string that spans `start..end` with its quotes: not within an escape or a multi-byte character.
+/// A position inside the string that spans `start..end` with its quotes, outside of escapes and multi-byte
+/// characters.
 fn place_in_string(text: &[u8], start: usize, end: usize, rng: &mut Rng) -> usize {
     let at = start + 1 + rng.below(end - start - 1);
     let boundary = std::str::from_utf8(&text[start..at]).is_ok();
@@ -53,7 +54,7 @@ const WORDS: &[&str] =
     &["inf", "-inf", "nan", "NaN", "Infinity", "-Infinity", "N/A", "ncclFloat32", "None", "undefined", "-nan(ind)"];
 
 pub(super) fn bare_word_argument(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
-    // Ids and links are left alone, so that a test can still compare everything else.
+    // Ids and links are unchanged, so that a test can compare all other data.
     let harmless =
         ["Input type", "memory bandwidth (GB/s)", "est. achieved occupancy %", "warps per SM", "queued", "Ev Idx"];
     let has = |doc: &Doc<'_>, index| harmless.iter().any(|key| doc.argument(index, key).is_some());

@@ -1,14 +1,14 @@
-//! Odd or impossible times.
+//! Damage to times: unusual or impossible values.
 
 use super::doc::Doc;
 use crate::rng::Rng;
 
 type Out = Option<Vec<u8>>;
 
-/// At most this many events per variant.
+/// Largest number of events per variant.
 const PLACES: usize = 6;
 
-/// Decimal microseconds as nanoseconds; `None` for anything but digits and a point.
+/// Decimal microseconds as nanoseconds; `None` unless the text consists of digits and a point.
 fn ns(value: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(value).ok()?;
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
@@ -28,7 +28,7 @@ fn timed(doc: &Doc<'_>, index: usize) -> bool {
     doc.is_slice(index) && ns(doc.value(index, "ts")).is_some() && ns(doc.value(index, "dur")).is_some()
 }
 
-/// Rewrites member `key` of some events.
+/// Rewrite member `key` of some events.
 fn rewrite(
     doc: &mut Doc<'_>,
     picked: Vec<usize>,
@@ -116,7 +116,7 @@ pub(super) fn time_before_window(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     rewrite(doc, picked, "ts", |doc, index, at| Some(micros(at - back, doc.value(index, "ts"))))
 }
 
-/// Start of the runtime call with the same correlation as each picked GPU event.
+/// Start of the runtime call with the same correlation as each selected GPU event.
 fn launches(doc: &Doc<'_>) -> std::collections::BTreeMap<Vec<u8>, i128> {
     let calls = doc.all(|doc, i| doc.is(i, &["cuda_runtime", "cuda_driver", "Runtime"]));
     let of = |i: usize| {
@@ -148,7 +148,7 @@ pub(super) fn missing_duration(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     for index in doc.some(rng, PLACES, timed) {
         let members = doc.members(index);
         let Some(at) = members.iter().position(|m| m.name(doc.text) == b"dur") else { continue };
-        // The comma before it goes too, or the one after it if it is the first.
+        // Remove the comma before it, or the one after it for the first member.
         let range = match (at, members.get(at + 1)) {
             (0, Some(next)) => members[0].key.start..next.key.start,
             (0, None) => continue,
@@ -205,7 +205,7 @@ fn streams(doc: &Doc<'_>) -> Vec<Vec<(usize, i128, i128)>> {
     streams
 }
 
-/// Makes some GPU events end `past(rng)` after the start of the next one on their stream.
+/// Let some GPU events end `past(rng)` after the start of the next one on their stream.
 fn stretch(doc: &mut Doc<'_>, rng: &mut Rng, mut past: impl FnMut(&mut Rng) -> i64) -> Out {
     let pairs: Vec<_> =
         streams(doc).iter().flat_map(|s| s.windows(2).map(|w| (w[0].0, w[1].1 - w[0].1)).collect::<Vec<_>>()).collect();
@@ -233,7 +233,7 @@ pub(super) fn late_flush(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     stretch(doc, rng, |rng| rng.between(1_000_000_000, 9_000_000_000))
 }
 
-/// Lengthens some Python frames by `more(rng)`.
+/// Lengthen some Python frames by `more(rng)`.
 fn lengthen_frames(doc: &mut Doc<'_>, rng: &mut Rng, more: impl Fn(&mut Rng) -> i64) -> Out {
     let picked = doc.some(rng, PLACES, |doc, i| doc.is(i, &["python_function"]) && timed(doc, i));
     let extra: Vec<i128> = picked.iter().map(|_| i128::from(more(rng))).collect();

@@ -22,7 +22,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Elements that its forward operator writes.
+    /// Elements of the output of its forward operator.
     pub(super) fn output_elements(self) -> i64 {
         match self {
             Self::Linear { to, .. } => TOKENS * to,
@@ -91,7 +91,7 @@ fn one(sim: &mut Sim, name: &str, input: Input, body: impl FnOnce(&mut Sim)) {
     sim.op(name, &[input], |sim| body(sim));
 }
 
-/// Runs the tape backwards; the main thread stands in `loss.backward()` meanwhile.
+/// Run the tape backward, while the main thread waits in `loss.backward()`.
 pub(super) fn run(sim: &mut Sim, config: &Config, tape: Vec<Saved>) {
     sim.frame("torch/_tensor.py(570): backward", |sim| {
         sim.frame("torch/autograd/graph.py(815): _engine_run_backward", |sim| {
@@ -143,7 +143,7 @@ fn accumulate(sim: &mut Sim, elements: i64) {
     });
 }
 
-/// Starts the all-reduce of a full bucket on the NCCL stream; the event tells when it is done.
+/// Start the all-reduce of a full bucket on the NCCL stream; the event marks its end.
 fn reduce(sim: &mut Sim, config: &Config, elements: i64) -> Recorded {
     let ranks: Vec<i64> = (0..i64::from(config.world)).collect();
     let mut done = None;

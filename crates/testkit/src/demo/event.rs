@@ -1,4 +1,4 @@
-//! Records that the simulation collects and the writer prints.
+//! Events of the simulation, from which the writer makes the trace.
 
 pub(super) use crate::kineto::Flow;
 use crate::kineto::quote;
@@ -8,13 +8,13 @@ use crate::kineto::quote;
 pub(super) struct Args(pub(super) Vec<(&'static str, String)>);
 
 impl Args {
-    /// Adds a number, or anything whose text is JSON as it stands.
+    /// Add a number, or another value whose text is valid JSON.
     pub(super) fn num(mut self, key: &'static str, value: impl ToString) -> Self {
         self.0.push((key, value.to_string()));
         self
     }
 
-    /// Adds text.
+    /// Add text.
     pub(super) fn text(mut self, key: &'static str, value: &str) -> Self {
         self.0.push((key, quote(value)));
         self
@@ -48,7 +48,7 @@ pub(super) struct Memory {
     pub(super) reserved: i64,
 }
 
-/// One input of an operator, as `record_shapes` shows it.
+/// An input of an operator, as with `record_shapes`.
 #[derive(Debug, Clone)]
 pub(super) enum Input {
     /// A contiguous tensor: sizes and element type.
@@ -67,7 +67,7 @@ pub(super) fn tensor(dims: &[i64]) -> Input {
     Input::Tensor(dims.to_vec(), BF16)
 }
 
-/// Appends the four shape arguments in Kineto's order.
+/// Append the four shape arguments in Kineto's order.
 pub(super) fn shapes(args: Args, inputs: &[Input]) -> Args {
     if inputs.is_empty() {
         return args;

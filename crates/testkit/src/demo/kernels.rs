@@ -1,15 +1,15 @@
-//! Device work of the made-up job and how long it takes on a made-up GPU.
+//! GPU work of the demo program, with durations on a simulated GPU.
 
 use super::event::{Args, numbers};
 use super::sim::{COMPUTE, COPY, NCCL, Sim, Work};
 
-/// Dense matrix throughput that the GEMM kernels reach, floating point operations per nanosecond.
+/// Throughput of GEMM kernels, floating-point operations per nanosecond.
 const FLOPS_PER_NS: i64 = 190_000;
-/// Device memory throughput that the other kernels reach, bytes per nanosecond.
+/// Memory throughput of other kernels, bytes per nanosecond.
 const BYTES_PER_NS: i64 = 1_350;
 /// Bus bandwidth of collectives, bytes per nanosecond.
 const BUS_BYTES_PER_NS: i64 = 160;
-/// Pinned host to device copies, bytes per nanosecond.
+/// Throughput of copies from pinned host memory to the device, bytes per nanosecond.
 const PCIE_BYTES_PER_NS: i64 = 22;
 
 const LAUNCH: (&str, u32) = ("cudaLaunchKernel", 211);
@@ -18,7 +18,7 @@ const COPY_ASYNC: (&str, u32) = ("cudaMemcpyAsync", 41);
 const SET_ASYNC: (&str, u32) = ("cudaMemsetAsync", 51);
 
 fn geometry(registers: u32, shared: u32, grid: i64, block: i64) -> Args {
-    // 132 multiprocessors with room for 64 warps each; Kineto prints these two with six decimals at most.
+    // 132 multiprocessors with at most 64 warps each; Kineto prints these two with at most six decimals.
     let per_sm = grid as f64 / 132.0;
     let warps = per_sm * block as f64 / 32.0;
     let occupancy = (warps / 64.0 * 100.0).min(100.0) as i64;
@@ -51,7 +51,7 @@ impl Sim {
         self.kernel(&name, 2 * m * n * k / FLOPS_PER_NS + 2_500, args, LAUNCH_EX);
     }
 
-    /// An elementwise kernel that moves `bytes` in all.
+    /// An elementwise kernel that moves `bytes` in total.
     pub(super) fn elementwise(&mut self, functor: &str, bytes: i64) {
         let name = format!(
             "void at::native::vectorized_elementwise_kernel<4, {functor}, std::array<char*, 3ul> >(int, {functor}, std::array<char*, 3ul>)"
@@ -60,7 +60,7 @@ impl Sim {
         self.kernel(&name, bytes / BYTES_PER_NS + 1_400, args, LAUNCH);
     }
 
-    /// A kernel with a name of its own that moves `bytes` in all.
+    /// A kernel with the given name that moves `bytes` in total.
     pub(super) fn moving(&mut self, name: &str, bytes: i64, block: i64) {
         let args = geometry(40, 4_096, bytes / 8 / block, block);
         self.kernel(name, bytes / BYTES_PER_NS + 2_100, args, LAUNCH);
@@ -73,7 +73,7 @@ impl Sim {
         self.kernel(name, flops / (FLOPS_PER_NS * 2 / 3) + 3_000, args, LAUNCH);
     }
 
-    /// Fills device memory.
+    /// Fill device memory.
     pub(super) fn memset(&mut self, bytes: i64) {
         let duration = bytes / BYTES_PER_NS + 800;
         let args = copy_args(bytes, duration);
@@ -81,7 +81,7 @@ impl Sim {
         self.launch(Work { category: "gpu_memset", name, duration, stream: COMPUTE, call: SET_ASYNC, args });
     }
 
-    /// A pinned batch to the device on the copy stream.
+    /// Copy a pinned batch to the device on the copy stream.
     pub(super) fn copy_in(&mut self, bytes: i64) {
         let duration = bytes / PCIE_BYTES_PER_NS + 1_500;
         let args = copy_args(bytes, duration);
@@ -89,8 +89,8 @@ impl Sim {
         self.launch(Work { category: "gpu_memcpy", name, duration, stream: COPY, call: COPY_ASYNC, args });
     }
 
-    /// A few bytes back to pinned host memory, behind everything on the compute stream (to pageable memory the call itself
-    /// would wait).
+    /// Copy a few bytes to pinned host memory, after all work of the compute stream (for pageable memory the call
+    /// itself would wait).
     pub(super) fn copy_out(&mut self, bytes: i64) {
         let duration = 1_500;
         let args = copy_args(bytes, duration);
@@ -98,7 +98,8 @@ impl Sim {
         self.launch(Work { category: "gpu_memcpy", name, duration, stream: COMPUTE, call: COPY_ASYNC, args });
     }
 
-    /// Ring all-reduce of `elements` bfloat16 among `world` ranks; the slowest peer decides when it can start moving.
+    /// Ring all-reduce of `elements` bfloat16 values among `world` ranks. It begins when the slowest rank has
+    /// arrived.
     pub(super) fn all_reduce(&mut self, elements: i64, world: u32, args: Args) {
         let world = i64::from(world.max(1));
         let moved = 2 * elements * 2 * (world - 1) / world;

@@ -1,13 +1,14 @@
-//! Prints the simulated job in Kineto's layout: header, operators, allocator, Python frames, device work, metadata.
+//! Writer of the simulated program in Kineto's format: header, operators, allocator, Python frames, GPU work,
+//! metadata.
 
 use super::Config;
 use super::event::{Event, Flow, numbers};
 use super::sim::{PROCESS, STREAMS, Sim, THREADS};
 use crate::kineto::Writer;
 
-/// What event times are relative to, nanoseconds since 1970.
+/// Base of the event times, nanoseconds since 1970.
 const BASE_NS: i64 = 1_759_276_800_000_000_000;
-/// When the profiler was started, nanoseconds after the base.
+/// Start of the profiler, nanoseconds after the base.
 const STARTED_NS: i64 = 3_817_262_118_402_417;
 
 struct Out {
@@ -15,7 +16,7 @@ struct Out {
     index: u64,
 }
 
-/// The whole file.
+/// Write the whole file.
 pub(super) fn write(sim: &Sim, config: &Config) -> String {
     let mut out = Out { json: Writer::new(header(config), STARTED_NS), index: 0 };
     let mut ops: Vec<&Event> = sim.ops.iter().collect();
@@ -93,7 +94,7 @@ impl Out {
         ));
     }
 
-    /// Each annotation again on the streams that ran its work.
+    /// Repeat each annotation on the streams that ran its work.
     fn marks(&mut self, sim: &Sim) {
         for (&(op, stream), &(start, end)) in &sim.marked {
             let mut event = sim.ops[op].clone();

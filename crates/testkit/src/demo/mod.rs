@@ -1,12 +1,13 @@
-//! A made-up training job, simulated and written as Kineto writes its traces.
+//! Demo: a simulated training program, written as Kineto writes its traces.
 //!
-//! One rank of a data-parallel transformer. Each step loads a batch (pinned copy on its own stream), runs the forward
-//! pass under `nn.Module` frames, reads the loss with `.item()` before the backward pass (the host waits for the GPU and
-//! then has no work queued: the flaw that the demo is there to show), runs backward on the autograd thread with one
-//! all-reduce per bucket on the NCCL stream, and steps the optimizer.
+//! One rank of a data-parallel transformer. Each step loads a batch (a pinned copy on a separate stream), runs the
+//! forward pass under `nn.Module` frames, and reads the loss with `.item()` before the backward pass. The host then
+//! waits for the GPU, and the GPU runs out of work: this is the problem that the demo contains. The step continues
+//! with the backward pass on the autograd thread, with one all-reduce per bucket on the NCCL stream, and with the
+//! optimizer.
 //!
-//! Times come from a small causal simulation (`sim.rs`): host threads have clocks, calls cost time, a stream runs its
-//! work in order after the launch has reached it and after the events that it waits for.
+//! Times come from a small causal simulation (`sim.rs`): host threads have clocks, calls cost time, and a stream runs
+//! its work in order, after its launch and after the events that it waits for.
 
 mod backward;
 mod event;
@@ -15,22 +16,22 @@ mod kineto;
 mod net;
 mod sim;
 
-/// What to generate.
+/// Options of the demo.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Fixes every time and id.
+    /// Seed of all times and ids.
     pub seed: u64,
-    /// Profiled steps; each becomes a `ProfilerStep#N`.
+    /// Number of profiled steps; each becomes a `ProfilerStep#N`.
     pub steps: u32,
     /// Number of the first step.
     pub first_step: u32,
-    /// Transformer blocks: events per step grow linearly with it.
+    /// Number of transformer blocks; the number of events per step is proportional to it.
     pub layers: u32,
     /// Rank in `distributedInfo`.
     pub rank: u32,
-    /// Ranks of the job.
+    /// Number of ranks of the job.
     pub world: u32,
-    /// Read the loss between forward and backward, so that host and GPU wait for each other in every step.
+    /// Read the loss between forward and backward, so that host and GPU wait for each other in each step.
     pub host_sync: bool,
 }
 
@@ -40,7 +41,7 @@ impl Default for Config {
     }
 }
 
-/// The trace as JSON text.
+/// Trace as JSON text.
 #[must_use]
 pub fn generate(config: &Config) -> String {
     let mut sim = sim::Sim::new(config.seed.wrapping_add(u64::from(config.rank) << 32));

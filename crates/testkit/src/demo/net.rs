@@ -1,4 +1,4 @@
-//! The program that runs: training loop, forward pass, optimizer.
+//! Program of the demo: training loop, forward pass, optimizer.
 
 use super::Config;
 use super::backward::{self, Node};
@@ -15,10 +15,10 @@ pub(super) const TOKENS: i64 = BATCH * LENGTH;
 pub(super) const WIDTH: i64 = 1_024;
 /// Attention heads.
 pub(super) const HEADS: i64 = 16;
-/// Words that the model knows.
+/// Size of the vocabulary.
 pub(super) const VOCABULARY: i64 = 16_000;
 
-/// What backward has to know of one forward operator.
+/// Data of a forward operator for the backward pass.
 #[derive(Debug)]
 pub(super) struct Saved {
     pub(super) node: Node,
@@ -26,11 +26,11 @@ pub(super) struct Saved {
     pub(super) flow: u64,
     /// Activation that backward frees.
     pub(super) block: (u64, i64),
-    /// Elements of the parameters whose gradient is complete after this node; 0 for none.
+    /// Elements of the parameters whose gradient is complete after this node, or 0.
     pub(super) parameters: i64,
 }
 
-/// The whole run: `config.steps` steps and a device synchronisation.
+/// Run `config.steps` steps and a device synchronization.
 pub(super) fn train(sim: &mut Sim, config: &Config) {
     sim.frame("train.py(1): <module>", |sim| {
         sim.frame("train.py(131): main", |sim| {
@@ -58,7 +58,7 @@ fn one_step(sim: &mut Sim, config: &Config, step: u32) {
     });
 }
 
-/// Waits for the loader (now and then for long) and copies the batch on its own stream.
+/// Wait for the loader (sometimes for long) and copy the batch on the copy stream.
 fn load_batch(sim: &mut Sim, step: u32) {
     let wait = if step % 4 == 2 { 2_600_000 } else { 180_000 };
     sim.frame("torch/utils/data/dataloader.py(701): __next__", |sim| {
@@ -80,7 +80,7 @@ fn load_batch(sim: &mut Sim, step: u32) {
     });
 }
 
-/// `loss.item()`: the host stands until the GPU has caught up, then the GPU stands until the host has printed a line.
+/// `loss.item()`: the host waits for the GPU; then the GPU is idle until the host has printed a line.
 fn read_loss(sim: &mut Sim) {
     sim.frame("<built-in method item of Tensor object>", |sim| {
         let loss = [Input::Tensor(Vec::new(), "float")];
@@ -114,7 +114,7 @@ fn forward(sim: &mut Sim, config: &Config, tape: &mut Vec<Saved>) {
     sim.module("CrossEntropyLoss_0", |sim| loss(sim, tape));
 }
 
-/// Runs an operator that autograd remembers: allocates its output, runs `body`, notes it on the tape.
+/// Run an operator that autograd records: allocate its output, run `body`, add it to the tape.
 fn differentiable(
     sim: &mut Sim,
     tape: &mut Vec<Saved>,
@@ -248,7 +248,7 @@ fn loss(sim: &mut Sim, tape: &mut Vec<Saved>) {
     });
 }
 
-/// Fused AdamW: a few multi-tensor kernels per chunk of parameters, then the gradients are dropped.
+/// Fused AdamW: a few multi-tensor kernels per chunk of parameters; then the gradients are freed.
 fn optimizer(sim: &mut Sim, config: &Config) {
     let elements = parameters(config);
     sim.frame("torch/optim/optimizer.py(469): wrapper", |sim| {

@@ -1,4 +1,4 @@
-//! The machine that the made-up job runs on: two host threads, three streams of one GPU.
+//! Simulated machine of the demo: two host threads and three streams of one GPU.
 
 use std::collections::BTreeMap;
 
@@ -33,18 +33,18 @@ pub(super) struct Recorded {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Stream {
-    /// When the last enqueued work ends.
+    /// End of the last enqueued work.
     free: i64,
-    /// Work enqueued from now on may not start before.
+    /// Earliest start of work that is enqueued from now on.
     wait: i64,
 }
 
-/// What a kernel or copy is, apart from when it runs.
+/// A kernel or copy without its times.
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) category: &'static str,
     pub(super) name: String,
-    /// Nanoseconds on the device.
+    /// Duration on the device in ns.
     pub(super) duration: i64,
     pub(super) stream: usize,
     /// Runtime call that launches it, and CUPTI's id of that call.
@@ -83,7 +83,7 @@ pub(super) struct Sim {
     pub(super) frames: Vec<Event>,
     /// Runtime calls and device work.
     pub(super) device: Vec<Event>,
-    /// Span of each annotation on each stream: (index in `ops`, stream) to (start, end).
+    /// Time range of each annotation on each stream: (index in `ops`, stream) to (start, end).
     pub(super) marked: BTreeMap<(usize, usize), (i64, i64)>,
 }
 
@@ -115,18 +115,18 @@ impl Sim {
         }
     }
 
-    /// Lets the current thread compute for about `ns`.
+    /// Advance the clock of the current thread by about `ns`.
     pub(super) fn spend(&mut self, ns: i64) {
         self.now[self.thread] += self.rng.jitter(ns, 25);
     }
 
-    /// A fresh autograd sequence number.
+    /// A new autograd sequence number.
     pub(super) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// A fresh forward to backward arrow.
+    /// A new id of an arrow from forward to backward.
     pub(super) fn next_flow(&mut self) -> u64 {
         self.flows += 1;
         self.flows
@@ -148,7 +148,7 @@ impl Sim {
         self.ops[index].duration = self.now[self.thread] - self.ops[index].start;
     }
 
-    /// Runs `body` inside an operator; returns the operator's index in `ops`.
+    /// Run `body` inside an operator; returns the operator's index in `ops`.
     pub(super) fn op_with(&mut self, name: &str, extra: Args, inputs: &[Input], body: impl FnOnce(&mut Self)) -> usize {
         let index = self.open("cpu_op", name, extra, inputs);
         self.spend(1_800);
@@ -158,12 +158,12 @@ impl Sim {
         index
     }
 
-    /// Runs `body` inside an operator.
+    /// Run `body` inside an operator.
     pub(super) fn op(&mut self, name: &str, inputs: &[Input], body: impl FnOnce(&mut Self)) -> usize {
         self.op_with(name, Args::default(), inputs, body)
     }
 
-    /// Runs `body` inside a user annotation (`record_function`).
+    /// Run `body` inside a user annotation (`record_function`).
     pub(super) fn annotation(&mut self, name: &str, body: impl FnOnce(&mut Self)) {
         let index = self.open("user_annotation", name, Args::default(), &[]);
         self.spend(900);
@@ -172,12 +172,12 @@ impl Sim {
         self.close(index);
     }
 
-    /// Runs `body` inside a Python frame of the current thread.
+    /// Run `body` inside a Python frame of the current thread.
     pub(super) fn frame(&mut self, name: &str, body: impl FnOnce(&mut Self)) {
         self.python(name, None, body);
     }
 
-    /// Runs `body` inside the call of an `nn.Module`.
+    /// Run `body` inside the call of an `nn.Module`.
     pub(super) fn module(&mut self, name: &str, body: impl FnOnce(&mut Self)) {
         let class = name.rsplit_once('_').map_or(name, |(class, _)| class).to_owned();
         let known = self.modules.len() as u64;
@@ -218,7 +218,7 @@ impl Sim {
         (correlation, self.device.len() - 1)
     }
 
-    /// The id of the innermost operator that the current thread is in.
+    /// Id of the innermost operator of the current thread.
     fn external(&self) -> Args {
         match self.open_ops[self.thread].last() {
             Some(&op) => Args(vec![self.ops[op].args.0[0].clone()]),
@@ -226,13 +226,14 @@ impl Sim {
         }
     }
 
-    /// A runtime call without device work. Kineto draws an arrow into it that comes from nowhere; so do we.
+    /// A runtime call without GPU work. Kineto writes the end of an arrow without start for it; so does this
+    /// function.
     pub(super) fn query(&mut self, name: &'static str, callback: u32) {
         let (correlation, index) = self.call(name, callback, 900);
         self.device[index].flow = Some(Flow::End(correlation));
     }
 
-    /// Launches `work` and returns when it will be done.
+    /// Launch `work` and return its end.
     pub(super) fn launch(&mut self, work: Work) -> i64 {
         let issued = self.now[self.thread];
         let (correlation, index) = self.call(work.call.0, work.call.1, 5_200);
@@ -297,7 +298,7 @@ impl Sim {
         self.push_device("cuda_sync", "Stream Wait Event".to_owned(), STREAMS[stream], span, args, correlation);
     }
 
-    /// The host waits for one stream (`Some`) or for the whole device (`None`).
+    /// The host waits for one stream (`Some`) or the whole device (`None`).
     pub(super) fn synchronize(&mut self, stream: Option<usize>) {
         let issued = self.now[self.thread];
         let (call, callback, kind) = match stream {
@@ -320,7 +321,7 @@ impl Sim {
         self.push_device("cuda_sync", kind.to_owned(), thread, (issued + 400, end - issued - 900), args, correlation);
     }
 
-    /// Takes a block from the caching allocator.
+    /// Allocate a block from the caching allocator.
     pub(super) fn allocate(&mut self, bytes: i64) -> (u64, i64) {
         let bytes = (bytes + 511) / 512 * 512;
         let address = match self.free_blocks.get_mut(&bytes).and_then(Vec::pop) {
@@ -334,7 +335,7 @@ impl Sim {
         (address, bytes)
     }
 
-    /// Gives a block back.
+    /// Free a block.
     pub(super) fn release(&mut self, (address, bytes): (u64, i64)) {
         self.free_blocks.entry(bytes).or_default().push(address);
         self.note_memory(address, -bytes);

@@ -1,15 +1,15 @@
-//! What the made-up program calls. A path is its frames, outermost first, between `|`: `FUNCTION@FILE:LINE` is Python,
-//! `module:PATH/CLASS`, `backward:NAME`, `span:NAME` and `native:LIBRARY+OFFSET` are what they say, all else is an operator.
-//! Behind the name of an operator or backward node may stand `#` and its inputs.
+//! Calls of the generated program. A path lists its frames, outermost first, separated by `|`: `FUNCTION@FILE:LINE`
+//! is Python, `module:PATH/CLASS`, `backward:NAME`, `span:NAME` and `native:LIBRARY+OFFSET` have their kind as
+//! prefix, all others are operators. The name of an operator or backward node may be followed by `#` and its inputs.
 
-/// A call of each step.
+/// A call in each step.
 pub(super) struct Call {
     pub(super) path: &'static str,
-    /// Time without the calls below.
+    /// Exclusive time.
     pub(super) ns: i64,
-    /// Time of the calls below.
+    /// Time of the callees.
     pub(super) below_ns: i64,
-    /// Memory allocated.
+    /// Allocated memory.
     pub(super) bytes: u64,
 }
 
@@ -116,7 +116,7 @@ const INPUTS: &[(&str, &str, &str)] = &[
     ("backward:AddmmBackward0", "f32[64,512]", "f32[64,128]"),
 ];
 
-/// The same path with the inputs of those operators that have some.
+/// The path with inputs for those operators that have some.
 pub(super) fn shaped(path: &str) -> String {
     let wide = path.contains("feed_forward");
     let part = |part: &str| match INPUTS.iter().find(|(name, ..)| *name == part) {

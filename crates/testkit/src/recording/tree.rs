@@ -1,17 +1,18 @@
-//! A recording with a tree of calls as large as is asked for: what a viewer must still be able to show.
+//! Generated recording with a call tree of a given size, for tests of viewers.
 
 use super::writer::StreamWriter;
 use crate::rng::Rng;
 use stackline_recording::{Metric, Process, Role};
 
-/// Deepest call.
+/// Largest depth of a call.
 const DEEPEST: usize = 60;
-/// Functions that are called, in files of 20.
+/// Number of called functions, in files of 20.
 const FUNCTIONS: usize = 4_000;
 
-/// A stream whose only thread has exactly `nodes` call paths. The same arguments give the same bytes.
+/// A stream with one thread and exactly `nodes` call paths. The same arguments give the same bytes.
 ///
-/// Calls go down and up at random, and times differ by some three orders of magnitude: few paths are wide, most are narrow.
+/// Calls go down and up at random, and times differ by about three orders of magnitude: few paths are wide, most are
+/// narrow.
 #[must_use]
 pub fn tree(nodes: u32, seed: u64) -> Vec<u8> {
     let mut stream = StreamWriter::new(process());
@@ -20,7 +21,7 @@ pub fn tree(nodes: u32, seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let names: Vec<String> =
         (0..FUNCTIONS).map(|at| format!("function_{at}@package/module_{}.py:{}", at / 20, 10 + at % 20 * 12)).collect();
-    // The call that is open, with its callers.
+    // The open call and its callers.
     let mut open: Vec<u32> = Vec::new();
     let mut made = 0;
     while made < nodes {
@@ -29,7 +30,7 @@ pub fn tree(nodes: u32, seed: u64) -> Vec<u8> {
         let Some(name) = rng.pick(&names) else { break };
         let node = stream.child(thread, open.last().copied().unwrap_or(0), name);
         open.push(node);
-        // Nodes are numbered as they are made: a call that was there before is gone down once more.
+        // Nodes are numbered in the order of their creation: an existing call is entered again.
         if node > made {
             made = node;
             let ns = 1_000_u64 << rng.below(11);

@@ -1,4 +1,4 @@
-//! Writes a stream as the recorder does: definitions before their uses, absolute values.
+//! Writer of a stream in the form of the recorder: definitions before their uses, absolute values.
 
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Source, Stats, Thread};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ struct Tree {
     stats: BTreeMap<(u32, Metric), Stats>,
 }
 
-/// A stream in the making.
+/// A stream that is being written.
 pub(super) struct StreamWriter {
     file: Vec<u8>,
     chunk: ChunkWriter,
@@ -34,7 +34,7 @@ impl StreamWriter {
     }
 
     fn push(&mut self, record: &Record) {
-        // No record of the crate fails to be encoded.
+        // Encoding never fails for the records of the crate.
         let _ = self.chunk.push(record);
         if self.chunk.len() > 2_048 {
             self.send();
@@ -126,7 +126,7 @@ impl StreamWriter {
         path.split('|').fold(0, |parent, part| self.child(thread, parent, part))
     }
 
-    /// The node of a frame below another one (0: the root). They are numbered from 1 as they are made.
+    /// Node of a frame below another one (0: the root). Nodes are numbered from 1 in the order of their creation.
     pub(super) fn child(&mut self, thread: u32, parent: u32, part: &str) -> u32 {
         let frame = self.frame(part);
         let tree = &mut self.trees[thread as usize];
@@ -138,12 +138,12 @@ impl StreamWriter {
         node
     }
 
-    /// Measures a value.
+    /// Add a value.
     pub(super) fn add(&mut self, thread: u32, node: u32, metric: Metric, value: u64) {
         self.trees[thread as usize].stats.entry((node, metric)).or_default().add(value);
     }
 
-    /// The whole stream; without a time, that of a process that was killed.
+    /// The whole stream; without a time, the stream of a killed process.
     pub(super) fn end(mut self, at_ns: Option<u64>) -> Vec<u8> {
         for (thread, tree) in std::mem::take(&mut self.trees).into_iter().enumerate() {
             for ((node, metric), stats) in tree.stats {

@@ -1,7 +1,7 @@
 //! Ambiguity check: a trace with complete records must allow no other cause than the true one.
 //!
-//! Who waits for a token is released, as far as a trace shows, by whatever of the right kind ended last inside the wait.
-//! Where something else of that kind ended later, or ended in a wait that nobody had to end, the trace misleads.
+//! In a trace, a wait for a token is released by the last event of the right kind that ended during the wait. If
+//! another event of that kind ended later, or ended during an unrelated wait, the trace is ambiguous.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::simulator::names;
 use crate::simulator::program::{Kind, Program, Role};
 use crate::simulator::run::{Cause, Outcome, Segment, State};
 
-/// The trace allows another cause than the true one.
+/// The trace allows another cause than the real one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ambiguous;
 
-/// The end of something that may release a wait.
+/// The end of an event that may release a wait.
 #[derive(Debug, Clone, Copy)]
 struct End {
     at: i64,
@@ -34,7 +34,7 @@ enum What {
     Burst,
 }
 
-/// Fails if a cause is not unique.
+/// Check all causes; fails if one is ambiguous.
 pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let ends = ends(outcome);
     for (thread, (role, segments)) in outcome.threads.iter().enumerate() {
@@ -89,7 +89,8 @@ fn check_segment(
                 (Some(names::ACQUIRE), _) => matches!(end.what, What::Release | What::Item),
                 (Some(_), _) => false,
                 (None, Role::Worker(_)) => end.what == What::Index,
-                // A gap at the top level of the main process: also the GIL, if the frame was open when the gap began.
+                // A gap at the top level of the main process may also be a wait for the GIL, if the frame was open at
+                // its begin.
                 (None, Role::Pin) => is_worker_item(outcome, end) || is_burst(end, segment, first),
                 (None, _) => is_burst(end, segment, first),
             }
@@ -103,7 +104,7 @@ fn check_segment(
     let right = match (found, cause) {
         (None, None) => true,
         (Some(found), Some(cause)) => (found.thread, found.at) == cause,
-        // The engine's thread is told by the call of `run_backward`, and tells it, by rules of their own.
+        // The engine's thread is released by the call of `run_backward`, and releases it, by separate rules.
         (None, Some(_)) => role == Role::Autograd || span.is_some_and(|s| s.name == names::RUN_BACKWARD),
         (Some(_), None) => false,
     };
@@ -130,10 +131,11 @@ fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     Ok(())
 }
 
-/// A stream whose queue was full must have held up one of its calls for so many times the lower quartile of them.
+/// A stream with a full queue must have blocked one of its calls for at least this multiple of the lower quartile of
+/// all calls.
 const HELD_UP: i64 = 3;
 
-/// The length of a queue is no part of a trace: only calls that take much longer than others tell that it was full.
+/// The length of a queue is not in a trace: only calls that take much longer than others show that it was full.
 fn check_room(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let mut held_up: Vec<(u32, usize)> = Vec::new();
     for segment in outcome.threads.iter().flat_map(|(_, segments)| segments) {
@@ -148,7 +150,7 @@ fn check_room(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
         let (durations, longest) = streams.entry(program.ops[activity.op].stream).or_default();
         durations.push(call.end - call.start);
         let from = held_up.partition_point(|&(held, _)| held < activity.call);
-        // A copy that blocks waits for itself.
+        // A blocking copy waits for itself.
         if held_up[from..].first().is_some_and(|&(held, op)| held == activity.call && op != activity.op) {
             *longest = (*longest).max(call.end - call.start);
         }

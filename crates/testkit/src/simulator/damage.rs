@@ -1,4 +1,4 @@
-//! Traces that show less than happened, or other times.
+//! Traces of simulated programs with missing records or wrong times.
 
 use crate::rng::Rng;
 
@@ -6,40 +6,40 @@ use crate::simulator::kineto::{self, View};
 use crate::simulator::program::{Kind, Role};
 use crate::simulator::{Simulated, names};
 
-/// What is wrong with a trace.
+/// Kind of damage to a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
-    /// So many percent of the GPU's operations have no record.
+    /// This percentage of the GPU operations has no record.
     LostKernels(u32),
-    /// So many percent of the launch calls have no record.
+    /// This percentage of the launch calls has no record.
     LostLaunches(u32),
     /// No Python frames.
     NoPython,
     /// No `cuda_sync` records.
     NoSyncs,
-    /// The device's clock is ahead by `offset_ns` (behind if negative), and its times are off by up to `jitter_ns` more.
+    /// The device's clock is ahead by `offset_ns`, which may be negative, with random errors up to `jitter_ns`.
     Clock {
-        /// For all of the device's records.
+        /// Offset of all records of the device.
         offset_ns: i64,
-        /// Drawn for each start and end.
+        /// Largest random error, drawn for each start and end.
         jitter_ns: i64,
     },
-    /// The records come in another order. Nothing is lost.
+    /// The records are in another order; none is missing.
     Reordered,
-    /// The threads beside the main thread have no records: the workers, the pinning thread, the second Python thread and
-    /// the autograd thread are each left out half of the time, at least one of them.
+    /// Threads other than the main thread have no records: each of the workers, the pinning thread, the second Python
+    /// thread and the autograd thread is left out with a probability of one half, and at least one of them.
     LostThreads,
 }
 
-/// A damaged trace and what is missing from it.
+/// A damaged trace and a summary of its missing records.
 #[derive(Debug, Clone)]
 pub struct Damaged {
     /// The trace.
     pub json: String,
-    /// Operations of the GPU without a record.
+    /// Number of GPU operations without record.
     pub lost_operations: usize,
-    /// Launch calls without a record.
+    /// Number of launch calls without record.
     pub lost_launches: usize,
     /// Threads without records, as process/thread.
     pub lost_threads: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Damaged {
 }
 
 impl Simulated {
-    /// The trace with every one of these things wrong with it.
+    /// The trace with all of this damage.
     #[must_use]
     pub fn damaged(&self, damages: &[Damage], seed: u64) -> Damaged {
         let mut rng = Rng::new(seed);
@@ -115,13 +115,13 @@ impl Simulated {
         view.hidden_threads = lost;
     }
 
-    /// Whether the program has a thread besides the main thread that can be lost.
+    /// True if the program has other threads than the main thread.
     #[must_use]
     pub fn has_other_threads(&self) -> bool {
         self.outcome.threads.len() > 1
     }
 
-    /// Whether the main thread ever stood in `run_backward`.
+    /// True if the main thread ever waited in `run_backward`.
     #[must_use]
     pub fn has_backward(&self) -> bool {
         self.outcome.spans.iter().any(|span| span.name == names::RUN_BACKWARD)

@@ -1,59 +1,59 @@
-//! What somebody may change in a program to make it faster, and the program after that.
+//! Edits of a program that make it faster, and the edited program.
 //!
-//! Names are matched as parts. Every edit is a change of the program, not of its outcome: the edited program runs again, with
-//! the durations and lags of the original.
+//! Names match as substrings. An edit changes the program, not its outcome: the edited program runs again, with the
+//! durations and lags of the original.
 
 use crate::simulator::names;
 use crate::simulator::program::build::COLLECTIVE;
 use crate::simulator::program::{Op, Program, Span, Step, Work};
 
-/// A change.
+/// An edit.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Edit {
-    /// GPU operations of this name last this many times as long.
+    /// Scale the duration of GPU operations of this name.
     ScaleKernels {
         /// Part of the operation's name.
         name: String,
-        /// 0.5 halves them.
+        /// Factor; 0.5 halves them.
         factor: f64,
     },
-    /// GPU operations of this name vanish, and with them their launch calls (a graph keeps its launch).
+    /// Remove GPU operations of this name and their launch calls (a graph keeps its launch).
     RemoveKernels {
         /// Part of the operation's name.
         name: String,
     },
-    /// Synchronising calls vanish; copies that their call waited for become asynchronous; queries vanish.
+    /// Remove synchronizing calls and queries; blocking copies become asynchronous.
     RemoveSyncs {
-        /// Part of the call's name, or of a span's around it.
+        /// Part of the name of the call, or of an enclosing span.
         name: String,
     },
-    /// All own time of the host inside spans of this name, calls included; not what it waits for.
+    /// Scale all host time inside spans of this name, calls included, but not waits.
     ScaleHost {
         /// Part of the span's name.
         name: String,
-        /// 0.5 halves it.
+        /// Factor; 0.5 halves it.
         factor: f64,
     },
-    /// Nothing on other streams waits for collectives any more.
+    /// Remove the waits of other streams for collectives.
     OverlapCollectives,
-    /// So many more DataLoader workers, each with an index ahead.
+    /// Add this many DataLoader workers, each with one prefetched index.
     MoreWorkers(usize),
-    /// In each span of this name the kernels of one stream become one, as long as all of them, in place of the first; the
-    /// other launch calls vanish.
+    /// In each span of this name, merge the kernels of one stream into one, of the same total duration, in place of
+    /// the first; the other launch calls are removed.
     Fuse {
         /// Part of the span's name.
         name: String,
     },
-    /// In each span of this name that does nothing but launch, one launch releases everything; all other host time in it
-    /// vanishes.
+    /// In each span of this name that only launches, replace all launches by one; the other host time in it is
+    /// removed.
     Graph {
         /// Part of the span's name.
         name: String,
     },
 }
 
-/// The edited program; `None` if there was nothing to change.
+/// Apply an edit; `None` if there was nothing to change.
 pub(crate) fn apply(mut program: Program, edit: &Edit) -> Option<Program> {
     let done = match edit {
         Edit::ScaleKernels { name, factor } => {
@@ -81,7 +81,7 @@ pub(crate) fn apply(mut program: Program, edit: &Edit) -> Option<Program> {
     done.then_some(program)
 }
 
-/// Edits that may fit.
+/// Edits that may apply to a program.
 pub(crate) fn candidates(program: &Program) -> Vec<Edit> {
     let text = |name: &str| name.to_owned();
     let mut edits = vec![Edit::OverlapCollectives, Edit::MoreWorkers(1), Edit::MoreWorkers(2)];
@@ -117,7 +117,7 @@ fn change_ops(program: &mut Program, name: &str, change: impl Fn(&mut Op)) -> bo
     found
 }
 
-/// Runs `change` over every list of steps; whether it changed any.
+/// Run `change` over every list of steps; true if it changed any.
 fn each_thread(program: &mut Program, mut change: impl FnMut(&mut Vec<Op>, &mut Vec<Step>) -> bool) -> bool {
     let Program { threads, ops, loader, .. } = program;
     let own = threads.iter_mut().map(|thread| &mut thread.steps);
@@ -131,7 +131,7 @@ fn retain(steps: &mut Vec<Step>, keep: impl FnMut(&Step) -> bool) -> bool {
     steps.len() < before
 }
 
-/// For each step whether it is inside a span of this name, the opening and closing steps included.
+/// For each step, true if it is inside a span of this name, including the opening and closing steps.
 fn inside(steps: &[Step], name: &str) -> Vec<bool> {
     let mut open: Vec<bool> = Vec::new();
     let mut within = 0;
@@ -211,7 +211,7 @@ fn more_workers(program: &mut Program, more: usize) -> bool {
     }
     let Some(main) = program.threads.first_mut() else { return false };
     let puts: Vec<usize> = (0..main.steps.len()).filter(|&i| matches!(main.steps[i], Step::PutIndex)).collect();
-    // A put is five steps: its frame (open, time, close), the token, and the time until the next one.
+    // A put is five steps: its frame (open, time, close), the token, and the time until the next put.
     for &put in puts.iter().rev().take(earlier) {
         main.steps.drain(put - 3..put + 2);
     }
@@ -223,7 +223,7 @@ fn more_workers(program: &mut Program, more: usize) -> bool {
     true
 }
 
-/// The outermost spans of this name: from the opening to the closing step.
+/// The outermost spans of this name, from the opening to the closing step.
 fn spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
     let marks = inside(steps, name);
     let mut found = Vec::new();

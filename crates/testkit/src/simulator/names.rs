@@ -1,4 +1,4 @@
-//! Names as they stand in real traces.
+//! Names that occur in real traces.
 
 pub(crate) const KERNELS: &[&str] = &[
     "nvjet_tst_128x256x64_2x1_v_bz_TNT",
@@ -12,7 +12,7 @@ pub(crate) const KERNELS: &[&str] = &[
     "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)",
 ];
 
-/// Operators that launch one kernel or two.
+/// Operators that launch one or two kernels.
 pub(crate) const OPERATORS: &[&str] = &[
     "aten::addmm",
     "aten::mm",
@@ -24,7 +24,7 @@ pub(crate) const OPERATORS: &[&str] = &[
     "aten::_scaled_dot_product_flash_attention",
 ];
 
-/// Operators without work for the GPU.
+/// Operators without GPU work.
 pub(crate) const CHEAP: &[&str] = &["aten::view", "aten::t", "aten::empty", "aten::as_strided", "aten::reshape"];
 
 /// Nodes of the autograd graph.

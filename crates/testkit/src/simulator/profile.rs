@@ -1,61 +1,61 @@
-//! What a program may contain.
+//! Profile: the features of simulated programs.
 
 use crate::rng::Rng;
 
-/// Features of the programs to make. [`Profile::any`] draws some, [`Profile::plain`] has none.
+/// Features of the generated programs. [`Profile::any`] draws some, [`Profile::plain`] has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// Training steps, each in a `ProfilerStep#N`; 0: no annotation, one pass.
     pub steps: u32,
     /// Modules per step.
     pub layers: u32,
-    /// GPU times in percent of the usual ones: small values make programs that the host bounds.
+    /// GPU times in percent of the usual ones; small values make host-bound programs.
     pub gpu_percent: i64,
     /// Backward pass on the autograd thread.
     pub backward: bool,
-    /// All-reduces on a stream of their own.
+    /// All-reduces on a separate stream.
     pub collectives: bool,
-    /// DataLoader workers; 0: none.
+    /// Number of DataLoader workers; 0: none.
     pub workers: u32,
     /// A pinning thread between workers and main thread.
     pub pin_memory: bool,
-    /// Batches are loaded by the main thread itself, if there are no workers.
+    /// The main thread loads batches itself if there are no workers.
     pub inline_loading: bool,
     /// Work on a second stream, with events recorded and waited for.
     pub events: bool,
-    /// Synchronising calls, blocking copies.
+    /// Synchronizing calls and blocking copies.
     pub syncs: bool,
-    /// Queries instead of waits.
+    /// Queries instead of blocking waits.
     pub polls: bool,
-    /// Copies both ways on their own stream.
+    /// Copies in both directions on separate streams.
     pub copies: bool,
     /// Graph launches.
     pub graphs: bool,
-    /// `cudaMalloc` and `cudaFree` in the way.
+    /// `cudaMalloc` and `cudaFree` between other calls.
     pub allocator: bool,
     /// A second Python thread that shares a lock with the main thread.
     pub locks: bool,
-    /// A second Python thread that holds the GIL for long; the main thread then has top-level gaps. Leaves no room for
-    /// `backward`, `workers` and `locks`: the trace of those would allow several causes.
+    /// A second Python thread that holds the GIL for long; the main thread then has top-level gaps. Excludes
+    /// `backward`, `workers` and `locks`, because their traces would be ambiguous.
     pub gil: bool,
-    /// Records of the profiler's own work.
+    /// Records of the profiler's overhead.
     pub overhead: bool,
     /// Programmatic dependent launch.
     pub dependent_launch: bool,
-    /// Operations that a stream holds before launches block.
+    /// Number of pending operations per stream before launches block.
     pub queue_limit: usize,
     /// All streams share the queue.
     pub queue_shared: bool,
-    /// Every step does what the first one does, with its times.
+    /// All steps repeat the first one, with its times.
     pub alike: bool,
-    /// A Python frame around everything on the main thread.
+    /// A Python frame around all work of the main thread.
     pub main_frame: bool,
-    /// Draw again until the trace allows no other cause than the true one. Large programs hardly ever get there.
+    /// Draw again until the trace is unambiguous. Large programs hardly ever are.
     pub unique: bool,
 }
 
 impl Profile {
-    /// One thread, one stream, launches, and a synchronisation at the end.
+    /// One thread, one stream, launches, and a synchronization at the end.
     #[must_use]
     pub fn plain() -> Self {
         Self {
@@ -85,8 +85,8 @@ impl Profile {
         }
     }
 
-    /// A long training run, for measurements of speed: some 30 events per layer and step. Its truth is one of several
-    /// where things coincide to the nanosecond.
+    /// A long training run for benchmarks, with about 30 events per layer and step. Its ground truth is one of
+    /// several if times coincide to the nanosecond.
     #[must_use]
     pub fn large(steps: u32, layers: u32) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl Profile {
         }
     }
 
-    /// A program that the GPU bounds and whose host runs ahead until the launch queue is full, as deep as CUDA's.
+    /// A GPU-bound program whose host runs ahead until the launch queue is full, with CUDA's queue length.
     #[must_use]
     pub fn full_queue(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x00fa_11ed_0e0e);
@@ -128,7 +128,7 @@ impl Profile {
         }
     }
 
-    /// Draws features; every one comes up often, most of the combinations too.
+    /// Draw features; each one is frequent, and so are most combinations.
     #[must_use]
     pub fn any(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x005e_ed0f_f0a7);
@@ -158,7 +158,7 @@ impl Profile {
         profile.inline_loading = profile.workers == 0 && rng.below(100) < 30;
         profile.gpu_percent = *rng.pick(&[10, 30, 100, 300]).unwrap_or(&100);
         if profile.graphs {
-            // What a graph takes of a short queue, its trace does not tell.
+            // The trace does not show how much of a short queue a graph uses.
             profile.queue_limit = 1024;
         }
         profile

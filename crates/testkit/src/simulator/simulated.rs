@@ -1,4 +1,4 @@
-//! A program with its run.
+//! A simulated program with its run.
 
 use crate::simulator::kineto::{self, View};
 use crate::simulator::program::{self, Program, Role};
@@ -6,7 +6,7 @@ use crate::simulator::run::{self, Cause, Outcome};
 use crate::simulator::truth::Walk;
 use crate::simulator::{Edit, Profile, Truth, ambiguity, edit};
 
-/// A program that ran.
+/// A program after its run.
 #[derive(Debug, Clone)]
 pub struct Simulated {
     pub(crate) program: Program,
@@ -15,21 +15,21 @@ pub struct Simulated {
     draws: u64,
 }
 
-/// The path of one training step.
+/// Critical path of one training step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The annotation, `ProfilerStep#N`.
+    /// Name of the annotation, `ProfilerStep#N`.
     pub name: String,
-    /// From its start to its end.
+    /// Path from its start to its end.
     pub truth: Truth,
 }
 
-/// Draws a program with what `profile` allows, and runs it. The same seed gives the same program on every machine.
+/// Draw a program with the features of `profile`, and run it. The same seed gives the same program on every machine.
 #[must_use]
 pub fn simulate(seed: u64, profile: &Profile) -> Simulated {
     let mut draw = 0;
     loop {
-        // The high bits keep the draws of different seeds apart.
+        // The high bits make the draws of different seeds distinct.
         if let Some(simulated) = attempt(seed ^ (draw << 44), profile, draw) {
             return simulated;
         }
@@ -50,13 +50,13 @@ fn attempt(seed: u64, profile: &Profile, draws: u64) -> Option<Simulated> {
 }
 
 impl Simulated {
-    /// The critical path of the whole program, from time 0 to what ends last.
+    /// Critical path of the whole program, from time 0 to the last end.
     #[must_use]
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 
-    /// The paths of the steps, each on the main thread from the annotation's start to its end.
+    /// Paths of the steps, each on the main thread from the start to the end of the annotation.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let walk = Walk::new(&self.program, &self.outcome);
@@ -72,10 +72,10 @@ impl Simulated {
         kineto::write(&self.program, &self.outcome, &View::complete(&self.outcome))
     }
 
-    /// The truth of the whole and of each step, as JSON.
+    /// Ground truth of the whole program and of each step, as JSON.
     ///
     /// # Errors
-    /// Never in practice: all of it is text and integers.
+    /// Never in practice: all data are texts and integers.
     pub fn truth_json(&self) -> serde_json::Result<String> {
         let steps = self.steps();
         let steps: Vec<_> = steps.iter().map(|s| serde_json::json!({ "name": s.name, "truth": s.truth })).collect();
@@ -85,38 +85,37 @@ impl Simulated {
         }))
     }
 
-    /// What a time of the truth is in the trace: this much later, ns.
+    /// Difference of times in the trace and in the ground truth, in ns.
     #[must_use]
     pub fn started_ns(&self) -> i64 {
         kineto::STARTED_NS
     }
 
-    /// Operations that a stream holds before launches block.
+    /// Number of pending operations per stream before launches block.
     #[must_use]
     pub fn queue_limit(&self) -> usize {
         self.program.queue_limit
     }
 
-    /// Number and priority of each stream. Kernels of this device never compete for its units, so that a priority orders
-    /// nothing; it is only known, as in real traces.
+    /// Number and priority of each stream. Kernels of this device never compete for its units, so that a priority has
+    /// no effect; it is only recorded, as in real traces.
     pub fn streams(&self) -> impl Iterator<Item = (i64, i32)> {
         self.program.streams.iter().map(|stream| (stream.number, stream.priority))
     }
 
-    /// Operations of the GPU.
+    /// Number of GPU operations.
     #[must_use]
     pub fn gpu_operations(&self) -> usize {
         self.outcome.activities.len()
     }
 
-    /// Spans on threads.
+    /// Number of spans on threads.
     #[must_use]
     pub fn spans(&self) -> usize {
         self.outcome.spans.len()
     }
 
-    /// The program with the edits made, run with the durations and lags of the original. `None` if an edit finds nothing
-    /// to change.
+    /// The edited program, run with the durations and lags of the original. `None` if an edit has nothing to change.
     #[must_use]
     pub fn rerun(&self, edits: &[Edit]) -> Option<Self> {
         let mut program = self.program.clone();
@@ -127,14 +126,14 @@ impl Simulated {
         Some(Self { draws: self.draws, ..Self::after(program, outcome)? })
     }
 
-    /// A program with its run, and the path of that; `None` if nothing ever ran.
+    /// A program with its run and the path; `None` if no work ever ran.
     pub(crate) fn after(program: Program, outcome: Outcome) -> Option<Self> {
         let walk = Walk::new(&program, &outcome);
         let truth = walk.truth(0, walk.end()?.0);
         Some(Self { program, outcome, truth, draws: 0 })
     }
 
-    /// The path after an edit; `None` as for [`Self::rerun`].
+    /// Path after an edit; `None` as for [`Self::rerun`].
     #[must_use]
     pub fn edit(&self, edit: &Edit) -> Option<Truth> {
         self.rerun(std::slice::from_ref(edit)).map(|edited| edited.truth)
@@ -147,7 +146,7 @@ impl Simulated {
         all.into_iter().filter(|edit| edit::apply(self.program.clone(), edit).is_some()).collect()
     }
 
-    /// Draws that were refused because their trace would allow several causes.
+    /// Number of draws that were refused because their trace was ambiguous.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.draws

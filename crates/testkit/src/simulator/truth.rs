@@ -1,4 +1,4 @@
-//! The true critical path: back from the end of a window over what released what.
+//! Ground truth of the critical path: a backward pass from the end of a window over the causes.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,44 @@ use crate::simulator::program::Program;
 use crate::simulator::run::record::Category;
 use crate::simulator::run::{Cause, Outcome, State};
 
-/// Segment of the true critical path. Times in ns since the profiler was started.
+/// Segment of the real critical path. Times in ns since the start of the profiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TrueSegment {
-    /// Where it begins.
+    /// Begin of the segment.
     pub start_ns: i64,
-    /// Where it ends.
+    /// End of the segment.
     pub end_ns: i64,
-    /// What the time is; the names of `bound_by`.
+    /// Category of the time, as in `bound_by`.
     pub category: &'static str,
     /// Process and thread, or stream, as in the trace.
     pub track: String,
-    /// The innermost span on a thread, the operation on a stream; in a lag what was waiting.
+    /// The innermost span on a thread or the operation on a stream; in a lag, the waiting one.
     pub event: String,
 }
 
-/// The critical path of a window, and what it consists of.
+/// Critical path of a window, with its composition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Truth {
-    /// Start of the window, ns since the profiler was started.
+    /// Start of the window, ns since the start of the profiler.
     pub start_ns: i64,
     /// End of the window.
     pub end_ns: i64,
-    /// Its length, which is the path's too.
+    /// Length of the window and of the path.
     pub window_ns: i64,
-    /// Nanoseconds per category; categories without time are left out.
+    /// Time in ns per category, without categories that have no time.
     pub bound_by_ns: BTreeMap<&'static str, i64>,
-    /// Earliest first; each begins where the one before it ends.
+    /// Segments in time order, without gaps.
     pub hops: Vec<TrueSegment>,
 }
 
-/// Where the walk is.
+/// Position of the backward pass.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Thread(usize),
     Op(usize),
 }
 
-/// Looks things of one run up.
+/// Lookup tables of one run.
 pub(crate) struct Walk<'a> {
     program: &'a Program,
     outcome: &'a Outcome,
@@ -62,7 +62,7 @@ impl<'a> Walk<'a> {
         Self { program, outcome, placed }
     }
 
-    /// What ended last, and whether nothing else ended with it. `None` if nothing ever ran.
+    /// The event that ended last, and true if it was the only one at that time. `None` if no work ever ran.
     pub(crate) fn end(&self) -> Option<(Cause, bool)> {
         let threads = self.outcome.threads.iter().enumerate().filter_map(|(thread, (_, segments))| {
             let at = segments.last()?.end;
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         Some((found.1, at_last.next().is_none()))
     }
 
-    /// The path from `start` to where `cause` is.
+    /// The path from `start` to `cause`.
     pub(crate) fn truth(&self, start: i64, cause: Cause) -> Truth {
         let (mut place, end) = split(cause);
         let mut at = end;
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         (activity.start, activity.cause, Some(activity.lag))
     }
 
-    /// `None` where the thread has no earlier time.
+    /// `None` if the thread has no earlier time.
     fn leave_thread(
         &self,
         thread: usize,

@@ -6,32 +6,32 @@ use crate::simulator::kineto::{View, thread_label};
 use crate::simulator::run::record::Category;
 use crate::simulator::run::{Activity, Cause, Segment, State};
 
-/// A piece of a path that is said to be certain. Times in ns since the profiler was started, as the (damaged) trace shows
-/// them.
+/// A path segment that an analysis states as certain. Times in ns since the start of the profiler, as in the
+/// (damaged) trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim<'a> {
-    /// Where it begins: in a lag, where the release was.
+    /// Begin: in a lag, the time of the release.
     pub start_ns: i64,
-    /// Where it ends: in a lag, where the released thing starts or goes on.
+    /// End: in a lag, the time at which the released activity starts or continues.
     pub end_ns: i64,
-    /// As in `bound_by`.
+    /// Category as in `bound_by`.
     pub category: &'a str,
-    /// As in [`crate::simulator::TrueSegment::track`]: of what was released.
+    /// Same as [`crate::simulator::TrueSegment::track`], for the released activity.
     pub track: &'a str,
 }
 
 impl Simulated {
-    /// Why a claim about the complete trace is wrong; `None` if it is true.
+    /// Reason why a claim about the complete trace is wrong; `None` if it is right.
     ///
-    /// An edge is true if what it leads from is a prerequisite of what it leads to, be it the one that bound or not: with
-    /// records missing the later one may be unknown. Own time of a thread is true if the thread did not stand still in
-    /// it, whatever it did: with frames missing it looks like that of what is around them.
+    /// A dependency is right if its source is a prerequisite of its target, binding or not: with missing records the
+    /// later one may be unknown. Own time of a thread is right if the thread was not blocked in it: with missing
+    /// frames it looks like the time of the enclosing frames.
     #[must_use]
     pub fn refute(&self, claim: &Claim<'_>) -> Option<String> {
         self.refute_in(&View::complete(&self.outcome), claim)
     }
 
-    /// Why a claim about a damaged trace of this program is wrong.
+    /// Reason why a claim about a damaged trace of this program is wrong.
     #[must_use]
     pub fn refute_damaged(&self, damaged: &Damaged, claim: &Claim<'_>) -> Option<String> {
         self.refute_in(&damaged.view, claim)
@@ -47,7 +47,7 @@ impl Simulated {
             "unknown" => true,
             _ => thread.is_some_and(|t| was_busy(&t.1, claim)),
         };
-        (!right).then(|| format!("nothing of the program is like {claim:?}"))
+        (!right).then(|| format!("no part of the program matches {claim:?}"))
     }
 
     fn on_track<'a>(&'a self, track: &'a str) -> impl Iterator<Item = (usize, &'a Activity)> {
@@ -82,10 +82,10 @@ impl Simulated {
         call.end == claim.start_ns || (call.start <= claim.start_ns && claim.start_ns < call.end)
     }
 
-    /// Whether a wait of the thread ended there and was for something that ended then; also one that the clocks alone
-    /// make look like a wait.
+    /// True if a wait of the thread ended there and was for an event that ended then, or if only the clocks make it
+    /// look like a wait.
     fn resumed(&self, view: &View, segments: &[Segment], claim: &Claim<'_>) -> bool {
-        // The path may enter the way back where another thread was released in it.
+        // The path may enter the return of the call where another thread was released in it.
         let inside = |segment: &&Segment| segment.start < claim.end_ns && claim.end_ns <= segment.end;
         let Some(segment) = segments.iter().find(inside) else { return false };
         let ended = |op: usize| self.times_of(view, op).is_some_and(|(_, end)| end == claim.start_ns);
@@ -97,8 +97,8 @@ impl Simulated {
         }
     }
 
-    /// Whether a call waits for an operation of this kind. With later ones of a stream lost, an earlier one is as far as
-    /// a trace can tell.
+    /// True if a call waits for an operation of this kind. If later ones of a stream are lost, an earlier one is all
+    /// that the trace shows.
     fn awaits(&self, view: &View, call: u32, ended: impl Fn(usize) -> bool) -> bool {
         let listed = self.outcome.awaited.iter().find(|(span, _)| *span == call);
         let awaited = listed.map_or(&[][..], |(_, ops)| ops);
@@ -114,7 +114,7 @@ impl Simulated {
     }
 }
 
-/// Whether the thread did something of its own in all of this time.
+/// True if the thread was running in all of this time.
 fn was_busy(segments: &[Segment], claim: &Claim<'_>) -> bool {
     let inside = segments.iter().filter(|s| s.end > claim.start_ns && s.start < claim.end_ns);
     let mut any = false;

@@ -1,4 +1,4 @@
-//! What rules say of programs with a problem, beside the truth.
+//! Results of rules on programs with an injected fault, compared with ground truth.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
 use stackline_findings::{Finding, Findings, Options, find};
@@ -6,37 +6,37 @@ use stackline_testkit::simulator::Simulated;
 use stackline_testkit::simulator::injected_faults::{InjectedFault, Kind};
 use std::collections::BTreeMap;
 
-/// What is found in a program; on one thread, for measurements of time.
+/// Findings in a program; on one thread, for measurements of time.
 pub fn found_in(simulated: &Simulated) -> Findings {
     let trace = stackline_ingest::read_bytes("planted.json", simulated.json().as_bytes(), &Default::default()).unwrap();
     find(&trace, &Options { threads: 1, ..Options::default() }).unwrap()
 }
 
-/// Whether a finding says that there is a problem: hopes and doubts about the measurement do not.
+/// True if a finding states a problem: speculative findings and findings about the measurement do not.
 pub fn is_alarm(finding: &Finding) -> bool {
     finding.is_repair() && finding.gain.is_some()
 }
 
-/// How well one kind of problem is found.
+/// Detection results of one kind of fault.
 #[derive(Clone, Default)]
 pub struct Score {
     pub programs: usize,
     pub found: usize,
-    /// Programs in which a rule fires that has no reason to, by its code.
+    /// Programs in which a rule fires without reason, by its code.
     pub alarms: BTreeMap<String, usize>,
     pub alarmed: usize,
     pub inside: usize,
-    /// Programs that were drawn in vain.
+    /// Programs that were drawn and rejected.
     pub refused: u64,
-    /// True gains in percent of the step.
+    /// Real gains in percent of the step.
     pub gains: Vec<f64>,
-    /// Errors of the predicted gain in percent of the true one.
+    /// Errors of the predicted gain in percent of the real gain.
     pub errors: Vec<f64>,
-    /// From the lower to the upper bound, in percent of the true gain.
+    /// Distance from the lower to the upper bound, in percent of the real gain.
     pub widths: Vec<f64>,
 }
 
-/// The value below which so many percent lie.
+/// Percentile of a list.
 pub fn at(list: &mut [f64], percent: usize) -> f64 {
     list.sort_by(f64::total_cmp);
     list.get(list.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0.0)
@@ -73,7 +73,7 @@ impl Score {
         percent(self.inside, self.errors.len())
     }
 
-    /// Whether a rule fires that has no reason to.
+    /// True if a rule fires without reason.
     fn note_alarms(&mut self, findings: &Findings, known: impl Fn(&str) -> bool) -> bool {
         let mut codes: Vec<String> = findings
             .findings
@@ -104,7 +104,7 @@ impl Score {
         if alarms.is_empty() { String::new() } else { format!(" ({})", alarms.join(", ")) }
     }
 
-    /// One row of the table, as Markdown.
+    /// One row of the table in Markdown.
     fn row(&mut self, name: &str, kind: Option<&Kind>) -> String {
         let (code, repair) = kind.map_or(("", ""), |k| (k.code, if k.is_assumed { "as assumed" } else { "gone" }));
         let (found, alarms, inside) = (self.found_percent(), self.alarmed_percent(), self.inside_percent());
@@ -126,19 +126,19 @@ const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// The page that has the table.
+/// Page with the table.
 pub const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/findings-accuracy.md");
 const BEGIN: &str = "<!-- table: begin -->";
 const END: &str = "<!-- table: end -->";
 
-/// A page with a table in place of the one that it has.
+/// A page with its table replaced.
 pub fn put_into(page: &str, table: &str) -> String {
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, behind) = rest.split_once(END).unwrap();
     format!("{before}{BEGIN}\n\n{table}\n{END}{behind}")
 }
 
-/// Prints the table; with `STACKLINE_BLESS=1` it is also written into its page.
+/// Print the table; with `STACKLINE_BLESS=1` it is also written into its page.
 pub fn write_table(clean: &Score, table: &mut [(&'static Kind, Score)]) {
     let mut all = Score::default();
     let mut text = String::from(HEAD);
@@ -157,7 +157,7 @@ pub fn write_table(clean: &Score, table: &mut [(&'static Kind, Score)]) {
     }
 }
 
-/// Looks for problems in a program without any.
+/// Find issues in a program without faults.
 pub fn try_clean(seed: u64, score: &mut Score) {
     let findings = found_in(&stackline_testkit::simulator::injected_faults::clean(seed));
     score.programs += 1;
@@ -166,7 +166,7 @@ pub fn try_clean(seed: u64, score: &mut Score) {
     }
 }
 
-/// Plants one problem, and looks for it.
+/// Inject a fault, and find it.
 pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
     let planted = kind.plant(seed).unwrap_or_else(|| panic!("{kind:?}: seed {seed}: never costs enough"));
     let findings = found_in(&planted.planted);
@@ -194,7 +194,7 @@ pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
     }
 }
 
-/// What the repair that the finding names gains per step, in ns: the steps that were looked at are those of the finding.
+/// Real gain per step in ns of the repair that the finding names; the steps are those of the finding.
 fn truth(planted: InjectedFault, findings: &Findings, finding: &Finding) -> Option<i64> {
     let (first, last) = planted.planted.step_numbers()?;
     let steps = findings.steps as i64;

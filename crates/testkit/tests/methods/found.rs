@@ -1,4 +1,4 @@
-//! What each method, and the truth, say about one program, in the same terms.
+//! Results of each method and ground truth of one program, in the same form.
 
 use stackline_critical_path::ctda;
 use stackline_critical_path::ctda::CtdaOptions;
@@ -11,21 +11,21 @@ use stackline_testkit::simulator::{Simulated, TrueSegment};
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds of time, in the order of [`Found::kinds_ns`]. Waiting in between is none of them.
+/// Kinds of time, in the order of [`Found::kinds_ns`]. Waiting in between belongs to none.
 pub(crate) const KINDS: [&str; 4] = ["GPU compute", "GPU communication", "GPU copy", "host"];
 
 const HOST: usize = 3;
 
-/// What is on a path.
+/// Contents of a path.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// Time of the window that the path says something about, ns.
+    /// Time of the window that the path covers, ns.
     pub(crate) covered_ns: f64,
     /// Time per kind, ns.
     pub(crate) kinds_ns: [f64; 4],
-    /// Operations of the GPU.
+    /// GPU operations.
     pub(crate) gpu: BTreeSet<EventId>,
-    /// Framework operators with time of their own on the path.
+    /// Framework operators with exclusive time on the path.
     pub(crate) operators: BTreeSet<EventId>,
 }
 
@@ -48,13 +48,13 @@ impl Found {
     }
 }
 
-/// A method: `None` where it has no result.
+/// A method: `None` without result.
 type Method = fn(&Trace) -> Option<Found>;
 
 /// The methods.
 pub(crate) const METHODS: [(&str, Method); 3] = [("hta", by_hta), ("ctda", by_ctda), ("exact", by_exact)];
 
-/// The kind of a category of the truth; `None` for waiting in between.
+/// Kind of a category of the ground truth; `None` for waiting in between.
 fn kind_of(category: &str) -> Option<usize> {
     match category {
         "gpu_compute" => Some(0),
@@ -65,7 +65,7 @@ fn kind_of(category: &str) -> Option<usize> {
     }
 }
 
-/// The true path.
+/// Ground truth of the path.
 pub(crate) fn truth(run: &Simulated, trace: &Trace) -> Found {
     let mut found = Found { covered_ns: run.truth().window_ns as f64, ..Found::default() };
     let places = Places::new(run, trace);
@@ -81,7 +81,7 @@ pub(crate) fn truth(run: &Simulated, trace: &Trace) -> Found {
     found
 }
 
-/// Finds what the truth names among the events of the trace.
+/// Lookup of the ground truth's names among the events of the trace.
 struct Places<'a> {
     trace: &'a Trace,
     threads: BTreeMap<String, TrackId>,
@@ -108,7 +108,7 @@ impl<'a> Places<'a> {
         event
     }
 
-    /// The innermost span of a hop's thread; none between spans.
+    /// Innermost span of a segment's thread; none between spans.
     fn span(&self, hop: &TrueSegment) -> Option<EventId> {
         let (trace, events) = (self.trace, &self.trace.events);
         let (start, end) = (hop.start_ns + self.base, hop.end_ns + self.base);
@@ -140,7 +140,7 @@ fn by_exact(trace: &Trace) -> Option<Found> {
     Some(found)
 }
 
-/// The trace's event for each row of a path's events.
+/// Event of the trace for each row of a path's events.
 fn events_of(trace: &Trace, rows: &PathEvents) -> Vec<EventId> {
     let of_source: BTreeMap<u32, EventId> =
         trace.events.ids().map(|e| (trace.events.source_index[e.index()], e)).collect();
@@ -159,7 +159,7 @@ fn by_ctda(trace: &Trace) -> Option<Found> {
 }
 
 fn by_hta(trace: &Trace) -> Option<Found> {
-    // HTA leaves the last step out unless it is told to keep it; the others look at all of the program.
+    // HTA drops the last step by default; the other methods cover the whole program.
     let options = HtaOptions { include_last_profiler_step: true, ..HtaOptions::default() };
     let path = hta::analyze(trace, &options).ok()?;
     let (events, nodes) = (events_of(trace, &path.events), &path.graph.nodes);

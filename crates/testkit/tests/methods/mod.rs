@@ -1,5 +1,5 @@
-//! The methods against the truth, side by side: what they cover, which operations they put on the path, and how far their
-//! times are off. The table stands in `docs/explanation/critical-path-accuracy.md`.
+//! Comparison of the methods with ground truth: their coverage, the operations on their path, and the errors of their
+//! times. The table is in `docs/explanation/critical-path-accuracy.md`.
 
 mod found;
 mod table;
@@ -7,13 +7,13 @@ mod table;
 use stackline_testkit::simulator::{Profile, simulate};
 use table::{Accuracy, Sample};
 
-/// Where the table stands.
+/// Page with the table.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/critical-path-accuracy.md");
 
 /// Accuracy of each method.
 type Methods = Vec<(&'static str, Accuracy)>;
 
-/// What one program says about each method, in the order of [`found::METHODS`].
+/// Results of each method on one program, in the order of [`found::METHODS`].
 fn sample(seed: u64) -> Vec<Option<Sample>> {
     let run = simulate(seed, &Profile::any(seed));
     let trace = stackline_ingest::read_bytes("t.json", run.json().as_bytes(), &Default::default()).unwrap();
@@ -22,9 +22,8 @@ fn sample(seed: u64) -> Vec<Option<Sample>> {
     found::METHODS.iter().map(|(_, find)| Some(Sample::new(&truth, &find(&trace)?, window_ns))).collect()
 }
 
-/// The accuracy of each method over the first programs, and over those of them that are easier for `hta` and `ctda`: none
-/// asks again and again instead of waiting, none has a thread that holds the interpreter's lock for long. The same for any
-/// number of threads.
+/// Accuracy of each method over the first programs, and over those that are easier for `hta` and `ctda`: none polls
+/// instead of waiting, and none has a thread that holds the GIL for long. Independent of the number of threads.
 fn measure(programs: u64) -> (Methods, Methods) {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let of_thread = |thread: u64| (thread..programs).step_by(threads as usize).map(sample).collect::<Vec<_>>();
@@ -49,7 +48,7 @@ fn accuracy_of<'a>(all: &'a [(&'static str, Accuracy)], method: &str) -> &'a Acc
     &all.iter().find(|(name, _)| *name == method).unwrap().1
 }
 
-/// What holds for any number of programs.
+/// Check the results that hold for any number of programs.
 fn check(all: &[(&'static str, Accuracy)]) {
     let (exact, ctda, hta) = (accuracy_of(all, "exact"), accuracy_of(all, "ctda"), accuracy_of(all, "hta"));
     assert!(exact.covered() >= 100.0 - 1e-9);
@@ -67,7 +66,7 @@ fn methods_over_some_programs() {
     check(&all);
 }
 
-/// With `STACKLINE_BLESS=1` the table is written into its page; `STACKLINE_SIM_PROGRAMS` sets how many programs.
+/// With `STACKLINE_BLESS=1` the table is written into its page; `STACKLINE_SIM_PROGRAMS` sets the number of programs.
 #[test]
 #[ignore = "long: cargo test --locked -p stackline-testkit --test it methods -- --ignored --nocapture"]
 fn methods_over_ten_thousand_programs() {
@@ -82,7 +81,7 @@ fn methods_over_ten_thousand_programs() {
     check(&all);
 }
 
-/// The page has the place for the table, so that the long test cannot fail at its end.
+/// The page has the markers for the table, so that the long test cannot fail at its end.
 #[test]
 fn the_page_has_a_place_for_the_table() {
     let page = std::fs::read_to_string(PAGE).unwrap();

@@ -1,10 +1,10 @@
-//! From programs to a table.
+//! Table of the methods' accuracy over many programs.
 
 use crate::methods::found::{Found, KINDS};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Two sets of events compared.
+/// Comparison of two sets of events.
 #[derive(Clone, Copy, Default)]
 struct Overlap {
     on_true_path: usize,
@@ -23,23 +23,23 @@ impl Overlap {
         self.both += other.both;
     }
 
-    /// Of what is on the true path: how much is on the method's, in percent.
+    /// Share of the real path that is on the method's path, in percent.
     fn recall(self) -> f64 {
         100.0 * self.both as f64 / self.on_true_path.max(1) as f64
     }
 
-    /// Of what is on the method's path: how much is on the true one, in percent.
+    /// Share of the method's path that is on the real path, in percent.
     fn precision(self) -> f64 {
         100.0 * self.both as f64 / self.on_path.max(1) as f64
     }
 }
 
-/// One method on one program.
+/// Result of one method on one program.
 #[derive(Clone)]
 pub(crate) struct Sample {
-    /// In percent of the window, as is what follows.
+    /// In percent of the window, as the following fields.
     covered: f64,
-    /// Per kind: how far the time is off.
+    /// Error of the time of each kind.
     errors: [f64; 4],
     gpu: Overlap,
     operators: Overlap,
@@ -57,17 +57,17 @@ impl Sample {
     }
 }
 
-/// One method over many programs.
+/// Results of one method over many programs.
 #[derive(Default)]
 pub(crate) struct Accuracy {
-    /// Programs with a result.
+    /// Number of programs with a result.
     programs: usize,
     without_result: usize,
     covered: f64,
     errors: [f64; 4],
-    /// Per program: errors of all kinds together.
+    /// Total error of all kinds, per program.
     sums: Vec<f64>,
-    /// Programs whose operations of the GPU are all right.
+    /// Number of programs with exactly the right GPU operations.
     right: usize,
     gpu: Overlap,
     operators: Overlap,
@@ -114,12 +114,12 @@ impl Accuracy {
         self.operators.precision()
     }
 
-    /// Mean error of all kinds together, in percent of the window.
+    /// Mean total error of all kinds, in percent of the window.
     pub(crate) fn error(&self) -> f64 {
         self.mean(self.sums.iter().sum())
     }
 
-    /// The error of all kinds together that so many percent of the programs do not exceed.
+    /// Percentile over programs of the total error of all kinds.
     fn error_at(&self, percent: usize) -> f64 {
         let mut sorted = self.sums.clone();
         sorted.sort_by(f64::total_cmp);
@@ -139,7 +139,7 @@ fn grouped(number: usize) -> String {
     out
 }
 
-/// The tables, as they stand in the page.
+/// The tables in the form of the page.
 pub(crate) fn text(programs: u64, all: &[(&'static str, Accuracy)], easier: &[(&'static str, Accuracy)]) -> String {
     let counts = &all[0].1;
     let mut out = format!(
@@ -180,7 +180,7 @@ fn errors(out: &mut String, name: &str, a: &Accuracy) {
 const BEGIN: &str = "<!-- table: begin -->\n";
 const END: &str = "<!-- table: end -->";
 
-/// A page with the table in its place.
+/// A page with its table replaced.
 pub(crate) fn put_into(page: &str, table: &str) -> String {
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();

@@ -1,4 +1,4 @@
-//! What released each operation of the GPU, and what calls waited for.
+//! Prerequisites of each GPU operation, and waits of calls.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use stackline_model::{EventId, EventKind, Trace};
 
 type Done = Option<(i64, usize)>;
 
-/// What an operation started after.
+/// Cause of the start of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Release {
     Op { op: usize, at: i64 },
     Call { call: usize, at: i64 },
 }
 
-/// An operation of the GPU, ns.
+/// A GPU operation, ns.
 pub(crate) struct Op {
     pub(crate) start: i64,
     pub(crate) end: i64,
@@ -37,7 +37,7 @@ impl Op {
 #[derive(Default)]
 pub(crate) struct Device {
     pub(crate) ops: Vec<Op>,
-    /// Calls that waited, and for what.
+    /// Calls that waited, with the end and the operation that they waited for.
     pub(crate) waits: BTreeMap<usize, (i64, usize)>,
     last: BTreeMap<i64, Done>,
     waited: BTreeMap<i64, Done>,
@@ -98,7 +98,7 @@ impl Device {
         later(get(&self.last), get(&self.waited))
     }
 
-    /// What a synchronising call waits for; notes what a stream has to wait for.
+    /// Target of a synchronizing call; also registers waits of streams.
     fn target(&mut self, span: &Span, sync: Option<&Sync>) -> Done {
         let all = |device: &Self| device.last.keys().map(|&s| device.tail(s)).max().flatten();
         if span.name == "cudaFree" {
@@ -156,7 +156,7 @@ impl Device {
         }
     }
 
-    /// Runs of queries with nothing between them: the last one succeeded.
+    /// Sequences of queries without other spans in between: the last one succeeded.
     fn polls(&mut self, spans: &[Span], queries: &[(usize, Done)]) {
         let together = |a: &(usize, Done), b: &(usize, Done)| {
             let (x, y) = (&spans[a.0], &spans[b.0]);

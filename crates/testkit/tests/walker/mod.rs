@@ -1,5 +1,5 @@
-//! The critical path by the plainest reading of its definition, from the trace alone: slow, and with nothing of the
-//! simulator's in it.
+//! Critical path by the plainest implementation of its definition, from the trace alone: slow, and independent of the
+//! simulator.
 
 mod device;
 
@@ -19,7 +19,7 @@ pub(crate) struct Span {
     pub(crate) correlation: i64,
 }
 
-/// A trace to walk over.
+/// A trace with lookup tables for the walk.
 pub(crate) struct Walker {
     /// Process and thread name of each thread.
     threads: Vec<(i64, String)>,
@@ -65,7 +65,7 @@ impl Walker {
         Self { threads, spans, device }
     }
 
-    /// Nanoseconds per category, from the first start to the last end.
+    /// Time in ns per category, from the first start to the last end.
     pub(crate) fn whole(&self) -> BTreeMap<&'static str, i64> {
         let start = self.spans.iter().map(|s| s.start).min().unwrap();
         let host = self.spans.iter().map(|s| (s.end, Place::Thread(s.thread)));
@@ -74,7 +74,7 @@ impl Walker {
         self.walk(start, end, place)
     }
 
-    /// The same for an annotation.
+    /// Time per category in the window of an annotation.
     pub(crate) fn annotation(&self, name: &str) -> BTreeMap<&'static str, i64> {
         let span = self.spans.iter().find(|s| s.name == name && s.kind == EventKind::Annotation).unwrap();
         self.walk(span.start, span.end, Place::Thread(span.thread))
@@ -116,7 +116,7 @@ impl Walker {
         self.threads[thread].1.contains(name)
     }
 
-    /// One piece of a thread's time before `at`: where it begins or was released, and what it is.
+    /// The segment of a thread before `at`: its begin or release, and its category.
     fn back(&self, thread: usize, at: i64) -> (i64, Place, &'static str) {
         let inner =
             self.spans_of(thread).filter(|(_, s)| s.start < at && at <= s.end).min_by_key(|(_, s)| s.end - s.start);
@@ -163,7 +163,7 @@ impl Walker {
         (0..self.threads.len()).filter(move |&other| other != thread)
     }
 
-    /// A frame in which a thread waits for another one.
+    /// Handover to a frame in which a thread waits for another one.
     fn handed_over(&self, frame: &Span, from: i64, to: i64) -> Option<(i64, usize)> {
         let top_of = |names: &'static [&'static str]| {
             let fits = move |&t: &usize| names.iter().any(|name| self.is(t, name));
@@ -211,8 +211,8 @@ impl Walker {
         (from.max(0), Place::Thread(thread), own)
     }
 
-    /// The last thing that the main thread did in `run_backward` before the engine's thread began at `at`, if the call
-    /// is later than what that thread did before.
+    /// The last activity of the main thread in `run_backward` before the engine's thread began at `at`, if the call
+    /// is later than that thread's last activity.
     fn called(&self, from: i64, at: i64) -> Option<(i64, usize)> {
         let called = |s: &Span| s.name.contains("run_backward of torch._C") && s.start > from && s.start < at;
         let (id, frame) = self.spans.iter().enumerate().rfind(|(_, s)| called(s))?;

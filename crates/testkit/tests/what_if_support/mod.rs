@@ -1,11 +1,11 @@
-//! Predictions beside the truth.
+//! Predictions compared with ground truth.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
 use stackline_critical_path::exact::{Exact, WindowChoice, what_if};
 use stackline_testkit::simulator::{Edit, Profile, Simulated};
 use std::collections::BTreeMap;
 
-/// An edit of the simulator as one of what-if; `None` where what-if has no such edit.
+/// Convert an edit of the simulator to a what-if edit; `None` if there is no such edit.
 pub fn as_what_if(edit: &Edit) -> Option<String> {
     // The simulator matches parts of names of any kind of span.
     let span = |name: &str| match name {
@@ -31,18 +31,18 @@ pub fn as_what_if(edit: &Edit) -> Option<String> {
     })
 }
 
-/// How far predictions of one kind of edit are off.
+/// Errors of the predictions of one kind of edit.
 #[derive(Default)]
 pub struct Accuracy {
-    /// Relative to the true window, in percent.
+    /// Relative to the real window, in percent.
     pub errors: Vec<f64>,
-    /// From the lower to the upper bound, relative to the window before, in percent.
+    /// Distance from the lower to the upper bound, relative to the window before, in percent.
     pub widths: Vec<f64>,
     pub inside: usize,
     pub refused: usize,
 }
 
-/// The value below which so many percent lie.
+/// Percentile of a list.
 pub fn at(list: &mut [f64], percent: usize) -> f64 {
     list.sort_by(f64::total_cmp);
     list.get(list.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0.0)
@@ -63,7 +63,7 @@ impl Accuracy {
     }
 }
 
-/// What may make a program hard to predict.
+/// Features that may make a program hard to predict.
 fn features(seed: u64) -> String {
     let profile = Profile::any(seed);
     let all = [
@@ -78,7 +78,7 @@ fn features(seed: u64) -> String {
     all.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a kind of edits is asked for: `WHAT_IF_ONLY=MoreWorkers` leaves out the others.
+/// True if a kind of edits is selected: `WHAT_IF_ONLY=MoreWorkers` excludes the others.
 pub fn asked_for(kind: &str) -> bool {
     std::env::var("WHAT_IF_ONLY").map_or(true, |only| only == kind)
 }

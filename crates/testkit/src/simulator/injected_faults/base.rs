@@ -1,12 +1,12 @@
-//! Programs in which nothing is to be found.
+//! Clean programs, in which no rule should find an issue.
 
 use crate::rng::Rng;
 use crate::simulator::Profile;
 use crate::simulator::program::{self, Kind, Op, Program, Role, Sequence, Span, Step, Work};
 use std::collections::BTreeMap;
 
-/// Draws a program of a profile that `shape` may change: streams, copies, graphs, dependent launches, locks, workers, a
-/// short queue as [`Profile::any`] draws them, and without what rules would rightly find.
+/// Draw a program of a profile that `shape` may change: streams, copies, graphs, dependent launches, locks, workers
+/// and a short queue as in [`Profile::any`], without work that rules would correctly report.
 pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
     let mut rng = Rng::new(seed ^ 0x000c_1ea0_0000);
     let mut profile = Profile {
@@ -28,22 +28,22 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
     let mut program = program::generate(seed, &profile);
     without_backward_that_is_slow(&mut program, &mut rng);
     for op in &mut program.ops {
-        // The names say float32 without tensor cores.
+        // These names mean float32 without tensor cores.
         if op.name.contains("sgemm") {
             op.name = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn".into();
         }
-        // Chains of these are what compilation fuses.
+        // Compilation would fuse chains of these.
         if op.name.contains("elementwise_kernel") {
             op.name = "void at::native::(anonymous namespace)::CatArrayBatchedCopy_aligned16_contig<float, 4>()".into();
         }
         if op.work == Work::Kernel && profile.gpu_percent >= 100 {
             op.duration = op.duration.max(13_000);
         }
-        // Kernels that do more have more blocks.
+        // Kernels with more work have more blocks.
         op.details.grid = Some(1 + op.duration / 250);
         op.duration = rng.jitter(op.duration, 4).max(501);
     }
-    // Items that are in time.
+    // Items are ready in time.
     super::data::set_items(&mut program, |own| rng.jitter(own / 10, 10));
     let loader = program.loader.iter_mut().flat_map(|loader| &mut loader.items);
     for step in program.threads.iter_mut().map(|thread| &mut thread.steps).chain(loader).flatten() {
@@ -57,7 +57,7 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
     program
 }
 
-/// How many steps a program has.
+/// Number of steps of a program.
 pub(super) fn passes(program: &Program) -> usize {
     let is_step = |step: &&Step| matches!(step, Step::Open(span) if span.name.starts_with("ProfilerStep#"));
     main(program).iter().filter(is_step).count()
@@ -67,7 +67,7 @@ pub(super) fn main(program: &Program) -> &[Step] {
     program.threads.iter().find(|thread| thread.role == Role::Main).map_or(&[], |thread| &thread.steps)
 }
 
-/// The backward of each operator takes some one to two times what its forward does.
+/// The backward pass of each operator takes about one to two times as long as its forward pass.
 fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
     let (mut forward, mut backward): (BTreeMap<u64, Vec<usize>>, BTreeMap<u64, Vec<usize>>) = Default::default();
     for thread in &program.threads {
@@ -86,7 +86,7 @@ fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
         }
     }
     let total = |ops: &[Op], of: &[usize]| -> i64 { of.iter().map(|&op| ops[op].duration).sum() };
-    // The same in each step.
+    // Equal in each step.
     let of_step = (backward.len() / passes(program).max(1)).max(1);
     let percents: Vec<i64> = (0..of_step).map(|_| rng.between(90, 210)).collect();
     for (i, (number, of)) in backward.into_iter().enumerate() {
@@ -102,18 +102,18 @@ fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
     }
 }
 
-/// Where something can be put into each step.
+/// Positions in each step at which work can be inserted.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// By step: before anything else in it.
+    /// By step: before all other work.
     pub(super) start: Vec<usize>,
-    /// By step: behind each module of the forward pass.
+    /// By step: after each module of the forward pass.
     pub(super) forward: Vec<Vec<usize>>,
-    /// By step: where the optimizer begins.
+    /// By step: begin of the optimizer.
     pub(super) update: Vec<usize>,
-    /// By step: behind everything else in it.
+    /// By step: after all other work.
     pub(super) end: Vec<usize>,
-    /// By step, of the autograd thread: behind each node.
+    /// By step, on the autograd thread: after each node.
     pub(super) backward: Vec<Vec<usize>>,
 }
 
@@ -127,7 +127,7 @@ impl Slots {
     }
 
     fn find_on_main(&mut self, steps: &[Step]) {
-        // Of each open span: whether it is a step, whether it is a module.
+        // For each open span: true for a step, true for a module.
         let mut open: Vec<(bool, bool)> = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             match step {
@@ -164,7 +164,7 @@ impl Slots {
                         nodes.push(at + 1);
                     }
                 }
-                // The last of them waits for all collectives: nothing is put behind it.
+                // The last of them waits for all collectives: no work is inserted after it.
                 Step::Put(_) => {
                     nodes.pop();
                     self.backward.push(std::mem::take(&mut nodes));

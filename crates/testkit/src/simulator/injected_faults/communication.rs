@@ -1,4 +1,4 @@
-//! Communication that holds up the work.
+//! Injected faults of communication that delays other work.
 
 use super::Kind;
 use super::kernels::without;
@@ -24,12 +24,13 @@ const ALL_REDUCE: Names = ["c10d::allreduce_", "nccl:all_reduce", names::ALL_RED
 const BROADCAST: Names =
     ["c10d::broadcast_", "nccl:broadcast", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"];
 
-/// An all-reduce on its own stream; returns its operation and the record of its end.
+/// An all-reduce on a separate stream; returns its operation and the record of its end.
 fn all_reduce(b: &mut Builder<'_>, ns: i64) -> (usize, usize) {
     collective(b, ALL_REDUCE, (1 << 20, ns))
 }
 
-/// A collective of so many elements that takes this long, on its own stream; returns its operation and the record of its end.
+/// A collective of this many elements and this duration on a separate stream; returns its operation and the record of
+/// its end.
 fn collective(
     b: &mut Builder<'_>,
     [operator, annotation, kernel]: Names,
@@ -55,8 +56,8 @@ fn collective(
     found
 }
 
-/// One to three collectives in each step for which the work waits at once: 5 to 30 % of the step each. Repaired, nothing
-/// waits for them.
+/// One to three collectives in each step for which other work waits at once, each of 5 to 30 % of the step. Repaired:
+/// no work waits for them.
 fn not_overlapped(p: &mut Planter<'_>) {
     let count = p.some(1, 3);
     let ns = p.part(5, 30);
@@ -68,7 +69,7 @@ fn not_overlapped(p: &mut Planter<'_>) {
                 b.wait(COMPUTE, done);
             });
         });
-        // What waits last is the work.
+        // The last wait is that of other work.
         let last = planted.iter().rposition(|step| matches!(step, Step::Wait { .. }));
         let mut repaired = planted.clone();
         if let Some(last) = last {
@@ -78,8 +79,8 @@ fn not_overlapped(p: &mut Planter<'_>) {
     });
 }
 
-/// One or two collectives in each step for which the work waits; one to three in all take 3 to 12 times as long as the
-/// others, since another rank comes late.
+/// One or two collectives in each step for which other work waits; one to three of all take 3 to 12 times as long as
+/// the others, because another rank is late.
 fn waits_for_others(p: &mut Planter<'_>) {
     let count = p.some(1, 2);
     let (ns, times) = (p.part(3, 10), p.b.rng.between(3, 12));
@@ -103,7 +104,7 @@ fn waits_for_others(p: &mut Planter<'_>) {
     });
 }
 
-/// Each step looks for parameters that were not used: 0.5 to 1.5 times the step.
+/// Each step searches unused parameters, for 0.5 to 1.5 times the step.
 fn search(p: &mut Planter<'_>) {
     let ns = p.part(50, 150);
     p.gone(At::Forward, 1, |b| {
@@ -113,8 +114,8 @@ fn search(p: &mut Planter<'_>) {
     });
 }
 
-/// One to four buckets of gradients in each step are reduced, 2 to 10 % of the step each; behind the update the parameters
-/// come from the ranks that made them. Repaired, each sum takes half the time.
+/// One to four buckets of gradients in each step are reduced, each for 2 to 10 % of the step; after the update the
+/// parameters are gathered from the ranks that computed them. Repaired: each reduction takes half the time.
 fn sums_of_shards(p: &mut Planter<'_>) {
     let (count, ns) = (p.some(1, 4), p.part(2, 10));
     let places = p.places(At::Forward, count).len() as i64;
@@ -134,11 +135,12 @@ fn sums_of_shards(p: &mut Planter<'_>) {
     });
 }
 
-/// Elements of two bytes that a collective moves in a ns: 50 GB/s.
+/// Elements of two bytes that a collective moves per ns: 50 GB/s.
 const ELEMENTS_PER_NS: i64 = 25;
 
-/// Behind the update 24 to 48 parameters are averaged over the ranks, by a collective each: 8 to 30 % of the step in latencies. Every second
-/// one is a bias and hardly takes more than a latency. Repaired, one collective moves all of them: in one latency and the time of all data.
+/// After the update, 24 to 48 parameters are averaged over the ranks, by one collective each: 8 to 30 % of the step
+/// in latencies. Every second one is a bias and takes hardly more than a latency. Repaired: one collective moves all
+/// of them, with one latency and the time of all data.
 fn one_by_one(p: &mut Planter<'_>) {
     let count = p.some(24, 48);
     let latency = (p.part(8, 30) / count as i64).max(12_000);
@@ -152,7 +154,7 @@ fn one_by_one(p: &mut Planter<'_>) {
     });
 }
 
-/// A collective for each of these numbers of elements, for the last of which the work waits.
+/// A collective for each of these numbers of elements; other work waits for the last one.
 fn average(b: &mut Builder<'_>, sizes: &[i64], latency: i64) {
     b.python("train.py(31): average_parameters", |b| {
         let mut last = None;
@@ -168,8 +170,8 @@ fn average(b: &mut Builder<'_>, sizes: &[i64], latency: i64) {
     });
 }
 
-/// Two to four passes go into each step of the optimizer, with one to three buckets that each reduces, 3 to 10 % of the step
-/// each, while nothing else runs. Repaired, the last pass alone reduces.
+/// Each step of the optimizer has two to four passes, each with one to three buckets that are reduced, each for 3 to
+/// 10 % of the step, while no other work runs. Repaired: only the last pass reduces.
 fn accumulation(p: &mut Planter<'_>) {
     const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
     let (count, buckets, ns) = (p.some(2, 4), p.some(1, 3), p.part(3, 10));

@@ -1,4 +1,4 @@
-//! Copies and conversions.
+//! Injected faults of copies and conversions.
 
 use super::Kind;
 use super::planter::{At, Planter};
@@ -17,9 +17,9 @@ pub(super) const KINDS: &[Kind] = &[
 
 const PAGEABLE: &str = "Memcpy HtoD (Pageable -> Device)";
 
-/// The batch comes from memory that is not pinned, at 3 to 9 GB/s: 0.1 to 0.8 times the step. Repaired nobody
-/// waits for it, and it is as fast as copies from pinned memory are in the trace, or else as the GPU's kind can (25 and 50
-/// GB/s).
+/// The batch is copied from memory that is not pinned, at 3 to 9 GB/s, for 0.1 to 0.8 times the step. Repaired: no
+/// thread waits for the copy, and it is as fast as copies from pinned memory in the trace, or otherwise as usual for
+/// this GPU (25 and 50 GB/s).
 fn pageable(p: &mut Planter<'_>) {
     let is_h100 = p.b.program.dependent_launch;
     let ns = p.part(10, 80).max(60_000);
@@ -52,7 +52,7 @@ fn to(b: &mut Builder<'_>, body: impl FnOnce(&mut Builder<'_>)) {
     b.spend(200, 900);
 }
 
-/// One to four places in each step that make 3 to 8 small tensors each, of 8 to 2,048 bytes.
+/// One to four source locations in each step that each create 3 to 8 small tensors of 8 to 2,048 bytes.
 fn uploads(p: &mut Planter<'_>) {
     let (count, tensors) = (p.some(1, 4), p.some(3, 8));
     let bytes = 8 << p.b.rng.below(9);
@@ -74,7 +74,7 @@ fn uploads(p: &mut Planter<'_>) {
     });
 }
 
-/// Two to five layers in each step convert their parameters first: 0.5 to 4 % of the step each.
+/// Two to five layers in each step convert their parameters first, each for 0.5 to 4 % of the step.
 fn casts(p: &mut Planter<'_>) {
     const LAYER: Inputs =
         Inputs { dims: "[[32, 512], [1024, 512], [1024]]", types: "[\"c10::BFloat16\", \"float\", \"float\"]" };
@@ -111,7 +111,7 @@ fn casts(p: &mut Planter<'_>) {
     });
 }
 
-/// One to four tensors in each step are copied into another order: 4 to 25 % of the step together.
+/// One to four tensors in each step are copied into another order, together for 4 to 25 % of the step.
 fn reorder(p: &mut Planter<'_>) {
     let count = p.some(1, 4);
     let ns = (p.part(4, 25) / count as i64).max(5_000);
@@ -129,7 +129,7 @@ fn reorder(p: &mut Planter<'_>) {
     });
 }
 
-/// One to four conversions in each step, of 2 to 10 % of the step each; repaired they take 0.65 times as long.
+/// One to four conversions in each step, each for 2 to 10 % of the step. Repaired: they take 0.65 times as long.
 fn convert(p: &mut Planter<'_>) {
     let count = p.some(1, 4);
     let ns = p.part(3, 10);

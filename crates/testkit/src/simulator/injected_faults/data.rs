@@ -1,4 +1,4 @@
-//! Data that comes too late.
+//! Injected faults of data loading.
 
 use super::Kind;
 use super::planter::{At, Planter};
@@ -8,7 +8,7 @@ use crate::simulator::names;
 use crate::simulator::program::build::Builder;
 use crate::simulator::program::{self, Program, Span, Step};
 
-/// The kind whose repair is as many workers as the finding tells.
+/// The kind whose repair adds as many workers as the finding suggests.
 pub(super) const STARVED: &str = "too few DataLoader workers";
 
 pub(super) const KINDS: &[Kind] = &[
@@ -28,7 +28,7 @@ fn without_workers(profile: &mut Profile) {
     profile.workers = 0;
 }
 
-/// Each item takes its worker 1.2 to 3 times as long as would be in time. Repaired with two workers more.
+/// Each item takes its worker 1.2 to 3 times as long as would be in time. Repaired: two more workers.
 fn slow_items(p: &mut Planter<'_>) {
     p.whole = Some(|program| {
         if let Some(more) = edit::apply(program.clone(), &Edit::MoreWorkers(2)) {
@@ -47,11 +47,11 @@ fn is_item(step: &Step) -> bool {
     matches!(step, Step::Open(span) if span.name.contains("__getitem__"))
 }
 
-/// Sets the time that workers take for the parts of an item, in ns.
+/// Set the time that workers take for the parts of an item, in ns.
 pub(super) fn set_items(program: &mut Program, mut set: impl FnMut(i64) -> i64) {
     for items in program.loader.iter_mut().flat_map(|loader| &mut loader.items) {
         let mut opened = false;
-        // The first time in the frame is that of its beginning.
+        // The first time in the frame belongs to its begin.
         let mut times = 0;
         for step in items {
             match step {
@@ -72,14 +72,14 @@ fn take(b: &mut Builder<'_>, iterator: &'static str, body: impl FnOnce(&mut Buil
     b.annotation(iterator, |b| b.python("torch/utils/data/dataloader.py(701): __next__", body));
 }
 
-/// What is left with workers that are fast enough: an item is there when it is asked for.
+/// Remaining work with fast enough workers: an item is ready when it is requested.
 fn take_from_workers(b: &mut Builder<'_>) {
     take(b, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", |b| {
         b.python(names::QUEUE_GET, |b| b.spend(8_000, 30_000));
     });
 }
 
-/// The main thread makes each batch itself, of 2 to 8 items: 0.3 to 2 times the step.
+/// The main thread loads each batch of 2 to 8 items itself, for 0.3 to 2 times the step.
 fn load_inline(p: &mut Planter<'_>) {
     let items = p.some(2, 8);
     let ns = p.part(30, 200) / items as i64;
@@ -98,8 +98,8 @@ fn load_inline(p: &mut Planter<'_>) {
     });
 }
 
-/// The main thread makes each batch itself, and resizing 2 to 8 images is most of it: 0.3 to 2 times the step. Repaired,
-/// images are small from the beginning.
+/// The main thread loads each batch itself, mostly by resizing 2 to 8 images, for 0.3 to 2 times the step. Repaired:
+/// the images are small from the beginning.
 fn resize(p: &mut Planter<'_>) {
     const RESIZE: &str = "PIL/Image.py(2203): resize";
     let items = p.some(2, 8);

@@ -1,4 +1,4 @@
-//! What keeps the host, or lets it wait.
+//! Injected faults that delay or block the host.
 
 use super::Kind;
 use super::kernels::without;
@@ -25,19 +25,20 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::measured("pauses of the profiler", "SL033", profiler_pauses).also(&["SL005"]),
 ];
 
-/// Eight to twelve.
+/// Eight to twelve steps.
 pub(super) fn more_steps(profile: &mut Profile) {
     profile.steps = 8 + profile.steps % 5;
 }
 
-/// One to three `item()` in each step, between modules or at its end, as a blocking copy or a copy and a wait.
+/// One to three calls of `item()` in each step, between modules or at its end, as a blocking copy or as a copy and a
+/// wait.
 fn item(p: &mut Planter<'_>) {
     let at = if p.b.chance(40) { At::End } else { At::Forward };
     let count = p.some(1, 3);
     p.gone(at, count, |b| b.python("train.py(88): log_loss", extras::item));
 }
 
-/// One or two `nonzero()` in each step; repaired they run without knowing how many there are.
+/// One or two calls of `nonzero()` in each step. Repaired: the code runs without the number of elements.
 fn nonzero(p: &mut Planter<'_>) {
     let count = p.some(1, 2);
     p.both(At::Forward, count, |p| {
@@ -69,7 +70,7 @@ fn select(b: &mut Builder<'_>) {
     b.planted_kernel(writing, second);
 }
 
-/// One or two waits for the device in each step.
+/// One or two device synchronizations in each step.
 fn synchronize(p: &mut Planter<'_>) {
     let at = if p.b.chance(50) { At::End } else { At::Forward };
     let count = p.some(1, 2);
@@ -80,7 +81,7 @@ fn synchronize(p: &mut Planter<'_>) {
     });
 }
 
-/// A collection by request in each step: 0.4 to 1.5 times the step.
+/// An explicit garbage collection in each step, for 0.4 to 1.5 times the step.
 fn collect(p: &mut Planter<'_>) {
     let ns = p.part(40, 150);
     p.gone(At::End, 1, |b| {
@@ -90,7 +91,8 @@ fn collect(p: &mut Planter<'_>) {
     });
 }
 
-/// Collections wherever they come behind the first step: in every to every third step, 0.5 to 3 times the step each.
+/// Automatic garbage collections at random points after the first step: in every to every third step, each for 0.5 to
+/// 3 times the step.
 fn collect_by_itself(p: &mut Planter<'_>) {
     let (every, ns) = (p.some(1, 3), p.part(50, 300));
     for pass in (p.some(1, 2)..p.passes()).step_by(every) {
@@ -100,8 +102,8 @@ fn collect_by_itself(p: &mut Planter<'_>) {
     }
 }
 
-/// One to three calls in each step that write to a terminal or a file: 0.3 to 1.2 times the step together; some of them
-/// read a number from the GPU first.
+/// One to three calls in each step that write to a terminal or a file, together for 0.3 to 1.2 times the step; some
+/// of them first read a number from the GPU.
 fn logging(p: &mut Planter<'_>) {
     const FRAMES: &[&str] = &[
         "<built-in function print>",
@@ -126,7 +128,7 @@ fn logging(p: &mut Planter<'_>) {
     });
 }
 
-/// In one to three steps behind the first something is compiled again: 1 to 6 times the step each.
+/// In one to three steps after the first one, a function is compiled again, each time for 1 to 6 times the step.
 fn recompile(p: &mut Planter<'_>) {
     let (times, ns) = (p.some(1, 3), p.part(100, 600));
     let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
@@ -140,7 +142,8 @@ fn recompile(p: &mut Planter<'_>) {
     }
 }
 
-/// One to three functions in each step are cut in two; looking for the second piece takes 0.2 to 0.8 times the step.
+/// One to three functions in each step have a graph break; the lookup of the second part takes 0.2 to 0.8 times the
+/// step.
 fn graph_breaks(p: &mut Planter<'_>) {
     let count = p.some(1, 3);
     let ns = p.part(40, 120) / count as i64;
@@ -167,7 +170,7 @@ fn graph_breaks(p: &mut Planter<'_>) {
     });
 }
 
-/// One step waits for something that the others do not: 0.5 to 4 times the step.
+/// One step waits, unlike the others, for 0.5 to 4 times the step.
 fn slow_step(p: &mut Planter<'_>) {
     let ns = p.part(150, 500);
     let pass = 1 + p.b.rng.below(p.passes() - 2);
@@ -175,20 +178,21 @@ fn slow_step(p: &mut Planter<'_>) {
     p.put((At::End, 0, pass), planted, Vec::new());
 }
 
-/// A function of Python that keeps the host for 0.5 to 2.5 times the step; repaired it takes half.
+/// A Python function that occupies the host for 0.5 to 2.5 times the step. Repaired: half of it.
 fn slow_code(p: &mut Planter<'_>) {
     let ns = p.part(50, 250).max(400_000);
     halved(p, ns);
 }
 
-/// A program of the CPU, in which a function of Python takes as long as 1 to 4 steps of the one with a GPU; repaired it takes half.
+/// A CPU program, in which a Python function takes as long as 1 to 4 steps of the original program with a GPU.
+/// Repaired: half of it.
 fn busy_python(p: &mut Planter<'_>) {
     p.on_the_cpu();
     let ns = p.part(100, 400).max(400_000);
     halved(p, ns);
 }
 
-/// A function of Python in each step that takes about so many ns; repaired it takes half.
+/// A Python function in each step that takes about this many ns. Repaired: half of it.
 fn halved(p: &mut Planter<'_>, ns: i64) {
     let half = |steps: &[Step]| {
         let halved = |step: &Step| match step {
@@ -204,8 +208,8 @@ fn halved(p: &mut Planter<'_>, ns: i64) {
     });
 }
 
-/// One to three allocations by the driver in each step, with or without freeing before: 0.2 to 0.6 times the step each.
-/// Repaired, memory is there.
+/// One to three allocations by the driver in each step, with or without a previous free, each for 0.2 to 0.6 times
+/// the step. Repaired: memory is available.
 fn allocate(p: &mut Planter<'_>) {
     let (count, frees) = (p.some(1, 3), p.b.chance(50));
     let ns = p.part(20, 60);
@@ -228,8 +232,8 @@ fn allocate(p: &mut Planter<'_>) {
     });
 }
 
-/// A loop in each step that calls one operator of the CPU at least 60 times: 0.5 to 1.5 times the step. Repaired, one call is
-/// left.
+/// A loop in each step that calls one CPU operator at least 60 times, for 0.5 to 1.5 times the step. Repaired: one
+/// call remains.
 fn small_operators(p: &mut Planter<'_>) {
     let ns = p.part(50, 150);
     let calls = (ns / 9_000).max(60);
@@ -249,7 +253,7 @@ fn small_operators(p: &mut Planter<'_>) {
     });
 }
 
-/// A function in each step waits for another thread or process: 0.4 to 1.5 times the step.
+/// A function in each step waits for another thread or process, for 0.4 to 1.5 times the step.
 fn wait_for_others(p: &mut Planter<'_>) {
     const FRAMES: &[&str] = &[
         "concurrent/futures/_base.py(428): result",
@@ -264,7 +268,7 @@ fn wait_for_others(p: &mut Planter<'_>) {
     });
 }
 
-/// The profiler stops the program in each step to write down what it has: 0.6 to 1.5 times the step.
+/// The profiler stops the program in each step to write its data, for 0.6 to 1.5 times the step.
 fn profiler_pauses(p: &mut Planter<'_>) {
     let ns = p.part(60, 150);
     p.gone(At::End, 1, |b| {
@@ -273,7 +277,7 @@ fn profiler_pauses(p: &mut Planter<'_>) {
 }
 
 impl Builder<'_> {
-    /// Own time of about so many ns, give or take some percent.
+    /// Exclusive time of about this many ns, with a random deviation of some percent.
     pub(super) fn around(&mut self, ns: i64, percent: i64) {
         let own = self.rng.jitter(ns, percent).max(1);
         self.steps.push(Step::Spend(own));

@@ -1,4 +1,4 @@
-//! Kernels that could be faster, or that need not be.
+//! Injected faults of slow or unnecessary kernels.
 
 use super::Kind;
 use super::planter::{At, Planter};
@@ -23,7 +23,8 @@ fn with_backward(profile: &mut Profile) {
     profile.backward = true;
 }
 
-/// One to four convolutions in each step, with conversions before and behind that take 0.5 to 6 % of the step each.
+/// One to four convolutions in each step, with layout conversions before and after them, each for 0.5 to 6 % of the
+/// step.
 fn layout(p: &mut Planter<'_>) {
     let count = p.some(1, 4);
     let (ns, times) = (p.step_ns * p.b.rng.between(5, 60) / 1_000, p.b.rng.between(1, 4));
@@ -51,7 +52,7 @@ fn layout(p: &mut Planter<'_>) {
     });
 }
 
-/// Behind the first three steps or more the clock is 12 to 35 % lower, and kernels take longer by as much.
+/// After at least three steps, the clock is 12 to 35 % lower, and kernels take correspondingly longer.
 fn low_clock(p: &mut Planter<'_>) {
     const MHZ: i64 = 1_410;
     let low = MHZ * p.b.rng.between(65, 88) / 100;
@@ -67,8 +68,8 @@ fn low_clock(p: &mut Planter<'_>) {
     }
 }
 
-/// A pair of an operator and a node of the backward pass in each step; `write` writes one of them and gives the operations
-/// that are mended, with what they then take.
+/// A pair of an operator and a backward node in each step. `write` writes one of them and returns the operations that
+/// the repair changes, with their new durations.
 fn pair(
     p: &mut Planter<'_>,
     operator: &'static str,
@@ -94,7 +95,8 @@ fn pair(
     }
 }
 
-/// The backward of a sampling takes 4 to 20 times its forward, and 5 to 40 % of the step; repaired twice.
+/// The backward pass of a sampling operator takes 4 to 20 times its forward pass, and 5 to 40 % of the step.
+/// Repaired: two times.
 fn backward(p: &mut Planter<'_>) {
     let times = p.b.rng.between(4, 20);
     let ns = p.part(5, 40) / times;
@@ -112,7 +114,8 @@ fn backward(p: &mut Planter<'_>) {
     });
 }
 
-/// The backward of `table[indices]` takes 6 to 60 times its forward, and 5 to 40 % of the step; repaired twice.
+/// The backward pass of `table[indices]` takes 6 to 60 times its forward pass, and 5 to 40 % of the step. Repaired:
+/// two times.
 fn index_backward(p: &mut Planter<'_>) {
     let times = p.b.rng.between(6, 60);
     let ns = p.part(5, 40) / times;
@@ -140,7 +143,7 @@ fn index_backward(p: &mut Planter<'_>) {
     });
 }
 
-/// A kernel with 25 to 70 % of the step, which stalls for one reason 35 to 80 % of its time; repaired half as often.
+/// A kernel with 25 to 70 % of the step, which stalls for one reason 35 to 80 % of its time. Repaired: half as often.
 fn stalled(p: &mut Planter<'_>) {
     let (ns, stalled) = (p.part(25, 70), p.b.rng.between(35, 80));
     let samples = p.b.rng.between(400, 9_000);
@@ -158,15 +161,15 @@ fn stalled(p: &mut Planter<'_>) {
             samples / 10
         );
         b.program.ops[op].details.stalls = Some(stalls);
-        // Shares as the samples, which are whole, say.
+        // Shares as in the samples, which are integers.
         let (of, all) =
             (samples * stalled / 100, samples * (90 - stalled) / 100 + samples * stalled / 100 + samples / 10);
         vec![(op, ns - ns * of / all / 2)]
     });
 }
 
-/// Softmax and loss in kernels of their own: softmax and its backward take 3 to 15 % of the step each, the loss 1 to 4 %.
-/// Repaired, softmax takes 0.6 times as long, and the loss nothing.
+/// Softmax and loss in separate kernels: softmax and its backward pass each take 3 to 15 % of the step, the loss 1 to
+/// 4 %. Repaired: softmax takes 0.6 times as long, and the loss no time.
 fn loss(p: &mut Planter<'_>) {
     let (softmax, nll) = (p.part(3, 15), p.part(1, 4));
     let (forward, backward) = (p.places(At::Forward, 1), p.places(At::Backward, 1));
@@ -211,7 +214,7 @@ fn loss(p: &mut Planter<'_>) {
     }
 }
 
-/// The steps without the spans of a name and all that they hold.
+/// The steps without the spans of a name and their contents.
 pub(super) fn without(steps: &[Step], name: &str) -> Vec<Step> {
     let mut kept = Vec::new();
     let mut within = 0;
@@ -226,8 +229,8 @@ pub(super) fn without(steps: &[Step], name: &str) -> Vec<Step> {
     kept
 }
 
-/// One to four attentions in each step whose products have two to four kernels between them, of 0.5 to 4 % of the step
-/// each; repaired these are gone.
+/// One to four attentions in each step, with two to four kernels between their products, each for 0.5 to 4 % of the
+/// step. Repaired: these kernels are removed.
 fn attention(p: &mut Planter<'_>) {
     const BETWEEN: &[(&str, &str)] = &[
         ("aten::_softmax", "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, true>()"),
@@ -237,7 +240,7 @@ fn attention(p: &mut Planter<'_>) {
     ];
     let (count, kernels) = (p.some(1, 4), p.some(2, 4));
     let ns = p.step_ns * p.b.rng.between(5, 40) / 1_000;
-    // Scale and mask stand before the softmax, dropout behind it.
+    // Scale and mask precede the softmax, and dropout follows it.
     let order: &[usize] = [&[1, 0][..], &[1, 0, 3], &[1, 2, 0, 3]][kernels - 2];
     p.both(At::Forward, count, |p| {
         let attend = |b: &mut Builder<'_>, is_planted: bool| {
@@ -257,7 +260,7 @@ fn attention(p: &mut Planter<'_>) {
     });
 }
 
-/// One to four products in float32 in each step, of 8 to 40 % of the step together; repaired they take half.
+/// One to four float32 products in each step, together for 8 to 40 % of the step. Repaired: they take half as long.
 fn products(p: &mut Planter<'_>) {
     let count = p.some(1, 4);
     let ns = (p.part(8, 40) / count as i64).max(20_000);
@@ -268,8 +271,8 @@ fn products(p: &mut Planter<'_>) {
     });
 }
 
-/// One kernel runs six times in each step; one or two of its runs take 6 to 40 times as long as the others, and then 0.3 to
-/// 2 times the step.
+/// One kernel runs six times in each step; one or two of its runs take 6 to 40 times as long as the others, and then
+/// 0.3 to 2 times the step.
 fn outliers(p: &mut Planter<'_>) {
     let (long, times) = (p.part(30, 200), p.b.rng.between(6, 40));
     let (ns, each) = (long / times, 6);
@@ -302,8 +305,8 @@ fn outliers(p: &mut Planter<'_>) {
     });
 }
 
-/// One to three kernels in each step with 5 to 25 % of the step each, whose blocks have 33 to 200 threads, none a multiple
-/// of 32; repaired they take as much less as lanes were idle.
+/// One to three kernels in each step, each with 5 to 25 % of the step, whose blocks have 33 to 200 threads, not a
+/// multiple of 32. Repaired: shorter by the share of idle lanes.
 fn blocks(p: &mut Planter<'_>) {
     let count = p.some(1, 3);
     let (ns, threads) = (p.part(5, 25), [33, 36, 40, 48, 72, 80, 100, 144, 200][p.b.rng.below(9)]);

@@ -1,4 +1,4 @@
-//! Too many launches.
+//! Injected faults of too many launches.
 
 use super::Kind;
 use super::planter::{At, Planter};
@@ -21,8 +21,8 @@ const ELEMENTWISE: &[(&str, &str)] = &[
     ("aten::div", "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl<div_true_kernel_cuda>>()"),
 ];
 
-/// Two to six calls in each step of a module that launches 6 to 24 kernels of 1.5 to 7 µs; repaired it launches one, as long
-/// as all of them.
+/// Two to six calls in each step of a module that launches 6 to 24 kernels of 1.5 to 7 µs. Repaired: it launches one
+/// kernel of their total duration.
 fn small_kernels(p: &mut Planter<'_>) {
     let (count, kernels, ns) = (p.some(2, 6), p.some(6, 24), p.b.rng.between(1_500, 7_000));
     p.both(At::Forward, count, |p| {
@@ -46,7 +46,7 @@ fn small_kernels(p: &mut Planter<'_>) {
     });
 }
 
-/// Kernels of some twentieth of the usual lengths, in twelve to sixteen modules.
+/// Kernels of about a twentieth of the usual durations, in twelve to sixteen modules.
 fn short_kernels(profile: &mut Profile) {
     profile.layers = 12 + profile.layers % 5;
     profile.gpu_percent = 3 + profile.gpu_percent % 4;
@@ -56,7 +56,7 @@ fn short_kernels(profile: &mut Profile) {
     profile.workers = 0;
 }
 
-/// The host's time in operators that launch becomes a quarter.
+/// Reduce the host time of launching operators to a quarter.
 fn launch_faster(program: &mut Program) {
     let kernels: Vec<bool> = program.ops.iter().map(|op| op.work == Work::Kernel).collect();
     let launches = |step: &Step| matches!(step, Step::Launch { ops, .. } if ops.clone().any(|op| kernels[op]));
@@ -73,7 +73,7 @@ fn launch_faster(program: &mut Program) {
     }
 }
 
-/// How many steps the operator that opens here has; 0 if none does.
+/// Number of steps of the operator that opens here; 0 if none does.
 fn operator_at(steps: &[Step]) -> usize {
     let is_operator = |span: &Span| span.kind == program::Kind::Operator;
     if !matches!(steps.first(), Some(Step::Open(span)) if is_operator(span)) {
@@ -98,7 +98,7 @@ fn quarter(step: &mut Step) {
     }
 }
 
-/// The optimizer launches 8 to 40 times four kernels of 1.5 to 8 µs; repaired one, as long as all of them.
+/// The optimizer launches 8 to 40 times four kernels of 1.5 to 8 µs. Repaired: one kernel of their total duration.
 fn optimizer(p: &mut Planter<'_>) {
     const UPDATE: &[&str] = &["aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::addcdiv_"];
     p.drop_from_base("aten::_foreach_addcdiv_");
@@ -121,8 +121,8 @@ fn optimizer(p: &mut Planter<'_>) {
     });
 }
 
-/// Compiled kernels in each step, and elsewhere two to four chains of 8 to 20 elementwise kernels of 3 to 12 µs; repaired
-/// the longest of each chain is left.
+/// Compiled kernels in each step, and elsewhere two to four chains of 8 to 20 elementwise kernels of 3 to 12 µs.
+/// Repaired: only the longest of each chain remains.
 fn not_compiled(p: &mut Planter<'_>) {
     p.both(At::End, 1, |p| {
         let compiled = p.write(|b| {

@@ -1,12 +1,12 @@
-//! Programs with one injected fault, and the same programs without it: the true gain of a repair.
+//! Programs with one injected fault, and the same programs without it, by which the real gain of a repair is known.
 //!
-//! [`clean`] draws programs in which nothing is to be found: the GPU bounds them, nothing waits for it, data is there in
-//! time, all steps do the same. [`Kind::plant`] puts one problem into such a program, and mends it in a copy that runs with
-//! the same durations and lags. What the problem costs is the difference of both ([`InjectedFault::gain_ns`]).
+//! [`clean`] draws programs without problems: they are GPU-bound, no work waits for a slower part, data are loaded in
+//! time, and all steps are alike. [`Kind::plant`] injects one fault into such a program and repairs it in a copy,
+//! which runs with the same durations and lags. The cost of the fault is the difference of both
+//! ([`InjectedFault::gain_ns`]).
 //!
-//! Where a repair makes work faster rather than vanish, nobody knows by how much before it is tried: there the program is
-//! mended to what the finding says that it assumes ([`Kind::is_assumed`]), and only what follows from it for the step is a
-//! prediction.
+//! If a repair makes work faster instead of removing it, the new duration is not predictable. The program is then
+//! repaired as the finding assumes ([`Kind::is_assumed`]), and only the consequence for the step is a prediction.
 
 mod base;
 mod communication;
@@ -24,22 +24,22 @@ use crate::simulator::run::{self, SpanRecord};
 use crate::simulator::{Profile, Simulated};
 use planter::Planter;
 
-/// A kind of problem.
+/// A kind of injected fault.
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// What it is, in words.
+    /// Name of the fault.
     pub name: &'static str,
-    /// The rule that should find it.
+    /// Code of the rule that should find it.
     pub code: &'static str,
-    /// Rules that see the same problem, and are right.
+    /// Codes of rules that also report the problem, correctly.
     pub also: &'static [&'static str],
-    /// Whether the repair is what the finding assumes, rather than work that is gone.
+    /// True if the repair is the assumption of the finding, instead of removed work.
     pub is_assumed: bool,
-    /// Whether the finding says what it gains: one about the measurement does not.
+    /// True if the finding has an estimated gain; a finding about the measurement has none.
     pub is_gain: bool,
-    /// What it costs at least, in percent of the step: what costs less is none, or not yet worth a word.
+    /// Smallest cost in percent of the step, below which it is no problem or too small to report.
     least: f64,
-    /// What the program around it needs.
+    /// Change of the profile that the fault requires.
     shape: fn(&mut Profile),
     plant: fn(&mut Planter<'_>),
 }
@@ -51,17 +51,17 @@ impl std::fmt::Debug for Kind {
 }
 
 impl Kind {
-    /// A problem whose repair takes work away.
+    /// A fault whose repair removes work.
     const fn gone(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
         Self { name, code, also: &[], is_assumed: false, is_gain: true, least: LEAST_PERCENT, shape: |_| {}, plant }
     }
 
-    /// A problem whose repair leaves as much as the finding assumes.
+    /// A fault whose repair leaves as much work as the finding assumes.
     const fn assumed(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
         Self { is_assumed: true, ..Self::gone(name, code, plant) }
     }
 
-    /// A problem of the measurement: nothing is gained but better numbers.
+    /// A fault of the measurement: its repair only improves the numbers.
     const fn measured(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
         Self { is_gain: false, ..Self::gone(name, code, plant) }
     }
@@ -86,23 +86,23 @@ pub fn kinds() -> impl Iterator<Item = &'static Kind> {
         .flatten()
 }
 
-/// A problem that costs less of the step is none, in percent: findings that gain less than half of this are not shown.
+/// Default of the smallest cost in percent of the step. Findings with less than half of this gain are not shown.
 const LEAST_PERCENT: f64 = 1.0;
-/// So often a program is drawn until the problem costs enough.
+/// Number of programs that are drawn until the fault costs enough.
 const DRAWS: u64 = 40;
 
-/// Program with an injected fault, and the same one without.
+/// A program with an injected fault, and the same program without it.
 #[derive(Debug, Clone)]
 pub struct InjectedFault {
-    /// With it.
+    /// The program with the fault.
     pub planted: Simulated,
-    /// Without; for too few workers see [`Self::with_workers`].
+    /// The program without the fault; for too few workers see [`Self::with_workers`].
     pub repaired: Simulated,
-    /// Programs that were drawn before it, in which the problem cost too little.
+    /// Number of programs drawn before it, in which the fault cost too little.
     pub refused: u64,
 }
 
-/// A program without any of the problems.
+/// A program without faults.
 #[must_use]
 pub fn clean(seed: u64) -> Simulated {
     let mut draw = 0;
@@ -116,8 +116,8 @@ pub fn clean(seed: u64) -> Simulated {
 }
 
 impl Kind {
-    /// A program with this problem; where and how often it occurs and how large it is depends on the seed. `None` if
-    /// it costs too little however often it is drawn.
+    /// A program with this fault. Its positions, number and size depend on the seed. `None` if it costs too little in
+    /// all drawn programs.
     #[must_use]
     pub fn plant(&self, seed: u64) -> Option<InjectedFault> {
         (0..DRAWS).find_map(|draw| {
@@ -149,19 +149,19 @@ impl Kind {
 }
 
 impl InjectedFault {
-    /// What all steps from one number to another lose by the problem, in ns.
+    /// Cost of the fault in a range of steps, in ns.
     #[must_use]
     pub fn gain_ns(&self, first: i64, last: i64) -> Option<i64> {
         Some(self.planted.steps_ns(first, last)? - self.repaired.steps_ns(first, last)?)
     }
 
-    /// Whether workers load the data.
+    /// True if workers load the data.
     #[must_use]
     pub fn has_workers(&self) -> bool {
         self.planted.program.loader.is_some()
     }
 
-    /// The program with so many more workers that load data, in place of another repair.
+    /// The program with this many more workers, instead of another repair.
     #[must_use]
     pub fn with_workers(self, more: usize) -> Option<Self> {
         let mut program = edit::apply(self.planted.program.clone(), &Edit::MoreWorkers(more))?;
@@ -171,7 +171,7 @@ impl InjectedFault {
 }
 
 impl Simulated {
-    /// Runs a program. `settle`: as for [`run::run`].
+    /// Run a program. `settle`: as in [`run::run`].
     fn run(program: &mut Program, settle: bool) -> Option<Self> {
         let outcome = run::run(program, settle).ok()?;
         Self::after(program.clone(), outcome)
@@ -191,8 +191,8 @@ impl Simulated {
         Some((numbers().min()?, numbers().max()?))
     }
 
-    /// From the moment at which all work of the GPU launched before step `first` is done to that at which all work
-    /// launched until the end of step `last` is, and both on the host, in ns. `None` if there is no such step.
+    /// Time in ns from the end of all GPU work launched before step `first` to the end of all work launched until the
+    /// end of step `last`, both including the host. `None` if there is no such step.
     #[must_use]
     pub fn steps_ns(&self, first: i64, last: i64) -> Option<i64> {
         let steps = || self.main_steps().filter(|(number, _)| (first..=last).contains(number));

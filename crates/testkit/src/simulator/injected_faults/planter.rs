@@ -1,4 +1,4 @@
-//! Writes a problem into a program, and its repair into a copy.
+//! Injection of a fault into a program, and of its repair into a copy.
 
 use super::base::Slots;
 use super::kernels::without;
@@ -7,22 +7,22 @@ use crate::simulator::Profile;
 use crate::simulator::program::build::{Builder, COMPUTE};
 use crate::simulator::program::{Program, Role, Step, Work};
 
-/// Where in each step.
+/// Position in each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
-    /// Before everything else.
+    /// Before all other work.
     Start,
-    /// Somewhere between the modules of the forward pass.
+    /// At a random position between the modules of the forward pass.
     Forward,
-    /// Where the optimizer begins.
+    /// At the begin of the optimizer.
     Update,
-    /// Behind everything else.
+    /// After all other work.
     End,
-    /// Somewhere between the nodes of the backward pass.
+    /// At a random position between the nodes of the backward pass.
     Backward,
 }
 
-/// What is put into a thread, in both programs.
+/// Steps that are inserted into a thread, in both programs.
 struct Insert {
     role: Role,
     at: usize,
@@ -30,16 +30,16 @@ struct Insert {
     repaired: Vec<Step>,
 }
 
-/// A program under treatment.
+/// A program that is being changed.
 pub(super) struct Planter<'a> {
     pub(super) b: Builder<'a>,
     slots: Slots,
-    /// Length of a step without the problem, in ns.
+    /// Duration of a step without the fault, in ns.
     pub(super) step_ns: i64,
     inserts: Vec<Insert>,
-    /// Operations that take another time once it is repaired, in ns.
+    /// Operations whose duration the repair changes, in ns.
     mended: Vec<(usize, i64)>,
-    /// What is done to the whole program to repair it.
+    /// Change of the whole program by the repair.
     pub(super) whole: Option<fn(&mut Program)>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Planter<'a> {
         Self { b, slots, step_ns, inserts: Vec::new(), mended: Vec::new(), whole: None }
     }
 
-    /// Takes the operators of a name out of the program, before anything is put into it.
+    /// Remove the operators of a name from the program, before any insertion.
     pub(super) fn drop_from_base(&mut self, operator: &str) {
         for thread in &mut self.b.program.threads {
             thread.steps = without(&thread.steps, operator);
@@ -58,7 +58,7 @@ impl<'a> Planter<'a> {
         self.slots = Slots::new(&self.b.program);
     }
 
-    /// Makes it a program of the CPU alone, before anything is put into it: operators compute what their kernels did, for as long.
+    /// Make it a CPU program, before any insertion: operators compute for as long as their kernels.
     pub(super) fn on_the_cpu(&mut self) {
         let program = &mut self.b.program;
         let ops = &program.ops;
@@ -74,12 +74,12 @@ impl<'a> Planter<'a> {
         self.slots = Slots::new(program);
     }
 
-    /// How many steps the program has.
+    /// Number of steps of the program.
     pub(super) fn passes(&self) -> usize {
         self.slots.start.len()
     }
 
-    /// The first operation of the GPU that a step asks for on the main thread; none if it asks for none.
+    /// First GPU operation of a step on the main thread, if any.
     pub(super) fn first_op(&self, pass: usize) -> Option<usize> {
         let from = *self.slots.start.get(pass)?;
         super::base::main(&self.b.program).iter().skip(from).find_map(|step| match step {
@@ -89,17 +89,17 @@ impl<'a> Planter<'a> {
         })
     }
 
-    /// A part of the step's length, in percent of it, in ns.
+    /// Random part of the step's duration: percent of it as ns.
     pub(super) fn part(&mut self, low: i64, high: i64) -> i64 {
         self.step_ns * self.b.rng.between(low, high) / 100
     }
 
-    /// Some number of places.
+    /// A random number of positions.
     pub(super) fn some(&mut self, low: usize, high: usize) -> usize {
         low + self.b.rng.below(high + 1 - low)
     }
 
-    /// Places of a kind: where in one step, the same for all.
+    /// Random positions of a kind, equal in all steps.
     pub(super) fn places(&mut self, at: At, count: usize) -> Vec<usize> {
         let among = match at {
             At::Forward => &self.slots.forward,
@@ -110,13 +110,13 @@ impl<'a> Planter<'a> {
         self.b.rng.sample(least, count)
     }
 
-    /// What `body` writes.
+    /// Steps that `body` writes.
     pub(super) fn write(&mut self, body: impl FnOnce(&mut Builder<'a>)) -> Vec<Step> {
         body(&mut self.b);
         std::mem::take(&mut self.b.steps)
     }
 
-    /// Puts something into one step: with the problem, and repaired.
+    /// Insert steps into one step of the program: with the fault, and repaired.
     pub(super) fn put(&mut self, (at, place, pass): (At, usize, usize), planted: Vec<Step>, repaired: Vec<Step>) {
         let found = match at {
             At::Start => self.slots.start.get(pass),
@@ -138,12 +138,12 @@ impl<'a> Planter<'a> {
         }
     }
 
-    /// Puts what `body` writes at `count` places of each step; nothing of it is left when it is repaired.
+    /// Insert the steps of `body` at `count` positions of each step; the repair removes them.
     pub(super) fn gone(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Builder<'a>)) {
         self.both(at, count, |p| (p.write(&mut body), Vec::new()));
     }
 
-    /// Puts what `body` writes at `count` places of each step: with the problem, and repaired.
+    /// Insert the steps of `body` at `count` positions of each step: with the fault, and repaired.
     pub(super) fn both(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Self) -> (Vec<Step>, Vec<Step>)) {
         for place in self.places(at, count) {
             for pass in 0..self.passes() {
@@ -153,7 +153,8 @@ impl<'a> Planter<'a> {
         }
     }
 
-    /// Puts what `body` writes at `count` places of each step; repaired, the operations that it names take another time.
+    /// Insert the steps of `body` at `count` positions of each step; the repair changes the durations of the returned
+    /// operations.
     pub(super) fn faster(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Builder<'a>) -> Vec<(usize, i64)>) {
         self.both(at, count, |p| {
             let mended = body(&mut p.b);
@@ -163,7 +164,7 @@ impl<'a> Planter<'a> {
         });
     }
 
-    /// Once it is repaired an operation takes this long, in ns.
+    /// Set the duration of an operation in the repaired program, in ns.
     pub(super) fn mend(&mut self, op: usize, ns: i64) {
         self.mended.push((op, ns));
     }
@@ -173,7 +174,7 @@ impl<'a> Planter<'a> {
         let mut planted = self.b.program;
         let mut repaired = planted.clone();
         self.inserts.sort_by_key(|insert| insert.at);
-        // From the back, so that places stay where they are.
+        // From the last to the first, so that positions stay valid.
         for insert in self.inserts.into_iter().rev() {
             let at = insert.at..insert.at;
             for (program, steps) in [(&mut planted, insert.planted), (&mut repaired, insert.repaired)] {
@@ -193,11 +194,11 @@ impl<'a> Planter<'a> {
 }
 
 impl Builder<'_> {
-    /// Launches a kernel and returns it.
+    /// Launch a kernel and return its operation.
     pub(super) fn planted_kernel(&mut self, name: &'static str, ns: i64) -> usize {
         self.launch(Work::Kernel, name, COMPUTE, ns.max(900));
         let op = self.program.ops.len() - 1;
-        // Its name says how it is launched and whether it may overlap: as usual.
+        // Its name determines its launch and whether it may overlap, as usual.
         self.program.ops[op].overlap = 0;
         op
     }

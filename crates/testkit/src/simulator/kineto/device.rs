@@ -1,4 +1,4 @@
-//! Calls of the runtime and the driver, the work that they launch, and the records of synchronisation.
+//! Runtime and driver calls, the work that they launch, and synchronization records.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn callback(name: &str) -> u32 {
     CALLBACKS.iter().find(|(known, _)| *known == name).map_or(1, |&(_, number)| number)
 }
 
-/// Bytes that a copy or fill of this length moves.
+/// Bytes that a copy or fill of this duration moves.
 pub(crate) fn bytes(work: Work, ns: i64) -> i64 {
     ns * if matches!(work, Work::HostToDevice | Work::DeviceToHost) { 22 } else { 1_200 }
 }
@@ -130,7 +130,7 @@ impl Printer<'_> {
         self.json.flow("ac2g", Flow::End(u64::from(correlation)), (0, stream), start);
     }
 
-    /// The counter of the clock: its value at the start, and the one from some operation on.
+    /// Counter of the clock: its value at the start, and from some operation on.
     pub(super) fn clock(&mut self) {
         let Some((first, values)) = self.program.clock else { return };
         let activities = self.outcome.activities.iter().zip(&self.view.times);
@@ -186,7 +186,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Each annotation again on the streams that ran its work.
+    /// Repeat each annotation on the streams that ran its work.
     pub(super) fn marks(&mut self) {
         let mut marked: BTreeMap<(u32, usize), (i64, i64)> = BTreeMap::new();
         for (i, activity) in self.outcome.activities.iter().enumerate() {

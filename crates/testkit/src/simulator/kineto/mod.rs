@@ -1,4 +1,4 @@
-//! Writes what a run left behind as PyTorch's profiler would.
+//! Writer of a run in the format of PyTorch's profiler.
 
 pub(crate) mod device;
 mod view;
@@ -10,9 +10,9 @@ use crate::kineto::{ArgsText, Flow, Writer};
 use crate::simulator::program::{Kind, Program, Role, Sequence};
 use crate::simulator::run::{Outcome, SpanRecord};
 
-/// What event times are relative to, nanoseconds since 1970.
+/// Base of the event times, nanoseconds since 1970.
 const BASE_NS: i64 = 1_759_276_800_000_000_000;
-/// When the profiler was started, nanoseconds after the base: time 0 of every truth.
+/// Start of the profiler, nanoseconds after the base: time 0 of all ground truth.
 pub(crate) const STARTED_NS: i64 = 3_817_262_118_402_417;
 /// Process id of the program.
 const PROCESS: i64 = 48_213;
@@ -28,7 +28,7 @@ pub(crate) fn ids(role: Role) -> (i64, i64) {
     }
 }
 
-/// How a truth names a thread.
+/// Name of a thread in the ground truth.
 pub(crate) fn thread_label(role: Role) -> String {
     let (process, thread) = ids(role);
     format!("{process}/{thread}")
@@ -49,7 +49,7 @@ pub(crate) fn correlation(call: u32) -> u32 {
     call + 1_001
 }
 
-/// Writes one trace.
+/// Writer of one trace.
 struct Printer<'a> {
     program: &'a Program,
     outcome: &'a Outcome,
@@ -57,7 +57,7 @@ struct Printer<'a> {
     json: Writer,
 }
 
-/// The trace as JSON text, as far as `view` shows it.
+/// Trace as JSON text, with the records that `view` keeps.
 pub(crate) fn write(program: &Program, outcome: &Outcome, view: &View) -> String {
     let json = Writer::new(header(program), STARTED_NS);
     let mut printer = Printer { program, outcome, view, json };
@@ -92,7 +92,7 @@ impl Printer<'_> {
         ids(self.outcome.threads[thread].0)
     }
 
-    /// The innermost span around `span` that `wanted` accepts and that is shown.
+    /// Innermost visible span around `span` that `wanted` accepts.
     fn around(&self, span: &SpanRecord, wanted: impl Fn(&SpanRecord) -> bool) -> Option<u32> {
         let mut next = span.parent;
         while let Some(id) = next {
@@ -113,7 +113,7 @@ impl Printer<'_> {
         around.map(|id| id + 1)
     }
 
-    /// Operators, annotations, Python frames and the profiler's own work.
+    /// Operators, annotations, Python frames and overhead of the profiler.
     fn spans(&mut self) {
         for (id, span) in self.outcome.spans.iter().enumerate() {
             if self.view.hidden_spans[id] {
@@ -146,7 +146,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Arrows from an operator to the node that autograd made of it.
+    /// Arrows from an operator to its backward node.
     fn backward_flow(&mut self, span: &SpanRecord, track: (i64, i64)) {
         if !self.program.threads.iter().any(|thread| thread.role == Role::Autograd) {
             return;

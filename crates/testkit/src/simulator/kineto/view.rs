@@ -1,9 +1,9 @@
-//! What of a run its trace shows.
+//! Visible part of a run in its trace.
 
 use crate::simulator::program::Role;
 use crate::simulator::run::Outcome;
 
-/// What is left out of a trace, and the times that it gives to the GPU's work.
+/// Records that are left out of a trace, and the times of GPU work in it.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) hidden_spans: Vec<bool>,
@@ -12,12 +12,12 @@ pub(crate) struct View {
     pub(crate) hidden_threads: Vec<Role>,
     /// Start and end of each activity, ns.
     pub(crate) times: Vec<(i64, i64)>,
-    /// By how much the device's clock is ahead, ns.
+    /// Offset of the device's clock in ns, positive if it is ahead.
     pub(crate) offset: i64,
 }
 
 impl View {
-    /// Everything as it was.
+    /// All records with their real times.
     pub(crate) fn complete(outcome: &Outcome) -> Self {
         Self {
             hidden_spans: vec![false; outcome.spans.len()],

@@ -1,4 +1,4 @@
-//! Writes the steps of one thread, drawing times as it goes.
+//! Builder of the steps of one thread, with random times.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use super::{Details, Kind, Name, Op, Program, Sequence, Span, Step, Stream, Target, Thread, Work};
 use crate::simulator::Profile;
 
-/// Streams by index: compute, copies, collectives, one beside compute, and the branches of graphs.
+/// Streams by index: compute, copies, collectives, a second compute stream, and the branches of graphs.
 pub(crate) const COMPUTE: usize = 0;
 pub(crate) const COPY: usize = 1;
 pub(crate) const COLLECTIVE: usize = 2;
@@ -28,12 +28,12 @@ pub(crate) struct Builder<'a> {
     pub(crate) rng: Rng,
     pub(crate) profile: &'a Profile,
     pub(crate) program: Program,
-    /// Steps of the thread that is being written.
+    /// Steps of the current thread.
     pub(crate) steps: Vec<Step>,
     sequence: u64,
     event: u64,
     kernels: usize,
-    /// Where the drawing of each step begins, if all are alike.
+    /// Random state at the begin of each step, if all steps are alike.
     alike: Option<Rng>,
 }
 
@@ -63,26 +63,26 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Goes on with a program that is there.
+    /// Continue an existing program.
     pub(crate) fn resume(program: Program, rng: Rng, profile: &'a Profile) -> Self {
-        // Far from the numbers that the program has.
+        // Far from the numbers that the program uses.
         let (sequence, event) = (1_000_000, 1_000_000);
         Self { rng, profile, program, steps: Vec::new(), sequence, event, kernels: 0, alike: None }
     }
 
-    /// From here on this step is drawn as the ones before it, if they are to be alike.
+    /// Draw the rest of this step as in the previous ones, if steps are alike.
     pub(crate) fn draw_alike(&mut self) {
         if self.profile.alike {
             self.rng = self.alike.get_or_insert_with(|| self.rng.clone()).clone();
         }
     }
 
-    /// Whether something that happens `percent` of the time happens now.
+    /// True with a probability of `percent`.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.rng.below(100) < percent
     }
 
-    /// Ends the thread that is being written.
+    /// Finish the current thread.
     pub(crate) fn thread(&mut self, role: super::Role) {
         let steps = std::mem::take(&mut self.steps);
         self.program.threads.push(Thread { role, steps });
@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Spend(own));
     }
 
-    /// A span with its own time before and after `body`.
+    /// A span with exclusive time before and after `body`.
     pub(crate) fn span(&mut self, span: Span, before: (i64, i64), after: (i64, i64), body: impl FnOnce(&mut Self)) {
         self.steps.push(Step::Open(span));
         self.spend(before.0, before.1);
@@ -129,14 +129,14 @@ impl<'a> Builder<'a> {
         self.span(Span::new(Kind::Annotation, name), (500, 2_000), (300, 1_200), body);
     }
 
-    /// A frame in which the thread waits for a token, and which ends when it has it.
+    /// A frame in which the thread waits for a token, and which ends when it has the token.
     pub(crate) fn wait_frame(&mut self, name: &'static str, queue: usize) {
         self.steps.push(Step::Open(Span::new(Kind::Python, name)));
         self.get(queue, (2_000, 7_000));
         self.steps.push(Step::Close);
     }
 
-    /// Takes a token; having to wait for it always costs more than finding it.
+    /// Take a token; waiting for it always costs more than finding it.
     pub(crate) fn get(&mut self, queue: usize, lag: (i64, i64)) {
         let (own, lag) = (self.rng.between(600, 1_500), self.rng.between(lag.0, lag.1));
         self.steps.push(Step::Get { queue, own, lag });
@@ -177,7 +177,7 @@ impl<'a> Builder<'a> {
         self.program.ops.len() - 1
     }
 
-    /// A kernel of a random name and length.
+    /// A kernel of a random name and duration.
     pub(crate) fn kernel(&mut self, stream: usize) {
         let name = crate::simulator::names::KERNELS[self.rng.below(crate::simulator::names::KERNELS.len())];
         let scale = self.profile.gpu_percent.max(1);
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
         self.launch(Work::Kernel, name, stream, (duration * scale / 100).max(2_900));
     }
 
-    /// Launches one operation.
+    /// Launch one operation.
     pub(crate) fn launch(&mut self, work: Work, name: &'static str, stream: usize, duration: i64) {
         let op = self.new_op(work, name.into(), stream, duration);
         if self.profile.dependent_launch && work == Work::Kernel && self.chance(35) {
@@ -207,7 +207,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Launch { driver, name: name.into(), own, ops: op..op + 1, ret });
     }
 
-    /// Launches a graph; levels as (stream, ns) of their kernels.
+    /// Launch a graph; levels as (stream, ns) of their kernels.
     pub(crate) fn graph(&mut self, levels: &[Vec<(usize, i64)>]) {
         let from = self.program.ops.len();
         for (level, kernels) in levels.iter().enumerate() {
@@ -223,7 +223,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Launch { driver: false, name, own, ops, ret });
     }
 
-    /// A copy that its call waits for.
+    /// A blocking copy.
     pub(crate) fn blocking_copy(&mut self, work: Work, name: &'static str, call: &'static str, stream: usize) {
         let duration = self.rng.between(1_100, 9_000);
         let op = self.new_op(work, name.into(), stream, duration);
@@ -232,7 +232,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Blocking { name: call.into(), op, ret });
     }
 
-    /// `cudaEventRecord`; `again` records an event that was recorded before.
+    /// `cudaEventRecord`; `again` is an event that was recorded before.
     pub(crate) fn record(&mut self, stream: usize, again: Option<usize>) -> usize {
         let event = again.map_or_else(
             || {
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Wait { stream, record, own });
     }
 
-    /// A synchronising call: finding nothing to wait for always costs less than returning from a wait.
+    /// A synchronizing call: finding all work done always costs less than returning from a wait.
     pub(crate) fn sync(&mut self, target: Target) {
         let name = match target {
             Target::Device => "cudaDeviceSynchronize",

@@ -1,4 +1,4 @@
-//! What else a program does between its modules: events, waits, copies, graphs, allocation, locks.
+//! Additional work between modules: events, waits, copies, graphs, allocation, locks.
 
 use super::build::{BRANCHES, Builder, COMPUTE, COPY, SIDE};
 use super::{Kind, Span, Step, Target, Work, host};
@@ -8,7 +8,7 @@ const TO_DEVICE: &str = "Memcpy HtoD (Pinned -> Device)";
 const TO_HOST: &str = "Memcpy DtoH (Device -> Pinned)";
 const PAGEABLE: &str = "Memcpy DtoH (Device -> Pageable)";
 
-/// One of the things that the profile allows.
+/// One of the features that the profile allows.
 pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
     let p = b.profile;
     let mut choices: Vec<fn(&mut Builder<'_>, &host::Shared)> = vec![|b, _| fill(b)];
@@ -28,7 +28,7 @@ pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
     choices[chosen](b, shared);
 }
 
-/// Copies the batch to the device.
+/// Copy the batch to the device.
 pub(super) fn load_batch(b: &mut Builder<'_>) {
     if !b.profile.copies {
         return;
@@ -53,14 +53,14 @@ fn fill(b: &mut Builder<'_>) {
     });
 }
 
-/// Kernels on a second stream: fork by an event, join by another, in some order or other.
+/// Kernels on a second stream: fork by an event, join by another one, in a random order.
 fn beside(b: &mut Builder<'_>) {
     b.python("model.py(57): overlapped", |b| {
         let ready = b.record(COMPUTE, None);
         b.spend(200, 900);
         b.wait(SIDE, ready);
         if b.chance(25) {
-            // Waiting twice changes nothing, nor does waiting for an event that was never recorded.
+            // Waiting twice has no effect, nor has waiting for an event that was never recorded.
             b.spend(200, 900);
             b.wait(SIDE, ready);
             b.program.records.push(900);
@@ -80,7 +80,7 @@ fn beside(b: &mut Builder<'_>) {
         b.spend(200, 900);
         b.op("aten::add", |b| b.kernel(COMPUTE));
         if b.chance(30) {
-            // The event is recorded again, later: whoever waits from now on waits for more.
+            // The event is recorded again later, so that later waits wait for more work.
             b.spend(200, 900);
             b.op("aten::mul", |b| b.kernel(SIDE));
             b.spend(200, 900);
@@ -95,7 +95,7 @@ fn beside(b: &mut Builder<'_>) {
     });
 }
 
-/// `Tensor.item()`: a copy that its call waits for, or a copy and a wait.
+/// `Tensor.item()`: a blocking copy, or a copy and a wait.
 pub(crate) fn item(b: &mut Builder<'_>) {
     b.op("aten::item", |b| {
         b.op("aten::_local_scalar_dense", |b| {
@@ -139,7 +139,7 @@ fn poll(b: &mut Builder<'_>) {
     });
 }
 
-/// Copies on two streams, which one engine per direction runs.
+/// Copies on two streams, with one engine per direction.
 fn copies(b: &mut Builder<'_>) {
     b.op("aten::copy_", |b| {
         let ready = b.record(COMPUTE, None);
@@ -163,7 +163,7 @@ fn copies(b: &mut Builder<'_>) {
     });
 }
 
-/// A graph: levels of kernels that run side by side; the first and the last have one kernel, on the launching stream.
+/// A graph: levels of concurrent kernels; the first and the last have one kernel, on the launching stream.
 fn graph(b: &mut Builder<'_>) {
     b.python("torch/cuda/graphs.py(88): replay", |b| {
         let mut levels = Vec::new();
@@ -187,7 +187,7 @@ fn allocate(b: &mut Builder<'_>) {
     });
 }
 
-/// Takes the lock that the second thread uses, too.
+/// Take the lock that the second thread uses, too.
 pub(super) fn critical_section(b: &mut Builder<'_>, shared: &host::Shared) {
     b.wait_frame(names::ACQUIRE, shared.lock);
     b.spend(200, 900);

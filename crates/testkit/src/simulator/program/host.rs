@@ -1,4 +1,4 @@
-//! The other threads and processes: DataLoader workers, pinning thread, a second Python thread.
+//! Other threads and processes: DataLoader workers, pinning thread, a second Python thread.
 
 use super::build::Builder;
 use super::{Kind, Loader, Role, Span, Step, extras};
@@ -7,15 +7,15 @@ use crate::simulator::names;
 /// Queues that threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// From main to autograd thread, and back.
+    /// Queues from the main to the autograd thread, and back.
     pub(super) ready: usize,
     pub(super) finished: usize,
-    /// One token: whoever has it holds the lock.
+    /// One token: the thread that has it holds the lock.
     pub(super) lock: usize,
     /// Items from the workers, and from the pinning thread.
     items: usize,
     pinned: usize,
-    /// How many items there are, and how many indices are put ahead.
+    /// Number of items, and number of prefetched indices.
     count: usize,
     ahead: usize,
 }
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// What a worker does for one item.
+/// Work of a worker for one item.
 fn fetch(b: &mut Builder<'_>) -> Vec<Step> {
     let outer = std::mem::take(&mut b.steps);
     b.python(names::FETCH, |b| {
@@ -58,7 +58,7 @@ fn put_index(b: &mut Builder<'_>) {
     b.spend(8_000, 14_000);
 }
 
-/// Gives each worker its first index.
+/// Give each worker its first index.
 pub(super) fn prefetch(b: &mut Builder<'_>, shared: &Shared) {
     if shared.count == 0 {
         return;
@@ -71,7 +71,7 @@ pub(super) fn prefetch(b: &mut Builder<'_>, shared: &Shared) {
     b.spend(400, 3_000);
 }
 
-/// Waits for the next batch and asks for another one.
+/// Wait for the next batch and request another one.
 pub(super) fn next_batch(b: &mut Builder<'_>, shared: &Shared) {
     if shared.count == 0 {
         if b.profile.inline_loading {
@@ -96,7 +96,7 @@ pub(super) fn next_batch(b: &mut Builder<'_>, shared: &Shared) {
     b.spend(400, 3_000);
 }
 
-/// The main thread makes the batch itself.
+/// The main thread loads the batch itself.
 fn load_inline(b: &mut Builder<'_>) {
     b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
         b.python("torch/utils/data/dataloader.py(701): __next__", |b| {
@@ -111,7 +111,7 @@ fn load_inline(b: &mut Builder<'_>) {
     super::train::between(b);
 }
 
-/// The threads beside main and autograd thread.
+/// Threads other than the main and autograd threads.
 pub(super) fn other_threads(b: &mut Builder<'_>, shared: &Shared) {
     if shared.count > 0 && b.profile.pin_memory {
         for _ in 0..shared.count {

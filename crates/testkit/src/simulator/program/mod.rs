@@ -1,5 +1,5 @@
-//! What a program is: for each thread a list of steps, with every duration and lag already drawn, so that an edited
-//! program differs from the original in nothing but the edit.
+//! Program: a list of steps for each thread, with all durations and lags already drawn, so that an edited program
+//! differs from the original only by the edit.
 
 pub(crate) mod build;
 pub(crate) mod extras;
@@ -13,10 +13,10 @@ use std::ops::Range;
 
 use crate::simulator::run::record::Category;
 
-/// Names are mostly constants.
+/// Names are usually constants.
 pub(crate) type Name = Cow<'static, str>;
 
-/// What a span on a thread is.
+/// Kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Operator,
@@ -34,14 +34,14 @@ pub(crate) enum Sequence {
     Backward(u64),
 }
 
-/// What an operator was given, as JSON: sizes, and types.
+/// Inputs of an operator as JSON: sizes and types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inputs {
     pub(crate) dims: &'static str,
     pub(crate) types: &'static str,
 }
 
-/// A span to open.
+/// A span that a step opens.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub(crate) kind: Kind,
@@ -55,7 +55,7 @@ impl Span {
         Self { kind, name: name.into(), sequence: None, inputs: None }
     }
 
-    /// Whether what happens inside is loading of data.
+    /// True if the contents of the span are data loading.
     pub(crate) fn is_loader(&self) -> bool {
         matches!(self.kind, Kind::Python | Kind::Annotation) && LOADER.iter().any(|mark| self.name.contains(mark))
     }
@@ -71,7 +71,7 @@ const LOADER: &[&str] = &[
     "fetch.py",
 ];
 
-/// Which of the program's threads.
+/// Role of a thread in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     Main,
@@ -80,11 +80,11 @@ pub(crate) enum Role {
     Helper,
     /// The DataLoader's pinning thread, of the main process.
     Pin,
-    /// A DataLoader worker, a process of its own.
+    /// A DataLoader worker, a separate process.
     Worker(usize),
 }
 
-/// Work of the GPU.
+/// Kind of GPU work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     Kernel,
@@ -96,7 +96,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// What its time is.
+    /// Category of its time.
     pub(crate) fn category(self) -> Category {
         match self {
             Self::Kernel => Category::GpuCompute,
@@ -105,7 +105,7 @@ impl Work {
         }
     }
 
-    /// The copy engine that it needs.
+    /// Copy engine that it uses.
     pub(crate) fn engine(self) -> Option<usize> {
         match self {
             Self::HostToDevice => Some(0),
@@ -116,50 +116,50 @@ impl Work {
     }
 }
 
-/// One operation of the GPU. All times in ns.
+/// A GPU operation. All times in ns.
 #[derive(Debug, Clone)]
 pub(crate) struct Op {
     pub(crate) work: Work,
     pub(crate) name: Name,
     pub(crate) stream: usize,
     pub(crate) duration: i64,
-    /// From the launch call's end until the operation could start; negative: it may start before the call returns.
-    /// For operations that their call waits for: from the call's start.
+    /// Time from the end of the launch call until the operation could start; negative: it may start before the call
+    /// returns. For blocking operations: from the start of the call.
     pub(crate) latency: i64,
-    /// From the end of what it waits for on the GPU until it starts.
+    /// Time from the end of its prerequisite on the GPU to its start.
     pub(crate) gap: i64,
-    /// Programmatic dependent launch: it may start this long before the previous operation of its stream ends.
+    /// Programmatic dependent launch: it may start this much before the previous operation of its stream ends.
     pub(crate) overlap: i64,
     /// Level inside a graph launch.
     pub(crate) level: u32,
-    /// Taken out by an edit.
+    /// Removed by an edit.
     pub(crate) removed: bool,
-    /// What its record says besides.
+    /// Additional data of its record.
     pub(crate) details: Details,
 }
 
-/// What the record of an operation says besides its times, where that is not the usual.
+/// Data in the record of an operation, in addition to its times, if they are not the usual ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Details {
     /// Bytes of a copy.
     pub(crate) bytes: Option<i64>,
     /// Blocks of a kernel.
     pub(crate) grid: Option<i64>,
-    /// Threads of a block.
+    /// Threads per block.
     pub(crate) block: Option<i64>,
     /// Elements of a collective.
     pub(crate) elements: Option<i64>,
-    /// Samples of instructions by the reason of their stall, as JSON.
+    /// Instruction samples by stall reason, as JSON.
     pub(crate) stalls: Option<String>,
 }
 
-/// What a synchronising call waits for.
+/// Target of a synchronizing call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Device,
     Stream(usize),
     Record(usize),
-    /// `cudaFree`: the device, without a record of its own in the trace.
+    /// `cudaFree`: the device, without a record in the trace.
     Free,
 }
 
@@ -168,10 +168,10 @@ pub(crate) enum Target {
 pub(crate) enum Step {
     Open(Span),
     Close,
-    /// Own time of the innermost open span, or of the thread.
+    /// Exclusive time of the innermost open span, or of the thread.
     Spend(i64),
-    /// Own time between two top-level spans; with the GIL taken by another thread the next span starts `lag` after it
-    /// is given up.
+    /// Exclusive time between two top-level spans. If another thread holds the GIL, the next span starts `lag` after
+    /// its release.
     Gap {
         own: i64,
         lag: i64,
@@ -181,7 +181,7 @@ pub(crate) enum Step {
         name: Name,
         own: i64,
     },
-    /// Launches operations: several are a graph. `ret`: until the call returns once a full queue has room.
+    /// Launch operations; several are a graph. `ret`: time until the call returns once a full queue has space.
     Launch {
         driver: bool,
         name: Name,
@@ -189,7 +189,7 @@ pub(crate) enum Step {
         ops: Range<usize>,
         ret: i64,
     },
-    /// Launches one operation and returns `ret` after its end.
+    /// Launch one operation and return `ret` after its end.
     Blocking {
         name: Name,
         op: usize,
@@ -205,29 +205,29 @@ pub(crate) enum Step {
         record: usize,
         own: i64,
     },
-    /// Takes `own` if nothing is pending, else ends `ret` after the last operation that it waits for.
+    /// Takes `own` if no work is pending, otherwise ends `ret` after the last operation that it waits for.
     Sync {
         name: Name,
         target: Target,
         own: i64,
         ret: i64,
     },
-    /// Queries until the target is done: each takes `own`, `gap` apart.
+    /// Query until the target is done: each query takes `own`, with `gap` in between.
     Poll {
         name: Name,
         target: Target,
         own: i64,
         gap: i64,
     },
-    /// Puts a token into a queue.
+    /// Put a token into a queue.
     Put(usize),
-    /// Takes a token: after `own` if there is one, else `lag` after it is put.
+    /// Take a token: after `own` if there is one, otherwise `lag` after it is put.
     Get {
         queue: usize,
         own: i64,
         lag: i64,
     },
-    /// Puts the next index into the queue of the worker whose turn it is, as long as there are items.
+    /// Put the next index into the queue of the next worker in turn, while there are items.
     PutIndex,
 }
 
@@ -242,9 +242,9 @@ pub(crate) struct Thread {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Loader {
     pub(crate) workers: usize,
-    /// What a worker does for each item, from index to item.
+    /// Work of a worker for each item, from index to item.
     pub(crate) items: Vec<Vec<Step>>,
-    /// Own time and lag of the wait for each index.
+    /// Exclusive time and lag of the wait for each index.
     pub(crate) waits: Vec<(i64, i64)>,
     /// Queue of the finished items.
     pub(crate) done: usize,
@@ -253,9 +253,10 @@ pub(crate) struct Loader {
 /// A stream of the device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
-    /// Its number in the trace.
+    /// Number of the stream in the trace.
     pub(crate) number: i64,
-    /// As given to `cudaStreamCreateWithPriority`. Kernels here never compete for the same units, so it is only known.
+    /// Priority by `cudaStreamCreateWithPriority`. Kernels of the simulator never compete for the same units, so it
+    /// has no effect.
     pub(crate) priority: i32,
 }
 
@@ -265,23 +266,23 @@ pub(crate) struct Program {
     pub(crate) threads: Vec<Thread>,
     pub(crate) ops: Vec<Op>,
     pub(crate) streams: Vec<Stream>,
-    /// The CUDA event of each record: the same event may be recorded again.
+    /// CUDA event of each record: an event may be recorded again.
     pub(crate) records: Vec<u64>,
-    /// Tokens that each queue holds at the beginning. The workers' index queues follow behind these.
+    /// Tokens in each queue at the beginning. The workers' index queues follow after these.
     pub(crate) queues: Vec<u32>,
     pub(crate) loader: Option<Loader>,
-    /// Operations that a stream holds before launches block.
+    /// Number of pending operations per stream before launches block.
     pub(crate) queue_limit: usize,
-    /// Whether all streams share one queue.
+    /// True if all streams share one queue.
     pub(crate) queue_shared: bool,
-    /// Whether the device may overlap dependent kernels.
+    /// True if the device may overlap dependent kernels.
     pub(crate) dependent_launch: bool,
-    /// A counter of the device's clock, in MHz: before the first of some operation and those behind it, and from then on.
+    /// Counter of the device's clock in MHz: an operation, and the values before and from its start on.
     pub(crate) clock: Option<(usize, [i64; 2])>,
 }
 
 impl Program {
-    /// The threads, those of the workers included.
+    /// All threads, including those of the workers.
     pub(crate) fn all_threads(&self) -> Vec<Thread> {
         let mut threads = self.threads.clone();
         let Some(loader) = &self.loader else { return threads };

@@ -1,11 +1,11 @@
-//! The shape of a program: steps of a training loop with forward, backward and update, sprinkled with whatever the profile
-//! allows.
+//! Structure of a program: steps of a training loop with forward, backward and update, and random features that the
+//! profile allows.
 
 use super::build::{Builder, COLLECTIVE, COMPUTE};
 use super::{Kind, Program, Role, Sequence, Span, Step, Target, Work, extras, host};
 use crate::simulator::{Profile, names};
 
-/// Draws a program.
+/// Draw a program.
 pub(crate) fn generate(seed: u64, profile: &Profile) -> Program {
     let mut b = Builder::new(seed, profile);
     let passes = if profile.gil { 2 } else { profile.steps.max(1) };
@@ -42,7 +42,7 @@ pub(crate) fn generate(seed: u64, profile: &Profile) -> Program {
     b.program
 }
 
-/// Time between two parts of a pass: between top-level spans where the main thread has no frame around everything.
+/// Time between two parts of a pass: between top-level spans if the main thread has no enclosing frame.
 pub(super) fn between(b: &mut Builder<'_>) {
     if b.profile.gil {
         let (own, lag) = (b.rng.between(1_000, 9_000), b.rng.between(5_000, 30_000));
@@ -90,7 +90,7 @@ fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>
 /// An operator of the forward pass, or several.
 fn leaf(b: &mut Builder<'_>, tape: &mut Vec<(usize, u64)>) {
     if b.chance(15) {
-        // Launched by Python itself, outside of any operator.
+        // Launched by Python itself, outside of operators.
         b.python("triton/runtime/jit.py(330): run", |b| b.kernel(COMPUTE));
         b.spend(200, 2_500);
         return;
@@ -115,7 +115,7 @@ fn leaf(b: &mut Builder<'_>, tape: &mut Vec<(usize, u64)>) {
     b.spend(200, 2_500);
 }
 
-/// Calls the engine and waits for it; the nodes run on its own thread.
+/// Call the engine and wait for it; the nodes run on its thread.
 fn backward(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>, tape: &[(usize, u64)]) {
     let (ready, done) = (shared.ready, shared.finished);
     b.python("torch/_tensor.py(570): backward", |b| {
@@ -168,7 +168,7 @@ fn nodes(b: &mut Builder<'_>, tape: &[(usize, u64)]) {
     }
 }
 
-/// A collective on its own stream; returns the record of its end.
+/// A collective on a separate stream; returns the record of its end.
 fn all_reduce(b: &mut Builder<'_>) -> usize {
     let mut done = 0;
     b.op("c10d::allreduce_", |b| {

@@ -1,31 +1,31 @@
-//! Streams, events, copy engines and the queue of launches.
+//! Simulation of streams, events, copy engines and the launch queue.
 
 use super::Run;
 use super::record::{Activity, Category, Cause, Recorded};
 use crate::simulator::program::{Op, Program, Target, Work};
 
-/// An end and the operation that it belongs to.
+/// An end and its operation.
 type Done = Option<(i64, usize)>;
 
 #[derive(Debug, Default)]
 struct StreamState {
     /// The last operation.
     last: Done,
-    /// Events that it was told to wait for since.
+    /// Events that it waits for since then.
     waited: Done,
-    /// All that these events stand for.
+    /// All operations before these events.
     waits: Vec<usize>,
     /// Activities of this stream, in order.
     launched: Vec<usize>,
 }
 
 impl StreamState {
-    /// What a later operation has to wait for.
+    /// Prerequisite of a later operation.
     fn tail(&self) -> Done {
         later(self.last, self.waited)
     }
 
-    /// All operations that a later one has to wait for.
+    /// All operations for which a later one has to wait.
     fn held(&self) -> impl Iterator<Item = usize> {
         self.last.iter().map(|done| done.1).chain(self.waits.iter().copied())
     }
@@ -44,18 +44,18 @@ pub(super) struct Gpu {
     ends: Vec<(i64, usize)>,
 }
 
-/// When an operation was launched.
+/// Launch of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launched {
     pub(super) thread: usize,
     pub(super) call: u32,
-    /// Of the call, ns.
+    /// Start of the call in ns.
     pub(super) start: i64,
-    /// Of the call, ns; for a call that waits for its operation not known yet.
+    /// End of the call in ns; for a blocking call not known yet.
     pub(super) end: Option<i64>,
 }
 
-/// The later of two; of equals the first.
+/// The later of two; the first of equal ones.
 fn later(a: Done, b: Done) -> Done {
     match (a, b) {
         (Some(x), Some(y)) => Some(if y.0 > x.0 { y } else { x }),
@@ -80,7 +80,7 @@ impl Gpu {
         self.records[record] = Recorded { stream, call: Some(call), done: state.tail(), held: state.held().collect() };
     }
 
-    /// Later operations of `stream` wait for `record`.
+    /// Let later operations of `stream` wait for `record`.
     pub(super) fn wait(&mut self, stream: usize, record: usize) {
         let state = &mut self.streams[stream];
         state.waited = later(state.waited, self.records[record].done);
@@ -99,7 +99,7 @@ impl Gpu {
         self.streams.iter().fold(None, |done, stream| later(done, stream.tail()))
     }
 
-    /// All that a call which waits for this waits for.
+    /// All operations for which a call with this target waits.
     pub(super) fn awaited(&self, target: Target) -> Vec<usize> {
         match target {
             Target::Device | Target::Free => self.streams.iter().flat_map(StreamState::held).collect(),
@@ -108,7 +108,7 @@ impl Gpu {
         }
     }
 
-    /// The end of the operation that must be done before `stream` takes another one, if its queue is full.
+    /// End of the operation that must be done before `stream` accepts another one, if its queue is full.
     pub(super) fn room(&self, stream: usize, (limit, shared): (usize, bool)) -> Done {
         if shared {
             return self.ends.get(self.ends.len().checked_sub(limit)?).copied();
@@ -120,7 +120,7 @@ impl Gpu {
 }
 
 impl Run<'_> {
-    /// What `op` has to wait for on the GPU, the latest, and all of them.
+    /// Prerequisites of `op` on the GPU: the latest one, and all of them.
     fn prerequisites(&mut self, op: usize, graph: Done) -> (Done, Vec<usize>) {
         let spec = &self.program.ops[op];
         let stream = &self.gpu.streams[spec.stream];
@@ -138,7 +138,7 @@ impl Run<'_> {
         (latest, after)
     }
 
-    /// Fixes the times of a launched operation and returns its end. `graph`: what the level before it waits for.
+    /// Set the times of a launched operation and return its end. `graph`: the prerequisite of the previous level.
     pub(super) fn place(&mut self, op: usize, launched: Launched, graph: Done) -> i64 {
         let (latest, after) = self.prerequisites(op, graph);
         let base = launched.end.unwrap_or(launched.start);
@@ -161,7 +161,7 @@ impl Run<'_> {
         };
         let mut end = start + spec.duration;
         if let (Some(_), Some((before, _))) = (dependent, latest) {
-            // The second kernel waits for the first one's results somewhere inside.
+            // The second kernel waits for the first one's results at some point of its run.
             end = end.max(before + 501);
         }
         let (stream, engine) = (spec.stream, spec.work.engine());
@@ -179,7 +179,7 @@ impl Run<'_> {
         end
     }
 
-    /// The start of a kernel that may overlap the kernel before it, if it can.
+    /// Start of a kernel that may overlap the previous one, if it can.
     fn dependent_start(&self, op: usize, latest: Done, arrives: i64) -> Option<i64> {
         let spec = &self.program.ops[op];
         let (end, before) = latest.filter(|_| spec.overlap > 0 && self.program.dependent_launch)?;
@@ -193,11 +193,11 @@ impl Run<'_> {
         (start > started + 300 && arrives < start && !waited).then_some(start)
     }
 
-    /// Adjusts the lag of the loser where the prerequisite that ends last would not be the one that binds.
+    /// Adjust the lag if the prerequisite that ends last would not be the binding one.
     fn settle_latency(&mut self, op: usize, launched: Launched, latest: Done, first: bool) {
         let Op { gap, duration, .. } = self.program.ops[op];
         if launched.end.is_some() {
-            // What ends inside its call would look as if the call had waited for it.
+            // An operation that ends inside its call would look as if the call had waited for it.
             let latency = &mut self.program.ops[op].latency;
             *latency = (*latency).max(1 - duration);
         }
@@ -205,7 +205,8 @@ impl Run<'_> {
         let ready = end + gap;
         let latency = &mut self.program.ops[op].latency;
         let Some(returns) = launched.end else {
-            // The call waits: idle at its start, the launch binds; else what was still running.
+            // For a blocking call: if the stream is idle at its start, the launch binds; otherwise the running
+            // operation.
             let arrives = launched.start + *latency;
             if end <= launched.start && arrives <= ready {
                 *latency = ready - launched.start + 1;
@@ -215,7 +216,7 @@ impl Run<'_> {
             return;
         };
         if end > launched.start && *latency <= 0 {
-            // It may only start inside the call if nothing before it was running then.
+            // It may start inside the call only if no prerequisite was running then.
             *latency = 301;
         }
         let arrives = returns + *latency;

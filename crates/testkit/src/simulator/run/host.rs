@@ -1,4 +1,4 @@
-//! What the steps of a thread do.
+//! Simulation of the steps of a thread.
 
 use std::ops::Range;
 
@@ -62,7 +62,7 @@ impl Run<'_> {
         self.segment(host, end, state);
     }
 
-    /// The thread stood still until `done`; it goes on at `end`.
+    /// The thread was blocked until `done`; it continues at `end`.
     fn wait_op(&mut self, host: usize, (at, op): (i64, usize), end: i64) {
         self.segment(host, end, State::Waited { cause: Cause::Op { op, at }, category: Category::SyncReturn });
     }
@@ -112,7 +112,7 @@ impl Run<'_> {
         let call = self.open_call(host, false, name);
         let start = self.hosts[host].clock;
         let end = self.place(op, Launched { thread: host, call, start, end: None }, None);
-        // Until the copy starts the call works (its launch binds) or waits (the stream binds): the path tells by itself.
+        // Until the copy starts, the call works (its launch binds) or waits (the stream binds): the path shows which.
         let copy = self.gpu.activities.last().map_or(start, |copy| copy.start);
         self.own(host, copy - start);
         self.awaited.push((call, vec![op]));
@@ -168,7 +168,7 @@ impl Run<'_> {
             self.note_query(call, target);
             return;
         };
-        // A few dozen queries at most, however long it takes.
+        // At most a few dozen queries, for any duration.
         let gap = gap.max((done.0 - start) / 24);
         let mut clock = start;
         let (mut last, mut tries) = (start, 0);
@@ -196,7 +196,7 @@ impl Run<'_> {
         }
     }
 
-    /// Only queries of events leave a record of what they asked for.
+    /// Only queries of events leave a record of their target.
     fn note_query(&mut self, call: u32, target: Target) {
         if matches!(target, Target::Record(_)) {
             self.note_sync(call, target);

@@ -1,8 +1,8 @@
 //! Runs a program: a discrete-event simulation in exact nanoseconds.
 //!
-//! Whichever thread is furthest behind takes its next step, so that everything which a step can see has happened. An
-//! operation of the GPU starts at the latest of: end of each prerequisite plus the lag that was drawn for it. All of them
-//! are known when it is launched, so its times are fixed then.
+//! The thread with the lowest clock takes the next step, so that all earlier events have been simulated. A GPU
+//! operation starts at the latest of: end of each prerequisite plus the lag drawn for it. All of them are known at
+//! its launch, so its times are set then.
 
 mod gpu;
 mod host;
@@ -14,11 +14,11 @@ use crate::simulator::program::{Program, Role, Step, Thread};
 use gpu::Gpu;
 pub(crate) use record::{Activity, Cause, Outcome, Segment, SpanRecord, State, SyncKind, SyncRecord};
 
-/// Threads wait for each other: the program never ends.
+/// Deadlock: threads wait for each other, and the program never ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stuck;
 
-/// Where a thread is.
+/// State of a thread.
 #[derive(Debug)]
 struct Host {
     role: Role,
@@ -27,7 +27,7 @@ struct Host {
     clock: i64,
     /// Open spans.
     open: Vec<u32>,
-    /// How many of them are the DataLoader's.
+    /// Number of them that belong to the DataLoader.
     loading: u32,
     waiting: Option<Waiting>,
     segments: Vec<Segment>,
@@ -42,8 +42,8 @@ enum Waiting {
 /// The simulation.
 struct Run<'a> {
     program: &'a mut Program,
-    /// Whether lags may be adjusted, so that the prerequisite that ends last is the one that binds: in the first run of a
-    /// program only.
+    /// True if lags may be adjusted so that the prerequisite that ends last is the binding one: only in the first run
+    /// of a program.
     settle: bool,
     hosts: Vec<Host>,
     gpu: Gpu,
@@ -53,13 +53,13 @@ struct Run<'a> {
     /// Times of the tokens in each queue, oldest first.
     queues: Vec<std::collections::VecDeque<i64>>,
     next_item: usize,
-    /// What the stream queries that found their stream done may be taken for: (from, to) of ends of operations.
+    /// Allowed interpretations of stream queries that found their stream done: (from, to) of ends of operations.
     polls: Vec<(i64, i64)>,
     is_unique: bool,
 }
 
-/// Runs `program`. With `settle` its lags are adjusted so that causes can be told from the trace (see the crate's
-/// documentation), without it they are taken as they are.
+/// Run `program`. With `settle` its lags are adjusted so that the trace determines all causes (see the crate's
+/// documentation), otherwise they are used unchanged.
 pub(crate) fn run(program: &mut Program, settle: bool) -> Result<Outcome, Stuck> {
     let hosts: Vec<Host> = program.all_threads().into_iter().map(Host::new).collect();
     let workers = program.loader.as_ref().map_or(0, |loader| loader.workers);
@@ -106,7 +106,7 @@ impl Host {
 }
 
 impl Run<'_> {
-    /// The runnable thread with the least clock.
+    /// The runnable thread with the lowest clock.
     fn furthest_behind(&self) -> Option<usize> {
         let ready = |host: &Host| host.waiting.is_none() && host.next < host.steps.len();
         (0..self.hosts.len()).filter(|&i| ready(&self.hosts[i])).min_by_key(|&i| self.hosts[i].clock)
@@ -140,7 +140,7 @@ impl Run<'_> {
         }
     }
 
-    /// Two prerequisites coincide: the cause of something is not unique.
+    /// Two prerequisites coincide, so that a cause is ambiguous.
     fn tie(&mut self) {
         self.is_unique = false;
     }

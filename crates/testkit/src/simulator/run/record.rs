@@ -1,8 +1,8 @@
-//! What a run leaves behind.
+//! Results of a run.
 
 use crate::simulator::program::{Inputs, Kind, Name, Role, Sequence};
 
-/// A category of time; the names are those of the path's `bound_by`.
+/// A category of time, with the names of the path's `bound_by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Category {
     GpuCompute,
@@ -38,27 +38,27 @@ impl Category {
     }
 }
 
-/// What released something.
+/// Cause of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// A thread that came to this time.
+    /// A thread that reached this time.
     Thread { thread: usize, at: i64 },
-    /// An operation of the GPU that came to this time: its end, or the point where a dependent launch cuts it.
+    /// A GPU operation that reached this time: its end, or the point where a dependent launch cuts it.
     Op { op: usize, at: i64 },
 }
 
-/// What a thread did in a piece of its time.
+/// Activity of a thread in a segment of its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Own(Category),
-    /// Waited for `cause`; from there to the piece's end is `category`.
+    /// A wait for `cause`; the time from there to the end of the segment is `category`.
     Waited {
         cause: Cause,
         category: Category,
     },
 }
 
-/// A piece of a thread's time, ns.
+/// A segment of a thread's time, ns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment {
     pub(crate) start: i64,
@@ -68,7 +68,7 @@ pub(crate) struct Segment {
     pub(crate) span: Option<u32>,
 }
 
-/// A span that was open on a thread.
+/// A span on a thread.
 #[derive(Debug, Clone)]
 pub(crate) struct SpanRecord {
     pub(crate) thread: usize,
@@ -81,7 +81,7 @@ pub(crate) struct SpanRecord {
     pub(crate) end: i64,
 }
 
-/// An operation of the GPU as it ran.
+/// A GPU operation in the run.
 #[derive(Debug, Clone)]
 pub(crate) struct Activity {
     /// Index of the operation in the program.
@@ -90,11 +90,11 @@ pub(crate) struct Activity {
     pub(crate) call: u32,
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// What it started after.
+    /// Cause of its start.
     pub(crate) cause: Cause,
-    /// What the time from the cause to its start is.
+    /// Category of the time from the cause to its start.
     pub(crate) lag: Category,
-    /// Everything that it had to wait for on the GPU.
+    /// All operations on the GPU for which it had to wait.
     pub(crate) after: Vec<usize>,
 }
 
@@ -115,31 +115,31 @@ pub(crate) struct SyncRecord {
     pub(crate) kind: SyncKind,
 }
 
-/// An event's record as it ran.
+/// Record of an event in the run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorded {
     pub(crate) stream: usize,
-    /// Span of the call; none as long as it was not recorded.
+    /// Span of the call; `None` before it was recorded.
     pub(crate) call: Option<u32>,
-    /// When it was complete, and the last operation before it.
+    /// Time of its completion, and the last operation before it.
     pub(crate) done: Option<(i64, usize)>,
-    /// The operations that it stands for.
+    /// Operations before it.
     pub(crate) held: Vec<usize>,
 }
 
-/// Everything that a run left behind.
+/// All results of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) threads: Vec<(Role, Vec<Segment>)>,
     pub(crate) spans: Vec<SpanRecord>,
     pub(crate) syncs: Vec<SyncRecord>,
-    /// In the order of their launch.
+    /// In launch order.
     pub(crate) activities: Vec<Activity>,
     pub(crate) records: Vec<Recorded>,
-    /// By the span of a call: the operations that must have ended before it returns.
+    /// By the span of a call: operations that must end before it returns.
     pub(crate) awaited: Vec<(u32, Vec<usize>)>,
-    /// In which time a stream query's operation must have ended.
+    /// Time range in which the operation of a stream query must have ended.
     pub(crate) polls: Vec<(i64, i64)>,
-    /// Whether no two prerequisites of anything coincided.
+    /// True if no two prerequisites coincided.
     pub(crate) is_unique: bool,
 }

@@ -1,4 +1,4 @@
-//! What must hold in every run.
+//! Invariants of all runs.
 
 use super::*;
 use crate::simulator::program::build::Builder;
@@ -12,7 +12,7 @@ fn activity(simulated: &Simulated, op: usize) -> &Activity {
     simulated.outcome.activities.iter().find(|a| a.op == op).unwrap()
 }
 
-/// The definition that a reader of the trace goes by: what released something is what ended last of all that it needed.
+/// Definition that readers of a trace apply: the cause of a start is the prerequisite that ended last.
 #[test]
 fn the_binding_prerequisite_is_the_one_that_ended_last() {
     for seed in 0..1_000 {
@@ -22,7 +22,7 @@ fn the_binding_prerequisite_is_the_one_that_ended_last() {
             let waits_itself = call.end >= activity.end;
             let before: Vec<_> = activity.after.iter().map(|&op| self::activity(&simulated, op)).collect();
             let busy = before.iter().any(|a| a.end > call.start);
-            // A call that waits for its own copy releases it at its start, unless something was still running before it.
+            // A blocking call releases its copy at its start, unless an earlier operation was still running.
             let launched = if waits_itself && busy { call.start } else { call.end.min(activity.start) };
             let last = before.iter().max_by_key(|a| a.end.min(activity.start));
             let by_op = last.filter(|a| a.end.min(activity.start) > launched || (waits_itself && busy));
@@ -70,7 +70,7 @@ fn spans_nest_and_segments_are_without_holes() {
     }
 }
 
-/// A program of one thread, written by hand.
+/// A handwritten program of one thread.
 fn by_hand(profile: &Profile, write: impl FnOnce(&mut Builder<'_>)) -> (Program, Outcome) {
     let mut b = Builder::new(1, profile);
     write(&mut b);
@@ -105,7 +105,7 @@ fn waits_add_up_over_events() {
         let long = b.record(3, None);
         b.launch(crate::simulator::program::Work::Kernel, "short", 1, 20_000);
         let short = b.record(1, None);
-        // The stream waits for the long kernel first, then for the short one, and passes both on by its own event.
+        // The stream waits for the long kernel first, then for the short one, and its own event includes both.
         b.wait(2, long);
         b.wait(2, short);
         let both = b.record(2, None);
