@@ -12,12 +12,12 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(package).parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's output directory.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Where the programs are that the README's commands run: built in the profile that `./dev` names, by default `release`.
+/// Folder of the programs that the README's commands run, in the profile of `./dev`; by default `release`.
 pub(crate) fn programs() -> PathBuf {
     let profile = std::env::var("STACKLINE_PROFILE").unwrap_or_else(|_| "release".into());
     target().join(if profile == "dev" { "debug" } else { &profile })
@@ -41,7 +41,7 @@ pub(crate) fn listed() -> Result<Vec<String>> {
     Ok(paths)
 }
 
-/// What `cargo metadata` says, as JSON.
+/// Output of `cargo metadata` as JSON.
 pub(crate) fn cargo_metadata(arguments: &[&str]) -> Result<serde_json::Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let out = Command::new(cargo)

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::files;
 
-/// What each crate may depend on at run time. Tests (dev-dependencies) may use anything.
+/// Allowed dependencies of each crate at run time. Tests (dev-dependencies) may use anything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("recording", &[]),
@@ -102,7 +102,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Holds no code, only features of dependencies.
 const HACK: &str = "workspace-hack";
 
-/// One line per crate that depends on something above or beside it.
+/// One line per crate that depends on a crate above it or at its level.
 pub(crate) fn check(faults: &mut Vec<String>) -> Result<()> {
     let metadata = files::cargo_metadata(&["--no-deps", "--offline"])?;
     for package in metadata["packages"].as_array().into_iter().flatten() {

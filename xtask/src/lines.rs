@@ -43,7 +43,7 @@ fn part_of(path: &str) -> Option<String> {
     }
 }
 
-/// What begins a comment in a file of code; none of other files.
+/// Start of a comment in a file of code; `None` for other files.
 fn comment_of(path: &str) -> Option<&'static str> {
     match path.rsplit_once('.')?.1 {
         "rs" | "ts" | "tsx" | "c" | "cpp" | "h" => Some("//"),

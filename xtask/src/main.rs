@@ -1,7 +1,7 @@
 //! Chores of this repository: `cargo run -p xtask -- NAME`.
 //!
-//! * `tidy`: the rules that compilers do not check (sizes, directions between crates, pages and tests of what is registered)
-//! * `licences`: every dependency's licence is on the list in `deny.toml`
+//! * `tidy`: the rules that compilers do not check (sizes, directions between crates, pages and tests of registered analyses and sources)
+//! * `licenses`: every dependency's license is on the list in `deny.toml`
 //! * `lines`: lines of code and of tests of each crate
 //! * `new rule|analysis|source|query NAME`: writes a skeleton, registers it and names the steps that remain
 //! * `readme [FILE]`: runs the `sh` blocks of the README
@@ -15,7 +15,7 @@
 
 mod files;
 mod layers;
-mod licences;
+mod licenses;
 mod lines;
 mod links;
 mod new;
@@ -29,13 +29,13 @@ mod words;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | licences | lines | new rule|analysis|source|query NAME | readme [FILE] | slowest [PROFILE] | picture [--check] | words [AREA]";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | licenses | lines | new rule|analysis|source|query NAME | readme [FILE] | slowest [PROFILE] | picture [--check] | words [AREA]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(),
-        ["licences"] => licences::run(),
+        ["licenses"] => licenses::run(),
         ["lines"] => lines::run(),
         ["new", kind, name] => new::run(kind, name),
         ["readme"] => readme::run("README.md"),

@@ -17,7 +17,7 @@ const COLUMNS: usize = 100;
 const LINES: usize = 46;
 /// Size of one character cell, in pixels.
 const CELL: (f64, f64) = (7.8, 17.0);
-/// Where the picture lies, below the repository's root.
+/// Path of the picture below the repository's root.
 const PATH: &str = "docs/img/report.svg";
 
 /// Draws the picture, or with `check` compares it with the committed one.

@@ -34,7 +34,7 @@ pub(crate) fn run(file: &str) -> Result<()> {
         .env("PATH", path)
         .status()
         .context("cannot run bash")?;
-    ensure!(status.success(), "a command of {file} failed (the block's line stands above)");
+    ensure!(status.success(), "a command of {file} failed (the block's line is printed above)");
     println!("readme: {} blocks ran", blocks.len());
     Ok(())
 }

@@ -9,14 +9,14 @@ use crate::files;
 
 /// A kind of thing that is registered by one line.
 struct Registry {
-    /// What one is called in messages.
+    /// Noun in messages.
     noun: &'static str,
     /// The file with the list, and the folder of its modules.
     list: &'static str,
     folder: &'static str,
     /// Folder of the pages.
     pages: &'static str,
-    /// The page with a table of fuzz targets, and of what each of them fuzzes; empty of what is no parser.
+    /// Page with a table of fuzz targets and their sources; empty for kinds that are not parsed.
     fuzzed_by: &'static str,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a table of targets has one that fuzzes a source, and there is such a target.
+/// True if a table of targets names one for a source, and the target exists.
 fn is_fuzzed(paths: &[String], table: &str, source: &str) -> bool {
     let quoted = format!("`{source}`");
     let targets = table.lines().filter_map(|line| {
@@ -81,7 +81,7 @@ fn is_fuzzed(paths: &[String], table: &str, source: &str) -> bool {
     targets.into_iter().any(|target| paths.contains(&target))
 }
 
-/// What snapshots must show of an entry: each table that its file makes by name, or, where none is, its own name.
+/// Names that snapshots must contain for an entry: the tables that its file makes, or its own name if it makes none.
 fn shown(registry: &Registry, module: &str, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(files::root().join(registry.folder).join(module)).unwrap_or_default();
     let tables = tables(&text);
@@ -94,7 +94,7 @@ fn tables(module: &str) -> Vec<String> {
     code.split("Table::new(\"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
 
-/// Whether `text` holds `name` as a whole word.
+/// True if `text` contains `name` as a whole word.
 fn mentions(text: &str, name: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(name).any(|(at, _)| {

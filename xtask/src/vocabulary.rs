@@ -1,6 +1,6 @@
-//! Names of frameworks stand in vocabularies: an analysis that holds some of its own knows no other producer, and two of them may differ.
+//! Names of frameworks belong into vocabularies: an analysis with names of its own misses other producers.
 
-/// What names of frameworks and libraries begin with, as literals. Written in halves, so that this file does not hold them either.
+/// Starts of names of frameworks and libraries. Written in halves, so that this file does not contain them either.
 const NAMES: &[&str] = &[
     concat!("at", "en::"),
     concat!("operator:at", "en::"),

@@ -9,7 +9,7 @@ fn run(program: &str, args: &[&str]) -> Output {
 #[test]
 fn help_is_given_wherever_it_is_asked_for() {
     let synth = (env!("CARGO_BIN_EXE_stackline-synth"), "demo", "--world");
-    let sim = (env!("CARGO_BIN_EXE_stackline-sim"), "trace", "--truth");
+    let sim = (env!("CARGO_BIN_EXE_stackline-sim"), "trace", "--ground-truth");
     for (program, command, option) in [synth, sim] {
         for args in [&["--help"][..], &["-h"], &[command, "--help"], &[command, "--seed", "--help"]] {
             let output = run(program, args);

@@ -10,7 +10,7 @@ interface Span {
 }
 
 /** Minimum and maximum of each counter in a time range, including the value that holds at its start. */
-export function spans({ document, columns }: AnswerTo<"counters">, stretch: TimeRange): Array<Span | undefined> {
+export function spans({ document, columns }: AnswerTo<"counters">, range: TimeRange): Array<Span | undefined> {
   const { counter, start, low, high, last } = columns;
   const found: Array<Span | undefined> = document.counters.map(() => undefined);
   const add = (of: number, least: number, most: number) => {
@@ -20,17 +20,17 @@ export function spans({ document, columns }: AnswerTo<"counters">, stretch: Time
   for (let at = 0; at < counter.length; at += 1) {
     const of = counter[at]!;
     const until = counter[at + 1] === of ? start[at + 1]! : Number.POSITIVE_INFINITY;
-    if (start[at]! > stretch.to || until <= stretch.from) continue;
-    if (start[at]! >= stretch.from) add(of, low[at]!, high[at]!);
+    if (start[at]! > range.to || until <= range.from) continue;
+    if (start[at]! >= range.from) add(of, low[at]!, high[at]!);
     else add(of, last[at]!, last[at]!);
   }
   return found;
 }
 
-export function CurveTable({ answer, stretch }: { answer: AnswerTo<"counters">; stretch: TimeRange }) {
+export function CurveTable({ answer, range }: { answer: AnswerTo<"counters">; range: TimeRange }) {
   const { counters } = answer.document;
   if (counters.length === 0) return null;
-  const seen = spans(answer, stretch);
+  const seen = spans(answer, range);
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Curves as a table">
       <table>

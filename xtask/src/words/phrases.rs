@@ -7,11 +7,11 @@ pub(super) struct Phrase {
     pub(super) instead: &'static str,
     /// Longer phrases, with the same syntax, in which the words are the right ones.
     pub(super) except: &'static [&'static str],
-    /// Where the phrase is checked.
+    /// Part of a text in which the phrase is checked.
     pub(super) place: Place,
 }
 
-/// Where in a text a phrase is checked.
+/// Part of a text in which a phrase is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Anywhere,
@@ -41,9 +41,9 @@ const fn comment(pattern: &'static str, instead: &'static str) -> Phrase {
 pub(super) const PHRASES: &[Phrase] = &[
     // Starts of sentences.
     phrase("^ what", "a noun"),
-    phrase("^ whether", "a noun, or \"if\" behind the main clause"),
+    phrase("^ whether", "a noun, or \"if\" after the main clause"),
     phrase("^ besides", "\"also\""),
-    phrase("^ not in it", "\"excluded\""),
+    phrase("^ not in it", "excluded"),
     phrase("^ of * this one", "an imperative such as \"select one\""),
     first("^ it|they|he|she|its|their", "the noun", &[]),
     first(

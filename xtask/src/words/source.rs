@@ -102,8 +102,11 @@ fn literal(inside: &str) -> (String, usize) {
                 // A line that goes on: the indentation of the next one is no text.
                 Some((_, '\n')) => text = format!("{}\n", text.trim_end()),
                 Some((_, quote @ ('"' | '\''))) => text.push(quote),
+                Some((_, 'n')) => text.push_str(". "),
                 _ => text.push(' '),
             },
+            // Preformatted text, such as a table of options: each line stands alone.
+            '\n' => text.push_str(". \n"),
             c => text.push(c),
         }
     }
@@ -142,6 +145,7 @@ mod tests {
         let found = messages(source);
         assert_eq!(found[0], (1, "one two three four".to_owned()));
         assert_eq!(found.len(), 2);
+        assert_eq!(messages("let a = \"one two three four\\nfive\";")[0].1, "one two three four. five");
         assert_eq!(
             (found[1].0, found[1].1.split_whitespace().collect::<Vec<_>>().join(" ")),
             (3, "it is \"so\" here".to_owned())

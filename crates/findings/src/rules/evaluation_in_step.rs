@@ -127,12 +127,12 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
         return None;
     }
     let function = context.trace().name(calls[0]);
-    let what = if is_evaluation { "Evaluation" } else { "Forward pass without a backward pass" };
+    let work = if is_evaluation { "Evaluation" } else { "Forward pass without a backward pass" };
     let cause = if of_each {
-        format!("{what}{}", context.words().in_each_step())
+        format!("{work}{}", context.words().in_each_step())
     } else {
         let some = context.steps_with(&context.trace().steps, calls.iter().copied()).len();
-        format!("{what} in {some} of {} steps", context.steps())
+        format!("{work} in {some} of {} steps", context.steps())
     };
     let mut gone = context.with_waits(&calls);
     gone.extend(&launched);

@@ -11,7 +11,7 @@ use stackline_testkit::simulator::{Profile, simulate};
 const USAGE: &str = "\
 stackline-sim: simulated training programs with a known critical path
 
-Usage: stackline-sim trace -o FILE [--seed N] [--events N] [--truth FILE]
+Usage: stackline-sim trace -o FILE [--seed N] [--events N] [--ground-truth FILE]
 
 Write the trace of a simulated program in the format of PyTorch's profiler. The same arguments give the same trace.
 
@@ -19,11 +19,12 @@ Options:
   -o FILE         Write the trace to FILE, gzipped if the name ends in .gz.
   --seed N        Seed of the random program [default: 1].
   --events N      Simulate a training run of about N events, for benchmarks [default: a small program with random features].
-  --truth FILE    Also write the known critical path (ground truth) as JSON.
+  --ground-truth FILE
+                  Also write the known critical path (ground truth) as JSON.
   -h, --help      Print help.
 
 Example:
-  stackline-sim trace --seed 7 -o program.json --truth truth.json";
+  stackline-sim trace --seed 7 -o program.json --ground-truth path.json";
 
 fn value(words: &mut std::slice::Iter<'_, String>, name: &str) -> Result<String, String> {
     words.next().cloned().ok_or_else(|| format!("{name} needs a value"))
@@ -49,7 +50,7 @@ fn run() -> Result<(), String> {
         match word.as_str() {
             "--seed" => seed = number(&mut rest, word)?,
             "-o" => out = Some(value(&mut rest, word)?),
-            "--truth" => truth = Some(value(&mut rest, word)?),
+            "--ground-truth" => truth = Some(value(&mut rest, word)?),
             "--events" => events = Some(number(&mut rest, word)?),
             other => return Err(format!("unknown option {other}\n\n{USAGE}")),
         }

@@ -1,4 +1,4 @@
-//! Licences of all dependencies against the list in `deny.toml`, without `cargo deny`.
+//! Licenses of all dependencies against the list in `deny.toml`, without `cargo deny`.
 //!
 //! `cargo deny` does this and more, but takes minutes to build; `./dev test` uses it where it is installed. This check
 //! reads the same file and needs nothing but `cargo metadata`, so it runs everywhere.
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::files;
 
-/// Fails if some dependency's licence expression cannot be met by the allowed licences.
+/// Fails if some dependency's license expression cannot be met by the allowed licenses.
 pub(crate) fn run() -> Result<()> {
     let deny = std::fs::read_to_string(files::root().join("deny.toml")).context("deny.toml")?;
     let allowed = list(&deny, "licenses", "allow").context("deny.toml: no `allow` under [licenses]")?;
@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<()> {
             faults.push(format!("{name} {version}: banned in deny.toml"));
         }
         match package["license"].as_str() {
-            None => faults.push(format!("{name} {version}: no licence expression")),
+            None => faults.push(format!("{name} {version}: no license expression")),
             Some(expression) if met(expression, &allowed, &mut seen) => {}
             Some(expression) => faults.push(format!("{name} {version}: {expression} is not allowed by deny.toml")),
         }
@@ -35,10 +35,10 @@ pub(crate) fn run() -> Result<()> {
     for fault in &faults {
         println!("{fault}");
     }
-    for unused in allowed.iter().filter(|licence| !seen.contains(*licence)) {
+    for unused in allowed.iter().filter(|license| !seen.contains(*license)) {
         println!("note: {unused} is allowed in deny.toml but no dependency needs it");
     }
-    println!("licences: {count} packages, {} faults", faults.len());
+    println!("licenses: {count} packages, {} faults", faults.len());
     if faults.is_empty() { Ok(()) } else { bail!("{} faults", faults.len()) }
 }
 
@@ -51,7 +51,7 @@ fn list(toml: &str, table: &str, key: &str) -> Option<Vec<String>> {
     Some(uncommented.flat_map(|line| line.split('"').skip(1).step_by(2)).map(str::to_owned).collect())
 }
 
-/// Whether an SPDX expression (`OR`, `AND`, parentheses, `WITH`, the old `/`) is met by `allowed`.
+/// Check an SPDX expression (`OR`, `AND`, parentheses, `WITH`, the old `/`) against the licenses in `allowed`.
 fn met(expression: &str, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -87,14 +87,14 @@ fn one(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<S
         *at += 1;
         return ok && closed;
     }
-    let mut licence = word.to_owned();
+    let mut license = word.to_owned();
     if words.get(*at) == Some(&"WITH") {
-        licence = format!("{word} WITH {}", words.get(*at + 1).unwrap_or(&""));
+        license = format!("{word} WITH {}", words.get(*at + 1).unwrap_or(&""));
         *at += 2;
     }
-    let ok = allowed.contains(&licence);
+    let ok = allowed.contains(&license);
     if ok {
-        seen.insert(licence);
+        seen.insert(license);
     }
     ok
 }
