@@ -7,7 +7,7 @@
 //! * `readme [FILE]`: runs the `sh` blocks of the README
 //! * `slowest [PROFILE]`: the slowest tests of the last run of `cargo nextest`
 //! * `picture [--check]`: draws the README's picture from real output, or checks that it is up to date
-//! * `words [AREA]`: findings of wording per area of text, or those of one area; `tidy` checks the limits
+//! * `words [AREA]`: findings of wording per area of text, or those of one area; `tidy` fails on any
 //!
 //! `./dev test` calls all of them but `lines`, `new` and `words`.
 #![forbid(unsafe_code)]
