@@ -86,7 +86,7 @@ impl Reader<'_> {
             match self.values.as_dict(self.values.items(events)[at]) {
                 Some(dict) => self.event(dict, device, time_ns, live.device(device)),
                 None => {
-                    diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is not a dict")
+                    diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is not a dict");
                 }
             }
         }
