@@ -32,7 +32,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// End in microseconds.
+    /// End of a row in microseconds.
     pub fn end(&self) -> f64 {
         self.ts + self.dur
     }

@@ -25,7 +25,7 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Name of the operators.
+    /// Name of the operators in a group.
     pub(crate) fn name(&self, trace: &Trace) -> String {
         trace.strings.get(self.by.name).to_owned()
     }

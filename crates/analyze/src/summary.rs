@@ -22,7 +22,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Compute the statistics of `values`.
+    /// Compute count, mean, standard deviation and quantiles of a sample.
     pub fn from_values(values: &[f64]) -> Self {
         let count = values.len();
         if count == 0 {

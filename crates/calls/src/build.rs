@@ -1,4 +1,4 @@
-//! Construction of call tree views.
+//! Builder of call tree views: adds the values of a calling context tree to labeled rows.
 
 mod count;
 mod linear;

@@ -190,7 +190,7 @@ impl<'a> Builder<'a> {
         TraceCallTree { tree: self.tree.finish(), events, steps, continued }
     }
 
-    /// Add one thread per track.
+    /// Add one thread to the calling context tree per track of the trace.
     fn add_threads(&mut self) {
         let trace = self.trace;
         let process = self.tree.process(CallProcess::default());
@@ -281,7 +281,7 @@ impl<'a> Builder<'a> {
         node
     }
 
-    /// Parent node of an event.
+    /// Calling-context-tree node under which an event's own node is placed.
     pub(super) fn base(&mut self, event: EventId) -> CallNodeId {
         if !self.bases[event.index()].is_none() {
             return self.bases[event.index()];
@@ -377,7 +377,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Unique title of a track.
+/// Unique title of a thread or GPU stream of a trace.
 fn track_title(trace: &Trace, track: TrackId) -> String {
     let data = trace.tracks.get(track);
     let process = &trace.tracks.processes[data.process.index()];

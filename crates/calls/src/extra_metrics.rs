@@ -115,7 +115,7 @@ impl Builder<'_> {
         self.node(base, event, None)
     }
 
-    /// Add a value above 0.
+    /// Add a positive metric value of an event to a calling-context-tree node; ignore 0 and less.
     pub(super) fn add_value(&mut self, node: CallNodeId, event: EventId, metric: CallMetric, value: i64) {
         if let Ok(value @ 1..) = u64::try_from(value) {
             self.tree.add(node, self.thread_of(event), metric, &CallStats::from_value(value));

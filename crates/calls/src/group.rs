@@ -1,4 +1,4 @@
-//! Grouping keys of values.
+//! Grouping of call tree values, such as by thread, rank, phase or operator.
 
 use super::phases::Phases;
 use stackline_model::{CallNodeId, CallRole, CallThreadId, CallingContextTree, Frame};

@@ -17,7 +17,7 @@ pub fn fold_imports(tree: CallingContextTree) -> CallingContextTree {
 }
 
 impl TraceCallTree {
-    /// Fold imports as [`fold_imports`] does.
+    /// Fold module imports of a call tree as [`fold_imports`] does, and renumber its events.
     #[must_use]
     pub fn with_imports_folded(self) -> Self {
         let Self { tree, mut events, steps, continued } = self;

@@ -135,7 +135,7 @@ impl CallIndex {
         self.tree.frame(node).map(Frame::kind)
     }
 
-    /// Training phase of a node.
+    /// Training phase of a calling-context-tree node.
     pub fn phase(&self, node: CallNodeId) -> Phase {
         self.phases.get(node.index()).copied().unwrap_or(Phase::Other)
     }
@@ -363,7 +363,7 @@ pub(super) enum FramePhase<'r> {
 }
 
 impl FramePhase<'_> {
-    /// The phase without its rule.
+    /// Training phase that a frame alone determines, or none.
     pub(super) fn phase(self) -> Option<Phase> {
         match self {
             Self::Backward => Some(Phase::Backward),

@@ -20,7 +20,7 @@ pub struct CallLabel {
 }
 
 impl CallLabel {
-    /// Label of a frame.
+    /// Create the label of a frame, with line and input tensors on request.
     pub fn new(tree: &CallingContextTree, frame: &Frame, by_line: bool, by_inputs: bool) -> Self {
         Self {
             kind: frame.kind().name(),

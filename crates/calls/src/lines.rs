@@ -1,4 +1,4 @@
-//! Costs by Python source line.
+//! Inclusive and self costs of Python source lines, from a calling context tree.
 
 use super::{IMPORT, metric_name};
 use rustc_hash::FxHashMap;

@@ -1,4 +1,4 @@
-//! Tables of call tree views.
+//! Conversion of call tree views to tables.
 
 use super::{CallView, ViewNode};
 use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Unit};

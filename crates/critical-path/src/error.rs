@@ -1,4 +1,4 @@
-//! Errors of the critical-path analyses.
+//! Errors of the critical-path analyses, with messages that name the fix.
 
 use stackline_timeline::phase_rules::InvalidPhaseRules;
 

@@ -70,22 +70,22 @@ pub struct PathEvents {
 }
 
 impl PathEvents {
-    /// Number of events.
+    /// Number of events on the critical path.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// True without events.
+    /// True if the critical path has no events.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Name of an event.
+    /// Name of the critical-path event in a row.
     pub fn name(&self, row: u32) -> &str {
         self.name.get(row as usize).and_then(|&n| self.names.get(n as usize)).map_or("", String::as_str)
     }
 
-    /// Track of an event.
+    /// Track (thread or GPU stream) of the critical-path event in a row.
     pub fn track(&self, row: u32) -> Option<&PathTrack> {
         self.track.get(row as usize).and_then(|&t| self.tracks.get(t as usize))
     }

@@ -35,7 +35,7 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// Stable text name.
+    /// Name of the evidence in reports: `exact` or `inferred`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",

@@ -94,7 +94,7 @@ impl NodeTable {
         self.event.len()
     }
 
-    /// True without nodes.
+    /// True if the table of dependency graph nodes is empty.
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }

@@ -203,7 +203,7 @@ impl CriticalPath {
         marks
     }
 
-    /// Edges of the path.
+    /// Dependency graph edges on the critical path.
     pub fn path_edges(&self) -> impl Iterator<Item = &Edge> + '_ {
         self.path.edges.iter().filter_map(|&e| self.graph.edges.get(e as usize))
     }

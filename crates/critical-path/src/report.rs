@@ -79,7 +79,7 @@ pub struct CriticalPathReport<'a> {
 }
 
 impl CriticalPath {
-    /// Report of the path.
+    /// Build the serializable report of a critical path, with all points of the path.
     pub fn report(&self) -> CriticalPathReport<'_> {
         CriticalPathReport { path: self.points().collect(), ..self.summary() }
     }

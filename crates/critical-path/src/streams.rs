@@ -1,4 +1,4 @@
-//! GPU streams and their operations.
+//! GPU streams of a trace, with their operations in order.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{GpuId, Key, Trace};
@@ -75,7 +75,7 @@ impl Streams {
         streams
     }
 
-    /// Process that launched an operation.
+    /// Process that launched a GPU operation, or else the process of its stream.
     pub(crate) fn process_of(&self, trace: &Trace, id: GpuId) -> Key {
         launched_by(trace, id).unwrap_or_else(|| self.process[self.of[id.index()] as usize])
     }

@@ -49,7 +49,7 @@ impl<'a> SyncRecords<'a> {
         Self { trace, correlation, by_correlation }
     }
 
-    /// True without records.
+    /// True if the trace has no synchronization records.
     pub(super) fn is_empty(&self) -> bool {
         self.by_correlation.is_empty()
     }
@@ -59,7 +59,7 @@ impl<'a> SyncRecords<'a> {
         self.by_correlation.values().flatten().any(|r| self.trace.name(r.event).contains("Stream Wait"))
     }
 
-    /// Correlation ID of a call.
+    /// Correlation ID of a synchronizing call.
     pub(super) fn id(&self, call: EventId) -> i64 {
         number(&self.correlation, call, self.trace)
     }

@@ -30,7 +30,7 @@ impl Table {
     /// All tables, in display order.
     pub const ALL: [Self; 5] = [Self::Steps, Self::Operators, Self::Kernels, Self::Paths, Self::Functions];
 
-    /// Stable text name.
+    /// Name of the compared table in documents, such as `operators`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Stable text name.
+    /// Name of the verdict in documents, such as `slower`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Stable text name.
+    /// Name of the source of spread (steps, runs or none) in documents.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -306,7 +306,7 @@ impl Diff {
 /// Share of steps that the trimmed mean excludes at each end.
 pub(super) const TRIM: f64 = 0.2;
 
-/// Compare two sides.
+/// Compare the profiles before with those after, and test the differences.
 #[must_use]
 pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let all = || before.iter().chain(after).flatten();

@@ -24,7 +24,7 @@ pub enum Per {
 }
 
 impl Per {
-    /// Stable text name.
+    /// Name of the common unit in documents: `step`, `run` or `call`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

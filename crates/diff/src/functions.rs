@@ -43,7 +43,7 @@ fn shrunk(rows: FxHashMap<&Arc<str>, Row>) -> Functions {
     rows.into_iter().filter(|(_, row)| !row.is_empty()).map(|(name, row)| (Arc::clone(name), row.shrunk())).collect()
 }
 
-/// Functions by recorded calls.
+/// Self times of Python functions, for traces that record each call.
 fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
     // The innermost function or operator at or around each event.

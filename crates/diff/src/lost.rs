@@ -84,7 +84,7 @@ fn knows_gpu<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> bool {
     profiles.any(|profile| profile.gpu_records.are_any())
 }
 
-/// Remove test results of changes.
+/// Mark changes as untested and remove their p-values and intervals.
 pub(super) fn untest<'c>(changes: impl Iterator<Item = &'c mut Change>) {
     for change in changes {
         (change.verdict, change.p, change.interval_ns) = (Verdict::Untested, None, None);

@@ -181,7 +181,7 @@ impl Index {
     }
 }
 
-/// `Linear` for `Linear_12`.
+/// Class of a module name without its number: `Linear` for `Linear_12`.
 fn class(module: &str) -> &str {
     match module.rsplit_once('_') {
         Some((class, number)) if !class.is_empty() && number.parse::<u32>().is_ok() => class,
@@ -189,7 +189,7 @@ fn class(module: &str) -> &str {
     }
 }
 
-/// `train.py: step` for `train.py(12): step`.
+/// Name of a Python frame without its line number: `train.py: step` for `train.py(12): step`.
 fn without_line(name: &str) -> String {
     let Some((head, function)) = name.rsplit_once("): ") else { return name.to_owned() };
     match head.rsplit_once('(') {

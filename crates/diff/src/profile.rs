@@ -34,7 +34,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Stable text name.
+    /// Name of the measure in documents, such as `gpu` or `cpu_total`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Add another cost.
+    /// Add the counts and times of another cell to this one.
     pub fn add(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.gpu = self.gpu.saturating_add(other.gpu);
@@ -69,7 +69,7 @@ impl Cell {
         self.cpu_total = self.cpu_total.saturating_add(other.cpu_total);
     }
 
-    /// The time of a measure.
+    /// Time of a cell by one measure.
     #[must_use]
     pub fn time(&self, measure: Measure) -> i64 {
         match measure {
@@ -121,7 +121,7 @@ impl Row {
         self.0.is_empty()
     }
 
-    /// Release spare capacity.
+    /// Release the unused memory of a row's cells.
     pub(super) fn shrunk(mut self) -> Self {
         self.0.shrink_to_fit();
         self
@@ -129,7 +129,7 @@ impl Row {
 }
 
 impl<'c> FromIterator<&'c Cell> for Row {
-    /// Collect one cell per step, starting with the first.
+    /// Create a profile row from one cell (count and times) per step, in step order.
     fn from_iter<I: IntoIterator<Item = &'c Cell>>(cells: I) -> Self {
         Self((0..).zip(cells.into_iter().copied()).collect())
     }

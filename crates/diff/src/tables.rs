@@ -1,4 +1,4 @@
-//! Tables of a comparison.
+//! Tables that show the differences between two sides of runs.
 
 use super::align::{Change, Diff, Side, Table as Compared};
 use super::comparability::Per;
@@ -18,7 +18,7 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     out
 }
 
-/// Description of the statistical test.
+/// Sentence that describes the statistical test of a comparison.
 fn test(diff: &Diff) -> String {
     format!(
         "Two-sided Welch's t test with {} % false alarms: steps by 20 % trimmed means (Yuen), rows by means. Rows are \

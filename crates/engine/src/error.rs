@@ -1,4 +1,4 @@
-//! Errors of the engine.
+//! Errors of opening and analyzing inputs.
 
 use crate::Lacks;
 use stackline_model::format::duration;

@@ -301,7 +301,7 @@ impl<'a> Teller<'a> {
         found
     }
 
-    /// Finding without a suggested change.
+    /// Build a memory finding that has no suggested change.
     fn finding(&self, waste: &Waste<'_>) -> Option<Finding> {
         let rule = rules::find(waste.pattern.code())?.info();
         let mut facts = vec![

@@ -48,7 +48,7 @@ impl Progress {
         Arc::clone(&self.inner.cancelled)
     }
 
-    /// Add bytes that were read.
+    /// Add to the number of bytes that were read so far.
     pub(crate) fn add(&self, bytes: u64) {
         self.inner.bytes.fetch_add(bytes, Ordering::Relaxed);
     }

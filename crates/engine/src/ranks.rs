@@ -1,4 +1,4 @@
-//! Ranks of traces.
+//! Ranks of traces: selection of one rank, and checks that traces belong to one job.
 
 use crate::Error;
 use stackline_ingest::diagnostics;
@@ -42,7 +42,7 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
     diagnostics::note_rank_by_position(&mut set.traces[0].report, count as u64, &example);
 }
 
-/// Index of a rank's trace.
+/// Index, within a set, of the trace with the wanted rank.
 ///
 /// # Errors
 /// If the rank does not exist.
@@ -75,7 +75,7 @@ pub(crate) fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error>
 pub struct Job(Vec<(String, Option<i64>, Option<i64>)>);
 
 impl Job {
-    /// Add a trace.
+    /// Add a trace to the job, unless its rank or number of ranks contradicts the others.
     ///
     /// # Errors
     /// The reason, if the trace cannot belong to the same job.

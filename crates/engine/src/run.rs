@@ -64,17 +64,17 @@ impl Run {
         Self { inputs: self.inputs.clone(), options, timeline }
     }
 
-    /// Inputs.
+    /// Paths of the files and directories that the run reads.
     pub fn inputs(&self) -> &[PathBuf] {
         &self.inputs
     }
 
-    /// Options for reading.
+    /// Options with which the run opens its inputs.
     pub fn options(&self) -> &OpenOptions {
         &self.options
     }
 
-    /// Name for people.
+    /// Input paths as one text, separated by commas, for messages.
     pub fn name(&self) -> String {
         self.inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ")
     }
@@ -469,7 +469,7 @@ impl Run {
         memory::read_all(file, &self.options)
     }
 
-    /// Error: memory-only inputs lack traces.
+    /// Create the error that inputs with memory data only have no traces.
     fn lacks_traces(&self) -> Lacks {
         Lacks { paths: self.inputs.clone(), ..Lacks::new(&self.inputs[0], Part::Traces, [Part::Memory]) }
     }

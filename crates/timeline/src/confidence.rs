@@ -12,7 +12,7 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// Next lower level; `Low` stays.
+    /// Next lower confidence; `Low` stays `Low`.
     pub fn lower(self) -> Self {
         if self == Self::High { Self::Medium } else { Self::Low }
     }
@@ -20,7 +20,7 @@ impl Confidence {
     /// All levels, in descending order.
     pub const ALL: [Self; 3] = [Self::High, Self::Medium, Self::Low];
 
-    /// Stable text name.
+    /// Name of the confidence in documents: `high`, `medium` or `low`.
     pub fn name(self) -> &'static str {
         match self {
             Self::High => "high",

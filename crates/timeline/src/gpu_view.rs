@@ -85,7 +85,7 @@ impl<'a> GpuView<'a> {
         }
     }
 
-    /// The definition in use.
+    /// Definition (exact or TraceLens') by which the view counts GPU work.
     pub fn definition(&self) -> Definition {
         self.definition
     }
@@ -147,7 +147,7 @@ impl Spans {
         }
     }
 
-    /// Covered time in µs.
+    /// Time that a set of spans covers, in µs.
     pub fn total_us(&self) -> f64 {
         match self {
             Self::Ns(spans) => total(spans) as f64 / 1e3,
@@ -172,7 +172,7 @@ pub struct Recompute {
 }
 
 impl Recompute {
-    /// Find recomputation.
+    /// Find the events and GPU work of recomputed forward passes (activation checkpointing).
     pub fn find(trace: &Trace) -> Self {
         let mut names: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut is_frame = |event: EventId| {
@@ -247,7 +247,7 @@ pub struct Launchers {
 }
 
 impl Launchers {
-    /// Find all launchers.
+    /// Find all operators that launch GPU computation, with the work that they launch.
     pub fn find(view: &GpuView<'_>) -> Self {
         let trace = view.trace;
         let recompute = Recompute::find(trace);

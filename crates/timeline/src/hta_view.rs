@@ -64,7 +64,7 @@ impl HtaView {
         view
     }
 
-    /// Number of rows.
+    /// Number of trace rows that HTA keeps.
     pub fn len(&self) -> usize {
         self.event.len()
     }

@@ -1,4 +1,4 @@
-//! Arithmetic of half-open spans `(start, end)`.
+//! Arithmetic of half-open spans `(start, end)`: unions, intersections and lengths.
 //!
 //! Analyses use exact nanoseconds (`i64`). The functions are generic so that the same code can reproduce the
 //! floating-point arithmetic of other tools. All functions take and return spans as pairs. "Disjoint" means sorted by
@@ -11,11 +11,11 @@ pub trait Bound: Copy + PartialOrd {
     /// Zero.
     const ZERO: Self;
 
-    /// Sum.
+    /// Sum of two span bounds.
     #[must_use]
     fn plus(self, other: Self) -> Self;
 
-    /// Difference.
+    /// Difference of two span bounds.
     #[must_use]
     fn minus(self, other: Self) -> Self;
 }
@@ -109,7 +109,7 @@ pub fn intersect<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
     both
 }
 
-/// The sum of the lengths.
+/// Sum of the lengths of spans.
 pub fn total<T: Bound>(spans: &[(T, T)]) -> T {
     spans.iter().fold(T::ZERO, |sum, &(start, end)| sum.plus(end.minus(start)))
 }

@@ -18,7 +18,7 @@ pub enum KernelType {
 }
 
 impl KernelType {
-    /// Stable text name, lower case.
+    /// Name of the kernel type in lower case, such as `computation`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Computation => "computation",
@@ -125,7 +125,7 @@ impl<'a> NameTypes<'a> {
         Self { trace, rules, known: vec![None; trace.strings.len()], categories }
     }
 
-    /// The type of a name.
+    /// Kernel type of a GPU operation's name, computed on first use.
     pub fn type_of(&mut self, name: StrId) -> KernelType {
         match self.known.get(name.index()) {
             Some(Some(kind)) => *kind,

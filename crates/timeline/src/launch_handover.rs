@@ -16,7 +16,7 @@ pub struct Handovers<'a> {
 }
 
 impl<'a> Handovers<'a> {
-    /// Start with no operation processed.
+    /// Create a tracker of launch calls without any processed GPU operation.
     pub fn new(trace: &'a Trace) -> Self {
         Self { trace, has_run: vec![false; trace.events.len()] }
     }

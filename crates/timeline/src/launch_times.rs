@@ -52,7 +52,7 @@ impl<'a> LaunchTimes<'a> {
         found
     }
 
-    /// Launch time of an operation.
+    /// Launch time of a GPU operation: recorded, inferred, or else its start.
     pub fn launch_of(&self, gpu: GpuId) -> Launched {
         let (events, event) = (&self.trace.events, self.trace.gpu.event[gpu.index()]);
         let inferred = || self.inferred.get(&gpu).copied();

@@ -30,7 +30,7 @@ pub fn escaped(text: &str) -> String {
 }
 
 impl Pattern {
-    /// Pattern of exactly this name.
+    /// Create a pattern that matches exactly this name, without wildcards.
     pub fn exactly(name: &str) -> Self {
         Self::Glob(escaped(name))
     }
@@ -43,7 +43,7 @@ impl Pattern {
         glob_or_regex(text)
     }
 
-    /// True if a name matches.
+    /// Test if a name matches the pattern.
     pub fn matches(&self, name: &str) -> bool {
         match self {
             Self::Glob(glob) => glob_matches(glob.as_bytes(), name.as_bytes()),

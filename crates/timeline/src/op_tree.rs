@@ -75,7 +75,7 @@ impl OpTree {
         tree
     }
 
-    /// Number of operators.
+    /// Number of operators in the forest.
     pub fn len(&self) -> usize {
         self.op.len()
     }
@@ -85,7 +85,7 @@ impl OpTree {
         self.op.is_empty()
     }
 
-    /// The node of an operator.
+    /// Forest node of an operator event.
     pub fn node_of(&self, event: EventId) -> Option<u32> {
         self.node.get(event.index()).copied().filter(|&n| n != ROOT)
     }

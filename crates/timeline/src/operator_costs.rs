@@ -52,7 +52,7 @@ impl Cost {
         (self.work_self > 0 || is_linked && self.unrecorded_self == 0).then_some(self.gpu_self)
     }
 
-    /// The same, inclusive.
+    /// Inclusive GPU time in ns; `None` if work may be missing ([`Self::gpu_self`]).
     pub fn gpu_total(&self, is_linked: bool) -> Option<i64> {
         (self.work_total > 0 || is_linked && self.unrecorded_total == 0).then_some(self.gpu_total)
     }

@@ -37,7 +37,7 @@ pub struct OperatorCost {
 }
 
 impl OperatorCost {
-    /// Total overhead, in ns.
+    /// Recording overhead of an operator by recorder and PyTorch together, in ns.
     pub fn ns(&self) -> f64 {
         self.recorder_ns + self.torch_ns.unwrap_or(0.0)
     }

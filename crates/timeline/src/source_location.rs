@@ -177,7 +177,7 @@ impl<'a> SourceLocations<'a> {
         self.trace.stacks.names(Some(stack)).find(|&name| self.kind(name) == NameKind::OwnFrame)
     }
 
-    /// Outermost frame of a stack.
+    /// Outermost frame of a recorded Python stack.
     fn outermost_of(&self, stack: StackId) -> StrId {
         self.trace.stacks.names(Some(stack)).last().unwrap_or_default()
     }
@@ -222,12 +222,12 @@ impl<'a> SourceLocations<'a> {
         }
     }
 
-    /// Source location of a function.
+    /// Source location of a Python function, from its frame name.
     pub fn of_frame(&self, frame: StrId) -> SourceLocation {
         self.place(SourceLocationKey { frame, line: 0, module: StrId::NONE, operator: StrId::NONE })
     }
 
-    /// Source location as text.
+    /// Resolve a source location key to texts: file, line, function, module and operator.
     pub fn place(&self, key: SourceLocationKey) -> SourceLocation {
         let text = |name: StrId| name.some().map(|name| self.trace.strings.get(name).to_owned());
         let mut place = SourceLocation {

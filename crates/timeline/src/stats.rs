@@ -46,7 +46,7 @@ pub fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |a, b| a + b)
 }
 
-/// Mean and sample standard deviation.
+/// Mean and sample standard deviation of values; none for too few values.
 pub fn mean_std(values: &[f64]) -> (Option<f64>, Option<f64>) {
     if values.is_empty() {
         return (None, None);

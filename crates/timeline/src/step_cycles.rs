@@ -168,7 +168,7 @@ fn own_numbers(numbers: &BTreeSet<i64>, counts: &BTreeMap<i64, usize>) -> Option
     is_alone.then_some((least, most))
 }
 
-/// Smallest and largest step number.
+/// Smallest and largest number of the steps; none without steps.
 fn least_and_most(steps: &[&Step]) -> Option<(i64, i64)> {
     let numbers = || steps.iter().map(|step| step.number);
     Some((numbers().min()?, numbers().max()?))

@@ -238,7 +238,7 @@ impl WarmUps {
         self.found.keys().copied().filter(|number| !(from..=to).contains(number)).collect()
     }
 
-    /// One note per warm-up step.
+    /// Notes that steps are, or look like, warm-up: one per warm-up step.
     fn notes(&self, trace: &Trace, range: (i64, i64), several: bool) -> Vec<String> {
         let left_out = self.left_out(range);
         let note = |(number, &(times, process)): (&i64, &(f64, Key))| {

@@ -1,4 +1,4 @@
-//! GPU time by source line.
+//! Table of GPU time by line of the user's source code.
 //!
 //! `gpu_lines`: operations by the innermost line of the user's own code. In compiled programs (XLA) this is the line of
 //! the operator's definition; otherwise it is the line, or function, that launched the operation. Durations are summed

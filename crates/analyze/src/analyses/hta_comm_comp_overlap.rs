@@ -1,4 +1,4 @@
-//! Overlap of communication with computation.
+//! Share of GPU communication time that overlaps with computation kernels.
 //!
 //! The share of the time with at least one running communication kernel in which a computation kernel also runs, on any
 //! streams of the device. The exact table is per device in nanoseconds. HTA's table (HTA 0.6.1 `get_comm_comp_overlap`)

@@ -150,7 +150,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
         .note(format!("{orphans} GPU operations have no known launch and are not counted."))
 }
 
-/// Summary of HTA's launches: `hta_launch_stats`.
+/// Table `hta_launch_stats`: numbers of HTA's launches, short kernels, slow calls and long delays.
 pub fn hta_summary(launches: &[Launch]) -> Table {
     let count = |test: fn(&Launch) -> bool| launches.iter().filter(|l| test(l)).count() as i64;
     let lines = [
@@ -164,7 +164,7 @@ pub fn hta_summary(launches: &[Launch]) -> Table {
         .i64("count", Unit::None, lines.iter().map(|l| l.1))
 }
 
-/// List of HTA's launches: `hta_launches`.
+/// Table `hta_launches`: one row per GPU launch that HTA counts, with durations and delay.
 pub fn hta_launches(launches: &[Launch]) -> Table {
     Table::new("hta_launches", "Every launch that HTA 0.6.1 counts")
         .i64("correlation", Unit::None, launches.iter().map(|l| l.correlation))

@@ -90,7 +90,7 @@ fn series_limited(rows: &HtaRows) -> (BTreeMap<i64, Vec<Point>>, usize) {
     (series, pairs.limited)
 }
 
-/// `hta_queue_length_summary`: one row per stream.
+/// Table `hta_queue_length_summary`: statistics of the queue length of each GPU stream.
 pub fn summary(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>) -> Table {
     let stats: Vec<_> =
         series.values().map(|p| describe(&p.iter().map(|p| p.length as f64).collect::<Vec<_>>())).collect();

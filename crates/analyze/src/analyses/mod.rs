@@ -71,7 +71,7 @@ pub fn of_command(command: TableCommand) -> impl Iterator<Item = &'static Analys
     ALL.iter().filter(move |analysis| analysis.commands.contains(&command))
 }
 
-/// Find an analysis by name.
+/// Find a registered analysis by name.
 pub fn find(name: &str) -> Option<&'static Analysis> {
     ALL.iter().find(|a| a.name == name)
 }

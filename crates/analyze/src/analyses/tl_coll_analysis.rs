@@ -128,7 +128,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
 /// Stream number for work outside GPUs.
 const NO_STREAM: i64 = -1;
 
-/// CPU collectives, which TraceLens lacks.
+/// CPU collectives of the exact definition; none under TraceLens' definition, which lacks them.
 fn of_host(view: &GpuView<'_>, scope: &Scope) -> Vec<EventId> {
     if view.definition() != Definition::Exact {
         return Vec::new();

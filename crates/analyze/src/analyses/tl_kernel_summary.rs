@@ -30,7 +30,7 @@ struct Group {
     stream: i64,
 }
 
-/// The table, largest sum first.
+/// Table of kernels by launching operator, name and stream, with the largest total time first.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
     let recompute = Recompute::find(trace);
@@ -83,7 +83,7 @@ fn group(view: &GpuView<'_>) -> Vec<(Group, Summary)> {
     groups
 }
 
-/// Category of each launching operator.
+/// Map from each operator that launches GPU work to its category.
 fn categories(view: &GpuView<'_>) -> FxHashMap<EventId, &'static str> {
     Launchers::find(view).list.iter().map(|l| (l.event, l.category)).collect()
 }

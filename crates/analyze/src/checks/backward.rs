@@ -1,4 +1,4 @@
-//! Links from forward to backward operators.
+//! Check of the links from forward operators to their backward operators.
 
 use super::{Check, Outcome};
 use stackline_model::EventKind;

@@ -1,4 +1,4 @@
-//! Metadata of collectives.
+//! Check of the metadata of collectives, from which sizes and bandwidths are computed.
 
 use super::{Check, Outcome};
 use stackline_model::{EventId, Trace};

@@ -1,4 +1,4 @@
-//! Launch calls and their operations.
+//! Check that launch calls and GPU operations belong together.
 
 use super::{Check, Outcome};
 use stackline_model::names::is_fill_launch;

@@ -31,7 +31,7 @@ impl Builder {
         self.waiting = Some(Vec::new());
     }
 
-    /// Add all pending values.
+    /// Add all pending values to their caller rows, while rows have at least the share `least`.
     pub(in super::super) fn put_waiting(&mut self, least: f64) {
         let mut waiting = self.waiting.take().unwrap_or_default();
         let least = self.nodes[0].inclusive.sum as f64 * least;

@@ -112,7 +112,7 @@ impl Gpu {
         &self.by_launch[range.0 as usize..range.1 as usize]
     }
 
-    /// Streams of some operations, ascending.
+    /// Streams of a list of GPU operations, ascending and without duplicates.
     pub(super) fn streams_of(&self, ops: &[u32]) -> Vec<StreamId> {
         let mut streams: Vec<StreamId> = ops.iter().map(|&op| self.ops[op as usize].stream).collect();
         streams.sort_unstable();
@@ -120,7 +120,7 @@ impl Gpu {
         streams
     }
 
-    /// Positions of a stream's operations.
+    /// Index range of the operations on a GPU stream.
     pub(super) fn of_stream(&self, stream: StreamId) -> std::ops::Range<u32> {
         let at = |s: usize| self.offsets.get(s).copied().unwrap_or(0);
         at(stream as usize)..at(stream as usize + 1)

@@ -93,7 +93,7 @@ pub struct CtdaGraph {
 }
 
 impl CtdaGraph {
-    /// Pieces of a node.
+    /// Time pieces of a dependency graph node.
     pub fn pieces_of(&self, node: &CtdaNode) -> &[CtdaPiece] {
         let first = node.first_piece as usize;
         self.pieces.get(first..first + node.pieces as usize).unwrap_or(&[])

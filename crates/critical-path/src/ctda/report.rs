@@ -97,7 +97,7 @@ fn us(ns: i64) -> f64 {
 }
 
 impl CtdaPath {
-    /// Report of the path.
+    /// Build the serializable report of a critical path of method `ctda`.
     pub fn report(&self) -> CtdaReport {
         let executed = self.executed_ns();
         let bounds = self.bound_by_ns();

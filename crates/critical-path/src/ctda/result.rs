@@ -63,7 +63,7 @@ impl CtdaPath {
     /// Name of the method.
     pub const METHOD: &'static str = "ctda";
 
-    /// Version of the method's rules.
+    /// Version of the rules of method `ctda`.
     pub fn rule_set(&self) -> &'static str {
         RULE_SET
     }

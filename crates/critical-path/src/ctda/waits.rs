@@ -173,7 +173,7 @@ impl<'a> Waits<'a> {
         Cow::Owned(found)
     }
 
-    /// Stream of a record.
+    /// GPU stream of a synchronization record.
     fn stream(&self, record: &SyncRecord) -> Option<StreamId> {
         self.gpu.stream_numbered(record.device, record.stream)
     }

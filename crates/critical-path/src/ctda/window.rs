@@ -1,4 +1,4 @@
-//! Selection of the analyzed window.
+//! Selection of the time window that method `ctda` analyzes: whole trace, steps or annotation.
 
 use super::CtdaOptions;
 use crate::CriticalPathError;

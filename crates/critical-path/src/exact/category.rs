@@ -82,7 +82,7 @@ impl Category {
         }
     }
 
-    /// Category with this text name.
+    /// Look up a critical-path cause by its text name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.name() == name)
     }
@@ -98,7 +98,7 @@ pub(super) const LONG_GAP_NS: i64 = 100_000;
 /// Maximum launch latency in ns. A longer delay has an unrecorded cause.
 const LONG_LAUNCH_NS: i64 = 1_000_000;
 
-/// Category of a lag.
+/// Cause of the delay between the end of a prerequisite and the start of its dependent.
 pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
     match dependency {
         Dependency::Launch | Dependency::LaunchByOperator if lag > LONG_LAUNCH_NS => Category::Unknown,
@@ -170,7 +170,7 @@ impl<'a> Categories<'a> {
         }
     }
 
-    /// Category of GPU work.
+    /// Critical-path cause of a GPU operation, by its kernel type.
     pub(super) fn of_gpu(&mut self, event: EventId) -> Category {
         match self.types.of_event(event) {
             KernelType::Communication => Category::GpuCommunication,

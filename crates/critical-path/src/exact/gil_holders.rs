@@ -1,4 +1,4 @@
-//! Holders of the GIL over time.
+//! Index of the threads that hold Python's GIL over time, by process.
 
 use super::thread_timelines::ThreadTimeline;
 use rustc_hash::FxHashMap;

@@ -50,7 +50,7 @@ pub enum Dependency {
 }
 
 impl Dependency {
-    /// Evidence of the dependency.
+    /// Evidence of the dependency: exact or inferred.
     pub fn evidence(self) -> Evidence {
         match self {
             Self::Program | Self::Launch | Self::Stream => Evidence::Exact,
@@ -131,17 +131,17 @@ pub struct ActivityGraph {
 }
 
 impl ActivityGraph {
-    /// Number of nodes.
+    /// Number of nodes in the dependency graph.
     pub fn len(&self) -> usize {
         self.start.len()
     }
 
-    /// True without nodes.
+    /// True if the dependency graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
     }
 
-    /// Add a node.
+    /// Add an activity to the dependency graph and return its node number.
     pub(super) fn push(&mut self, kind: NodeKind, place: u32, (start, end): (i64, i64), call: EventId) -> u32 {
         self.start.push(start);
         self.end.push(end);
@@ -157,12 +157,12 @@ impl ActivityGraph {
         at(node as usize)..at(node as usize + 1)
     }
 
-    /// Edges into a node.
+    /// Dependency edges into a graph node.
     pub fn edges_into(&self, node: u32) -> &[InEdge] {
         self.edges.get(self.edge_range(node)).unwrap_or(&[])
     }
 
-    /// Binding edge of a node.
+    /// Binding edge of a graph node: the dependency that determined its start.
     pub fn release(&self, node: u32) -> Option<&InEdge> {
         self.edges.get(*self.binding.get(node as usize)? as usize)
     }
@@ -178,7 +178,7 @@ impl ActivityGraph {
         self.kind[node as usize] == NodeKind::Gpu && self.edges_into(node).iter().filter(competes).any(is_late)
     }
 
-    /// Operation of a node.
+    /// GPU operation of a graph node; none for host nodes.
     pub fn gpu(&self, node: u32) -> Option<GpuId> {
         (self.kind[node as usize] == NodeKind::Gpu).then(|| GpuId(self.place[node as usize]))
     }

@@ -68,7 +68,7 @@ pub struct SegmentReports<'a> {
 }
 
 impl SegmentReports<'_> {
-    /// Segments in time order.
+    /// Merged segments of the critical path as text, in time order.
     pub fn hops(&self) -> impl Iterator<Item = SegmentReport<'_>> {
         self.exact.stretches(self.path).map(|s| self.hop(&s))
     }
@@ -126,7 +126,7 @@ impl Exact<'_> {
         }
     }
 
-    /// Merged segments of a path as text.
+    /// Prepare the text reports of a critical path's merged segments, with track labels.
     pub fn hop_reports<'b>(&'b self, path: &'b ExactPath) -> SegmentReports<'b> {
         SegmentReports { exact: self, path, labels: self.trace.tracks.ids().map(|t| self.track_label(t)).collect() }
     }

@@ -154,17 +154,17 @@ impl<'a> Exact<'a> {
         self.trace.meta.clocks.iter().map(off_ns).filter(|&ns| ns < MOST_NS).max().unwrap_or(0)
     }
 
-    /// Underlying trace.
+    /// Trace whose critical paths this analysis computes.
     pub fn trace(&self) -> &'a Trace {
         self.trace
     }
 
-    /// Dependency graph.
+    /// Dependency graph of the trace's activities.
     pub fn graph(&self) -> &ActivityGraph {
         &self.graph
     }
 
-    /// Critical path through a window.
+    /// Compute the critical path through a window of the trace.
     ///
     /// # Errors
     /// Returns an error if the window does not exist: see [`Self::window`].

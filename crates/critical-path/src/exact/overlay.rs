@@ -24,7 +24,7 @@ impl Exact<'_> {
         Overlay { critical: events.iter().map(mark).collect(), flows: self.arrows(path), only_critical }
     }
 
-    /// Arrows in time order.
+    /// Flow arrows between successive critical-path segments, in time order.
     fn arrows(&self, path: &ExactPath) -> Vec<FlowPair> {
         let mut flows: Vec<FlowPair> = Vec::new();
         let mut before: Option<PathSegment> = None;

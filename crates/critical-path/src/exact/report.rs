@@ -67,7 +67,7 @@ pub struct ExactReport {
 }
 
 impl Exact<'_> {
-    /// Report of a path.
+    /// Build the serializable report of a critical path of method "exact".
     pub fn report(&self, path: &ExactPath) -> ExactReport {
         let (story, path_nodes) = summarize(self, path);
         let Window { start, end, .. } = path.window;

@@ -73,17 +73,17 @@ impl PathSegments {
         self.cause.push(known as u16);
     }
 
-    /// Number of segments.
+    /// Number of critical-path segments.
     pub fn len(&self) -> usize {
         self.event.len()
     }
 
-    /// True without segments.
+    /// True if the list has no critical-path segments.
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }
 
-    /// Run of a row.
+    /// Index of the run of segments that contains a row.
     fn run_of(&self, row: usize) -> usize {
         self.runs.partition_point(|run| run.row as usize <= row) - 1
     }
@@ -113,7 +113,7 @@ impl PathSegments {
         hop.end - hop.start
     }
 
-    /// All segments in time order.
+    /// All critical-path segments in time order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = PathSegment> + '_ {
         let mut run = self.runs.len();
         (0..self.len()).rev().map(move |row| {

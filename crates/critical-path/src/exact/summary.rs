@@ -86,7 +86,7 @@ impl Places {
         }
     }
 
-    /// Maximum length of a chain.
+    /// Maximum number of nested places that a chain around an event holds.
     fn depth(&self) -> usize {
         match self {
             Self::Named => DEPTH,
@@ -305,7 +305,7 @@ impl Told {
         }
     }
 
-    /// Text of the place.
+    /// Text that names the place of a summary line, such as a module or operator.
     fn place(&self, exact: &Exact<'_>, run: &Run) -> String {
         let (name, own) = match run.place.some() {
             Some(event) => (exact.trace.name(event), run.own),

@@ -1,4 +1,4 @@
-//! Tables of the exact path.
+//! Tables of the critical path of method "exact": causes, segments, summary and slack.
 
 use super::{EventSlack, ExactReport, Harmless, SegmentReport, SegmentReports, StepSpread};
 use stackline_model::{Table, Unit};
@@ -89,7 +89,7 @@ pub const HOPS: &str = "hops";
 /// Title of the table of critical-path segments.
 pub const HOPS_TITLE: &str = "Critical-path segments in time order";
 
-/// Table of critical-path segments.
+/// Build the table of merged critical-path segments, one row per segment.
 pub fn hops_table(reports: &SegmentReports<'_>) -> Table {
     table_of(&reports.hops().collect::<Vec<_>>())
 }

@@ -67,12 +67,12 @@ impl ThreadTimeline {
         (!pieces.is_empty()).then_some(Self { track, pieces, gaps, has })
     }
 
-    /// Start of the first span.
+    /// Start of the thread's first span; 0 without spans.
     pub(super) fn start(&self) -> i64 {
         self.pieces.first().map_or(0, |p| p.start)
     }
 
-    /// End of the last span.
+    /// End of the thread's last span; 0 without spans.
     pub(super) fn end(&self) -> i64 {
         self.pieces.last().map_or(0, |p| p.start)
     }

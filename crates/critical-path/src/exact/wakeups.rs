@@ -102,7 +102,7 @@ struct Finder<'a> {
     handovers: Vec<Handover>,
 }
 
-/// Find all handovers between threads.
+/// Find all handovers between host threads, from the releasing to the waiting thread.
 pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Threads {
     let main = main_lanes(trace, lanes);
     let forward_of = forward_lanes(trace, lanes, &main);

@@ -25,14 +25,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// Length in ns.
+    /// Length of the window in ns.
     pub fn length_ns(&self) -> i64 {
         self.end - self.start
     }
 }
 
 impl Exact<'_> {
-    /// Resolve a choice.
+    /// Convert a window choice (whole trace, steps or annotation) to a time range of the trace.
     ///
     /// # Errors
     /// Returns an error if the trace has no work, the step or annotation does not exist, or the window has length 0.

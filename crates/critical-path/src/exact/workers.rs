@@ -37,7 +37,7 @@ impl LoaderWorkers {
         Self(workers.into_values().collect())
     }
 
-    /// True without workers.
+    /// True if the trace shows no data loader workers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

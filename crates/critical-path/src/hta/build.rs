@@ -31,7 +31,7 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Build the nodes.
+    /// Start the dependency graph of method `hta` with the nodes of the kept rows.
     pub(super) fn new(
         trace: &'a Trace,
         view: &'a HtaView,
@@ -69,7 +69,7 @@ impl<'a> Builder<'a> {
         Self { trace, view, names, options, kept, nodes, start_node, end_node, edges, warnings: Vec::new() }
     }
 
-    /// Name bits of a row.
+    /// Name classification bits of the event in a row of HTA's view.
     pub(super) fn bits(&mut self, row: usize) -> u16 {
         self.names.flags(self.trace.events.name[self.view.event[row].index()])
     }

@@ -44,7 +44,7 @@ impl<'a> Names<'a> {
         Self { trace, options, bits: vec![0; trace.strings.len()] }
     }
 
-    /// Bits of a name.
+    /// Classification bits of an event name, computed on first use.
     pub(super) fn flags(&mut self, name: StrId) -> u16 {
         let Some(bits) = self.bits.get_mut(name.index()) else { return 0 };
         if *bits == 0 {

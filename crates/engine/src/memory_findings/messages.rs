@@ -1,4 +1,4 @@
-//! Titles and messages of memory findings.
+//! Titles, messages and facts of memory findings.
 
 use super::{Known, Waste, fact};
 use stackline_findings::Fact;

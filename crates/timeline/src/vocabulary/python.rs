@@ -1,4 +1,4 @@
-//! Names that only Python programs use.
+//! Names of events that only PyTorch programs in Python record: optimizers, loaders, annotations.
 
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::vocabulary::lightning;

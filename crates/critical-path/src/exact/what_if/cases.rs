@@ -56,7 +56,7 @@ pub(super) struct Cases<'e> {
 }
 
 impl<'e> Cases<'e> {
-    /// Group edits by case.
+    /// Group edits by case: the likely edits and the alternatives for the bounds.
     ///
     /// # Errors
     /// Returns an error if there are alternatives without the edits that they replace.

@@ -200,7 +200,7 @@ pub struct Gains<'e, 'a> {
 }
 
 impl<'e, 'a> Gains<'e, 'a> {
-    /// Prepare a trace.
+    /// Prepare a trace for gain estimates; replay is prepared now only if its clocks agree.
     pub fn new(exact: &'e Exact<'a>) -> Self {
         Self { exact, ready: (!exact.clocks_disagree()).then(|| exact.what_if()) }
     }

@@ -13,7 +13,7 @@ const FAR_BELOW: i64 = 75;
 /// Maximum removed path time in percent of the window that requires no explanation.
 const LITTLE: i64 = 1;
 
-/// Time in ms, for readers.
+/// Format a time in ns as milliseconds, such as `1.500 ms`.
 fn in_ms(ns: i64) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }

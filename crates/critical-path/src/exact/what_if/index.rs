@@ -95,12 +95,12 @@ impl Index {
         }
     }
 
-    /// Lane of an event's thread.
+    /// Lane (host thread timeline) that contains an event.
     pub(super) fn lane(&self, trace: &Trace, event: EventId) -> Option<u32> {
         self.lane_of.get(&trace.events.track[event.index()]).copied()
     }
 
-    /// Events with a name.
+    /// Events of the trace with exactly this name.
     pub(super) fn named(&self, name: StrId) -> &[EventId] {
         let at = |i: usize| self.name_offset.get(i).map_or(self.by_name.len(), |&o| o as usize);
         self.by_name.get(at(name.index())..at(name.index() + 1)).unwrap_or(&[])

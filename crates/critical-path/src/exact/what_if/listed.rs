@@ -21,7 +21,7 @@ pub(super) const GRAMMAR: &str =
     "write events as numbers, runs such as 3..7 and time ranges such as [3-7] or (3-7), separated by commas";
 
 impl Listed {
-    /// Parse the text after `events:`.
+    /// Parse the list of event positions and time ranges that follows `events:` in a selector.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut listed = Self::default();
         for item in text.split(',').map(str::trim) {

@@ -1,4 +1,4 @@
-//! Edit that adds data loading workers.
+//! What-if edit that predicts the effect of additional data loading workers.
 
 use super::super::category::LONG_GAP_NS;
 use super::super::graph::{Dependency, InEdge, NONE, NodeKind};

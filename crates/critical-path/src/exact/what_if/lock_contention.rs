@@ -64,7 +64,7 @@ impl LockContention {
         Self { is_turn, groups }
     }
 
-    /// State without any contention.
+    /// Create a state in which no thread waits for locks or the GIL.
     #[cfg(test)]
     pub(super) fn nobody(nodes: usize) -> Self {
         Self { is_turn: vec![false; nodes], groups: Vec::new() }

@@ -58,7 +58,7 @@ impl Losses {
         Self(found)
     }
 
-    /// True without such nodes.
+    /// True if no node of the dependency graph may follow missing GPU work.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -29,7 +29,7 @@ pub struct NewHop {
 }
 
 impl NewPath {
-    /// Category with most time.
+    /// Cause with the most time on the critical path after the edits.
     pub fn bound_by(&self) -> Option<Category> {
         let most = self.by_category.iter().filter(|(_, ns)| *ns > 0).max_by_key(|(c, ns)| (*ns, std::cmp::Reverse(*c)));
         most.map(|(category, _)| *category)

@@ -166,7 +166,7 @@ impl Plan {
         self.offset.push(self.edges.len() as u32);
     }
 
-    /// Number of nodes.
+    /// Number of nodes in the replay plan.
     pub(super) fn len(&self) -> usize {
         self.node.len()
     }
@@ -176,7 +176,7 @@ impl Plan {
         self.offset[at as usize] as usize..self.offset[at as usize + 1] as usize
     }
 
-    /// Edge at an index.
+    /// Dependency edge at an index of the replay plan.
     pub(super) fn edge(&self, index: usize) -> &PlanEdge {
         &self.edges[index]
     }
@@ -361,7 +361,7 @@ pub(super) struct Changes {
     unrecorded: f64,
     /// Cost in ns if the edits have no effect.
     pub(super) at_worst: Option<i64>,
-    /// First position with a change.
+    /// First node position that an edit changes.
     first: u32,
     /// Number of changes.
     count: usize,
@@ -383,7 +383,7 @@ impl Changes {
         }
     }
 
-    /// Add time to a node.
+    /// Add time (negative: remove) to the duration of a replayed node.
     pub(super) fn add_time(&mut self, plan: &Plan, at: u32, ns: i64) {
         self.time[at as usize] += ns;
         self.first = self.first.min(at);
@@ -416,7 +416,7 @@ impl Changes {
         self.mark(at);
     }
 
-    /// Add an edge.
+    /// Add a dependency edge with slack between two replayed nodes, if the first precedes the second.
     pub(super) fn add_edge(&mut self, at: u32, from: u32, slack: i64) {
         if from < at || from == NONE {
             self.extra.entry(at).or_default().push((from, slack));
@@ -429,7 +429,7 @@ impl Changes {
         self.unrecorded = self.unrecorded.max(part.clamp(0.0, 1.0));
     }
 
-    /// True if there are changes.
+    /// True if the edits change any node or edge.
     pub(super) fn any(&self) -> bool {
         (self.first as usize) < self.time.len()
     }
@@ -439,12 +439,12 @@ impl Changes {
         self.count
     }
 
-    /// First position with a change.
+    /// First node position that an edit changes; none without changes.
     pub(super) fn first_position(&self) -> Option<u32> {
         self.any().then_some(self.first)
     }
 
-    /// Replay all nodes.
+    /// Make the replay begin at the first node instead of the first change.
     pub(super) fn replay_from_start(&mut self) {
         self.first = 0;
     }

@@ -85,7 +85,7 @@ fn functions<'a>(exact: &'a Exact<'_>, index: &Index, selector: &Selector) -> Ve
     found.filter(|(id, _)| is_frame(*id)).map(|(_, name)| name).collect()
 }
 
-/// Resolve a pattern.
+/// Resolve a name pattern of a selector to the trace's synchronizations, kernels or spans.
 fn named(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
     match what {
         What::Sync | What::Wait => syncs(exact, index, (what, pattern), stop),

@@ -73,7 +73,7 @@ const KINDS: &[(&str, What)] = &[
 ];
 
 impl What {
-    /// Word before the colon.
+    /// Word before the colon of a selector, such as `kernel`.
     pub(super) fn name(self) -> &'static str {
         KINDS.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
     }
@@ -157,7 +157,7 @@ impl Selector {
         }
     }
 
-    /// Selector of exactly this name.
+    /// Create a selector of the events with exactly this name, without wildcards.
     pub(super) fn exactly(kind: &str, what: What, name: &str) -> Self {
         Self { text: format!("{kind}:{name}"), target: Target::Names(what, Pattern::exactly(name)) }
     }

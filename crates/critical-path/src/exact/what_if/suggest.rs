@@ -1,4 +1,4 @@
-//! Candidate edits from the critical path.
+//! Suggestion of candidate edits for a sweep, from the events on the critical path.
 
 use super::super::backward_pass::ExactPath;
 use super::super::category::Category;
@@ -229,7 +229,7 @@ impl WhatIf<'_, '_> {
         trace.events.name[outermost.unwrap_or(call).index()]
     }
 
-    /// Candidate as an edit.
+    /// Convert a suggestion to an edit, such as halving a kernel's time.
     pub(super) fn edit(&self, suggestion: Suggestion) -> Option<Edit> {
         let strings = &self.exact.trace.strings;
         let on = |kind: &str, what: What, name: StrId, action: Action| {

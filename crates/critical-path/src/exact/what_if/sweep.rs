@@ -182,7 +182,7 @@ fn folded(mut tried: Vec<Tried<'_>>, path: &ExactPath) -> Vec<(Candidate, Edit)>
     kept
 }
 
-/// Order by gain, largest first.
+/// Compare two sweep candidates by gain, largest first.
 fn by_gain(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
     let key = |c: &Candidate| (c.gain.ns, c.gain.low_ns, c.on_path_ns);
     key(b).cmp(&key(a)).then_with(|| a.edit.cmp(&b.edit))

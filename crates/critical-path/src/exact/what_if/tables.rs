@@ -1,4 +1,4 @@
-//! Tables of predictions and sweeps.
+//! Tables of what-if predictions and sweeps.
 
 use super::path::shown;
 use super::sweep::{Candidate, Sweep};
@@ -38,7 +38,7 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
 /// Name of the table of [`path_table`], which is large and created on demand.
 pub const PATH: &str = "path";
 
-/// Critical-path segments after the edits.
+/// Build the table of critical-path segments after the edits.
 pub fn path_table(trace: &Trace, hops: &[NewHop]) -> Table {
     let starts = || std::iter::once(0).chain(hops.iter().map(|hop| hop.end_ns));
     Table::new(PATH, "Critical path after the edits")
