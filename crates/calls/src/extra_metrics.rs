@@ -53,7 +53,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Add all metrics other than time.
+    /// Add all metrics other than time (launches, bytes, idle time, memory) to the calling context tree.
     pub(super) fn add_beside(&mut self) {
         self.add_launches();
         self.add_copies();

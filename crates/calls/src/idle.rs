@@ -179,7 +179,7 @@ impl Covered {
         Self { starts: spans.iter().map(|span| span.0).collect(), lengths, last: Cell::default() }
     }
 
-    /// Covered time in a time range.
+    /// Covered time within a time range, in ns.
     fn between(&self, start: i64, end: i64) -> i64 {
         let first = begun_before(&self.starts, start, self.last.get());
         self.last.set(first);

@@ -97,7 +97,7 @@ pub struct OperatorTotal {
 }
 
 impl CallIndex {
-    /// Build the index of a tree.
+    /// Build the random-access index of a calling context tree.
     pub fn new(tree: CallingContextTree, steps: usize) -> Self {
         let measured = tree.measured();
         let columns: Vec<Column> = measured.iter().map(|&metric| column(&tree, metric)).collect();
@@ -114,7 +114,7 @@ impl CallIndex {
         Self { tree, children, steps, columns, gpu, cpu, stalls, time, names, phases }
     }
 
-    /// Number of nodes, including the root.
+    /// Number of calling-context-tree nodes, including the root.
     pub fn len(&self) -> usize {
         self.tree.nodes.len()
     }

@@ -82,7 +82,7 @@ pub struct ViewOptions {
 }
 
 impl ViewOptions {
-    /// All values of a metric, top-down.
+    /// Create view options without filters for a metric: all values, from callers to callees.
     pub fn new(metric: CallMetric) -> Self {
         Self {
             metric,
@@ -307,7 +307,7 @@ impl CallView {
         Self { nodes, left_out, narrow: Vec::new(), ..self.clone() }
     }
 
-    /// Label of a node.
+    /// Label of the view's node in a row.
     pub fn label(&self, row: usize) -> &CallLabel {
         &self.labels[self.nodes[row].label]
     }

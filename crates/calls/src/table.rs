@@ -6,7 +6,7 @@ use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Unit};
 /// Name of the table of [`view_table`].
 pub const CALLS: &str = "calls";
 
-/// Name of a metric for options.
+/// Name of a call tree metric, as options take it.
 pub fn metric_name(tree: &CallingContextTree, metric: CallMetric) -> String {
     metric.name(&tree.strings).to_owned()
 }

@@ -91,7 +91,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Selected part of the traces.
+    /// Steps or whole trace that `--steps` and `--whole` select.
     pub(crate) fn scope(&self) -> Scope {
         Scope { steps: self.steps.map(|range| (range.first, range.last)), whole: self.whole, ..Scope::default() }
     }
@@ -419,7 +419,7 @@ fn parse_instances(text: &str) -> Result<Range, String> {
     Ok(range)
 }
 
-/// Parse a rank number.
+/// Parse the value of `--rank`: a rank number from 0.
 fn parse_rank(text: &str) -> Result<i64, String> {
     let rank: i64 = text.trim().parse().map_err(|_| format!("{text:?} is not a number; write the number of a rank"))?;
     if rank < 0 {
@@ -428,7 +428,7 @@ fn parse_rank(text: &str) -> Result<i64, String> {
     Ok(rank)
 }
 
-/// Parse a count.
+/// Parse a whole number, 0 or more.
 fn parse_count(text: &str) -> Result<usize, String> {
     text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 0 or more"))
 }

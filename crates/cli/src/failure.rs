@@ -28,7 +28,7 @@ impl std::fmt::Display for WrongUse {
 
 impl std::error::Error for WrongUse {}
 
-/// A [`WrongUse`] as an error.
+/// Create a [`WrongUse`] error from a message.
 pub(crate) fn wrong_use(message: impl Into<String>) -> Error {
     WrongUse(message.into()).into()
 }
@@ -45,7 +45,7 @@ impl std::fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// An [`Unreadable`] as an error.
+/// Create an [`Unreadable`] error from a message.
 pub(crate) fn unreadable(message: impl Into<String>) -> Error {
     Unreadable(message.into()).into()
 }
@@ -62,7 +62,7 @@ impl std::fmt::Display for CannotRun {
 
 impl std::error::Error for CannotRun {}
 
-/// A [`CannotRun`] as an error.
+/// Create a [`CannotRun`] error from an exit code and a message.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "recording requires Linux"))]
 pub(crate) fn cannot_run(code: u8, message: impl Into<String>) -> Error {
     CannotRun(code, message.into()).into()

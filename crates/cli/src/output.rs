@@ -113,7 +113,7 @@ pub(crate) fn failed_checks(session: &Session<'_>) -> String {
     format!("Failed checks: {}. List the events with `stackline check`.\n", told.join(", "))
 }
 
-/// Drawing style of the output.
+/// Width, colors and maximum rows with which tables are drawn.
 pub(crate) fn style(common: &Common) -> Style {
     let rows = common.limit.unwrap_or(ROWS);
     if common.output.is_some() {

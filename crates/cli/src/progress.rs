@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const TICK: Duration = Duration::from_millis(100);
 
 impl ProgressDisplay {
-    /// Starts showing what `watch` says.
+    /// Start a progress bar that shows the state of `watch`, if standard error is a terminal.
     pub(crate) fn start(watch: &Progress) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         if !std::io::stderr().is_terminal() {

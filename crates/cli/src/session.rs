@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
         Self { set, infos, scope, common, watch: Progress::new() }
     }
 
-    /// Runs analyses over all traces.
+    /// Run analyses over all traces of the session and return their tables.
     pub(crate) fn run(&self, analyses: impl IntoIterator<Item = &'static Analysis>) -> Result<Vec<Table>> {
         Ok(stackline_engine::run(&self.set, &analyses.into_iter().collect::<Vec<_>>(), &self.run_options())?)
     }
@@ -158,7 +158,7 @@ impl<'a> Session<'a> {
         stackline_engine::concatenate(self.infos.iter().map(|info| info.rank).zip(of_each).collect())
     }
 
-    /// Run options of analyses.
+    /// Options for analyses from the command line: scope, threads and progress.
     pub(crate) fn run_options(&self) -> RunOptions {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }

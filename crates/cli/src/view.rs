@@ -60,7 +60,7 @@ pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
     tables.into_iter().filter(|table| !OF_GPU.contains(&table.name.as_str())).map(kept).collect()
 }
 
-/// A number of a table.
+/// Numeric value of a table cell; none if the cell is empty or text.
 pub(crate) fn number(table: &Table, column: &str, row: usize) -> Option<f64> {
     match &table.column(column)?.values {
         Values::I64(v) => v.get(row).copied()?.map(|v| v as f64),
@@ -69,7 +69,7 @@ pub(crate) fn number(table: &Table, column: &str, row: usize) -> Option<f64> {
     }
 }
 
-/// A text of a table.
+/// Text value of a table cell; none if the cell is empty or a number.
 pub(crate) fn text<'a>(table: &'a Table, column: &str, row: usize) -> Option<&'a str> {
     match &table.column(column)?.values {
         Values::Str(v) => v.get(row)?.as_deref(),

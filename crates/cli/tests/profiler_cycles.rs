@@ -55,7 +55,7 @@ fn cycles_of_a_process_are_no_ranks() {
     }
     let (said, next) = report(&[path]);
     assert!(said.contains("Newest profiler cycle of its process: 2 older ones are left out"), "{said}");
-    assert!(said.contains("older_cycle") && !said.contains("rank 0") && !said.contains("by position"), "{said}");
+    assert!(said.contains("older_cycle") && !said.contains("rank 0") && !said.contains("by order"), "{said}");
     assert_eq!(next, ["findings", path]);
     accepts(&next);
     for command in ["report", "findings", "critical-path", "kernels"] {

@@ -134,7 +134,7 @@ impl Outgoing {
         Self { offset, edge: order }
     }
 
-    /// Edges that start at a node.
+    /// Dependency edges that start at a graph node.
     pub(super) fn edges_of(&self, node: usize) -> &[u32] {
         &self.edge[self.offset[node] as usize..self.offset[node + 1] as usize]
     }
@@ -186,7 +186,7 @@ impl Graph {
     }
 }
 
-/// Remove the edges at these positions.
+/// Remove the dependency edges at these positions.
 fn remove(edges: &mut Vec<Edge>, mut positions: Vec<u32>) {
     if positions.is_empty() {
         return;

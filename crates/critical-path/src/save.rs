@@ -62,7 +62,7 @@ struct SavedPath<'a> {
 }
 
 impl CriticalPath {
-    /// Write everything as JSON for [`Self::restore`].
+    /// Write the critical path and its graph as JSON for [`Self::restore`].
     pub fn save(&self, out: impl Write) -> std::io::Result<()> {
         self.save_with(None::<&()>, out)
     }

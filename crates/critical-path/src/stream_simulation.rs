@@ -29,7 +29,7 @@ pub(super) struct Replayed {
     pub(super) left_out: u64,
 }
 
-/// Replay the commands of a trace.
+/// Replay the launch, record and wait commands of a trace's streams.
 pub(super) fn replay(
     trace: &Trace,
     commands: &Commands,

@@ -282,7 +282,7 @@ impl Diff {
         })
     }
 
-    /// Set the verdicts of all rows.
+    /// Set the verdict (slower, faster, noise …) of every compared row.
     fn judge(&mut self) {
         let steps = self.changes.get(&Table::Steps).into_iter().flatten().filter(|step| step.measure == Measure::Step);
         let steps: BTreeMap<i64, f64> = steps.map(|change| (change.rank, mean_ns(change))).collect();

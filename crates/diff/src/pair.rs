@@ -144,7 +144,7 @@ impl Pair<'_> {
         keys.into_iter().flat_map(row).collect()
     }
 
-    /// All non-zero measures of one row.
+    /// Changes of one row in all measures that are not zero.
     fn row(
         &self,
         (name, operator): (Arc<str>, Option<String>),

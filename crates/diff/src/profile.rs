@@ -162,7 +162,7 @@ pub struct MeanStep {
 }
 
 impl MeanStep {
-    /// Mean length as recorded, with overhead.
+    /// Mean step length as recorded, including recording overhead.
     pub(super) fn as_recorded(&self) -> i64 {
         self.ns.saturating_add(self.recording_ns.unwrap_or(0))
     }
@@ -221,7 +221,7 @@ pub struct Profile {
 pub(super) const NO_OPERATOR: &str = "(no operator)";
 
 impl Profile {
-    /// Build the profile of a trace.
+    /// Build the comparison profile of one rank's trace.
     #[must_use]
     pub fn from_trace(trace: &Trace, rank: i64, scope: &Scope) -> Self {
         let view = GpuView::new(trace, &Scope::default(), Definition::Exact);

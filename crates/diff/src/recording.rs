@@ -78,7 +78,7 @@ fn of_calls(view: &CallView, row: usize) -> Cell {
     Cell { count, ..of_samples(view, row) }
 }
 
-/// Cost with the number of samples.
+/// Cost of a call tree row, with the number of samples as its count.
 fn of_samples(view: &CallView, row: usize) -> Cell {
     let node = &view.nodes[row];
     let count = i64::try_from(node.inclusive.count).unwrap_or(i64::MAX);

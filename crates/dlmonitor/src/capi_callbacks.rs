@@ -53,7 +53,7 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// Call all callbacks.
+/// Call every registered callback of the C interface with an event.
 pub(crate) fn deliver(event: &Event) {
     let shard = shard();
     // Increment before the table is read, in an order that all threads agree on: see `wait`.

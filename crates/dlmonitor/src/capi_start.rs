@@ -20,13 +20,13 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 static INPUTS: AtomicBool = AtomicBool::new(false);
 static OUTPUTS: AtomicBool = AtomicBool::new(false);
 
-/// Number of the current session.
+/// Number of the current monitoring session; each start and stop increments the number.
 #[inline]
 pub(crate) fn session() -> u64 {
     SESSION.load(Ordering::Relaxed)
 }
 
-/// `dlmonitor_init`.
+/// Implement `dlmonitor_init`: start monitoring, or wait until PyTorch is loaded.
 pub(crate) fn start() -> Status {
     if capi_callbacks::is_inside() {
         return Status::Unsupported;
@@ -54,7 +54,7 @@ pub(crate) fn start() -> Status {
     if WAITING.load(Ordering::SeqCst) { Status::Unavailable } else { Status::Ok }
 }
 
-/// `dlmonitor_finalize`.
+/// Implement `dlmonitor_finalize`: stop monitoring and remove all callbacks.
 pub(crate) fn stop() {
     WAITING.store(false, Ordering::SeqCst);
     for wanted in [&INPUTS, &OUTPUTS] {
@@ -102,12 +102,12 @@ fn torch_is_imported() {
     }
 }
 
-/// `dlmonitor_inputs_enable`.
+/// Implement `dlmonitor_inputs_enable`: request shapes and types of operator inputs.
 pub(crate) fn want_inputs() -> Status {
     want(&INPUTS, crate::start_shapes)
 }
 
-/// `dlmonitor_outputs_enable`.
+/// Implement `dlmonitor_outputs_enable`: request shapes and types of operator outputs.
 pub(crate) fn want_outputs() -> Status {
     want(&OUTPUTS, crate::start_outputs)
 }

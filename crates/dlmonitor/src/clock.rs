@@ -51,7 +51,7 @@ impl Piece {
     }
 }
 
-/// `CLOCK_MONOTONIC` in ns.
+/// Read the system clock `CLOCK_MONOTONIC`, in ns.
 #[must_use]
 pub fn monotonic_ns() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -174,7 +174,7 @@ pub(crate) fn forked() {
     MEASURING.store(false, Ordering::Relaxed);
 }
 
-/// Current time in ticks.
+/// Current time in ticks of the processor's counter, or in ns without a steady counter.
 #[must_use]
 #[inline]
 pub fn ticks() -> u64 {

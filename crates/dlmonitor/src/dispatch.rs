@@ -67,7 +67,7 @@ pub(crate) fn activate(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// True while callbacks are reported.
+/// True while events of PyTorch are reported to the observer.
 pub(crate) fn is_active() -> bool {
     ACTIVE.load(Ordering::Acquire)
 }

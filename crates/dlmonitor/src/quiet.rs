@@ -27,7 +27,7 @@ struct Shard(AtomicUsize);
 pub struct Inside<'a>(&'a AtomicUsize);
 
 impl Gate {
-    /// A gate without readers.
+    /// Create an epoch gate that no reader has entered.
     #[must_use]
     pub const fn new() -> Self {
         Self([const { Shard(AtomicUsize::new(0)) }; SHARDS])
@@ -108,7 +108,7 @@ impl Presence {
         Self { is_inside: AtomicBool::new(false), is_taken: AtomicBool::new(is_taken), next }
     }
 
-    /// The thread begins a callback.
+    /// Mark that this thread is inside a callback and may read shared data.
     #[inline]
     pub(crate) fn enter(&self) {
         self.is_inside.store(true, Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl Presence {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// The callback has ended.
+    /// Mark that this thread has left the callback and no longer reads shared data.
     #[inline]
     pub(crate) fn leave(&self) {
         self.is_inside.store(false, Ordering::Release);

@@ -20,7 +20,7 @@ impl Library {
         NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }).map(Self)
     }
 
-    /// A symbol of this library.
+    /// Look up the address of a symbol in this library.
     pub(crate) fn symbol(self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: the handle is never closed, and `name` is null-terminated.
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })

@@ -53,7 +53,7 @@ impl Progress {
         self.inner.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Add bytes that will be read.
+    /// Add to the number of bytes that will be read.
     pub(crate) fn expect(&self, bytes: u64) {
         self.inner.total.fetch_add(bytes, Ordering::Relaxed);
     }

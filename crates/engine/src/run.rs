@@ -240,8 +240,8 @@ impl Run {
         map_few(set, &options, map)
     }
 
-    /// True for a recording or a profile, whose calls [`Self::profile`] returns. Reads the first bytes of files, and
-    /// nothing of standard input.
+    /// True if the only input is a recording or a profile, which [`Self::profile`] reads as a calling context tree.
+    /// Reads the first bytes of files, and nothing of standard input.
     pub fn has_profile(&self) -> bool {
         matches!(&self.inputs[..], [input] if is_calls(input))
     }
@@ -474,7 +474,7 @@ impl Run {
         Lacks { paths: self.inputs.clone(), ..Lacks::new(&self.inputs[0], Part::Traces, [Part::Memory]) }
     }
 
-    /// Error: the run lacks a part.
+    /// Create the error that the run lacks a part, such as traces.
     fn lacks(&self, needed: Part) -> Error {
         let input = &self.inputs[0];
         let has = match &*lock(&self.timeline) {

@@ -197,7 +197,7 @@ impl ExternalRules {
         self.rules.iter().map(|(rule, _)| rule)
     }
 
-    /// Process a message.
+    /// Register the rule or finding that a message from Python rules contains.
     ///
     /// # Errors
     /// If the message is invalid: an unknown code, requirement or unit, a reserved or duplicate code, an invalid gain.

@@ -23,7 +23,7 @@ impl Support {
     /// All levels, in descending order.
     pub const ALL: [Self; 3] = [Self::Exact, Self::Partial, Self::Inferred];
 
-    /// Stable text name.
+    /// Name of the support in documents: `exact`, `partial` or `inferred`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -45,7 +45,7 @@ pub struct Fact<N = &'static str> {
 }
 
 impl Fact {
-    /// Fact with a count.
+    /// Create a fact whose value is a count.
     pub fn count(name: &'static str, count: usize) -> Self {
         Self { name, value: count as f64, unit: Unit::None }
     }

@@ -61,7 +61,7 @@ impl Beyond {
         }
     }
 
-    /// Notes, one sentence per rule.
+    /// Notes on impossible gains that Python rules state, one sentence per rule and problem.
     pub(super) fn told(&self) -> Vec<String> {
         let gains = |n: usize| {
             if n == 1 { "1 stated gain is".to_owned() } else { format!("{n} stated gains are") }

@@ -21,7 +21,7 @@ pub enum GainMethod {
 use GainMethod::{Memory, Model, Nothing, Replay, Speculative};
 
 impl GainMethod {
-    /// Description for rule pages.
+    /// Description of the gain method for rule pages.
     fn about(self) -> &'static str {
         match self {
             Self::Replay => {
@@ -38,8 +38,9 @@ impl GainMethod {
                 exclude the gain."
             }
             Self::Model => {
-                "Model: replay cannot express the change, and the finding names the model of its gain. The combined \
-                gain of all findings excludes it."
+                "Model: edits of the dependency graph cannot express the change, so no replay predicts the gain. \
+                Instead, a formula estimates the gain from measured times, and the finding names this model. The \
+                combined gain of all findings excludes this gain."
             }
             Self::Memory => {
                 "Replay of allocations: the allocations of the trace are repeated with the change \
@@ -53,7 +54,7 @@ impl GainMethod {
 }
 
 impl Finding {
-    /// Method of the gain estimate.
+    /// Method by which the finding's gain was estimated.
     pub fn measured(&self) -> GainMethod {
         match self.method {
             _ if self.memory.is_some() => Memory,
@@ -71,7 +72,7 @@ impl Rule {
         told(self.code).map_or(&[], |(ways, _)| ways)
     }
 
-    /// Methodology text of the rule page.
+    /// Text of the rule page on how the rule estimates gains.
     pub(super) fn how_measured(&self) -> String {
         let Some((ways, text)) = told(self.code) else { return String::new() };
         let ways: Vec<&str> = ways.iter().map(|way| way.about()).collect();
@@ -220,8 +221,9 @@ const METHODOLOGY: &[(&str, &[GainMethod], &str)] = &[
         "SL020",
         &[Replay],
         "The AllReduces take half of their time without waits for other ranks (`scale`). Time beyond the median of \
-        AllReduces of the same size counts as such a wait, and stays. The bounds cover a rest of 0.6 of the shortest \
-        time, and half of the whole time.",
+        AllReduces of the same size counts as such a wait, and stays. The lower bound removes from each AllReduce \
+        only 0.4 of the shortest time of AllReduces of its size. The upper bound removes half of the whole time, \
+        including the waits.",
     ),
     ("SL021", &[Replay], "The searches take no time (`remove`)."),
     (
@@ -507,9 +509,11 @@ const METHODOLOGY: &[(&str, &[GainMethod], &str)] = &[
     (
         "SL065",
         &[Replay],
-        "Operators (on a GPU their kernels) whose first input has the table's shape, except the lookup, take three \
-        times the share of rows that a batch looks up (`scale`). The bounds are one and ten times that share. For an \
-        operator with a list of tensors, only the table's part of the elements counts.",
+        "Operators (on a GPU their kernels) that read or write all rows of the embedding table shrink (`scale`). Their \
+        first input has the shape of the table; lookups and copies of the table stay unchanged. The share of used \
+        rows is the number of indices in the largest lookup divided by the number of rows of the table. The operators \
+        keep three times this share of their time; the bounds are one and ten times the share. For an operator with \
+        a list of tensors, only the table's part of the elements shrinks.",
     ),
 ];
 

@@ -233,7 +233,7 @@ impl<'a> RuleContext<'a> {
         self.indexes().uses_gpu(|| uses_gpu(self.trace()))
     }
 
-    /// Devices that the trace describes.
+    /// GPUs that the trace's metadata describe.
     pub fn devices(&self) -> Vec<Device> {
         self.trace().meta.devices()
     }

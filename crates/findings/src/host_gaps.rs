@@ -81,7 +81,7 @@ impl Seen {
         Self { time: Estimate::sum(times), ..self }
     }
 
-    /// Facts for a finding.
+    /// Facts of a finding on time between operators: samples, and time per step with bounds.
     pub(super) fn facts(&self, context: &RuleContext<'_>) -> Vec<Fact> {
         vec![
             Fact::count("samples", self.samples.len()),

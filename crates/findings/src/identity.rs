@@ -18,7 +18,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Identity of a finding.
+    /// Create the identity (rule, place, edits) that matches a finding between runs.
     pub fn from_finding(finding: &Finding) -> Self {
         Self::new(&finding.rule.code, &finding.place, &finding.edit_labels.join("; "))
     }
@@ -30,7 +30,7 @@ impl Identity {
         Self { code: code.to_owned(), place: place.map(Option::unwrap_or_default), edits: lasting(edits) }
     }
 
-    /// The rule's code.
+    /// Code of the finding's rule, such as `SL001`.
     pub fn code(&self) -> &str {
         &self.code
     }
@@ -68,7 +68,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Mark of a finding.
+    /// Create the mark (place and title) that distinguishes findings of the same identity.
     pub fn from_finding(finding: &Finding) -> Self {
         Self::new(&finding.place, &finding.title)
     }

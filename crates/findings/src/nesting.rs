@@ -64,7 +64,7 @@ impl Nesting {
         found
     }
 
-    /// All events, in depth-first order.
+    /// All indexed events, in depth-first order of their nesting.
     pub(super) fn events(&self) -> &[EventId] {
         &self.events
     }

@@ -1,4 +1,4 @@
-//! Options of the search for findings.
+//! Options of the search for findings: steps, thresholds, minimum gain and threads.
 
 use super::settings::Settings;
 use stackline_timeline::Scope;

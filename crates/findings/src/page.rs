@@ -9,7 +9,7 @@ impl Rule {
         format!("docs/findings/{}", self.page_file())
     }
 
-    /// File name of the page.
+    /// File name of the rule's documentation page, such as `SL001-name.md`.
     pub fn page_file(&self) -> String {
         format!("{}-{}.md", self.code, self.name)
     }

@@ -109,7 +109,7 @@ pub fn find_kept(
     find_with(trace, options, &ExternalRules::default(), keep)
 }
 
-/// Run [`find_kept`] with the findings of Python rules.
+/// Run built-in rules over a trace, add the findings of Python rules, and rank those that pass `keep`.
 ///
 /// # Errors
 /// See [`find`].
@@ -131,7 +131,7 @@ pub fn find_with(
     Ok(Findings { whole, ..find_in(&exact, looked, (options, others), keep)? })
 }
 
-/// Findings of one window.
+/// Find, estimate and rank the findings of one time window.
 fn find_in(
     exact: &Exact<'_>,
     looked: Looked,

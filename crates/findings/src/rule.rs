@@ -43,7 +43,7 @@ impl Area {
         Self::Own,
     ];
 
-    /// Stable text name.
+    /// Name of the area in documents, such as `host`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -137,7 +137,7 @@ impl Requirement {
         Self::PythonTimes,
     ];
 
-    /// Stable text name.
+    /// Name of the requirement in documents, such as `gpu_work`.
     pub fn name(self) -> &'static str {
         match self {
             Self::GpuWork => "gpu_work",
@@ -165,7 +165,7 @@ impl Requirement {
         }
     }
 
-    /// Requirement with this name.
+    /// Look up a rule's requirement by its name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|need| need.name() == name)
     }
@@ -415,7 +415,7 @@ impl Rule {
         self.needs.contains(&Requirement::Memory)
     }
 
-    /// Printable metadata.
+    /// Copy of the rule's metadata for output, without its check.
     pub fn info(&self) -> Arc<RuleInfo> {
         Arc::new(RuleInfo {
             code: self.code.to_owned(),

@@ -85,24 +85,24 @@ impl<'a> SharedContext<'a> {
         (found, self.are_inferred && self.asked_for_steps.load(Ordering::Relaxed))
     }
 
-    /// Launch times of GPU work.
+    /// Launch times of the trace's GPU operations, computed on first use.
     pub(super) fn launch_times(&self) -> &LaunchTimes<'a> {
         self.launch_times.get_or_init(|| LaunchTimes::new(self.exact.trace()))
     }
 }
 
 impl SharedContext<'_> {
-    /// Properties of Stackline's own recording.
+    /// Metadata of a Stackline recording; none for traces of other profilers.
     pub(super) fn recording(&self) -> Option<&Recording> {
         self.exact.recording()
     }
 
-    /// Critical path through the window.
+    /// Critical path through the analyzed window, computed on first use.
     pub(super) fn path(&self) -> &ExactPath {
         self.path.get_or_init(|| self.exact.path_of(self.window))
     }
 
-    /// Standstills of the window.
+    /// Standstills of the window: gaps on the critical path much longer than a step.
     pub(super) fn standstill(&self) -> &Standstill {
         self.standstill.get_or_init(|| Standstill::new(self))
     }
@@ -130,7 +130,7 @@ impl<'a> RuleContext<'a> {
         Self { shared, rule }
     }
 
-    /// Analyzed trace.
+    /// Trace that the rule examines.
     pub fn trace(&self) -> &'a Trace {
         self.shared.exact.trace()
     }
@@ -200,12 +200,12 @@ impl<'a> RuleContext<'a> {
         self.shared.exact.loader_workers()
     }
 
-    /// Critical path through the window.
+    /// Critical path through the window that the rule examines.
     pub fn path(&self) -> &'a ExactPath {
         self.shared.path()
     }
 
-    /// Critical-path segments without standstills.
+    /// Critical-path segments of the window, without those in standstills.
     pub fn hops(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
         let standstill = self.shared.standstill();
         self.path().hops.iter().filter(|hop| !standstill.holds(hop))
@@ -243,7 +243,7 @@ impl<'a> RuleContext<'a> {
         launched < to && launched.max(started) >= from
     }
 
-    /// Launch times of GPU work.
+    /// Launch times of the trace's GPU operations.
     pub(super) fn launch_times(&self) -> &'a LaunchTimes<'a> {
         self.shared.launch_times()
     }
@@ -257,22 +257,22 @@ impl<'a> RuleContext<'a> {
         trace.events.ids().filter(wanted).collect()
     }
 
-    /// GPU work of the window.
+    /// GPU operations (kernels, copies, fills) in the window.
     pub fn gpu_work(&self) -> Vec<EventId> {
         self.trace().gpu.event.iter().copied().filter(|&event| self.counts(event)).collect()
     }
 
-    /// Kernels of the window.
+    /// GPU kernels in the window.
     pub fn kernels(&self) -> Vec<EventId> {
         self.named(&[EventKind::Kernel], |_| true)
     }
 
-    /// Classifier of operations by name.
+    /// Classifier that assigns kernel types to GPU operations by name.
     pub fn kernel_types(&self) -> NameTypes<'a> {
         NameTypes::new(self.trace(), RULES)
     }
 
-    /// Operators of the window.
+    /// Operators in the window.
     pub fn operators(&self) -> Vec<EventId> {
         self.named(&[EventKind::Operator], is_operators_name)
     }
@@ -289,7 +289,7 @@ impl<'a> RuleContext<'a> {
         lengths
     }
 
-    /// Total duration, in ns.
+    /// Sum of the durations of events, in ns.
     pub fn total(&self, events: &[EventId]) -> i64 {
         events.iter().map(|&e| self.dur(e)).sum()
     }
@@ -304,7 +304,7 @@ impl<'a> RuleContext<'a> {
         groups.into_iter().map(|(key, events)| (places.place(key), events)).collect()
     }
 
-    /// Source location of an event.
+    /// Source location of an event: file, line, function, module.
     pub fn place(&self, event: EventId) -> SourceLocation {
         self.places().place(self.places().key(event))
     }

@@ -1,4 +1,4 @@
-//! Tables of findings.
+//! Tables of findings and of rules that were not checked.
 
 use super::finding::Finding;
 use super::memory::MemoryGain;

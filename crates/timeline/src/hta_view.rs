@@ -69,7 +69,7 @@ impl HtaView {
         self.event.len()
     }
 
-    /// Test if there are no rows.
+    /// True if HTA keeps no rows of the trace.
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }
@@ -221,7 +221,7 @@ impl HtaView {
         last.filter(|_| distinct)
     }
 
-    /// Drop rows that are not marked.
+    /// Keep only the marked rows of HTA's view.
     fn retain(&mut self, keep: &[bool]) {
         let mut next = 0;
         let new_row: Vec<u32> = keep

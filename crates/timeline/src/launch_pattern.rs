@@ -196,7 +196,7 @@ impl Operations {
         Some(Self { sequence, positions, hashes, busy_ns, starts, bounds, all_ns, begin })
     }
 
-    /// Hash of the names in `from..to`.
+    /// Hash of the launched kernels' names at positions `from..to`.
     fn hash(&self, from: usize, to: usize) -> u64 {
         let before = times_mod(self.hashes[from], power(BASE, (to - from) as u64));
         (self.hashes[to] + PRIME - before) % PRIME

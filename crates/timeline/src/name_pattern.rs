@@ -52,7 +52,7 @@ impl Pattern {
         }
     }
 
-    /// Pattern as typed after the colon.
+    /// Text of the pattern as typed after the colon of a selector.
     pub fn typed(&self) -> String {
         match self {
             Self::Glob(text) | Self::Words(text) => text.clone(),

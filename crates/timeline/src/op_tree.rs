@@ -80,7 +80,7 @@ impl OpTree {
         self.op.len()
     }
 
-    /// Test if there are no operators.
+    /// True if the forest has no operators.
     pub fn is_empty(&self) -> bool {
         self.op.is_empty()
     }

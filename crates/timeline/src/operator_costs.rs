@@ -32,7 +32,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Add the cost of another call.
+    /// Add the cost of another call of the operator.
     pub fn add(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.host_self = self.host_self.saturating_add(other.host_self);

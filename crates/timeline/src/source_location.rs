@@ -79,7 +79,7 @@ pub fn source_location_of(trace: &Trace, event: EventId) -> SourceLocation {
 }
 
 impl<'a> SourceLocations<'a> {
-    /// Classify all names of a trace.
+    /// Prepare source locations of a trace by classifying all its names.
     pub fn new(trace: &'a Trace) -> Self {
         Self { trace, kinds: trace.strings.iter().map(kind_of).collect(), called_from: trace.attr(CALLED_FROM) }
     }

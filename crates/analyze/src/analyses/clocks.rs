@@ -74,7 +74,7 @@ fn is_estimable(trace: &Trace) -> bool {
         .any(|(&event, &call)| call.is_some() && trace.events.is_plausible(event) && trace.events.is_plausible(call))
 }
 
-/// Meaning of the bounds as text.
+/// State of a device clock in words, such as `device behind host`.
 fn finding(clock: &DeviceClock) -> &'static str {
     match clock.shift_ns() {
         _ if clock.is_contradictory() => "contradictory",

@@ -92,7 +92,7 @@ fn calls(trace: &Trace) -> FxHashMap<i64, EventId> {
     found
 }
 
-/// The process that made a call.
+/// Process that made a synchronizing call.
 fn process(trace: &Trace, call: EventId) -> Key {
     trace.tracks.pid(trace.events.track[call.index()])
 }

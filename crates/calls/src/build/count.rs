@@ -99,7 +99,7 @@ fn all<'t>(
     })
 }
 
-/// The values of a view's metric.
+/// Values of the view's metric in a calling context tree.
 pub(super) fn values<'t>(
     tree: &'t CallingContextTree,
     options: &'t ViewOptions,

@@ -1,4 +1,4 @@
-//! Arguments of `record` and `calls`.
+//! Command-line arguments of `stackline record` and `stackline calls`.
 
 use clap::{Args, ValueEnum};
 use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;

@@ -1,4 +1,4 @@
-//! Arguments of `diff`.
+//! Command-line arguments of `stackline diff`, which compares runs.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Arguments of `findings`.
+//! Command-line arguments of `stackline findings`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Arguments of `memory`.
+//! Command-line arguments of `stackline memory`.
 
 use super::findings::{CommentArgs, Document, parse_percent};
 use clap::{Args, ValueEnum};
@@ -59,7 +59,7 @@ pub(crate) struct MemoryArgs {
 }
 
 impl MemoryArgs {
-    /// Number of peaks per device.
+    /// Number of memory peaks to show per device; 2 by default.
     pub(crate) fn peaks(&self) -> usize {
         usize::from(self.peaks.unwrap_or(2))
     }

@@ -1,4 +1,4 @@
-//! Arguments of `what-if`.
+//! Command-line arguments of `stackline what-if`: edits whose effect on the critical path is predicted.
 
 use super::{Inputs, Range, parse_annotation, parse_instances};
 use clap::{ArgAction, Args};
@@ -16,35 +16,36 @@ Examples:
   stackline what-if trace.json.gz --overlap 'collective:AllReduce' --more-workers 2 --format json
   stackline what-if trace.json.gz --whole --scale 'kernel:~flash' 0.5";
 
-/// Arguments of `what-if`.
+/// Command-line arguments of `stackline what-if`: edits to predict, and the window.
 #[derive(Args, Debug)]
 pub(crate) struct WhatIfArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Multiply the duration of these activities by FACTOR. Modules and annotations include the GPU work that they
-    /// launch.
+    /// Predict the effect of durations of these activities multiplied by FACTOR. Modules and annotations include the
+    /// GPU work that they launch.
     #[arg(long, num_args = 2, value_names = ["SELECTOR", "FACTOR"], action = ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) scale: Vec<String>,
-    /// Set the duration of each of these kernels or spans, in ns.
+    /// Predict the effect of a duration of NS nanoseconds for each of these kernels or spans.
     #[arg(long, num_args = 2, value_names = ["SELECTOR", "NS"], action = ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) set: Vec<String>,
-    /// Remove kernels with their launches, synchronizations with their waits, or spans with their launched GPU work and
-    /// waits.
+    /// Predict the removal of kernels with their launches, synchronizations with their waits, or spans with their
+    /// launched GPU work and waits.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) remove: Vec<String>,
-    /// Fuse the kernels that one such span launches on its first stream into one kernel.
+    /// Predict the fusion of the kernels that one such span launches on its first stream into one kernel.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) fuse: Vec<String>,
-    /// Replace all host work of such a span by one graph launch.
+    /// Predict the replacement of all host work of such a span by one graph launch.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) graph: Vec<String>,
-    /// Overlap these collectives: no GPU work waits for them.
+    /// Predict the overlap of these collectives with other GPU work, which no longer waits for them.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) overlap: Vec<String>,
-    /// Add this many data loader workers: 1 to 1024.
+    /// Predict the effect of this many additional data loader workers: 1 to 1024.
     #[arg(long, value_name = "N", value_parser = parse_workers, allow_negative_numbers = true)]
     pub(crate) more_workers: Option<u32>,
-    /// Apply edits in the JSON form of `findings --format json`; @FILE reads them from a file, @- from standard input.
+    /// Predict the effect of edits in the JSON form of `findings --format json`; @FILE reads them from a file, @- from
+    /// standard input.
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) edit: Vec<String>,
     /// Try edits one by one on the names with the most time on the critical path, and rank them by gain. Ctrl-C prints

@@ -9,7 +9,7 @@ use stackline_analyze::TableCommand;
 use stackline_analyze::analyses::of_command;
 use stackline_model::Table;
 
-/// Runs the command.
+/// Run `stackline check`: check traces for inconsistent events and print the results.
 pub(crate) fn run(inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
     let tables = session.pick(session.run(of_command(TableCommand::Check))?)?;

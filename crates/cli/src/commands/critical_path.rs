@@ -23,7 +23,7 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
 
-/// Runs the command.
+/// Run `stackline critical-path` with the method that the options select.
 pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if args.instance.is_some() && args.annotation.is_none() {
         return Err(wrong_use("--instance selects among the events of --annotation: give both"));
@@ -36,8 +36,8 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         Some(Method::Exact) if !hta_only.is_empty() => {
             let them = if hta_only.len() == 1 { "it" } else { "them" };
             Err(wrong_use(format!(
-                "{}: write --method hta, or leave {} out{}",
-                of_hta(&hta_only),
+                "{} not apply to --method exact: write --method hta, or leave {} out{}",
+                with_verb(&hta_only, ("does", "do")),
                 them,
                 predicted(args)
             )))
@@ -67,9 +67,9 @@ fn hta_only(args: &CriticalPathArgs) -> Vec<&'static str> {
     given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
 }
 
-fn of_hta(options: &[&str]) -> String {
-    let are = if options.len() == 1 { "is an option" } else { "are options" };
-    format!("{} {are} of --method hta", options.join(", "))
+/// Options as the subject of a sentence, with the verb in the singular or plural.
+fn with_verb(options: &[&str], (one, several): (&str, &str)) -> String {
+    format!("{} {}", options.join(", "), if options.len() == 1 { one } else { several })
 }
 
 /// Hint at predictions by the exact method, if an edit was given.
@@ -116,8 +116,10 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
         return Ok(());
     }
     // Who has not chosen the method should learn what did.
-    let who =
-        if args.method.is_none() { format!("{}, which", of_hta(&hta_only(args))) } else { "--method hta".to_owned() };
+    let who = match args.method {
+        None => format!("{} --method hta, which", with_verb(&hta_only(args), ("selects", "select"))),
+        Some(_) => "--method hta".to_owned(),
+    };
     Err(wrong_use(format!("{}{}", by_name_only(&who, session), predicted(args))))
 }
 
@@ -168,7 +170,7 @@ fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPat
     hta::analyze(trace, &options).map_err(refuse)
 }
 
-/// The one trace of a session.
+/// The only trace of a session; an error if there are several.
 pub(super) fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
     match &session.set.traces[..] {
         [trace] => Ok(trace),

@@ -10,7 +10,7 @@ use stackline_engine::{CollectiveEnds, Part, Run};
 use stackline_model::{EventKind, Table, Trace, Unit};
 use std::io::IsTerminal;
 
-/// Runs the command.
+/// Run `stackline doctor`: describe the inputs, or this machine if there are none.
 pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
     let (session, tables) = if args.inputs.is_empty() {
         (Session::empty(common), vec![machine(common)])

@@ -14,7 +14,7 @@ use stackline_present::human;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Runs the command.
+/// Run `stackline export`: write traces, call trees or memory in another format.
 pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if let Some(write) = super::export_calls::writer(args.to) {
         return super::export_calls::run(args, common, write);

@@ -37,7 +37,7 @@ fn packed_pprof(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Wri
     packed.finish().map(|_| ())
 }
 
-/// Runs the command.
+/// Export a call tree with the given profile writer.
 pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<()> {
     if args.redact {
         return Err(wrong_use("--redact applies to formats of whole traces: chrome, perfetto, csv, parquet"));

@@ -32,7 +32,7 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// Reads a condition.
+    /// Parse a `--fail-on` condition on a share of GPU time, such as `idle>30%`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let form = || wrong_use(format!("cannot understand --fail-on {text:?}; write a share and a limit: 'idle>30%'"));
         let Limit { what: metric, comparison, limit } = Limit::parse(text).ok_or_else(form)?;

@@ -12,7 +12,7 @@ use stackline_present::human;
 use stackline_query::Content;
 use std::path::{Path, PathBuf};
 
-/// Runs the command.
+/// Run `stackline import`: store traces and memory traces as a run directory.
 pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     let Some(run) = &common.output else {
         return Err(wrong_use("import needs the name of a run directory: add -o NAME.stackline"));

@@ -49,7 +49,7 @@ impl Comparison {
         }
     }
 
-    /// Check for an upper limit.
+    /// True for `>` and `>=`: the limit is an upper one.
     pub(crate) fn is_upper(self) -> bool {
         matches!(self, Self::Above | Self::AtLeast)
     }

@@ -1,4 +1,4 @@
-//! One file per command.
+//! Commands of the `stackline` program, one module per command.
 
 mod calls;
 mod check;

@@ -269,7 +269,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
     let rank = match (info.rank_from_file, info.world_size) {
         (true, Some(size)) => format!(", rank {} of {size}", info.rank),
         (true, None) => format!(", rank {}", info.rank),
-        (false, _) if many => format!(", rank {} (by position)", info.rank),
+        (false, _) if many => format!(", rank {} (by order of the traces)", info.rank),
         (false, _) => String::new(),
     };
     format!(

@@ -1,4 +1,4 @@
-//! `what-if`: predicted gains of edits.
+//! Command `what-if`: predicts the gain of edits to a trace.
 
 use super::critical_path::exact::window;
 use super::critical_path::{one_trace, refuse};
@@ -19,7 +19,7 @@ use stackline_timeline::steps::Looked;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs the command.
+/// Run `stackline what-if`: predict the gain of edits, or sweep over likely edits.
 pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let edits = edits(args)?;
     match (edits.is_empty(), args.sweep) {

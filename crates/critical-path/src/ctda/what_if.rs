@@ -73,7 +73,7 @@ fn order(graph: &CtdaGraph) -> Vec<u32> {
     }
 }
 
-/// Delay or duration after a change.
+/// Duration or delay of a dependency graph item after a what-if change.
 fn changed(value: i64, change: Change) -> i64 {
     let new = match change {
         Change::Scale(factor) => value as f64 * factor,
@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
         Self { old: &path.graph, new: path.graph.clone(), edits, selected, done: vec![false; path.graph.nodes.len()] }
     }
 
-    /// Place a node after its prerequisites.
+    /// Compute a node's start and end from its prerequisites.
     fn node(&mut self, number: u32) {
         let node = &self.old.nodes[number as usize];
         let edges = self.old.edges_to(number);

@@ -15,7 +15,7 @@ pub(super) struct Window {
     pub(super) end: i64,
 }
 
-/// Selected window, and the number of requested instances that do not exist.
+/// Select the time window by options of method `ctda`, and count requested instances that do not exist.
 pub(super) fn select(trace: &Trace, options: &CtdaOptions) -> Result<(Window, usize), CriticalPathError> {
     let whole =
         trace.events.ids().filter(|&e| counts(trace, e)).map(|e| (trace.events.start[e.index()], trace.events.end(e)));

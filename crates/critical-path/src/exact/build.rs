@@ -346,7 +346,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         self.returning = Some((wait.to, wait.kind, wait.call)).filter(|r| waited && r.0 > wait.until);
     }
 
-    /// Add nodes up to a time.
+    /// Add graph nodes of a thread up to a time.
     fn advance(&mut self, to: i64) {
         if let Some((until, kind, call)) = self.returning
             && self.cursor < to

@@ -63,7 +63,7 @@ impl Category {
         Self::Unknown,
     ];
 
-    /// Stable text name, such as `gpu_compute`.
+    /// Name of the cause in documents, such as `gpu_compute`.
     pub fn name(self) -> &'static str {
         match self {
             Self::GpuCompute => "gpu_compute",

@@ -99,7 +99,7 @@ impl Exact<'_> {
         }
     }
 
-    /// Number of events on a path.
+    /// Number of distinct events on a critical path.
     fn events_on(&self, path: &ExactPath) -> usize {
         let mut seen = vec![0u64; self.trace.events.len() / 64 + 1];
         for event in path.hops.iter().filter_map(|h| h.event.some()) {

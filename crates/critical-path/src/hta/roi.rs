@@ -17,7 +17,7 @@ pub(super) struct Roi {
     pub(super) missing_instances: usize,
 }
 
-/// Select the window and its rows.
+/// Select the analyzed window and the rows of HTA's view in it.
 pub(super) fn select(
     trace: &Trace,
     view: &HtaView,

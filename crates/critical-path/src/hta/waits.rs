@@ -26,7 +26,7 @@ impl Waits {
         self.before_record.get(record).map(|&r| r as usize)
     }
 
-    /// Launch that a wait call delays.
+    /// Next launch call that a stream-wait call delays.
     pub(super) fn next_launch(&self, wait_call: usize) -> Option<usize> {
         self.after_wait.get(&(wait_call as u32)).map(|&r| r as usize)
     }

@@ -296,7 +296,7 @@ impl Listed {
         Some(Tables { index: index_bytes, index_address: index.address, frames, frames_address })
     }
 
-    /// Bytes of a segment.
+    /// Bytes of a loaded library's segment.
     fn map(&self, segment: &Segment, memory: &Memory) -> Option<Bytes> {
         let path = self.path();
         let address = self.bias.wrapping_add(segment.address);

@@ -67,7 +67,7 @@ pub(super) fn obtain() -> Option<Box<Cache>> {
     if has_room() { Some(build()) } else { take() }
 }
 
-/// A spare cache, if any.
+/// Take a spare unwinder cache, if one is left.
 pub(super) fn take() -> Option<Box<Cache>> {
     SPARES.take()
 }

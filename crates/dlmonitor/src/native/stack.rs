@@ -1,4 +1,4 @@
-//! Bounded native stack unwinding.
+//! Unwinding of native stacks that stops at a bound, such as the interpreter's frame.
 //!
 //! A bound limits the cost and merges native frames with the others: operators are on the stack, and so is a part of
 //! the interpreter ([`crate::Interpreter::stack_mark`]). Callers beyond a bound are known as operators and Python

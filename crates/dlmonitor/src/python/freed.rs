@@ -29,7 +29,7 @@ static START: Once = Once::new();
 pub(crate) struct Freed(u64);
 
 impl Freed {
-    /// The current value.
+    /// Read the current value of the counter of freed code objects.
     ///
     /// A code object at the address of a freed one is run by a thread that took the GIL after the free. The order of
     /// plain loads is therefore sufficient.

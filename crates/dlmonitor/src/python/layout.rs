@@ -188,7 +188,7 @@ impl Layout {
     }
 }
 
-/// Layout that an interpreter publishes.
+/// Decode the frame layout that a CPython interpreter publishes in `_PyRuntime`.
 fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
     let word = |index: usize| words.get(index).map_or(0, |&word| word as usize);
     if words.len() < PUBLISHED_WORDS || words.first() != Some(&u64::from_le_bytes(*b"xdebugpy")) {

@@ -49,7 +49,7 @@ impl Memory {
         usize::try_from(read).unwrap_or(0)
     }
 
-    /// Read one word.
+    /// Read an 8-byte word at an address; none if the address is not mapped.
     #[must_use]
     pub fn word(&self, address: usize) -> Option<usize> {
         let mut bytes = [0; 8];

@@ -95,7 +95,7 @@ impl Interpreter {
         Ok(Self { layout, frames_like, version, this_thread, types: signal_safe_frames::Types::find() })
     }
 
-    /// Major and minor version.
+    /// Major and minor version of the Python interpreter.
     #[must_use]
     pub fn version(&self) -> (u8, u8) {
         self.version
@@ -122,7 +122,7 @@ impl Interpreter {
         self.layout.skip_shims(frame)
     }
 
-    /// The frame that called `frame`.
+    /// Python frame that called `frame`; none for the outermost.
     #[must_use]
     #[inline]
     pub fn caller(&self, frame: PythonFrame) -> Option<PythonFrame> {
@@ -149,14 +149,14 @@ impl Interpreter {
         WATCHED_CODE.store(code, Ordering::Relaxed);
     }
 
-    /// Class of a live object.
+    /// Address of the class of a live Python object.
     #[must_use]
     #[inline]
     pub fn class_of(&self, object: usize) -> usize {
         word(object + OBJECT_CLASS)
     }
 
-    /// Name of a live class.
+    /// Name of a live Python class, from its address.
     #[must_use]
     pub fn class_name(&self, class: usize) -> String {
         let name = word(class + CLASS_NAME) as *const c_char;

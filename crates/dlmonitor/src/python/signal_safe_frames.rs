@@ -124,7 +124,9 @@ impl FrameSampler {
     /// # Errors
     /// A sentence with the reason why frames cannot be read in signal handlers.
     pub fn new(interpreter: &Interpreter) -> Result<Self, String> {
-        let types = interpreter.types.ok_or("the interpreter does not export its types")?;
+        let types = interpreter
+            .types
+            .ok_or("the interpreter does not export PyCode_Type and other type objects, so frames cannot be sampled")?;
         let memory = Memory::of_this_thread();
         if !memory.works() {
             return Err("the kernel does not allow safe reads of this process's own memory".into());
@@ -188,7 +190,7 @@ impl FrameSampler {
         found
     }
 
-    /// Collect frames.
+    /// Collect a thread's Python frames from the innermost outwards; none if a read fails.
     fn chain(&mut self, layout: &Layout, thread: usize, until: Option<(usize, usize)>) -> Option<Walk> {
         if let Some(offset) = layout.stack_mark() {
             self.mark = self.memory.word(thread.wrapping_add(offset))?;

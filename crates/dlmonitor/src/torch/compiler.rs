@@ -62,14 +62,14 @@ pub(crate) fn states() -> impl Iterator<Item = &'static SourceState> {
     STATES.iter().filter_map(|state| unsafe { state.load(Ordering::Acquire).as_ref() })
 }
 
-/// Report compilations from now on.
+/// Start to report compilations of `torch.compile`.
 pub(crate) fn start_compilations() {
     if let Err(reason) = PYTHON.call(c"compilations") {
         put(0, Err(reason));
     }
 }
 
-/// Enable kernel names from now on.
+/// Start to report the names of CPU kernels that `torch.compile` generates.
 pub(crate) fn start_kernels() {
     if let Err(reason) = PYTHON.call(c"kernels") {
         put(1, Err(reason));

@@ -69,7 +69,7 @@ static STATE: AtomicU32 = AtomicU32::new(ALL | HEAD);
 /// Offsets of the layouts that [`STATE`] still allows.
 static FIELDS: AtomicU64 = AtomicU64::new(fields(ALL | HEAD).0);
 
-/// The currently known offsets.
+/// Offsets of `at::RecordFunction` fields that are known so far.
 #[inline]
 pub(super) fn current() -> Fields {
     Fields(FIELDS.load(Ordering::Relaxed))

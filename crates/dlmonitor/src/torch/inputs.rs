@@ -63,7 +63,7 @@ pub(super) struct Value {
 }
 
 impl Layout {
-    /// The detected layout, if any.
+    /// Memory layout of operator inputs, if the probe has detected it.
     #[inline]
     pub(super) fn current() -> Option<&'static Self> {
         LAYOUT.get()
@@ -203,7 +203,7 @@ impl<'a> Inputs<'a> {
         self.left <= MOST && std::iter::from_fn(|| rest.value()).all(is_such)
     }
 
-    /// The elements of a list.
+    /// Elements of an operator input that is a list.
     #[inline]
     fn elements(&self, list: &'a Value) -> Inputs<'a> {
         // SAFETY: the payload of a list is the address of a `ListImpl`, which lives as long as the value and has the
@@ -252,7 +252,7 @@ impl<'a> Iterator for Tensors<'a> {
 impl ExactSizeIterator for Tensors<'_> {}
 
 impl<'a> Tensor<'a> {
-    /// Element type.
+    /// Element type of the tensor.
     #[must_use]
     #[inline]
     pub fn dtype(&self) -> DType {
@@ -393,7 +393,7 @@ impl DType {
         DTYPES.get(usize::from(self.0)).copied().flatten().unwrap_or(c"")
     }
 
-    /// All types that have names.
+    /// All tensor element types that have names.
     pub fn named() -> impl Iterator<Item = Self> {
         (0..DTYPES.len() as u8).map(Self).filter(|dtype| dtype.name().is_some())
     }

@@ -1,4 +1,4 @@
-//! Allocations and frees of CPU tensors.
+//! Reports of allocations and frees by PyTorch's CPU allocator.
 //!
 //! Every allocation of `PyTorch`'s CPU allocator, including failed ones, calls functions of `libc10` that report to a
 //! profiler, through the import table of that library. These calls are redirected to functions of this module, which
@@ -24,7 +24,7 @@ static FAILED_ORIGINAL: OnceLock<Failed> = OnceLock::new();
 /// The redirected imports.
 static IMPORTS: Mutex<Option<Vec<Import>>> = Mutex::new(None);
 
-/// Start to report allocations.
+/// Start to report allocations and frees of CPU tensors.
 ///
 /// # Errors
 /// A sentence with the reason why allocations cannot be reported.
@@ -66,7 +66,7 @@ pub(crate) fn start() -> Result<(), String> {
     }
 }
 
-/// Stop the reports.
+/// Stop to report allocations and frees of CPU tensors, and restore the original calls.
 pub(crate) fn stop() {
     let imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner).take();
     for import in imports.iter().flatten() {

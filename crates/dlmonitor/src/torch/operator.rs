@@ -57,7 +57,7 @@ impl Operator {
         OperatorName { text: if text.is_null() { c"".as_ptr() } else { text }, call: PhantomData }
     }
 
-    /// Kind of the call.
+    /// Kind of the operator call: function, backward, user annotation or unknown.
     #[must_use]
     #[inline]
     pub fn scope(&self) -> Scope {

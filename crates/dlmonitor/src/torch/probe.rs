@@ -149,7 +149,7 @@ fn check_types(library: Library) -> Result<(), String> {
     Ok(())
 }
 
-/// Detection on the separate thread.
+/// Detect the memory layout of operator inputs with test tensors and calls.
 fn find(shim: &Shim) -> Result<Layout, String> {
     let memory = Memory::of_this_thread();
     if !memory.works() {
@@ -210,7 +210,7 @@ impl<'a> Owned<'a> {
         (failed == 0 && address != 0).then_some(address)
     }
 
-    /// Address of the `TensorImpl`.
+    /// Address of the test tensor's `TensorImpl`.
     pub(super) fn address(&self) -> usize {
         // SAFETY: an `at::Tensor` is a pointer to the `TensorImpl`.
         unsafe { *self.0 as usize }
@@ -390,7 +390,7 @@ impl Call {
     }
 }
 
-/// Read values: payload and tag.
+/// Read `N` consecutive `IValue`s from memory, each as payload and tag.
 pub(super) fn values<const N: usize>(memory: &Memory, address: usize) -> Option<[(usize, u32); N]> {
     let mut bytes = vec![0; N * size_of::<Value>()];
     if memory.read(address, &mut bytes) != bytes.len() {

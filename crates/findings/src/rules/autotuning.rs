@@ -205,7 +205,7 @@ fn steps_with(context: &RuleContext<'_>, steps: &[Step], searches: &[&Search]) -
     context.steps_with(steps, searches.iter().map(|search| search.span)).len()
 }
 
-/// Edits that remove searches.
+/// Edits that remove algorithm searches and the kernels that they launch.
 fn edits(context: &RuleContext<'_>, name: &str, searches: &[&Search]) -> Option<Vec<Edit>> {
     let kind = if is_autotuner(name) { "frame" } else { "operator" };
     let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();

@@ -116,7 +116,7 @@ fn is_other(name: &str) -> bool {
         || kinds.iter().any(|kind_of| kind_of(name).is_some())
 }
 
-/// Candidate from samples between operators.
+/// Build a candidate from CPU samples of a Python function between operators.
 fn of_samples(
     context: &RuleContext<'_>,
     place: SourceLocation,

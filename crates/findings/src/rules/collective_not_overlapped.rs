@@ -1,4 +1,4 @@
-//! SL019: collectives on the critical path.
+//! SL019: collectives on the critical path that no computation overlaps.
 
 use super::small_collectives::{MIDDLE, latency_bound, small_size};
 use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};

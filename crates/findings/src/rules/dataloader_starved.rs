@@ -1,4 +1,4 @@
-//! SL009: the program waits for data.
+//! SL009: the program waits for batches from its data loader.
 
 use crate::{
     AdviceVariant, Area, Candidate, Fact, GainEstimate, Programs, Recording, Rule, RuleContext, Setting, Support,

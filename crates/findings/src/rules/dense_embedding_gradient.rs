@@ -27,8 +27,9 @@ pub(super) const RULE: Rule = Rule {
         slightly; no weight decay, and DistributedDataParallel gathers sparse gradients",
     false_positives: "The weights have another use, such as a last layer with tied weights, or gradients are clipped \
         by their norm. Tables whose shape is an input of another matrix product are excluded. The gain assumes that \
-        work on the table shrinks to three times the share of rows in the largest lookup. The bounds are one and ten \
-        times that share, or three times the rows of all lookups of a step. Optimizer work on long lists of tensors, \
+        the time of operators on all rows of the table shrinks to three times the share of rows in the largest \
+        lookup. The bounds are one and ten times that share, or three times the share of rows in all lookups of a \
+        step. Optimizer work on long lists of tensors, \
         whose shapes traces omit, does not count.",
     source: "field practice; PyTorch's nn.Embedding(sparse=True)",
     needs: &[Requirement::Operators],
@@ -219,7 +220,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),
             Fact::count("indices of the largest lookup", usize::try_from(first.largest).unwrap_or(0)),
             Fact::count("operators or kernels", works.iter().map(|(.., work)| work.len()).sum()),
-            Fact::time("work on all rows per step", context.per_step(ns)),
+            Fact::time("time of operators on all rows of embedding tables per step", context.per_step(ns)),
         ],
         gain_estimate: GainEstimate::Range(likely, vec![least, most]),
         events: works.iter().flat_map(|(.., work)| work).map(|&(event, _)| event).collect(),

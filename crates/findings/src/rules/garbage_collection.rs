@@ -1,4 +1,4 @@
-//! SL025: recurring garbage collection of Python.
+//! SL025: Python's garbage collection interrupts steps again and again.
 
 use crate::step_words::StepWords;
 use crate::{Area, Candidate, Fact, GainEstimate, Rule, RuleContext, Setting, Support};

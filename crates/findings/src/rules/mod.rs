@@ -140,12 +140,12 @@ pub(super) fn waits_for_ranks(finding: &super::Finding) -> bool {
     }
 }
 
-/// Rules over execution traces.
+/// Built-in rules that examine execution traces.
 pub(super) fn of_traces() -> impl Iterator<Item = &'static Rule> {
     ALL.iter().filter(|rule| !rule.is_of_memory())
 }
 
-/// Rules over memory traces.
+/// Built-in rules that examine memory traces.
 pub fn of_memory() -> impl Iterator<Item = &'static Rule> {
     ALL.iter().filter(|rule| rule.is_of_memory())
 }

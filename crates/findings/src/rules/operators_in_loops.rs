@@ -1,4 +1,4 @@
-//! SL038: Python loops over small operators.
+//! SL038: Python loops that call many small operators.
 
 use crate::gpu_work_by_launcher::Loops;
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};

@@ -1,4 +1,4 @@
-//! SL028: more OpenMP threads than processors.
+//! SL028: more OpenMP threads compute than processors are available.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Recording, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Gain;
@@ -127,7 +127,7 @@ struct Team {
     samples: Vec<EventId>,
 }
 
-/// Teams by PID.
+/// Threads with CPU samples in the window, as one team per process ID.
 fn sampled(context: &RuleContext<'_>) -> BTreeMap<i64, Team> {
     let trace = context.trace();
     let (from, to) = context.window();

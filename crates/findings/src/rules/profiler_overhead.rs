@@ -1,4 +1,4 @@
-//! SL033: overhead of the profiler itself.
+//! SL033: the profiler itself takes a large part of the recorded time.
 
 use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Programs, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::Category;

@@ -47,7 +47,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     context.by_name(&kernels).into_iter().filter_map(|(name, of)| candidate(context, name, of)).collect()
 }
 
-/// Number of samples by reason.
+/// Number of stall samples in kernels, by stall reason.
 fn samples(context: &RuleContext<'_>, kernels: &[EventId]) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     for &kernel in kernels {

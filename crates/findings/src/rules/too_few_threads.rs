@@ -46,7 +46,7 @@ pub(super) const RULE: Rule = Rule {
             name: "used",
             default: 1.2,
             range: (1.0, 1000.0),
-            about: "maximum mean number of processors that the process uses meanwhile, by samples of CPU time",
+            about: "maximum mean number of processors that the process uses while these operators run, by CPU samples",
         },
     ],
     advice_variants: &[],

@@ -1,4 +1,4 @@
-//! SL013: cross entropy as separate kernels.
+//! SL013: cross entropy computed by several kernels instead of a fused one.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;

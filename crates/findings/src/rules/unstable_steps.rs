@@ -101,7 +101,7 @@ impl Steps {
     }
 }
 
-/// First step of each process.
+/// Events of the first step of each process.
 fn first_steps(trace: &Trace) -> BTreeSet<EventId> {
     let mut first: BTreeMap<Key, EventId> = BTreeMap::new();
     for step in &trace.steps {
@@ -110,7 +110,7 @@ fn first_steps(trace: &Trace) -> BTreeSet<EventId> {
     first.into_values().collect()
 }
 
-/// Last step of each process.
+/// Events of the last step of each process.
 fn last_steps(trace: &Trace) -> BTreeSet<EventId> {
     let mut last: BTreeMap<Key, (i64, EventId)> = BTreeMap::new();
     for step in &trace.steps {

@@ -1,4 +1,4 @@
-//! Events that findings cover.
+//! Test if findings already cover an event of the trace.
 
 use crate::rule_context::RuleContext;
 use rustc_hash::FxHashSet;

@@ -75,7 +75,7 @@ impl Group {
         self.hops.iter().map(|part| part.at)
     }
 
-    /// Critical-path segments of the group.
+    /// Critical-path segments of the group's events.
     pub(super) fn parts(&self) -> &[Part] {
         &self.hops
     }
@@ -86,7 +86,7 @@ impl Group {
         if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }
     }
 
-    /// Longest event.
+    /// Longest event of the group; none if the group has no events.
     pub(super) fn longest(&self, context: &RuleContext<'_>) -> EventId {
         let longest = self.events.iter().copied().max_by_key(|&event| (context.dur(event), Reverse(event)));
         longest.unwrap_or(EventId::NONE)
@@ -198,7 +198,7 @@ impl PathByGroup {
         }
     }
 
-    /// Groups, without their events.
+    /// Build the groups from their critical-path segments, without lists of events.
     fn groups(&self) -> BTreeMap<GroupKey, Group> {
         let group = |(&key, parts): (&GroupKey, &Vec<Part>)| {
             let innermost = self.innermost.get(&key.1).filter(|_| key.0 == LargeKind::Frame);

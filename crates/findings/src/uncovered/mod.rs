@@ -52,7 +52,7 @@ pub enum LargeKind {
 }
 
 impl LargeKind {
-    /// Stable text name.
+    /// Name of the kind in documents, such as `gpu_work`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Call => "gpu_api_call",
@@ -234,7 +234,7 @@ fn function_of(place: &SourceLocation) -> SourceLocation {
     SourceLocation { file: place.file.clone(), function: place.function.clone(), ..SourceLocation::default() }
 }
 
-/// Largest groups of uncovered time.
+/// Find the largest groups of time that no finding covers.
 pub(super) fn find<'a>(
     shared: &'a SharedContext<'a>,
     covered: &Covered,
@@ -406,7 +406,7 @@ fn is_python(context: &RuleContext<'_>) -> bool {
     has_frames(context) || context.recording().is_some() || has_options() || context.trace().strings.iter().any(is_mark)
 }
 
-/// Check for recorded Python functions.
+/// True if the trace records Python functions.
 fn has_frames(context: &RuleContext<'_>) -> bool {
     context.trace().events.kind.contains(&EventKind::PythonFunction)
 }
@@ -419,7 +419,7 @@ fn lacks_stream_waits(context: &RuleContext<'_>) -> bool {
     trace.meta.format != "nsys" && !trace.events.kind.contains(&EventKind::Sync) && trace.events.ids().any(is_cuda)
 }
 
-/// Check for recorded host activity.
+/// True if the trace records GPU API calls or operators.
 fn has_calls(context: &RuleContext<'_>) -> bool {
     context.trace().events.kind.iter().any(|kind| kind.is_api_call() || *kind == EventKind::Operator)
 }

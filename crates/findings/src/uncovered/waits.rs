@@ -12,7 +12,7 @@ pub(super) struct CallsInProgress {
 }
 
 impl CallsInProgress {
-    /// Build the index of calls.
+    /// Build the index of outermost GPU runtime calls by thread and time.
     pub(super) fn new(trace: &Trace, calls: impl Iterator<Item = EventId>) -> Self {
         let mut by_track: FxHashMap<TrackId, Vec<(i64, i64, EventId)>> = FxHashMap::default();
         for call in calls {

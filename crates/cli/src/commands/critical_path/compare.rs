@@ -28,7 +28,7 @@ struct Row {
     failure: Option<anyhow::Error>,
 }
 
-/// Runs the command.
+/// Run `critical-path --compare`: print one row per critical-path method.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
@@ -147,7 +147,7 @@ fn row_of(method: &'static str, run: impl FnOnce() -> Result<Found>) -> Row {
     }
 }
 
-/// The three largest causes.
+/// The three largest causes on a critical path as text, with percentages.
 fn most(bound_by: &BTreeMap<String, f64>) -> String {
     let mut causes: Vec<(&String, &f64)> = bound_by.iter().collect();
     causes.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));

@@ -1,4 +1,4 @@
-//! `critical-path --method ctda`.
+//! Command `critical-path --method ctda`: critical path by the rules of CTDA.
 
 use super::{instances, one_trace, refuse, value};
 use crate::args::{Common, CriticalPathArgs, Format};
@@ -17,7 +17,7 @@ use std::path::Path;
 /// The table of the path, which people see only when they ask for it.
 const PATH: &str = "critical_path";
 
-/// Runs the command.
+/// Run `critical-path --method ctda` and print its report.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     refuse_options_of_hta(args)?;
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! `critical-path --method exact`.
+//! Command `critical-path --method exact`: a cause for every nanosecond of the window.
 
 use super::{one_trace, overlay, refuse, value};
 use crate::args::{Common, CriticalPathArgs, Format, Range};
@@ -16,7 +16,7 @@ use stackline_present::{human, terminal};
 use stackline_timeline::Scope;
 use stackline_timeline::steps::Looked;
 
-/// Runs the command.
+/// Run `critical-path --method exact`, print its report, and write the overlay on request.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if let Some(target) = &args.overlay {
         not_an_input(target, &args.inputs)?;

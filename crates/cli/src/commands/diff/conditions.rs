@@ -1,4 +1,4 @@
-//! `--fail-on` conditions of `diff`.
+//! Conditions of `diff --fail-on`, such as `step>3%`: parsing and evaluation.
 
 use crate::commands::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
@@ -58,7 +58,7 @@ const NAMED: [(&str, ChangeTable); 4] = [
 ];
 
 impl Condition {
-    /// Reads a condition.
+    /// Parse a `diff --fail-on` condition, such as `step>3%`.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let form = || {
             wrong_use(format!(

@@ -93,7 +93,7 @@ fn incomplete(opened: &OpenedSides) -> Option<String> {
     lost_part(&opened.infos, opened.reports.iter())
 }
 
-/// The runs before and after.
+/// Paths of the runs before the change and of those after.
 fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
     let sides = match (&args.runs[..], &args.with[..]) {
         ([_, _], []) => args.runs.split_at(1),

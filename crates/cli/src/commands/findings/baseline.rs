@@ -100,7 +100,7 @@ pub(crate) fn read_document<T>(path: &Path, parse: impl FnOnce(Value) -> Result<
     parse_document(&text, parse).map_err(fail)
 }
 
-/// The same of its text.
+/// Parse the JSON text of an earlier run and convert the document with `parse`.
 pub(crate) fn parse_document<T>(text: &str, parse: impl FnOnce(Value) -> Result<T, String>) -> Result<T, String> {
     parse(serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?)
 }

@@ -1,4 +1,4 @@
-//! `--fail-on` conditions of `findings`.
+//! Conditions of `findings --fail-on`, such as `gain>5%`: parsing and evaluation.
 
 use crate::commands::limit::{Comparison, Limit};
 use crate::failure::wrong_use;
@@ -20,7 +20,7 @@ pub(super) enum Condition {
 }
 
 impl Condition {
-    /// Reads a condition.
+    /// Parse a `findings --fail-on` condition, such as `gain>5%` or `new`.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let form = || {
             wrong_use(format!(

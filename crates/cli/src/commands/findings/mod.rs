@@ -117,7 +117,7 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
     Ok((conditions, options))
 }
 
-/// Writes the page of a rule.
+/// Print the documentation page of a rule.
 fn explain(code: &str, args: &FindingsArgs, common: &Common) -> Result<()> {
     let page = match findings::rules::find(code) {
         Some(rule) => rule.page(),

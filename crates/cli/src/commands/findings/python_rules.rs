@@ -71,12 +71,12 @@ impl OwnRules {
         Ok(Some(own))
     }
 
-    /// The rules that there are.
+    /// Metadata of all Python rules that the interpreter loaded.
     pub(super) fn rules(&self) -> Vec<Arc<RuleInfo>> {
         self.others.rules().cloned().collect()
     }
 
-    /// The page of a rule.
+    /// Documentation page of a Python rule as Markdown.
     pub(super) fn page(&self, code: &str) -> Option<String> {
         self.others.page(code)
     }

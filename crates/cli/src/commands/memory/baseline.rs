@@ -22,7 +22,7 @@ struct Peak {
 }
 
 impl Baseline {
-    /// Reads it.
+    /// Read the findings and peaks of an earlier `memory --format json` from a file.
     pub(super) fn read(path: &Path) -> Result<Self> {
         read_document(path, Self::of_document)
     }

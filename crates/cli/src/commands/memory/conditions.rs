@@ -1,4 +1,4 @@
-//! `--fail-on` conditions of `memory`.
+//! Conditions of `memory --fail-on`, such as `peak>8GB`: parsing and evaluation.
 
 use crate::failure::{did_you_mean, wrong_use};
 use anyhow::Result;
@@ -47,7 +47,7 @@ pub(super) struct Looked<'a> {
 const NAMES: [&str; 4] = ["peak", "waste", "count", "new"];
 
 impl Condition {
-    /// Reads a condition.
+    /// Parse a `memory --fail-on` condition, such as `peak>8GB` or `new`.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let form = |why: &str| {
             wrong_use(format!(

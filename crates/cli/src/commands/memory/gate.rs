@@ -117,7 +117,7 @@ impl Judged {
         with(&Shown { found: &self.found, listed: &listed, gone: &self.gone, suppressed: &suppressed, more: 0 })
     }
 
-    /// Additional keys of JSON documents.
+    /// Keys that memory findings add to JSON documents: peaks, excluded findings and gate results.
     pub(super) fn keys(&self) -> Vec<(&'static str, Value)> {
         let before = |peak: &DevicePeak| self.before.as_ref().and_then(|before| before.get(&peak.device)).copied();
         let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes, "before_bytes": before(of)});

@@ -99,7 +99,7 @@ fn of_process(run: &Run, wanted: &str) -> Result<MemoryTrace> {
     Err(wrong_use(format!("--process: no process {wanted:?}; there are: {}", labels.join(", "))))
 }
 
-/// Thresholds of memory patterns.
+/// Thresholds of memory waste patterns, as the `--set` options change them.
 fn rules(args: &MemoryArgs) -> Result<Rules> {
     let mut settings = Settings::default();
     for text in &args.set {

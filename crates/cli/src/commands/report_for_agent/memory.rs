@@ -1,4 +1,4 @@
-//! `report --for-agent` for memory files.
+//! Report of memory files for AI agents (`report --for-agent`).
 
 use super::{FINDINGS, KERNELS, NAME, PROBLEMS, TITLE, cut, gain, short};
 use crate::args::{Cli, Command, Common, options_for};

@@ -106,7 +106,7 @@ impl Prediction {
         self.window.length_ns()
     }
 
-    /// Gain in percent of the window.
+    /// Convert a gain in ns to percent of the window.
     pub fn percent(&self, ns: i64) -> f64 {
         percent(ns, self.before_ns())
     }

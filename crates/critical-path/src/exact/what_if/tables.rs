@@ -49,7 +49,7 @@ pub fn path_table(trace: &Trace, hops: &[NewHop]) -> Table {
         .text("name", hops.iter().map(|hop| shown(trace.strings.get(hop.name)).to_owned()))
 }
 
-/// Edits of a sweep by gain.
+/// Table of a sweep's candidate edits, ordered by gain.
 pub fn sweep_table(sweep: &Sweep) -> Table {
     by_gain(sweep).text("also", sweep.candidates.iter().map(|c| c.also.join("; ")))
 }

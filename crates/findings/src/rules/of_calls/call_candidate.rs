@@ -58,7 +58,7 @@ pub(super) fn confidence(time: Time) -> Confidence {
     if is_sampled && (1..FEW).contains(&time.samples) { Confidence::Low } else { Confidence::Medium }
 }
 
-/// Facts about a time.
+/// Facts on a finding's time: share of the thread, time per step, waits and samples.
 pub(super) fn facts(called: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
     let share = Fact { name: "share of the thread's time", value: called.percent(time.ns), unit: Unit::Percent };
     let samples = Fact { name: "samples", value: time.samples as f64, unit: Unit::None };

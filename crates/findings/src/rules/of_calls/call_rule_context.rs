@@ -1,4 +1,4 @@
-//! Rule context of a calling context tree.
+//! Rule context of a calling context tree: tree, thread, steps and settings.
 
 use super::super::busy_python;
 use super::steps::{Steps, below};
@@ -123,7 +123,7 @@ impl<'a> CallRuleContext<'a> {
         (100.0 * ns as f64 / self.window_ns.max(1) as f64).min(100.0)
     }
 
-    /// Value of a rule's setting.
+    /// Value of a rule's setting, as changed by the user or else the default.
     pub(super) fn setting(&self, rule: &Rule, name: &str) -> f64 {
         self.settings.get(rule, name)
     }
@@ -139,12 +139,12 @@ impl<'a> CallRuleContext<'a> {
         self.tree.strings.iter().any(|text| text.contains("/site-packages/jax/") || text.starts_with("jax/"))
     }
 
-    /// Check if waits are recorded.
+    /// True if the thread's times distinguish waits from computing.
     pub(super) fn knows_waits(&self) -> bool {
         self.thread.known != Known::Operators && self.thread.own.iter().any(|time| time.waits_ns > 0)
     }
 
-    /// Nodes of the window.
+    /// Calling-context-tree nodes of the loop that runs the steps.
     pub(super) fn nodes(&self) -> impl Iterator<Item = CallNodeId> {
         self.tree.nodes.ids().skip(1).filter(|node| self.steps.inside[node.index()])
     }
@@ -180,7 +180,7 @@ impl<'a> CallRuleContext<'a> {
         self.users.get(node.index()).copied().unwrap_or(false)
     }
 
-    /// Source location of a line.
+    /// Source location (file, line, function) of a line's frame.
     pub(super) fn place(&self, line: FrameId) -> SourceLocation {
         line.some().and_then(|line| self.tree.frames.get(line.index())).map_or_else(SourceLocation::default, |frame| {
             let mut place = SourceLocation::default();

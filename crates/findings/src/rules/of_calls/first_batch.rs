@@ -40,7 +40,7 @@ fn beyond_others(calls: &CallStats) -> Option<u64> {
 }
 
 impl Time {
-    /// Share of the time.
+    /// Multiply all parts of a time (elapsed, waits, samples) by a share.
     fn scaled(self, part: f64) -> Self {
         let of = |whole: u64| (whole as f64 * part) as u64;
         // Round up: few samples remain at least one.

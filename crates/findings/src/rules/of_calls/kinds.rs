@@ -98,7 +98,7 @@ fn add(
     }
 }
 
-/// Preprocessing time during data loading.
+/// Time of preprocessing functions during data loading, by kind and line.
 fn prepared(called: &CallRuleContext<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
     let kinds = called.kinds(preprocessing::kind_of);
     let outermost = outermost(called.tree, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));

@@ -53,7 +53,7 @@ fn is_operator(tree: &CallingContextTree, node: CallNodeId) -> bool {
 }
 
 impl Time {
-    /// Subtract computing time.
+    /// Subtract `ns` of computing, with its share of the samples, from a time.
     fn without_computing(self, ns: u64) -> Self {
         let part = ns as f64 / self.computing().ns.max(1) as f64;
         let fewer = (self.samples.saturating_sub(self.wait_samples) as f64 * part).floor() as u64;

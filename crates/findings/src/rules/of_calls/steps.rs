@@ -57,7 +57,7 @@ impl Steps {
         }
     }
 
-    /// Values of the loop's nodes.
+    /// Select the values of nodes in the loop that runs the steps.
     pub(super) fn select<'v, T>(&'v self, values: &'v [T]) -> impl Iterator<Item = &'v T> {
         values.iter().zip(&self.inside).filter(|(_, inside)| **inside).map(|(value, _)| value)
     }

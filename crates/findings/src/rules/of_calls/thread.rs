@@ -32,17 +32,17 @@ impl Time {
         self.wait_samples = self.wait_samples.saturating_add(other.wait_samples);
     }
 
-    /// Time from samples.
+    /// Create a computing time from CPU samples.
     fn sampled(ns: u64, samples: u64) -> Self {
         Self { ns, samples, ..Self::default() }
     }
 
-    /// Waiting time from samples.
+    /// Create a waiting time from samples of blocked threads.
     fn waited(ns: u64, samples: u64) -> Self {
         Self { ns, waits_ns: ns, samples, wait_samples: samples, ..Self::default() }
     }
 
-    /// Elapsed time.
+    /// Create a time that was measured, not sampled.
     fn measured(ns: u64) -> Self {
         Self { ns, measured_ns: ns, ..Self::default() }
     }
@@ -57,13 +57,13 @@ impl Time {
         Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
     }
 
-    /// Waiting time only.
+    /// The waiting part of a time.
     pub(super) fn waiting(self) -> Self {
         let measured_ns = self.measured_ns.min(self.waits_ns);
         Self { measured_ns, ..Self::waited(self.waits_ns, self.wait_samples) }
     }
 
-    /// Computing time only.
+    /// The computing part of a time, without waits.
     pub(super) fn computing(self) -> Self {
         let samples = self.samples.saturating_sub(self.wait_samples);
         let measured_ns = self.measured_ns.saturating_sub(self.waits_ns);
@@ -260,7 +260,7 @@ pub(super) fn rank_of(tree: &CallingContextTree, thread: CallThreadId) -> Option
     tree.processes.get(process.index())?.rank.map(i64::from)
 }
 
-/// Inclusive values of each node.
+/// Sum the values of each calling-context-tree node and all nodes below.
 pub(super) fn inclusive<T: Copy>(tree: &CallingContextTree, mut values: Vec<T>, add: impl Fn(&mut T, T)) -> Vec<T> {
     for node in (1..values.len()).rev() {
         let value = values[node];

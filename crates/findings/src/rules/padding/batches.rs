@@ -22,12 +22,12 @@ impl Batch {
         (count > 1 && all >= LEAST_ELEMENTS).then_some(Self { lengths })
     }
 
-    /// Number of sequences.
+    /// Number of sequences in the batch.
     pub(super) fn count(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Length after padding.
+    /// Length of every sequence of the batch after padding: that of the longest.
     pub(super) fn longest(&self) -> i64 {
         self.lengths.iter().max().copied().unwrap_or(0)
     }
