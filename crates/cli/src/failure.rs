@@ -105,7 +105,7 @@ fn next(error: &Error) -> Option<String> {
     lacks.next().map(|(command, paths)| command_line(command, paths, &[]))
 }
 
-/// A command with inputs and options ([`options_for`](crate::args::options_for)) as a shell takes it.
+/// Format a `stackline` command with inputs and options ([`options_for`](crate::args::options_for)) for a shell.
 pub(crate) fn command_line(command: &str, paths: &[PathBuf], options: &[String]) -> String {
     let path = |path: &PathBuf| {
         let path = path.to_string_lossy();
@@ -115,7 +115,7 @@ pub(crate) fn command_line(command: &str, paths: &[PathBuf], options: &[String])
     format!("stackline {command} {}", words.join(" "))
 }
 
-/// A word as a shell takes it.
+/// Quote a word for a shell, if necessary.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
     let is_word = !word.is_empty() && word.chars().all(is_plain);

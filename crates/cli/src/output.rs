@@ -139,7 +139,7 @@ fn columns() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|&c| c > 0)
 }
 
-/// Writes to the chosen output: the whole file or none of it.
+/// Write to standard output or the `--output` file; a file is written completely or not at all.
 pub(crate) fn to_output(common: &Common, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     match &common.output {
         Some(path) if path != Path::new("-") => to_file(path, write),
@@ -185,7 +185,7 @@ pub(crate) fn may_become_run(run: &Path, force: bool) -> Result<()> {
     Err(wrong_use(format!("{} is a run already; choose another name, or replace it with --force", run.display())))
 }
 
-/// Writes a run directory; with `force` it may replace a run of that name.
+/// Write traces as a run directory; with `force`, replace an existing run.
 pub(crate) fn save_run(set: &TraceSet, memory: &[MemoryTrace], run: &Path, force: bool) -> Result<()> {
     let options = stackline_engine::WriteOptions { overwrite: force, ..Default::default() };
     Ok(stackline_engine::save_with(set, memory, run, &options)?)

@@ -27,7 +27,7 @@ pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Open options from the common options.
+/// Convert the common command-line options to options for opening inputs.
 pub(crate) fn open_options(common: &Common) -> OpenOptions {
     OpenOptions {
         threads: common.threads,
@@ -37,7 +37,7 @@ pub(crate) fn open_options(common: &Common) -> OpenOptions {
     }
 }
 
-/// The run of a command's inputs, opened as the user wants it.
+/// Open the inputs of a command as a run, limited to the rank that `--rank` selects.
 pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
     if let Some(target) = &common.output {
         not_an_input(target, inputs)?;
@@ -72,7 +72,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Opens the inputs of a command.
+    /// Open the inputs of a command as a session with their traces.
     pub(crate) fn open(inputs: &[PathBuf], common: &'a Common) -> Result<Self> {
         Self::from_run(&mut run_of(inputs, common)?, common)
     }
@@ -95,7 +95,7 @@ impl<'a> Session<'a> {
         Ok(Self { set, infos, scope, common, watch: run.options().watch.clone() })
     }
 
-    /// Maps each trace of a run as it is read: of the traces only their descriptions are kept.
+    /// Map each trace of a run while it is read, and keep only descriptions of the traces.
     pub(crate) fn map<T: Send>(
         mut run: Run,
         common: &'a Common,
@@ -213,12 +213,12 @@ impl<'a> Session<'a> {
         self.infos.iter().all(|info| info.gpu_operations == 0)
     }
 
-    /// The tables that the user asked for with `--table`; all without it.
+    /// Tables that `--table` selects; all tables without that option.
     pub(crate) fn pick(&self, tables: Vec<Table>) -> Result<Vec<Table>> {
         self.pick_or(tables, &[])
     }
 
-    /// The same; a message also names tables that are made only if they are wanted.
+    /// Tables that `--table` selects; the error for unknown names also lists tables made on demand.
     pub(crate) fn pick_or(&self, tables: Vec<Table>, on_demand: &[&str]) -> Result<Vec<Table>> {
         let wanted = &self.common.tables;
         let mut names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();

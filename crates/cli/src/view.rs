@@ -2,7 +2,7 @@
 
 use stackline_model::{Column, Table, Values};
 
-/// The named columns of a table, in this order; names that it lacks are skipped.
+/// Keep the named columns of a table, in this order; skip names that the table lacks.
 pub(crate) fn select(table: &Table, columns: &[&str]) -> Table {
     let columns = columns.iter().filter_map(|name| table.column(name)).cloned().collect();
     Table { columns, ..table.clone() }

@@ -195,19 +195,19 @@ impl Observer for Forward {
     }
 }
 
-/// `dlmonitor_init`.
+/// C function `dlmonitor_init`: start monitoring.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_init() -> Status {
     capi_start::start()
 }
 
-/// `dlmonitor_api_version`.
+/// C function `dlmonitor_api_version`: version of the C interface.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_api_version() -> c_uint {
     VERSION
 }
 
-/// `dlmonitor_callback_register`.
+/// C function `dlmonitor_callback_register`: call `callback` for every event from now on.
 ///
 /// # Safety
 /// `callback` must be callable with `user` from any thread, until it is unregistered.
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn dlmonitor_callback_register(
     capi_callbacks::register(callback, user)
 }
 
-/// `dlmonitor_callback_unregister`.
+/// C function `dlmonitor_callback_unregister`: remove a registered callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_callback_unregister(
     domain: c_int,
@@ -232,7 +232,7 @@ pub extern "C" fn dlmonitor_callback_unregister(
     capi_callbacks::unregister(callback, user)
 }
 
-/// `dlmonitor_callpath_get`.
+/// C function `dlmonitor_callpath_get`: write the current call path of this thread.
 ///
 /// # Safety
 /// `frames` has room for `capacity` frames, and `length` is valid for a write.
@@ -261,7 +261,7 @@ pub unsafe extern "C" fn dlmonitor_callpath_get(
     Status::Ok
 }
 
-/// `dlmonitor_finalize`.
+/// C function `dlmonitor_finalize`: stop monitoring and remove all callbacks.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_finalize() {
     capi_start::stop();

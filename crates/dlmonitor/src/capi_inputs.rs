@@ -60,7 +60,7 @@ fn described(tensor: Option<Tensor<'_>>) -> CInput {
     }
 }
 
-/// All values in order, each list followed by its tensors.
+/// Pass all input values to `put` in order, each list followed by its tensors.
 fn each(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
     for input in values {
         match input {
@@ -76,7 +76,7 @@ fn each(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
     }
 }
 
-/// Write values to the tool's array.
+/// Write input or output values of an operator to the tool's array.
 ///
 /// # Safety
 /// `array` has room for `capacity` values, and `length` is valid for a write, unless they are null.
@@ -100,19 +100,19 @@ unsafe fn write(values: Option<Inputs<'_>>, array: *mut CInput, capacity: usize,
     if known { Status::Ok } else { Status::Unavailable }
 }
 
-/// `dlmonitor_inputs_enable`.
+/// C function `dlmonitor_inputs_enable`: request shapes and types of operator inputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_inputs_enable() -> Status {
     capi_start::want_inputs()
 }
 
-/// `dlmonitor_outputs_enable`.
+/// C function `dlmonitor_outputs_enable`: request shapes and types of operator outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_outputs_enable() -> Status {
     capi_start::want_outputs()
 }
 
-/// `dlmonitor_inputs_get`.
+/// C function `dlmonitor_inputs_get`: write the inputs of the current operator.
 ///
 /// # Safety
 /// `inputs` has room for `capacity` inputs, and `length` is valid for a write.
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn dlmonitor_inputs_get(inputs: *mut CInput, capacity: usi
     unsafe { write(operator.inputs(), inputs, capacity, length) }
 }
 
-/// `dlmonitor_outputs_get`.
+/// C function `dlmonitor_outputs_get`: write the outputs of the operator that ends.
 ///
 /// # Safety
 /// `outputs` has room for `capacity` outputs, and `length` is valid for a write.

@@ -81,7 +81,7 @@ pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Marker of a state in use.
+/// Pointer that marks a thread state as in use.
 const fn busy() -> *mut Thread {
     NonNull::<Thread>::dangling().as_ptr()
 }

@@ -187,7 +187,7 @@ impl HostGaps {
         found.into_iter().map(|at| &self.all[at])
     }
 
-    /// Check if blocked threads were sampled.
+    /// True if samples of blocked threads were recorded.
     pub(super) fn tell_waits(&self) -> bool {
         self.looks_ns.is_some()
     }

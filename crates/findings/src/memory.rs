@@ -128,7 +128,7 @@ impl Findings {
         none.with_memory(memory)
     }
 
-    /// The same, with all other rules as not checked.
+    /// Findings of memory data only, with all rules over execution traces as not checked.
     pub fn of_memory_alone(memory: MemoryFindings) -> Self {
         let mut found = Self::of_memory(memory);
         let others = || rules::of_traces().map(super::Rule::info);

@@ -277,7 +277,7 @@ impl<'a> RuleContext<'a> {
         self.named(&[EventKind::Operator], is_operators_name)
     }
 
-    /// Duration of an event in ns.
+    /// Duration of a trace event in ns.
     pub fn dur(&self, event: EventId) -> i64 {
         self.trace().events.dur[event.index()]
     }
@@ -318,7 +318,7 @@ impl<'a> RuleContext<'a> {
         *self.shared.gpu_ns.get_or_init(|| self.total(&self.gpu_work()))
     }
 
-    /// Indexes of the contents of spans.
+    /// Indexes of the events and GPU work within spans.
     pub(super) fn indexes(&self) -> &'a Indexes {
         &self.shared.indexes
     }
@@ -417,7 +417,7 @@ impl<'a> RuleContext<'a> {
         self.edit_of(action, text, Chosen { events: events.to_vec(), ..Chosen::default() })
     }
 
-    /// The same, also of time ranges.
+    /// Edit of events and time ranges, with a readable label; none if the action does not apply to them.
     pub fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
         if chosen.events.is_empty() && chosen.between.is_empty() && chosen.stretches.is_empty() {
             return None;

@@ -154,7 +154,7 @@ impl<'a> SourceLocations<'a> {
         key
     }
 
-    /// The same without module and operator: events of one line have equal keys.
+    /// Key of an event's source line, without module and operator: events of one line have equal keys.
     pub fn line_key(&self, event: EventId) -> SourceLocationKey {
         SourceLocationKey { module: StrId::NONE, operator: StrId::NONE, ..self.key(event) }
     }
@@ -200,7 +200,7 @@ impl<'a> SourceLocations<'a> {
         self.frames(event, |name| self.kind(name) == NameKind::OwnFrame)
     }
 
-    /// The same for functions of model libraries.
+    /// Functions of model libraries around an event, innermost first.
     pub fn model_frames(&self, event: EventId) -> Vec<StrId> {
         let name = |name: StrId| self.trace.strings.get(name);
         self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in_package(name(frame), folder)))

@@ -11,7 +11,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("view", &["steps", "whole", "rank"]),
 ];
 
-/// The command line as help, manual pages and completions show it.
+/// Command-line parser as help, manual pages and completions show it: without options that a command refuses.
 pub(crate) fn command() -> Command {
     let mut root = Cli::command();
     for (name, refused) in REFUSED {

@@ -77,7 +77,7 @@ fn open((run, imports): (&Path, bool), common: &Common) -> Result<CallingContext
     Ok(if imports { tree } else { calls::fold_imports(tree) })
 }
 
-/// The tree of the rank that was chosen, or all of it.
+/// Part of a calling context tree that belongs to the selected rank; all of it without a rank.
 pub(super) fn of_rank(tree: CallingContextTree, (run, rank): (&Path, Option<i64>)) -> Result<CallingContextTree> {
     let Some(rank) = rank else { return Ok(tree) };
     calls::calls_of_rank(tree, rank).map_err(|reason| wrong_use(format!("{}: {reason}", run.display())))
@@ -91,7 +91,7 @@ pub(super) fn read_report_of(run: &Path, tree: &CallingContextTree) -> Trace {
     trace
 }
 
-/// Names of the metrics with measurements.
+/// Names of the call tree metrics with measurements.
 pub(super) fn metric_names(tree: &CallingContextTree) -> Vec<&str> {
     tree.measured().into_iter().map(|metric| metric.name(&tree.strings)).collect()
 }

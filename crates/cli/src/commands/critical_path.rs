@@ -132,7 +132,7 @@ fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
     wrong_use(format!("{who} selects steps by name: use --annotation '{name}' instead of --steps"))
 }
 
-/// The path of a file that `--save` wrote, and what it says of the trace.
+/// Read a critical path that `--save` wrote, with the saved description of its trace.
 fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Result<(Session<'a>, CriticalPath)> {
     let given = [
         ("--steps", common.steps.is_some()),

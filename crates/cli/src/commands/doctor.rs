@@ -39,7 +39,7 @@ fn traces(session: &Session<'_>) -> Result<Vec<Table>> {
     Ok(tables)
 }
 
-/// Advice as sentences under the table: in a column it would be cut.
+/// Move the advice of a table from a column, in which it would be cut, to notes below the table.
 fn for_people(table: &Table) -> Table {
     let columns: Vec<&str> = table.columns.iter().map(|c| c.name.as_str()).filter(|c| *c != "advice").collect();
     let mut shown = select(table, &columns);

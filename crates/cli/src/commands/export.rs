@@ -121,7 +121,7 @@ fn write_chrome(trace: &Trace, path: &Path, redact: bool) -> Result<()> {
     })
 }
 
-/// One directory; with several traces a directory per rank in it.
+/// Write traces as CSV files to a directory; several traces get one subdirectory per rank.
 fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()> {
     let place = |rank: i64| match session.infos.len() {
         1 => directory.to_owned(),
@@ -142,7 +142,7 @@ fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()>
     Ok(())
 }
 
-/// The first entry, by name, of the directory or of the places in it that this export does not write.
+/// Find the first file, by name, in the target directories that this export does not write.
 fn foreign_file(directory: &Path, places: &[PathBuf]) -> Option<PathBuf> {
     let own = |path: &PathBuf| {
         let file = |place: &PathBuf| csv::FILES.iter().any(|(name, _)| place.join(name) == *path);

@@ -30,7 +30,7 @@ pub(crate) fn writer(target: Target) -> Option<Writer> {
     }
 }
 
-/// Profiles of pprof are packed by habit; some readers want it so.
+/// Write a pprof profile compressed with gzip, because some readers require the compression.
 fn packed_pprof(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let mut packed = GzEncoder::new(out, Compression::default());
     calls::write_pprof(tree, metric, &mut packed)?;

@@ -76,7 +76,7 @@ impl Condition {
         self.comparison.holds(share, self.limit)
     }
 
-    /// The share of each GPU by rank and device; none where the table has no row of it because it was not measured.
+    /// Share of the condition's metric on each GPU, by rank and device; none if it was not measured.
     fn shares(&self, gpu_time: &Table) -> BTreeMap<Gpu, Option<f64>> {
         let of_sum = SUMS.iter().find(|sum| sum.0 == self.metric).map(|sum| sum.1);
         let is_part = |category: &str| of_sum.map_or(category == self.metric, |parts| parts.contains(&category));
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use stackline_model::Unit;
 
-    /// Of GPUs by rank: categories with their shares.
+    /// Table of GPU time shares by category, with one GPU per rank.
     fn table(gpus: &[&[(&str, f64)]]) -> Table {
         let rows = || gpus.iter().enumerate().flat_map(|(rank, gpu)| gpu.iter().map(move |row| (rank as i64, row)));
         Table::new("gpu_time", "")

@@ -189,7 +189,7 @@ fn say_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result
     say_next_with(next, rank, args, common)
 }
 
-/// Writes the page with its answers into one file.
+/// Write the interactive page, with all answers that it needs, to one HTML file.
 fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     if common.scope() != Scope::default() || common.rank.is_some() || common.output.is_some() {
         return Err(wrong_use(
@@ -282,7 +282,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
     )
 }
 
-/// Tables shortened to fit a screen.
+/// Shorten the tables of a report so that they fit a screen.
 fn screenful(tables: &[Table]) -> Vec<Table> {
     let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
     let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
@@ -336,7 +336,7 @@ fn noted(mut table: Table, note: Option<&str>) -> Table {
     table
 }
 
-/// One GPU: its categories with bars. Several: one row each.
+/// Table of GPU time by category: one row per category for one GPU, one row per GPU for several.
 fn devices(time: &Table) -> Table {
     let key = |row: usize| (number(time, "rank", row).map(|v| v as i64), number(time, "device", row).map(|v| v as i64));
     let keys: BTreeSet<_> = (0..time.rows()).map(key).collect();
@@ -365,7 +365,7 @@ fn devices(time: &Table) -> Table {
     out
 }
 
-/// Of the files of lines, the last folder and the name.
+/// Shorten file paths in a table of source lines to the last folder and the file name.
 fn with_short_paths(mut lines: Table) -> Table {
     for column in lines.columns.iter_mut().filter(|column| column.name == "line") {
         if let Values::Str(texts) = &mut column.values {
@@ -389,7 +389,7 @@ fn known_share(lines: &Table) -> f64 {
     if all > 0.0 { known / all * 100.0 } else { 0.0 }
 }
 
-/// The coverage in one sentence, in full and in short; over several ranks its lowest values.
+/// Notes, long and short, on the share of GPU time with a known launch, operator and step.
 fn coverage_notes(coverage: &Table) -> Option<(String, String)> {
     let shares = |what: &'static str| {
         let rows = (0..coverage.rows()).filter(move |&r| text(coverage, "known", r) == Some(what));

@@ -9,7 +9,7 @@ use stackline_engine::RANK_CLOCKS;
 use stackline_findings::{FINDINGS, UNCHECKED};
 use stackline_memory::tables::{NAMES, NAMES_OF_COMPARISON};
 
-/// The tables of each command, from the registries; a table of several commands is first in that which is about it.
+/// Names of the tables of each command; the most relevant command of a shared table comes first.
 fn tables() -> [(&'static str, Vec<&'static str>); 11] {
     let of = |command: TableCommand, more: &[&'static str]| {
         let tables = of_command(command).flat_map(|analysis| analysis.tables);

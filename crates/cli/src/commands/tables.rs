@@ -48,7 +48,7 @@ impl OfTrace {
     }
 }
 
-/// Runs analyses and prints their tables.
+/// Run the analyses of a table command and print their tables.
 pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
     let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
     let (wanted, on_request): (Vec<&Analysis>, Vec<&Analysis>) =

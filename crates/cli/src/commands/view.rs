@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
 
-/// Run the command until it is stopped.
+/// Run `stackline view`: serve the interactive page until Ctrl-C.
 pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use(
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     Ok(served?)
 }
 
-/// Print the address and open it. The result is the temporary page that redirects to it.
+/// Print the page's address and open the browser; return the temporary file that redirects the browser.
 fn tell(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
     to_output(common, |out| writeln!(out, "{url}"))?;
     let way = if args.no_open { None } else { redirect(url).ok().filter(|way| open_browser(way.path())) };

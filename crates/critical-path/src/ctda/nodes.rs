@@ -50,7 +50,7 @@ pub(super) struct Source<'s> {
     pub(super) starved: &'s FxHashSet<usize>,
 }
 
-/// Cut a logical thread into nodes.
+/// Divide a logical thread into the nodes of the dependency graph.
 pub(super) fn cut(source: &Source<'_>) -> Chain {
     let phases = smooth(source);
     let mut cutter = Cutter {

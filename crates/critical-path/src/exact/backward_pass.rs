@@ -178,7 +178,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         !clocks_disagree.is_empty() && clocks_disagree.contains(&process())
     }
 
-    /// Visit the time inside a node.
+    /// Add the time inside a dependency graph node to the path, by cause.
     fn inside(&mut self, node: u32, start: i64, end: i64) {
         let graph = &self.exact.graph;
         let (kind, place) = (graph.kind[node as usize], graph.place[node as usize] as usize);
@@ -207,7 +207,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         }
     }
 
-    /// Visit host time by innermost span.
+    /// Add host time to the path, by the innermost span at each time.
     fn host(&mut self, node: u32, lane_index: usize, start: i64, end: i64) {
         let lane = &self.exact.lanes[lane_index];
         let Some(mut piece) = lane.piece_before(end) else { return };

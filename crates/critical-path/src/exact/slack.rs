@@ -174,7 +174,7 @@ impl Exact<'_> {
         }
     }
 
-    /// Sum operators by their self time.
+    /// Sum the self time and least slack of operators by name.
     fn sum_host(&self, window: Window, slack: &[i64], sums: &mut FxHashMap<(bool, StrId), Sum>) {
         for (index, lane) in self.lanes.iter().enumerate() {
             let mut least: FxHashMap<EventId, i64> = FxHashMap::default();

@@ -94,8 +94,8 @@ pub fn hops_table(reports: &SegmentReports<'_>) -> Table {
     table_of(&reports.hops().collect::<Vec<_>>())
 }
 
-/// The same table in parts of at most `rows` rows, created lazily because the text of a long path takes much memory.
-/// There is at least one part.
+/// Build the table of merged critical-path segments in parts of at most `rows` rows, created lazily because the text of
+/// a long path takes much memory. There is at least one part.
 pub fn hops_tables<'a>(reports: &'a SegmentReports<'_>, rows: usize) -> impl Iterator<Item = Table> + 'a {
     let (mut hops, mut part) = (reports.hops(), Vec::new());
     let mut is_first = true;

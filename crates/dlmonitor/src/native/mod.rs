@@ -45,7 +45,7 @@ struct Old {
     next: Option<Box<Old>>,
 }
 
-/// True if native frames are on.
+/// True if native stacks are unwound: a snapshot of the loaded libraries exists.
 fn is_on() -> bool {
     !CURRENT.load(Ordering::Acquire).is_null()
 }
@@ -243,7 +243,7 @@ pub(crate) fn before_fork() {
     }
 }
 
-/// After a fork, in the parent.
+/// Allow reads of the library list again in the parent after a fork.
 pub(crate) fn after_fork() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
 }

@@ -96,7 +96,7 @@ pub(super) fn ranges(list: &List, test: impl Fn(&str) -> bool) -> Vec<Range<usiz
     list.modules.iter().filter(|listed| file(listed)).filter_map(Listed::range).collect()
 }
 
-/// All modules that are listed now.
+/// List the libraries that are loaded in this process now.
 pub(super) fn list() -> List {
     // The linker's lock is held meanwhile, so only headers are copied.
     unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {

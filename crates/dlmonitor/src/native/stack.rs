@@ -145,8 +145,8 @@ impl NativeStack {
         }
     }
 
-    /// True if it is ready. Otherwise it tries to take an unwinder cache that a thread with a large stack built in
-    /// [`super::renew`], without waiting. Not signal-safe.
+    /// Prepare the walker: take an unwinder cache that a thread with a large stack built in [`super::renew`], without
+    /// waiting, unless there is one already. Return true if the walker is ready. Not signal-safe.
     #[inline]
     pub fn prepare(&mut self) -> bool {
         if self.cache.is_none() {
@@ -155,7 +155,7 @@ impl NativeStack {
         self.cache.is_some()
     }
 
-    /// True if it is ready to walk. Signal-safe.
+    /// True if the walker has an unwinder cache and can walk stacks. Signal-safe.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.cache.is_some()

@@ -24,7 +24,7 @@ pub struct SeenFrame {
 }
 
 impl SeenFrame {
-    /// True if its code object has this fingerprint now.
+    /// True if the remembered frame's code object still has this fingerprint.
     #[inline]
     fn is_code(&mut self, fingerprint: u64, now: Freed) -> bool {
         let same = self.fingerprint == fingerprint;

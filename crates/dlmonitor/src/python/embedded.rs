@@ -49,7 +49,8 @@ impl Embedded {
         Self { file, source, methods, globals: AtomicPtr::new(null_mut()) }
     }
 
-    /// Call one of its functions without arguments. The first call executes the source. Waits for Python's lock.
+    /// Call a function of the embedded source without arguments. The first call executes the source. Waits for Python's
+    /// lock.
     ///
     /// # Errors
     /// A sentence: no interpreter runs, or Python raised an exception.
@@ -137,7 +138,7 @@ pub(crate) use arguments;
 /// `PyArg_ParseTuple`.
 pub(crate) type Parse = unsafe extern "C" fn(Object, *const c_char, ...) -> c_int;
 
-/// `PyArg_ParseTuple`, if embedded source was executed.
+/// Address of `PyArg_ParseTuple`, if embedded source was executed.
 pub(crate) fn parse() -> Option<Parse> {
     PYTHON.get().map(|python| python.parse)
 }
@@ -182,7 +183,7 @@ unsafe impl Sync for Python {}
 static PYTHON: OnceLock<Python> = OnceLock::new();
 
 impl Python {
-    /// `None` if no interpreter runs in this process, or if it is finalizing.
+    /// Look up Python's C interface; `None` without an interpreter in this process, or if the interpreter is finalizing.
     fn find() -> Option<&'static Self> {
         let python = match PYTHON.get() {
             Some(python) => python,

@@ -83,7 +83,7 @@ pub(crate) fn upon_import(action: fn()) {
     let _ = PYTHON.call(c"torch");
 }
 
-/// `_imported()`.
+/// Python function `_imported()`: PyTorch was imported, so run the pending action.
 unsafe extern "C" fn imported(_: *mut c_void, _: *mut c_void) -> *mut c_void {
     if let Some(action) = ON_IMPORT.get() {
         // A panic must not unwind into the interpreter.
@@ -106,7 +106,7 @@ unsafe extern "C" fn begin(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     number(crate::dispatch::compilation_begins(name, is_phase != 0, passing) as u64)
 }
 
-/// `_end(handle)`.
+/// Python function `_end(handle)`: report the end of a compilation or phase.
 unsafe extern "C" fn end(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     let mut handle = 0_u64;
     arguments!(tuple, c"K", &raw mut handle);
@@ -116,7 +116,7 @@ unsafe extern "C" fn end(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     number(0)
 }
 
-/// `_say(source, on, detail)`.
+/// Python function `_say(source, on, detail)`: store if a source of reports works, or the reason why not.
 unsafe extern "C" fn say(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     let (mut source, mut on, mut detail) = (0 as c_uint, 0 as c_int, null::<c_char>());
     arguments!(tuple, c"Ips", &raw mut source, &raw mut on, &raw mut detail);

@@ -87,7 +87,7 @@ const fn fields(state: u32) -> Fields {
     }
 }
 
-/// True once enough operators were inspected.
+/// True once enough operators were inspected to know the field offsets.
 #[inline]
 pub(crate) fn settled() -> bool {
     STATE.load(Ordering::Relaxed) >= TRIALS * COUNT

@@ -299,8 +299,8 @@ pub unsafe fn storage_at(tensor: usize) -> Option<(usize, u64)> {
 }
 
 impl Tensor<'_> {
-    /// First byte of its memory, which views of one another share. `None` if it has none (meta, sparse and empty
-    /// tensors), or if the layout of this version is unknown.
+    /// Address of the first byte of a tensor's memory, which views of one another share. `None` without memory (meta,
+    /// sparse and empty tensors), or if the layout of this version is unknown.
     #[must_use]
     #[inline]
     pub fn storage(&self) -> Option<usize> {
@@ -315,7 +315,7 @@ impl Tensor<'_> {
         }
     }
 
-    /// Bytes of its elements; `None` if its sizes or type are unknown.
+    /// Bytes of a tensor's elements; `None` if the sizes or the type are unknown.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         let each = self.dtype().bytes()?;

@@ -20,8 +20,8 @@ thread_local! {
     static SEEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Measure the cost, in about 1 ms. Call it after operators were enabled, while none runs. If the measurement fails,
-/// the cost stays unknown.
+/// Measure PyTorch's own cost per reported operator, in about 1 ms. Call this after operators were enabled, while none
+/// runs. If the measurement fails, the cost stays unknown.
 pub(crate) fn measure() {
     let Some(library) = Library::loaded(c"libtorch_cpu.so") else { return };
     let Some(enable) = library.symbol(c"_ZN2at20enableRecordFunctionEb") else { return };

@@ -232,7 +232,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The only match, or an error.
+/// Only offset that matches; an error if none or several do.
 fn only(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
@@ -360,7 +360,7 @@ impl Call {
         FOUND.take().ok_or_else(|| "unknown offset of the inputs of operators in this PyTorch".into())
     }
 
-    /// Search `count` inputs in a `RecordFunction`.
+    /// Search the offset of an operator call's inputs in a `RecordFunction`, by their number and content.
     fn search(function: usize, count: usize, expected: &Expected) -> Option<Self> {
         let mut object = [0; RECORD_FUNCTION];
         let length = expected.memory.read(function, &mut object);

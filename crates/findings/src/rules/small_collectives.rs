@@ -195,7 +195,7 @@ impl Merged {
         Some(std::iter::once(gone).chain(grown.filter(|_| self.moved_ns > 0)).collect())
     }
 
-    /// Remove the last collectives as well.
+    /// Edits of the upper bound, which also remove the last collective of each group.
     fn most(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
         Some(vec![self.gone(context, &self.kept)?])
     }

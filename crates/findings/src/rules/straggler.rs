@@ -40,7 +40,7 @@ const MODEL: &str = "model: wait of the rank with the second shortest wait, minu
 /// Largest difference of step lengths between ranks that train together, in percent.
 const ALIKE: i64 = 25;
 
-/// No findings of a single rank.
+/// Report nothing for one rank: stragglers only show between ranks.
 fn check(_: &RuleContext<'_>) -> Vec<crate::Candidate> {
     Vec::new()
 }

@@ -206,7 +206,7 @@ impl Starts {
         Self(starts)
     }
 
-    /// Number of starts within a step.
+    /// Number of start times that lie within a step.
     fn in_step(&self, step: &Timed) -> usize {
         let before = |at: i64| self.0.partition_point(|&start| start < at);
         before(step.2) - before(step.1)

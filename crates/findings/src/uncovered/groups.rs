@@ -287,7 +287,7 @@ fn kind_without_event(hop: &PathSegment, is_python: bool) -> LargeKind {
     }
 }
 
-/// Functions around an event, innermost first.
+/// Python functions around an event, innermost first.
 fn functions_around(context: &RuleContext<'_>, event: EventId) -> impl Iterator<Item = EventId> {
     context.stack(event).filter(|&e| context.trace().kind(e) == EventKind::PythonFunction)
 }

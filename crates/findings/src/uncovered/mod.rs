@@ -380,7 +380,7 @@ fn longest_gap(group: &Group) -> Option<i64> {
     (is_gaps && group.parts().len() > 1 && 2 * longest > group.path_ns).then_some(longest)
 }
 
-/// Edits of a group as text.
+/// Text of the edits that remove a group, if their gain was replayed.
 fn replayed_edits(context: &RuleContext<'_>, group: &Group, gain: Option<Gain>) -> Vec<String> {
     let edit = gain.and_then(|_| removal(context, group));
     edit.into_iter().map(|edit| edit.exact_text(context.trace())).collect()

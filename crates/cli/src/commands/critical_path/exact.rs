@@ -91,7 +91,7 @@ pub(in crate::commands) fn window(
     Ok(Looked { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new() })
 }
 
-/// The keys of the JSON document.
+/// Keys of the JSON document of `critical-path --method exact`.
 fn extra<'a>(
     report: &ExactReport,
     hops: &'a SegmentReports<'_>,

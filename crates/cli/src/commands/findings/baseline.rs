@@ -105,7 +105,7 @@ pub(crate) fn parse_document<T>(text: &str, parse: impl FnOnce(Value) -> Result<
     parse(serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?)
 }
 
-/// An error that begins with `other` unless a document is of this command; and one if it is of another form than that which is known.
+/// Check that a document is from `command` and has a known version; else return an error (`other` for other documents).
 pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Result<(), String> {
     let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
     match schema.strip_prefix("stackline/").and_then(|rest| rest.strip_prefix(command)?.strip_prefix('/')) {
@@ -118,7 +118,7 @@ pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Resu
 }
 
 impl Baseline {
-    /// Reads what `findings --format json` wrote.
+    /// Read the findings of an earlier `findings --format json` from a file.
     pub(super) fn read(path: &Path) -> Result<Self> {
         read_document(path, Self::of_findings)
     }
@@ -129,7 +129,7 @@ impl Baseline {
         Self::of_document(document, other)
     }
 
-    /// The findings of a JSON document; if it has none, an error that begins with `other`.
+    /// Findings of a JSON document of an earlier run; an error that begins with `other` if there are none.
     pub(crate) fn of_document(document: Value, other: &str) -> Result<Self, String> {
         let rows_of = |rows: Value| Vec::<Row>::deserialize(rows).map_err(|e| format!("{other} ({e})"));
         let unlisted = document.get(NOT_LISTED).cloned().map(&rows_of).transpose()?;
@@ -195,7 +195,7 @@ impl Baseline {
     }
 }
 
-/// Findings of an earlier run, each with whether it was listed.
+/// Group findings of an earlier run, listed or not, by identity.
 fn by_identity(rows: impl Iterator<Item = (Row, bool)>) -> BTreeMap<Identity, Earlier> {
     let mut by_identity: BTreeMap<Identity, Earlier> = BTreeMap::new();
     for (row, is_listed) in rows {

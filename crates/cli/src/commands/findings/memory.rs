@@ -8,7 +8,7 @@ use anyhow::Result;
 use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, Options};
 
-/// Of a file of memory alone.
+/// Search a file with memory data only for findings.
 pub(super) fn alone<'a>(
     run: &Run,
     common: &'a Common,

@@ -216,7 +216,7 @@ pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Pat
     })
 }
 
-/// Rules of the user's own that failed, for output that has little or no place for it.
+/// Print on standard error which Python rules of the user failed, with the reasons.
 fn say_failed(found: &Findings) -> Result<()> {
     for SkippedRule { rule, reason } in &found.unchecked {
         if let Reason::Failed(why, _) | Reason::Cut(why) = reason {

@@ -24,7 +24,7 @@ fn others(own: &mut Option<OwnRules>) -> Result<ExternalRules> {
     Ok(own.take().map(OwnRules::finish).transpose()?.unwrap_or_default())
 }
 
-/// Of the rank that was chosen.
+/// Search the trace of the selected rank for findings.
 pub(super) fn of_one<'a>(
     mut run: Run,
     common: &'a Common,
@@ -68,7 +68,7 @@ impl Looked {
     }
 }
 
-/// Of all ranks, merged; of one trace as it is.
+/// Search all traces for findings, and merge the results of several ranks.
 pub(super) fn of_all<'a>(
     mut run: Run,
     common: &'a Common,

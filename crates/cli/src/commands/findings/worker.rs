@@ -41,7 +41,7 @@ pub(super) enum Said {
 }
 
 impl Worker {
-    /// Starts an interpreter with a request.
+    /// Start a Python interpreter for rules and send the request.
     pub(super) fn start(python: &OsStr, request: &Value) -> Result<Self> {
         let spawned = Command::new(python).arg("-c").arg(PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| {

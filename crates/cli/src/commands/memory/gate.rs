@@ -147,7 +147,7 @@ impl Judged {
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Writes the findings for other tools.
+    /// Write memory findings as a document for other tools, such as SARIF or Markdown.
     pub(super) fn write(
         &self,
         document: Document,

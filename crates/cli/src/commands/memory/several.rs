@@ -72,7 +72,7 @@ pub(in crate::commands) fn trace_of_rank(
     traces.into_iter().nth(member.unwrap_or(0)).ok_or_else(|| wrong_use("no memory file could be read"))
 }
 
-/// Reads file after file: of each only its summary is kept.
+/// Read memory files one after another and keep only a summary of each.
 pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Result<Read> {
     let _progress = ProgressDisplay::start(&run.options().watch);
     let (mut summaries, mut reports, mut failed) = (Vec::new(), Vec::new(), Vec::new());

@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Signals that would end this process before the command, or that programs give a meaning of their own.
 const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM];
 
-/// Runs the command and waits for its end; the result is its process number and how it ended.
+/// Run the command to record and wait for its end; return its process ID and exit status.
 pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<(u32, ExitStatus)> {
     let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "the command is missing")) };
     // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
@@ -65,7 +65,7 @@ pub(super) fn begin() -> Option<(&'static str, OsString)> {
     Some((BEGIN, begin.to_string().into()))
 }
 
-/// Starts the command with signals as they are here. `posix_spawn` of glibc would leave 32 and 33 ignored in it and in all that it starts;
+/// Start the command to record with the signal settings of this process. `posix_spawn` of glibc would leave 32 and 33 ignored in it and in all that it starts;
 /// where a group is to be set, the effective one, which without privileges stays what it is, a plain fork takes its place. Some sandboxes
 /// refuse that. A Ctrl-C within the microseconds between that fork and the command's begin is lost: the child has the handlers of this
 /// process until then, and signals that were blocked meanwhile would stay blocked in the command.
@@ -97,7 +97,8 @@ fn real_time_name(signal: i32) -> String {
     }
 }
 
-/// Keeps this process alive where it reaches the limit of a file's size: writing fails then. The command gets no handler from it.
+/// Keep this process alive when a file reaches its size limit (SIGXFSZ): the write fails instead. The command to record
+/// does not inherit the handler.
 pub(super) fn outlive_file_limit() {
     if !is_ignored(SIGXFSZ) {
         // Without the handler the limit ends it, as it would have.
@@ -105,7 +106,7 @@ pub(super) fn outlive_file_limit() {
     }
 }
 
-/// Waits without taking notice: its number stays its own until it is forgotten here.
+/// Wait until a process has ended, without reaping: its process ID stays reserved.
 fn wait_until_ended(pid: Pid) {
     while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
 }

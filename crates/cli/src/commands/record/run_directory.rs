@@ -62,7 +62,7 @@ impl RunDirectory {
         self.run.join("inject")
     }
 
-    /// Additional environment variables of the command.
+    /// Environment variables that make the recorded command load the recorder.
     pub(super) fn environment(&self, recorder: &Path) -> Result<Vec<(&'static str, OsString)>> {
         let inherited = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
         let paths = std::iter::once(self.inject()).chain(inherited.iter().flat_map(std::env::split_paths));
@@ -77,12 +77,12 @@ impl RunDirectory {
         &self.run
     }
 
-    /// The path as the user would type it.
+    /// Path of the run directory as the user typed it.
     pub(super) fn shown(&self) -> String {
         self.given.display().to_string()
     }
 
-    /// Removes what only the command needed. Processes that still run have read it.
+    /// Remove the files of the run directory that only the start of the recorded command needed.
     pub(super) fn remove_bootstrap(&self) {
         // What stays is part of a run, and does no harm.
         let _ = fs::remove_dir_all(self.inject());

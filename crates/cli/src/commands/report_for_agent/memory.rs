@@ -107,7 +107,7 @@ fn findings_of(found: &Findings, out: &mut String) {
     }
 }
 
-/// The first rows of a table: each cell that is known, after the name of its column.
+/// Append the first rows of a table as text: each known value after its column name.
 fn rows(table: &Table, out: &mut String) {
     if table.rows() == 0 {
         return;

@@ -62,7 +62,7 @@ const LENGTHS: [Lengths; 7] = [
     Lengths { ranks: 1, name: 36, shape: 12, title: 64, uncovered: 90, whole_paths: false },
 ];
 
-/// The report, with lines as short as it takes to name everything; what does not fit even so is cut at a line.
+/// Text of the report for agents, with the longest lines that fit; longer text is cut at a line.
 pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content, source: &SourceArgs) -> String {
     let found = super::findings::of_session(session, run);
     let work = Work::new(session, content);
@@ -396,7 +396,7 @@ fn short(text: &str, most: usize) -> String {
     stackline_present::terminal::shorten(&stackline_present::terminal::clean(text), most)
 }
 
-/// The beginning of a text that takes at most so many bytes, with a mark where it was cut.
+/// Cut a text to at most `most` bytes, and mark the cut with `…`.
 fn within(text: &str, most: usize) -> String {
     const MARK: char = '…';
     if text.len() <= most {

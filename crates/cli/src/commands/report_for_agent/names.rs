@@ -30,7 +30,7 @@ pub(super) fn apart(names: &[&str], most: usize) -> Vec<String> {
 const PART: usize = 32;
 const BEFORE: usize = 8;
 
-/// The part of a name from which on it is no other one, with the word before.
+/// Part of a name by which it differs from the other names, with the word before.
 fn difference(name: &str, others: &[&str]) -> String {
     let common = |other: &&str| name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     let from = others.iter().map(common).max().unwrap_or(0);

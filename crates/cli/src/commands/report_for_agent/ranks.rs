@@ -35,7 +35,7 @@ pub(super) fn by_name<'t>(table: &'t Table, columns: &[&str]) -> Vec<Summed<'t>>
 /// A GPU: its rank, where there are several, and its number there.
 type Device = (Option<i64>, i64);
 
-/// The share of each category in the time of all GPUs; of several GPUs with the lowest and the highest share, and whose it is.
+/// Append each category's share of GPU time; for several GPUs also the lowest and highest shares.
 pub(super) fn gpu_time(time: &Table, out: &mut String) {
     let device = |row: usize| -> Device {
         (number(time, "rank", row).map(|rank| rank as i64), number(time, "device", row).map_or(0, |id| id as i64))

@@ -73,13 +73,13 @@ impl Edit {
         }
     }
 
-    /// The same edit as part of a case.
+    /// Assign an edit to a case: likely, another alternative, or a bound.
     #[must_use]
     pub fn in_case(self, case: Case) -> Self {
         Self { case, ..self }
     }
 
-    /// Edit without effect, as a case.
+    /// Create an edit without effect, for a case in which nothing changes.
     pub fn nothing(case: Case) -> Self {
         Self { action: Action::Nothing, selector: None, case }
     }

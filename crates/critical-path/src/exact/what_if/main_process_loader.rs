@@ -61,7 +61,7 @@ pub fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
     spans
 }
 
-/// Batches without those of cold starts.
+/// Batches of the main process's loader, without much longer ones such as those of cold starts.
 fn steady(takes: &[Take]) -> Vec<Take> {
     let mut lengths: Vec<i64> = takes.iter().map(Take::length).collect();
     lengths.sort_unstable();

@@ -108,7 +108,7 @@ impl<'a> CallRuleContext<'a> {
         self.steps.count.max(1) as u64
     }
 
-    /// Wordings of titles for the steps.
+    /// Words for titles: per step if steps are known, else for the whole program.
     pub(super) fn words(&self) -> StepWords {
         StepWords::new(self.steps.count)
     }

@@ -149,7 +149,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     })
 }
 
-/// Gradient sums in all backward passes.
+/// Number and time of the gradient additions in all backward passes.
 fn sums(operators: &Operators<'_, '_>) -> Calls {
     let called = operators.called;
     let accumulates = below(called.tree, |node| is_accumulation(called.name(node)));

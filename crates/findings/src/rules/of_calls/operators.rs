@@ -50,7 +50,7 @@ impl Calls {
         self.ns = self.ns.saturating_add(other.ns);
     }
 
-    /// An equal part of the calls.
+    /// Number and time of the calls divided by `parts`.
     pub(super) fn shared_by(&self, parts: usize) -> Self {
         let parts = parts.max(1) as u64;
         Self { calls: self.calls / parts, ns: self.ns / parts }

@@ -10,7 +10,7 @@ use stackline_timeline::source_location::SourceLocation;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Findings on any of these ranks.
+/// Search the call trees of these ranks for findings and merge the results.
 pub(super) fn find(
     tree: &CallingContextTree,
     ranks: Vec<i64>,
