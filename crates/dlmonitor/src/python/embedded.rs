@@ -183,7 +183,7 @@ unsafe impl Sync for Python {}
 static PYTHON: OnceLock<Python> = OnceLock::new();
 
 impl Python {
-    /// Look up Python's C interface; `None` without an interpreter in this process, or if the interpreter is finalizing.
+    /// Look up Python's C interface; `None` if no interpreter runs in this process or if the interpreter is finalizing.
     fn find() -> Option<&'static Self> {
         let python = match PYTHON.get() {
             Some(python) => python,
