@@ -44,7 +44,7 @@ impl PeakFlops {
         Self { fp64, fp32, tf32, fp16, bf16, fp8 }
     }
 
-    /// These rates, completed by `others`.
+    /// Peak rates of this accelerator, with missing ones taken from `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         let (own, others) = (self.rates(), others.rates());

@@ -27,7 +27,7 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// Name of the vendor.
+    /// Name of the accelerator's vendor.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nvidia => "NVIDIA",

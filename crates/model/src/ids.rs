@@ -32,7 +32,7 @@ macro_rules! handle {
                 self == Self::NONE
             }
 
-            /// Conversion to an `Option`.
+            /// Convert a row handle to an `Option`; [`Self::NONE`] becomes `None`.
             pub fn some(self) -> Option<Self> {
                 if self.is_some() { Some(self) } else { None }
             }

@@ -17,7 +17,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Stable text name.
+    /// Stable text name of a diagnostic's severity.
     pub fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -74,7 +74,7 @@ impl Problem {
         EACH_MATTERS.contains(&self.code.as_str())
     }
 
-    /// All stored examples.
+    /// All stored examples of a diagnostic.
     pub fn examples(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.example.as_str())
             .filter(|text| !text.is_empty())
@@ -154,7 +154,7 @@ impl ReadReport {
         &mut self.problems[last]
     }
 
-    /// Add another report to this one.
+    /// Add the diagnostics of another read report to this one.
     pub fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.records += other.records;

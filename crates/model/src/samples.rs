@@ -42,7 +42,7 @@ impl SampleMetric {
 pub struct SampleWeights<'a>(Vec<(SampleMetric, AttrColumn<'a>)>);
 
 impl<'a> SampleWeights<'a> {
-    /// Weights of a trace's events.
+    /// Prepare access to the metrics and weights of a trace's sample events.
     pub fn new(trace: &'a Trace) -> Self {
         Self(SampleMetric::ALL.iter().map(|&metric| (metric, trace.attr(metric.key()))).collect())
     }
@@ -156,12 +156,12 @@ impl SampleTable {
         self.weight.shrink_to_fit();
     }
 
-    /// Number of samples.
+    /// Number of samples in the table.
     pub fn len(&self) -> usize {
         self.time.len()
     }
 
-    /// True if there are no samples.
+    /// True if the table has no samples.
     pub fn is_empty(&self) -> bool {
         self.time.is_empty()
     }
@@ -175,7 +175,7 @@ impl SampleTable {
             + self.locations.capacity() * size_of::<SampleLocation>()
     }
 
-    /// Code locations, for [`Sample::location`].
+    /// Code locations of the samples, indexed by [`Sample::location`].
     pub fn locations(&self) -> &[SampleLocation] {
         &self.locations
     }

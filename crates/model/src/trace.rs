@@ -1,4 +1,4 @@
-//! Sealed traces, and sets of them.
+//! Traces, immutable after reading, and sets of the traces of several ranks.
 
 use crate::names::module_class;
 use crate::parents::Parent;
@@ -101,7 +101,7 @@ impl Trace {
         }
     }
 
-    /// Stack level of an event.
+    /// Level of an event in the software stack, such as operator or layer.
     pub fn level(&self, event: EventId) -> Level {
         self.events.level[event.index()]
     }
@@ -174,7 +174,7 @@ impl Trace {
         }
     }
 
-    /// Name of an event.
+    /// Name of an event as text.
     pub fn name(&self, event: EventId) -> &str {
         self.strings.get(self.events.name[event.index()])
     }
@@ -184,7 +184,7 @@ impl Trace {
         self.strings.get(self.events.category[event.index()])
     }
 
-    /// Kind of an event.
+    /// Kind of an event, such as operator or kernel.
     pub fn kind(&self, event: EventId) -> EventKind {
         self.events.kind[event.index()]
     }

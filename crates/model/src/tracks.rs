@@ -1,4 +1,4 @@
-//! Tracks and processes of events.
+//! Tracks (threads, GPU streams, counters) on which events lie, and their processes.
 
 use crate::{ProcessId, StrId, TrackId};
 use hashbrown::HashMap;
@@ -40,12 +40,12 @@ pub enum TrackKind {
 }
 
 impl TrackKind {
-    /// The kind with this discriminant.
+    /// Track kind with this discriminant.
     pub fn from_u8(value: u8) -> Option<Self> {
         [Self::Thread, Self::Stream, Self::Counter, Self::Async].get(value as usize).copied()
     }
 
-    /// Stable text name.
+    /// Stable text name of a track kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Thread => "thread",
@@ -139,7 +139,7 @@ impl TrackTable {
         self.track_index.get(&(pid, tid, kind)).copied()
     }
 
-    /// Row of a track.
+    /// Properties of a track.
     pub fn get(&self, id: TrackId) -> &Track {
         &self.tracks[id.index()]
     }
@@ -159,7 +159,7 @@ impl TrackTable {
         self.tracks.is_empty()
     }
 
-    /// All handles.
+    /// Handles of all tracks.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = TrackId> + use<> {
         (0..self.len() as u32).map(TrackId)
     }

@@ -46,7 +46,7 @@ pub(crate) struct Sequence(pub(crate) u64);
 const NUMBER_BITS: u32 = 48;
 
 impl Sequence {
-    /// Pack both; empty if either does not fit, or for a call without a number.
+    /// Pack both numbers into one value; empty if either does not fit, or for a call without a number.
     pub(crate) fn new(number: Option<u64>, forward_thread: Option<u64>) -> Self {
         let number = number.map_or(0, |number| number.saturating_add(1));
         let thread = forward_thread.unwrap_or(0);
@@ -146,7 +146,7 @@ impl<T> EventSender<T> {
 }
 
 impl<T> EventReceiver<T> {
-    /// Take all posted events.
+    /// Take all events that the thread has posted to the queue.
     pub(crate) fn take(&self) -> Vec<T> {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = Vec::new();
@@ -160,7 +160,7 @@ impl<T> EventReceiver<T> {
         taken
     }
 
-    /// Number of lost events.
+    /// Number of events that were lost because they did not fit into the queue.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

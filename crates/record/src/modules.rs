@@ -101,7 +101,7 @@ impl Modules {
         self.lock().gone.keys().copied().collect()
     }
 
-    /// Drop these freed modules.
+    /// Forget the names of these freed `nn.Module`s.
     pub(crate) fn let_go(&self, gone: &FxHashSet<u64>) {
         self.lock().gone.retain(|id, _| !gone.contains(id));
     }

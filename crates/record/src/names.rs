@@ -10,11 +10,11 @@ const SLOTS: usize = 1024;
 
 /// A name in memory.
 pub(crate) trait Name {
-    /// Address of the name.
+    /// Address in memory of an operator name.
     fn address(&self) -> usize;
     /// True if it equals the text before the first null byte of `name`.
     fn is(&self, name: &[u8]) -> bool;
-    /// The full text.
+    /// Full text of an operator name.
     fn text(&self) -> &CStr;
 }
 

@@ -146,7 +146,7 @@ impl Overhead {
         None
     }
 
-    /// True while callbacks are stopped.
+    /// True while callbacks are stopped to measure the recorder's overhead.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused().contains(&self.step)
     }

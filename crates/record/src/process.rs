@@ -53,7 +53,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// A tree without receivers.
+    /// Register a thread's call tree without receivers of single events.
     fn new(thread: Thread, owner: &Owner) -> Self {
         let (tree, overflows) = (Arc::clone(&owner.shared), Arc::clone(&owner.overflows));
         Self { thread, tree, overflows, inbox: None, touches: None, names: None }
@@ -385,7 +385,7 @@ impl Process {
         }
     }
 
-    /// Take all stored samples.
+    /// Take all samples that were stored for the stream writer.
     pub(crate) fn samples(&self) -> Vec<TimedSample> {
         std::mem::take(&mut lock(&self.samples))
     }

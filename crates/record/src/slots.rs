@@ -20,7 +20,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// A slot without values.
+    /// Create a metric slot of a call-tree node, without values.
     pub(crate) fn new(node: u32, metric: Metric) -> Self {
         let zero = || AtomicU64::new(0);
         Self {

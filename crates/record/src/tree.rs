@@ -62,7 +62,7 @@ impl Shared {
             .flat_map(|(at, slots)| (0..slots.len()).map(move |nth| (2 * at + nth, Place::new(slots, nth))))
     }
 
-    /// Consistent values of a slot.
+    /// Read a consistent set of the metric values of a slot while its thread may write them.
     pub(crate) fn read(&self, place: &Place<'_>) -> Stats {
         loop {
             let before = self.version.load(Ordering::Acquire);
@@ -298,7 +298,7 @@ impl Owner {
         self.shared.slots.push(Arc::new([Slot::new(node.0, metric)])) as u32
     }
 
-    /// Add one value.
+    /// Add one value to a metric slot, under the version that readers check.
     pub(crate) fn add_value(&mut self, slot: u32, value: u64) {
         let version = self.shared.version.load(Ordering::Relaxed);
         self.shared.version.store(version + 1, Ordering::Relaxed);

@@ -44,12 +44,12 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Largest size of the block in bytes, 0 if none is open.
+    /// Largest size of the open block in bytes, 0 if none is open.
     pub(crate) fn len(&self) -> usize {
         if self.count == 0 { 0 } else { MAX_HEAD + self.records.len() }
     }
 
-    /// Append the block, if one is open.
+    /// Append the open block of records to the chunk, if there is one.
     pub(crate) fn close(&mut self, chunk: &mut Vec<u8>) {
         if self.count > 0 {
             let mut head = [0; MAX_HEAD];
@@ -63,7 +63,7 @@ impl BlockWriter {
         }
     }
 
-    /// Drop the block.
+    /// Discard the records of the open block.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
         self.records.clear();

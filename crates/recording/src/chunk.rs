@@ -27,13 +27,13 @@ impl Default for ChunkWriter {
 }
 
 impl ChunkWriter {
-    /// An empty chunk.
+    /// Create a writer of one chunk of the recorder stream, without records.
     #[must_use]
     pub fn new() -> Self {
         Self { bytes: vec![0; PREFIX], open: BlockWriter::default() }
     }
 
-    /// Append one record.
+    /// Append one record to the chunk.
     ///
     /// # Errors
     /// If the record cannot be encoded, which is impossible for records of this crate; nothing is appended then.
@@ -63,7 +63,7 @@ impl ChunkWriter {
         &self.bytes
     }
 
-    /// Drop the records and keep the memory.
+    /// Drop the records of the chunk and keep the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.truncate(PREFIX);
         self.open.clear();

@@ -240,7 +240,7 @@ pub fn unmerged_log(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// A name quoted for SQL.
+/// Quote a name of a table or column for SQL.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

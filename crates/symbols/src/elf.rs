@@ -65,7 +65,7 @@ pub(crate) struct Elf<'a> {
 }
 
 impl<'a> Elf<'a> {
-    /// Parse the headers; `None` if they are invalid.
+    /// Parse the headers of an ELF file; `None` if they are invalid.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let unpack = (bytes.len() as u64).saturating_mul(MAX_RATIO).clamp(UNPACKED_ANYWAY, MAX_UNPACKED);
         let file = ElfFile64::parse(bytes).ok()?;
@@ -126,7 +126,7 @@ impl<'a> Elf<'a> {
         self.build_ids().any(|id| id == wanted)
     }
 
-    /// Build id.
+    /// Build id of the ELF file, by which debug files are found.
     pub(crate) fn build_id(&self) -> Option<&'a [u8]> {
         self.build_ids().find(|id| !id.is_empty())
     }

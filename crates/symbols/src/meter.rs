@@ -23,7 +23,7 @@ impl Meter {
         Self { left: Cell::new(bytes), lowest: here().saturating_sub(stack) }
     }
 
-    /// Increase the budget.
+    /// Increase the budget of readable debug-information bytes.
     pub(crate) fn add(&self, bytes: u64) {
         self.left.set(self.left.get().saturating_add(bytes));
     }

@@ -87,7 +87,7 @@ impl<'a> Plan<'a> {
         self.applied.get(&object).map_or(&[], Vec::as_slice)
     }
 
-    /// Apply or undo a suggestion.
+    /// Apply a memory suggestion to its object, or undo it.
     pub(super) fn set(&mut self, suggestion: usize, apply: bool) {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let applied = self.applied.entry(*object).or_default();

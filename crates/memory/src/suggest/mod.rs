@@ -101,7 +101,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Stable name.
+    /// Stable name of the suggested memory change.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Remove => "remove",
@@ -145,7 +145,7 @@ impl Action {
         !matches!(self, Self::SmallerDtype { .. } | Self::ExpandableSegments)
     }
 
-    /// Object whose memory is reused.
+    /// Object whose memory this change reuses, if it reuses any.
     pub(crate) fn giver(&self) -> Option<MemoryObjectId> {
         match self {
             Self::Reuse { of } | Self::InPlace { of } => Some(*of),
@@ -227,13 +227,13 @@ impl Suggestion {
         std::iter::once(self).chain(&self.more)
     }
 
-    /// Number of objects.
+    /// Number of memory objects that a suggestion changes.
     pub fn objects(&self) -> usize {
         let objects: BTreeSet<MemoryObjectId> = self.members().map(|member| member.object).collect();
         objects.len()
     }
 
-    /// Bytes of all members.
+    /// Total bytes of all members of a memory suggestion.
     pub fn total_bytes(&self) -> u64 {
         self.members().map(|member| member.bytes).fold(0, u64::saturating_add)
     }
@@ -249,7 +249,7 @@ impl Suggestion {
         costs.then(|| self.members().map(|member| member.cost_ns).fold(0, u64::saturating_add))
     }
 
-    /// Least certainty of the members.
+    /// Least certainty among the members of a memory suggestion.
     pub fn weakest(&self) -> Certainty {
         self.members().map(|member| member.certainty).fold(self.certainty, Certainty::max)
     }

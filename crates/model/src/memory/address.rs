@@ -1,4 +1,4 @@
-//! Map from addresses to live objects.
+//! Map from memory addresses to the objects that are live there.
 
 use crate::MemoryObjectId;
 use std::collections::BTreeMap;
@@ -54,12 +54,12 @@ impl AddressMap {
         })
     }
 
-    /// Number of objects.
+    /// Number of live objects in the address map.
     pub fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// True if there are no objects.
+    /// True if the address map has no objects.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

@@ -236,7 +236,7 @@ impl ThreadRecord {
         found
     }
 
-    /// Append native frames.
+    /// Append the native frames of an unwound stack to the words of a sample.
     fn native(&self, ended: Option<Ended>, frames: &[usize], found: &mut Found, words: &mut [u64]) {
         if ended == Some(Ended::Lost) {
             self.losses.lost.fetch_add(1, Ordering::Relaxed);

@@ -99,12 +99,12 @@ impl Due {
 }
 
 impl Thread {
-    /// True if it blocks the sampler's signals.
+    /// True if the thread blocks the sampler's signals.
     pub(super) fn is_closed(&self) -> bool {
         self.closed > 0
     }
 
-    /// Create its timer again.
+    /// Replace a thread's CPU timer by a new one with this signal and rate.
     pub(super) fn renew_timer(&mut self, sampler: &Sampler, signal: i32, hz: u32) {
         self.timer = None;
         self.timer = sampler.make_timer(signal, hz, self);
@@ -131,13 +131,13 @@ impl Watched {
         self.threads.clear();
     }
 
-    /// Pause: no requests and no timers.
+    /// Pause sampling of all threads: no requests and no timers.
     pub(super) fn hold(&mut self) {
         self.stopped = true;
         self.threads.iter_mut().for_each(|thread| thread.timer = None);
     }
 
-    /// Resume after [`Self::hold`].
+    /// Resume sampling after [`Self::hold`], with new timers for all threads.
     pub(super) fn go_on(&mut self, sampler: &Sampler) {
         self.stopped = false;
         let (signal, hz) = (self.signal, self.settings.rates.cpu);

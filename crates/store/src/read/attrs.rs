@@ -132,12 +132,12 @@ struct Part<'a> {
 }
 
 impl Parts<'_> {
-    /// Number of remaining parts.
+    /// Number of parts of the event arguments that are not read yet.
     pub(super) fn count(&self) -> usize {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Read parts until none is left. Any number of threads may run it concurrently.
+    /// Read parts of the event arguments until none is left. Any number of threads may run it concurrently.
     pub(super) fn work(&self) {
         let next = || self.left.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(part) = next() {
@@ -152,7 +152,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Result of all parts.
+    /// Error of reading the event arguments, if any part failed.
     pub(super) fn result(self) -> Result<(), Error> {
         self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
     }

@@ -29,7 +29,7 @@ pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     files.put("entries", entries.len(), &columns)
 }
 
-/// Column of nullable row numbers.
+/// Arrow column of row numbers of another table, with nulls.
 fn refs<'a>(name: &str, column: impl Fn(Range<usize>) -> Vec<u32> + 'a) -> Column<'a> {
     Column::new(name, DataType::UInt32, true, Packing::Delta, move |r| Ok(handles(column(r).into_iter())))
 }

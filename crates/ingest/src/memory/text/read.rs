@@ -375,7 +375,8 @@ impl Reader {
         let name = if what == "y" { String::new() } else { self.word("the name of the event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
-            return self.wrong(1, format!("event `{name}` is not recorded yet; record it first with: e {name}"));
+            return self
+                .wrong(1, format!("event `{name}` is not recorded yet; record it on an earlier line with: e {name}"));
         }
         let options = self.options()?;
         let (kind, target) = match (what, waited) {
