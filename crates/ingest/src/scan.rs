@@ -206,7 +206,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Read any value.
+    /// Read any JSON value at the cursor.
     #[inline]
     pub(crate) fn value(&mut self) -> Result<RawValue<'a>, Fail> {
         match self.peek()? {

@@ -253,7 +253,7 @@ impl NativeCallNode {
         self.held.index.source(self.at).and_then(|(_, line)| line)
     }
 
-    /// Phase of training.
+    /// Phase of training of the call-tree node.
     #[getter]
     fn phase(&self) -> &'static str {
         self.held.index.phase(self.at).name()
@@ -266,7 +266,7 @@ impl NativeCallNode {
         number(py, self.time_of(Measure::Time, Part::All).sum)
     }
 
-    /// Inclusive GPU time in ns.
+    /// Inclusive GPU time of the node in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.time_of(Measure::Gpu, Part::All).sum)
@@ -290,7 +290,7 @@ impl NativeCallNode {
         self.held.index.calls(self.at)
     }
 
-    /// Inclusive samples of stalled instructions.
+    /// Inclusive samples of stalled GPU instructions of the node.
     #[getter]
     fn stalls(&self) -> u64 {
         self.held.index.stalls(self.at)
@@ -320,7 +320,7 @@ impl NativeCallNode {
         self.held.index.parent(self.at).map(|at| Self { held: Arc::clone(&self.held), at })
     }
 
-    /// Callees of the node.
+    /// Callees of the call-tree node.
     #[getter]
     fn children(&self) -> NativeCallNodes {
         self.with(|index, at| index.children.of_node(at).to_vec())
@@ -332,13 +332,13 @@ impl NativeCallNode {
         self.with(|index, at| index.tree.path(at))
     }
 
-    /// Inclusive metrics by name.
+    /// Inclusive metrics of the node by name.
     #[getter]
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.metrics_of(py, Part::All)
     }
 
-    /// Exclusive metrics by name.
+    /// Exclusive metrics of the node by name.
     #[getter]
     fn exclusive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.metrics_of(py, Part::Own)
@@ -382,7 +382,7 @@ impl NativeCallPart {
         number(py, self.node.time_of(Measure::Time, self.part).sum)
     }
 
-    /// GPU time in ns.
+    /// GPU time of this part of the node in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.node.time_of(Measure::Gpu, self.part).sum)

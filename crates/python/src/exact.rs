@@ -61,7 +61,7 @@ pub(crate) fn exact_path(
     Ok(NativeExactPath { report, tables, hops })
 }
 
-/// Window that the arguments select.
+/// Window of the trace for a critical path: annotation instances, steps or the whole, by the arguments.
 pub(crate) fn window(
     trace: &Trace,
     annotation: String,

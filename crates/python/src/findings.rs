@@ -1,4 +1,4 @@
-//! Findings for Python.
+//! Python functions that find issues in traces and memory files.
 
 use crate::critical_path::{failed, position};
 use crate::errors::analysis_error;

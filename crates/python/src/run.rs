@@ -1,4 +1,4 @@
-//! Opened runs for Python.
+//! Python class for an opened run: traces, events, analyses, memory.
 
 use crate::call_nodes::Held;
 use crate::errors::{analysis_error, engine_error, save_error};
@@ -126,13 +126,13 @@ impl NativeRun {
         })
     }
 
-    /// Rank of each trace.
+    /// Rank of each trace of the run.
     #[getter]
     fn ranks(&self) -> Vec<i64> {
         self.ranks.clone()
     }
 
-    /// Metadata of each trace.
+    /// Metadata of each trace of the run as a dictionary.
     fn traces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let one = |(trace, rank): (&stackline_model::Trace, &i64)| {
             let dict = PyDict::new(py);
@@ -240,7 +240,7 @@ impl NativeRun {
         made.map(|batches| NativeTable::from_batches("gpu_ops", title, batches)).map_err(arrow_error)
     }
 
-    /// Threads, streams and counters.
+    /// Table of the run's tracks: threads, streams and counters.
     fn tracks(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
@@ -262,7 +262,7 @@ impl NativeRun {
 }
 
 impl NativeRun {
-    /// Display name of the run.
+    /// Name of the run for display.
     pub(crate) fn name(&self) -> String {
         self.run.name()
     }

@@ -56,13 +56,13 @@ impl NativeTable {
 
 #[pymethods]
 impl NativeTable {
-    /// Stable name.
+    /// Stable name of the table.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Description in one line.
+    /// Description of the table in one line.
     #[getter]
     fn title(&self) -> &str {
         &self.title
@@ -74,7 +74,7 @@ impl NativeTable {
         self.notes.clone()
     }
 
-    /// Column names in display order.
+    /// Names of the table's columns in display order.
     #[getter]
     fn columns(&self) -> Vec<String> {
         self.schema.fields().iter().map(|f| f.name().clone()).collect()

@@ -1,4 +1,4 @@
-//! What-if predictions for Python.
+//! Python functions that predict the effect of edits on run time.
 
 use crate::critical_path::{failed, position};
 use crate::exact::window;

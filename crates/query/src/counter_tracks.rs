@@ -26,7 +26,7 @@ pub(crate) struct Counters {
     pub(crate) left_out: usize,
 }
 
-/// The counters of a trace.
+/// Find all counters of a trace, memory first, with their values by time.
 pub(crate) fn counter_tracks(trace: &Trace) -> Counters {
     let mut all = memory(trace);
     all.extend(recorded(trace));

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Root of the repository.
+/// Root folder of Stackline's repository.
 #[must_use]
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

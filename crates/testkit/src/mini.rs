@@ -106,7 +106,7 @@ impl MiniTrace {
         self.count.saturating_sub(1)
     }
 
-    /// The trace as JSON text.
+    /// Mini trace as JSON text in Kineto's format.
     #[must_use]
     pub fn json(&self) -> String {
         format!("{{{}\"traceEvents\": [{}\n]}}\n", self.file, self.records.text())

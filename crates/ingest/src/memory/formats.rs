@@ -44,12 +44,12 @@ pub(crate) fn sniff_snapshot(content: &Content<'_>) -> Sniff {
     })
 }
 
-/// Detect a timeline of `export_memory_timeline`.
+/// Detect files of PyTorch's `export_memory_timeline` by their content.
 pub(crate) fn sniff_timeline(content: &Content<'_>) -> Sniff {
     sniff(content, |form| if form == Form::Timeline { Sniff::Yes("rows of a list") } else { Sniff::No })
 }
 
-/// Detect a PyTorch execution trace.
+/// Detect PyTorch execution traces by their content.
 pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
     sniff(content, |form| if form == Form::ExecutionTrace { Sniff::Yes("nodes and a schema") } else { Sniff::No })
 }

@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Innermost enclosing operator.
+    /// Name of the innermost operator that encloses an event.
     fn operator(&mut self, inner: EventId) -> StrId {
         let mut around =
             inner.some().into_iter().chain(inner.some().into_iter().flat_map(|e| self.source.ancestors(e)));

@@ -181,7 +181,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Type and content of `value`.
+    /// Type and content of a value parsed from a pickle or JSON.
     pub fn kind(&self, value: Value) -> Kind {
         match value.0 & TAG {
             INT => Kind::Int(i128::from(value.0.cast_signed() >> TAG_BITS)),
@@ -213,7 +213,7 @@ impl Values {
         }
     }
 
-    /// Identity of a list's items.
+    /// Identity of a list's stored items, equal for lists that share them.
     pub fn items_id(&self, list: NodeId) -> ItemsId {
         let Node { start, word } = self.nodes[list.0 as usize];
         ItemsId { start, word }
@@ -243,7 +243,7 @@ impl Values {
         self.items.len() + self.packed.items + self.long_items
     }
 
-    /// Value of a string key.
+    /// Value of a string key in a parsed dict; `None` if the key is missing.
     pub fn find(&self, dict: NodeId, key: &str) -> Option<Value> {
         self.get(dict, self.strings.find(key)?)
     }
@@ -256,12 +256,12 @@ impl Values {
         }
     }
 
-    /// Node of a dict.
+    /// Node of a value that is a dict; `None` for other values.
     pub fn as_dict(&self, value: Value) -> Option<NodeId> {
         if let Kind::Dict(node) = self.kind(value) { Some(node) } else { None }
     }
 
-    /// String number of a string.
+    /// String number of a value that is a string; `None` for other values.
     pub fn as_text(&self, value: Value) -> Option<StrId> {
         if let Kind::Text(text) = self.kind(value) { Some(text) } else { None }
     }

@@ -107,7 +107,7 @@ fn usual_length(sorted: &[i64]) -> Option<i64> {
     Some(last.saturating_sub(first).saturating_mul(2))
 }
 
-/// Complete records with unset durations.
+/// Complete records whose durations the profiler never filled in.
 fn unset_durations(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let is_complete = |e: &EventId| {

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 /// Arrows from launches to GPU work that viewers draw; readers take them from the correlation ids.
 const LAUNCH_FLOW: &str = "ac2g";
 
-/// Writes one trace.
+/// Write one trace as Chrome trace JSON, optionally redacted.
 pub fn write(trace: &Trace, redact: bool, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"{\n")?;
     for (key, json) in redact::entries(&trace.meta, redact) {

@@ -151,7 +151,7 @@ pub(super) struct Placed {
 }
 
 impl Lanes {
-    /// Takes a span in.
+    /// Place a span in the first lane of a track where it nests.
     pub(super) fn place(&mut self, start: i64, end: i64) -> Placed {
         let fits = |open: &Vec<i64>| open.iter().rev().find(|&&e| e > start).is_none_or(|&e| end <= e);
         let found = self.open.iter().position(fits);
@@ -168,7 +168,7 @@ impl Lanes {
         Placed { lane, is_new: found.is_none(), ended }
     }
 
-    /// The ends that are still to come, per lane, in time order.
+    /// Ends of spans that are still open, per lane of the track, in time order.
     pub(super) fn finish(self) -> impl Iterator<Item = (usize, Vec<i64>)> {
         self.open.into_iter().enumerate().map(|(lane, open)| (lane, open.into_iter().rev().collect()))
     }

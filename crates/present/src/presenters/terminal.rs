@@ -51,7 +51,7 @@ struct TextColumn {
     wraps: bool,
 }
 
-/// A table as text, ending in a line break.
+/// Format a result table as text for a terminal, ending in a line break.
 pub fn table(table: &Table, style: &Style) -> String {
     let mut out = heading(&table.title, &table.name, style);
     let rows = table.rows();
@@ -135,7 +135,7 @@ pub(super) fn is_unseen(c: char) -> bool {
     turns || c.is_control()
 }
 
-/// Replace control characters by blanks.
+/// Replace characters that could control a terminal by blanks.
 pub fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }

@@ -54,13 +54,13 @@ pub struct Mutation {
     pub offsets: Vec<usize>,
 }
 
-/// All kinds, in the order of the damage table.
+/// All kinds of damage to traces, in the order of the damage table.
 #[must_use]
 pub fn kinds() -> &'static [Kind] {
     kinds::KINDS
 }
 
-/// The kind with this name.
+/// Kind of damage to traces with this name.
 #[must_use]
 pub fn kind(name: &str) -> Option<&'static Kind> {
     kinds().iter().find(|kind| kind.name == name)

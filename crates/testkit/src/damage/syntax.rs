@@ -1,4 +1,4 @@
-//! Damage to the JSON text itself.
+//! Damage to the JSON syntax of a trace, such as broken strings.
 
 use super::doc::Doc;
 use crate::rng::Rng;

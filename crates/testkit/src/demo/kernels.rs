@@ -73,7 +73,7 @@ impl Sim {
         self.kernel(name, flops / (FLOPS_PER_NS * 2 / 3) + 3_000, args, LAUNCH);
     }
 
-    /// Fill device memory.
+    /// Launch a fill of `bytes` of device memory in the demo.
     pub(super) fn memset(&mut self, bytes: i64) {
         let duration = bytes / BYTES_PER_NS + 800;
         let args = copy_args(bytes, duration);

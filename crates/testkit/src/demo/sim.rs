@@ -120,7 +120,7 @@ impl Sim {
         self.now[self.thread] += self.rng.jitter(ns, 25);
     }
 
-    /// A new autograd sequence number.
+    /// New autograd sequence number in the demo.
     pub(super) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
@@ -158,7 +158,7 @@ impl Sim {
         index
     }
 
-    /// Run `body` inside an operator.
+    /// Run `body` inside a simulated operator with these inputs; returns the operator's index in `ops`.
     pub(super) fn op(&mut self, name: &str, inputs: &[Input], body: impl FnOnce(&mut Self)) -> usize {
         self.op_with(name, Args::default(), inputs, body)
     }
@@ -274,7 +274,7 @@ impl Sim {
         self.device.push(Event { category, name, process: 0, thread, start, duration, args, flow });
     }
 
-    /// `cudaEventRecord` on a stream.
+    /// Simulate `cudaEventRecord` on a stream.
     pub(super) fn record(&mut self, stream: usize) -> Recorded {
         let (correlation, index) = self.call("cudaEventRecord", 135, 1_300);
         self.device[index].flow = Some(Flow::End(correlation));
@@ -335,7 +335,7 @@ impl Sim {
         (address, bytes)
     }
 
-    /// Free a block.
+    /// Free a memory block of the simulated caching allocator.
     pub(super) fn release(&mut self, (address, bytes): (u64, i64)) {
         self.free_blocks.entry(bytes).or_default().push(address);
         self.note_memory(address, -bytes);

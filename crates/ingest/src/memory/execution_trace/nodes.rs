@@ -210,7 +210,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Collect tensors from nested lists.
+    /// Collect the tensors in the nested argument lists of an execution-trace node.
     fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
         let Some(list) = self.values.as_list(value) else { return };
         if let Some(tensor) = tensor(self.values, list, shape, self.kind) {

@@ -16,7 +16,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// Description for messages.
+    /// Description of a token of memory text for error messages.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Word(word) | Self::Quoted(word) => format!("`{word}`"),

@@ -1,4 +1,4 @@
-//! Parser of memory text.
+//! Parser of memory text, a line-based notation of memory traces (docs/formats/memory-text.md).
 
 use super::lex::{Placed, Token, lex};
 use super::{FIRST_DEVICE, FLAGS, TextError};

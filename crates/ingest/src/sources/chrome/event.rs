@@ -220,7 +220,7 @@ impl EventReader<'_> {
         builder.raw.push(id, value);
     }
 
-    /// Read the members of `args`.
+    /// Read the members of an event's `args` object as attributes.
     fn args(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         cursor.at += 1;
         while let Some(key) = self.next_key(cursor)? {

@@ -48,7 +48,7 @@ const MOST: f64 = 9_223_372_036_854_775_808.0;
 const NO_FRAMES: u32 = u32::MAX;
 
 impl Profile {
-    /// A profile of one process.
+    /// Create the builder of a call tree for a profile, with its first process.
     pub(super) fn new(process: CallProcess) -> Self {
         let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(process);
@@ -112,7 +112,7 @@ impl Profile {
         }
     }
 
-    /// Largest frame number in use.
+    /// Largest frame number that the paths of the profile use.
     pub(super) fn largest_frame(&self) -> Option<u32> {
         self.paths.iter().map(|&(_, frame)| frame).filter(|&frame| frame != NO_FRAMES).max()
     }

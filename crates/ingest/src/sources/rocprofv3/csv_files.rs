@@ -293,7 +293,7 @@ impl Run {
         gpus.iter().enumerate().for_each(|(number, &(node, ..))| self.agents.call_too(node, number as i64));
     }
 
-    /// Process of a row.
+    /// Process that a row of a CSV table belongs to, by its identifier or PID.
     fn owner(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
         // The process in tables takes precedence over the name of the file.
         self.known = self.known.or(pid);

@@ -261,7 +261,7 @@ impl<'f> ProcessTables<'f> {
         self.events.get(&event?)
     }
 
-    /// Convert all rows into events.
+    /// Convert all rows of this process's tables into events of the trace.
     fn push(&mut self, processes: &mut Processes<'_>) {
         self.calls(processes);
         self.kernels(processes);

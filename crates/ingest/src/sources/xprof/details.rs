@@ -51,7 +51,7 @@ enum Detail {
     Json(String),
 }
 
-/// Value of `key:`.
+/// Value after `key:` in XProf's text of sizes.
 fn value_of<'d>(details: &'d str, key: &str) -> Option<&'d str> {
     details.split_ascii_whitespace().find_map(|part| part.strip_prefix(key)?.strip_prefix(':'))
 }

@@ -30,7 +30,7 @@ const BELOW: [ChangeTable; 4] =
     [ChangeTable::Operators, ChangeTable::Kernels, ChangeTable::Paths, ChangeTable::Functions];
 
 impl Shown<'_> {
-    /// Title of a table.
+    /// Title of a table of changes between runs, such as `GPU work`.
     fn title(&self, table: ChangeTable) -> &'static str {
         match table {
             ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
@@ -130,7 +130,7 @@ impl Shown<'_> {
         recounted.filter(|change| told.insert(row(change))).collect()
     }
 
-    /// The same as a sentence; none without any.
+    /// Sentence on operators and kernels whose number of calls changed but not their times; none without any.
     fn recounts(&self, table: ChangeTable) -> Option<String> {
         // Paths end in the same operators; functions are many.
         let told_elsewhere = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
@@ -160,7 +160,7 @@ impl Shown<'_> {
         all.iter().find(below).is_some()
     }
 
-    /// Check for several ranks.
+    /// True if the comparison contains changes of several ranks.
     fn has_ranks(&self) -> bool {
         let mut all = self.diff.changes.values().flatten().map(|change| change.rank);
         let first = all.next();
@@ -187,7 +187,7 @@ fn measure(measure: Measure, per: Per) -> &'static str {
     }
 }
 
-/// A time in ns that was a mean.
+/// Format a mean time in ns, rounded to whole ns.
 fn time(ns: f64) -> String {
     duration(ns.round() as i64)
 }
@@ -203,7 +203,7 @@ fn times(change: &Change) -> [String; 2] {
     [told(before, change.count_before), told(after, change.count_after)]
 }
 
-/// A signed change: `+1.20 ms`.
+/// Format a change of a time with its sign: `+1.20 ms`.
 fn signed(ns: f64) -> String {
     if ns < 0.0 { format!("-{}", time(-ns)) } else { format!("+{}", time(ns)) }
 }
@@ -241,7 +241,7 @@ fn name(table: ChangeTable, change: &Change) -> String {
     }
 }
 
-/// The sides in one line each.
+/// Descriptions of both compared runs, one line each.
 fn sides(shown: &Shown<'_>) -> [String; 2] {
     let list = |names: &[String]| match names {
         [] => String::new(),
@@ -280,7 +280,7 @@ fn headline(shown: &Shown<'_>) -> String {
     }
 }
 
-/// The same of sides that hold other numbers of calls and have no steps.
+/// Headline of a comparison of runs without steps and with other numbers of calls: change of mean call times.
 fn headline_of_calls(shown: &Shown<'_>) -> String {
     match shown.diff.percent_of_calls() {
         Some((ChangeTable::Kernels, share)) => {
@@ -296,7 +296,7 @@ fn headline_of_calls(shown: &Shown<'_>) -> String {
 /// A step is said to be the same if its interval lies within so many percent: a wider one leaves open what happened.
 const NARROW: f64 = 5.0;
 
-/// The interval of a change, in percent.
+/// Interval of a time's change between runs, in percent.
 fn spread(change: &Change) -> Option<(f64, f64)> {
     let (low, high) = change.interval_ns?;
     Some((change.percent_of(low)?, change.percent_of(high)?))

@@ -1,4 +1,4 @@
-//! Memory savings of findings as text.
+//! Texts on the memory that findings save at peaks.
 
 use crate::presenters::human::bytes;
 use stackline_findings::{DevicePeak, Findings, MemoryGain};

@@ -71,7 +71,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Stable text name.
+    /// Stable text name of a finding's change from an earlier run.
     pub fn name(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -86,19 +86,19 @@ const NOTHING: &str = "0.0 %";
 /// The same of all of a step.
 const ALL: &str = "100.0 %";
 
-/// `1 finding`, `2 findings`.
+/// Format a count with its noun in singular or plural: `1 finding`, `2 findings`.
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `12.3 %` of a step.
+/// Format a time as its share of a step: `12.3 %`.
 fn percent(found: &Findings, ns: i64) -> String {
     let share = 100.0 * ns as f64 / found.step_ns.max(1) as f64;
     // Not `-0.0`.
     format!("{:.1} %", (share * 10.0).round() / 10.0 + 0.0)
 }
 
-/// Whole to which [`percent`] refers.
+/// Words for the whole to which [`percent`] refers: `of a step` or `of the window`.
 fn of_what(found: &Findings) -> &'static str {
     if found.steps > 0 { "of a step" } else { "of the window" }
 }

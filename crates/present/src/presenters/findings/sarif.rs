@@ -49,7 +49,7 @@ impl Tool<'_> {
 /// Base of the name of a run outside the folder.
 const RUN: &str = "RUN";
 
-/// Findings as a SARIF document.
+/// Convert findings to a SARIF document (JSON).
 pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
     // Those that are not shown count, too: what is left out must not change what the others are called.
     let all: Vec<&Finding> = shown.found.findings.iter().chain(&shown.found.ignored).collect();

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
-/// Findings as text for people.
+/// Format findings as text for the terminal.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;

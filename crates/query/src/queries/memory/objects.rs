@@ -1,4 +1,4 @@
-//! Query of object lifetimes: the most important objects as lanes with accesses and waste, the others by size.
+//! Query of the lifetimes of memory objects: large ones as rows with accesses and waste, others summed by size.
 
 use super::calls::within;
 use crate::memory::{Memory, Waste};

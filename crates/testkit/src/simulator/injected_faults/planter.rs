@@ -74,7 +74,7 @@ impl<'a> Planter<'a> {
         self.slots = Slots::new(program);
     }
 
-    /// Number of steps of the program.
+    /// Number of training steps of the program.
     pub(super) fn passes(&self) -> usize {
         self.slots.start.len()
     }
@@ -94,7 +94,7 @@ impl<'a> Planter<'a> {
         self.step_ns * self.b.rng.between(low, high) / 100
     }
 
-    /// A random number of positions.
+    /// Draw the number of positions for a fault, in `low..=high`.
     pub(super) fn some(&mut self, low: usize, high: usize) -> usize {
         low + self.b.rng.below(high + 1 - low)
     }
@@ -110,7 +110,7 @@ impl<'a> Planter<'a> {
         self.b.rng.sample(least, count)
     }
 
-    /// Steps that `body` writes.
+    /// Take the program steps that `body` writes with the builder.
     pub(super) fn write(&mut self, body: impl FnOnce(&mut Builder<'a>)) -> Vec<Step> {
         body(&mut self.b);
         std::mem::take(&mut self.b.steps)
@@ -169,7 +169,7 @@ impl<'a> Planter<'a> {
         self.mended.push((op, ns));
     }
 
-    /// Both programs.
+    /// Insert all planned steps, and return the program with the fault and the repaired one.
     pub(super) fn finish(mut self) -> (Program, Program) {
         let mut planted = self.b.program;
         let mut repaired = planted.clone();

@@ -63,7 +63,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Continue an existing program.
+    /// Create a builder that adds steps to an existing program.
     pub(crate) fn resume(program: Program, rng: Rng, profile: &'a Profile) -> Self {
         // Far from the numbers that the program uses.
         let (sequence, event) = (1_000_000, 1_000_000);
@@ -82,7 +82,7 @@ impl<'a> Builder<'a> {
         self.rng.below(100) < percent
     }
 
-    /// Finish the current thread.
+    /// Add the steps written so far to the program as a thread of this role.
     pub(crate) fn thread(&mut self, role: super::Role) {
         let steps = std::mem::take(&mut self.steps);
         self.program.threads.push(Thread { role, steps });
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
         self.launch(Work::Kernel, name, stream, (duration * scale / 100).max(2_900));
     }
 
-    /// Launch one operation.
+    /// Launch one GPU operation of a given duration on a stream.
     pub(crate) fn launch(&mut self, work: Work, name: &'static str, stream: usize, duration: i64) {
         let op = self.new_op(work, name.into(), stream, duration);
         if self.profile.dependent_launch && work == Work::Kernel && self.chance(35) {
@@ -223,7 +223,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Launch { driver: false, name, own, ops, ret });
     }
 
-    /// A blocking copy.
+    /// Add a copy whose call blocks the host until the copy is done.
     pub(crate) fn blocking_copy(&mut self, work: Work, name: &'static str, call: &'static str, stream: usize) {
         let duration = self.rng.between(1_100, 9_000);
         let op = self.new_op(work, name.into(), stream, duration);

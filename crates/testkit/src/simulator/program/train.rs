@@ -5,7 +5,7 @@ use super::build::{Builder, COLLECTIVE, COMPUTE};
 use super::{Kind, Program, Role, Sequence, Span, Step, Target, Work, extras, host};
 use crate::simulator::{Profile, names};
 
-/// Draw a program.
+/// Draw a random training program with the features of `profile`.
 pub(crate) fn generate(seed: u64, profile: &Profile) -> Program {
     let mut b = Builder::new(seed, profile);
     let passes = if profile.gil { 2 } else { profile.steps.max(1) };
