@@ -265,7 +265,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Read unquoted text up to a delimiter.
+    /// Read unquoted JSON text up to a delimiter.
     fn word(&mut self) -> Result<RawValue<'a>, Fail> {
         let start = self.at;
         let mut at = start;

@@ -29,7 +29,7 @@ impl Moment {
         Self { waves: 0, clock: vec![0; streams].into_boxed_slice() }
     }
 
-    /// Copy another moment in place, like `clone_from`.
+    /// Copy another moment's clock in place, like `clone_from`.
     fn set(&mut self, other: &Self) {
         self.waves = other.waves;
         self.clock.copy_from_slice(&other.clock);

@@ -23,7 +23,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Noun for one iteration; none for [`Self::Parts`].
+    /// Noun for one iteration, such as `step`; none for [`Self::Parts`].
     pub const fn round(self) -> Option<&'static str> {
         match self {
             Self::Steps => Some("step"),

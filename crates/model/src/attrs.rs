@@ -53,7 +53,7 @@ pub enum AttrValue {
 }
 
 impl AttrValue {
-    /// Type and payload as they are stored.
+    /// Type and payload of an attribute value as they are stored.
     pub fn to_raw(self) -> (AttrType, u64) {
         match self {
             Self::Null => (AttrType::Null, 0),

@@ -1,4 +1,4 @@
-//! Values of counters over time, as columns.
+//! Values of a trace's counters over time, as columns.
 
 use crate::{Phase, StrId, Trace, TrackId};
 use rustc_hash::FxHashMap;

@@ -49,7 +49,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Add the same diagnostic of another report.
+    /// Add the occurrences of the same diagnostic in another read report.
     fn merge(&mut self, other: Self) {
         other.examples().for_each(|example| self.note_example(example));
         self.count += other.count;
@@ -174,7 +174,7 @@ impl ReadReport {
         self.problems.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.code.cmp(&b.code)));
     }
 
-    /// Number of occurrences of a code.
+    /// Number of occurrences of a diagnostic's code.
     pub fn count_of(&self, code: &str) -> u64 {
         self.problems.iter().find(|p| p.code == code).map_or(0, |p| p.count)
     }

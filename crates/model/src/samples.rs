@@ -21,7 +21,7 @@ named_enum!(
 );
 
 impl SampleMetric {
-    /// Attribute of sample events with the weight.
+    /// Name of the attribute of sample events that contains the weight.
     pub fn key(self) -> &'static str {
         match self {
             Self::CpuTime => "cpu_time_ns",
@@ -149,7 +149,7 @@ impl SampleTable {
         self.weight.push(small.unwrap_or(LARGE));
     }
 
-    /// Release unused capacity of the columns.
+    /// Release unused capacity of the sample columns.
     fn shrink(&mut self) {
         self.time.shrink_to_fit();
         self.location.shrink_to_fit();
@@ -166,7 +166,7 @@ impl SampleTable {
         self.time.is_empty()
     }
 
-    /// Bytes of all columns, dictionaries included.
+    /// Memory of all sample columns in bytes, dictionaries included.
     pub fn heap_bytes(&self) -> usize {
         self.time.capacity() * size_of::<i64>()
             + (self.location.capacity() + self.weight.capacity()) * size_of::<u32>()
@@ -180,7 +180,7 @@ impl SampleTable {
         &self.locations
     }
 
-    /// Each series with its samples, by time.
+    /// Each series of samples with its samples, by time.
     pub fn series(&self) -> impl Iterator<Item = (SampleSeries, impl Iterator<Item = Sample> + '_)> + '_ {
         let first = std::iter::once(0).chain(self.series.iter().map(|series| series.end as usize));
         first.zip(&self.series).map(move |(first, series)| (*series, self.rows(first..series.end as usize)))

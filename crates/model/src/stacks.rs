@@ -53,7 +53,7 @@ impl StackTable {
         self.event.binary_search(&event).ok().and_then(|row| self.stack[row].some())
     }
 
-    /// Nodes of a stack, innermost first.
+    /// Nodes of a call path, innermost first.
     pub fn path(&self, stack: Option<StackId>) -> impl Iterator<Item = StackId> + '_ {
         std::iter::successors(stack, |node| self.parent[node.index()].some())
     }

@@ -1,4 +1,4 @@
-//! Index of steps by process and time.
+//! Index of training steps by process and time.
 
 use crate::{Key, Trace};
 use rustc_hash::FxHashMap;

@@ -31,7 +31,7 @@ impl Unit {
     pub const ALL: [Self; 9] =
         [Self::None, Self::Ns, Self::Us, Self::Ms, Self::Bytes, Self::Percent, Self::GBps, Self::GiBps, Self::MiB];
 
-    /// Suffix for people, empty for [`Unit::None`].
+    /// Suffix of a unit for people, empty for [`Unit::None`].
     pub fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -107,25 +107,25 @@ impl Table {
         Self { name: name.to_owned(), title: title.to_owned(), ..Self::default() }
     }
 
-    /// Add a column of integers (chainable).
+    /// Add a column of integers to a result table (chainable).
     #[must_use]
     pub fn i64(self, name: &str, unit: Unit, values: impl IntoIterator<Item = impl Into<Option<i64>>>) -> Self {
         self.with(name, unit, Values::I64(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Add a column of floating-point numbers (chainable).
+    /// Add a column of floating-point numbers to a result table (chainable).
     #[must_use]
     pub fn f64(self, name: &str, unit: Unit, values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Self {
         self.with(name, unit, Values::F64(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Add a column of text (chainable).
+    /// Add a column of text to a result table (chainable).
     #[must_use]
     pub fn text(self, name: &str, values: impl IntoIterator<Item = impl Into<Option<String>>>) -> Self {
         self.with(name, Unit::None, Values::Str(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Add a column of booleans (chainable).
+    /// Add a column of booleans to a result table (chainable).
     #[must_use]
     pub fn bool(self, name: &str, values: impl IntoIterator<Item = impl Into<Option<bool>>>) -> Self {
         self.with(name, Unit::None, Values::Bool(values.into_iter().map(Into::into).collect()))

@@ -300,7 +300,7 @@ impl Trace {
         name.some().map_or_else(|| self.key_text(key), |name| self.strings.get(name).to_owned())
     }
 
-    /// Text of a process or thread key.
+    /// Text of the key of a process or thread.
     pub fn key_text(&self, key: Key) -> String {
         match key {
             Key::Int(i) => i.to_string(),
@@ -309,7 +309,7 @@ impl Trace {
         }
     }
 
-    /// Handle of an attribute key, for [`AttrTable::column`].
+    /// Handle of an attribute's name, for [`AttrTable::column`].
     pub fn key(&self, name: &str) -> Option<StrId> {
         self.strings.find(name)
     }

@@ -16,7 +16,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Number, if the key is one.
+    /// Number of a process or thread key; `None` for other keys.
     pub fn as_int(self) -> Option<i64> {
         match self {
             Self::Int(i) => Some(i),
@@ -100,7 +100,7 @@ pub struct TrackTable {
 }
 
 impl TrackTable {
-    /// Rebuild the table from its rows.
+    /// Rebuild the table of tracks from its rows.
     pub fn from_rows(processes: Vec<Process>, tracks: Vec<Track>) -> Result<Self, String> {
         let mut table = Self::default();
         for (i, process) in processes.iter().enumerate() {

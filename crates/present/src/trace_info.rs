@@ -74,7 +74,7 @@ impl TraceInfo {
         }
     }
 
-    /// Length of the window in ns.
+    /// Length of the traced time window in ns.
     pub fn window_ns(&self) -> Option<i64> {
         Some(self.end_ns?.saturating_sub(self.start_ns?))
     }

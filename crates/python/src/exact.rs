@@ -97,7 +97,7 @@ impl NativeExactPath {
         Ok(dict)
     }
 
-    /// Tables of the result in display order.
+    /// Tables of the critical path in display order.
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
         let mut all = self.tables.iter().map(NativeTable::from_model).collect::<PyResult<Vec<_>>>()?;
         if let Some(first) = self.hops.first() {

@@ -111,7 +111,7 @@ impl NativeMemory {
         NativeTable::from_model(&tables::at_peak_table(&self.0.trace, &self.0.peaks, by))
     }
 
-    /// Objects in use at a peak.
+    /// Table of the memory objects in use at a peak.
     fn alive(&self, py: Python<'_>, peak: &str) -> PyResult<NativeTable> {
         let found = self.0.peaks.iter().find(|known| known.name.eq_ignore_ascii_case(peak));
         let names: Vec<&str> = self.0.peaks.iter().map(|known| known.name.as_str()).collect();
@@ -208,7 +208,7 @@ fn no_table() -> PyErr {
 }
 
 impl NativeMemory {
-    /// Compute a table without the GIL.
+    /// Compute a table of memory data without the GIL.
     fn made(
         &self,
         py: Python<'_>,

@@ -155,7 +155,7 @@ impl NativeRun {
         self.set.traces.iter().zip(&self.ranks).map(one).collect()
     }
 
-    /// Diagnostics of reading, trace by trace.
+    /// Diagnostics of reading the run, trace by trace.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let of_part = |report: &ReadReport| {
             let file = self.run.inputs().first().and_then(|input| input.file_name());
@@ -249,7 +249,7 @@ impl NativeRun {
         made.map(|batches| NativeTable::from_batches("tracks", title, batches)).map_err(arrow_error)
     }
 
-    /// Write the traces to a run directory.
+    /// Write the traces of the run to a run directory.
     #[pyo3(signature = (path, overwrite=false))]
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         self.needs_traces(py)?;
@@ -275,7 +275,7 @@ impl NativeRun {
         Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 
-    /// Position of the trace of a rank.
+    /// Position of a rank's trace in the run.
     pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
         self.needs_traces(py)?;
         let at = stackline_engine::position_of_rank(&self.set, rank);

@@ -19,7 +19,7 @@ pub(crate) struct Here<'h> {
 }
 
 impl PathMapping {
-    /// Of files as a run names them.
+    /// Map relative file names of a run to full paths that the run also names, where unambiguous.
     pub(crate) fn new(files: &BTreeSet<String>, here: &Here<'_>) -> Self {
         let (whole, relative): (Vec<&str>, Vec<&str>) =
             files.iter().map(String::as_str).partition(|file| Path::new(file).is_absolute());

@@ -122,7 +122,7 @@ impl Content {
 }
 
 impl OfTrace {
-    /// Works it out; HTA's path on demand.
+    /// Compute the report of one trace, with HTA's critical path on demand.
     ///
     /// # Errors
     /// If the options' watch was canceled.

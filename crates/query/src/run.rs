@@ -375,7 +375,7 @@ impl OpenRun {
         &self.derived[at].launched
     }
 
-    /// Counters of a trace over time.
+    /// Counters of a rank's trace with their values over time.
     pub(crate) fn counters(&self, rank: Option<i64>) -> Result<&Counters, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].counters.get_or_init(|| counter_tracks::counter_tracks(trace)))

@@ -27,7 +27,7 @@ fn directories<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf>
 }
 
 impl SourceRoots {
-    /// Those of these paths that are directories.
+    /// Allow source text below those of these paths that are directories.
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Self {
         Self { opened: directories(paths), ..Self::default() }
     }
@@ -54,7 +54,7 @@ impl SourceRoots {
         crate::source::read(self, name)
     }
 
-    /// Remembers that a file was read.
+    /// Remember that a source file was read.
     pub(crate) fn note(&self, path: &Path) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(path.display().to_string());
     }

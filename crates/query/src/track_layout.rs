@@ -24,7 +24,7 @@ impl TrackLayout {
     }
 }
 
-/// Check if an event is drawn.
+/// Check if the timeline draws an event.
 fn is_shown(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }

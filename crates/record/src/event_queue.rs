@@ -108,7 +108,7 @@ impl<T> Clone for EventReceiver<T> {
     }
 }
 
-/// Create both ends for one thread.
+/// Create sender and receiver of one thread's event queue.
 pub(crate) fn mailbox<T>() -> (EventSender<T>, EventReceiver<T>) {
     let (waiting, consumer) = rtrb::RingBuffer::new(FIRST);
     let inbox = EventReceiver { rings: Arc::new(Mutex::new(vec![consumer])), lost: Arc::default() };
@@ -125,7 +125,7 @@ impl<T> EventSender<T> {
         self.waiting.slots() == self.room / 2
     }
 
-    /// Count an event that is not posted.
+    /// Count an event that is lost instead of posted to the queue.
     pub(crate) fn lose(&self) {
         self.inbox.lost.fetch_add(1, Ordering::Relaxed);
     }

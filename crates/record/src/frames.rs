@@ -127,7 +127,7 @@ impl Frames {
         &self.span_names
     }
 
-    /// Keep an example of a shared name.
+    /// Keep an example of the span names that share a frame.
     pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
         self.span_names.keep_example(frame, name);
     }

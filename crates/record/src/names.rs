@@ -67,7 +67,7 @@ struct Slot {
 impl Slot {
     const EMPTY: Self = Self { address: 0, frame: 0, kind: 0, short: [0; SHORT], long: None };
 
-    /// Slot of a name at `address`.
+    /// Cache slot for an operator name at `address`.
     fn new(address: usize, kind: u8, name: &Arc<CStr>, frame: u32) -> Self {
         let bytes = name.to_bytes_with_nul();
         let mut short = [0; SHORT];

@@ -12,7 +12,7 @@ use std::path::Path;
 pub(crate) trait Target: Debug + Send {
     /// Append some of the bytes, and return their number.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// Truncate the file to this length.
+    /// Truncate the stream file to this length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
     /// The file has been moved to another path.
     fn moved(&mut self, to: &Path);

@@ -196,12 +196,12 @@ impl Process {
         lock(&self.frames).keep_example(frame, name);
     }
 
-    /// Locked interner of texts and frames.
+    /// Locked interner of the process's texts and frames.
     pub(crate) fn frames(&self) -> MutexGuard<'_, Frames> {
         lock(&self.frames)
     }
 
-    /// All trees so far by their numbers.
+    /// Call trees of all threads so far, by their numbers.
     pub(crate) fn trees(&self) -> Vec<Registered> {
         lock(&self.trees).by_id.values().cloned().collect()
     }
@@ -356,7 +356,7 @@ impl Process {
         lock(&self.by_torch_id).get(&torch_id).cloned()
     }
 
-    /// True if single calls are recorded.
+    /// True if single calls are recorded (`trace` mode).
     pub(crate) fn traces(&self) -> bool {
         self.kept.trace
     }

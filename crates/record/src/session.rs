@@ -159,7 +159,7 @@ impl Session {
         self.phase.try_lock().is_ok_and(|phase| matches!(*phase, Phase::Ending | Phase::Ended))
     }
 
-    /// Create a state for the calling thread.
+    /// Create the recorder's state for the calling thread.
     #[cold]
     pub(crate) fn enter_thread(&self) -> Box<State> {
         if let Err(reason) = self.start_writing() {

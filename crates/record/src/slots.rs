@@ -35,7 +35,7 @@ impl Slot {
         }
     }
 
-    /// Copy the values of another slot.
+    /// Copy the metric values of another slot.
     #[cold]
     fn copy(&self, from: &Self) {
         for (to, from) in self.values().into_iter().zip(from.values()) {

@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// Assign this state to another thread.
+    /// Assign this recorder state to another thread.
     pub(crate) fn enter(&mut self, tid: u32) {
         self.published.enter(tid);
         if let Some(natives) = &mut self.natives {

@@ -23,7 +23,7 @@ pub(crate) struct StreamFile {
 }
 
 impl StreamFile {
-    /// Create the file, which must not exist.
+    /// Create the file of a recorder stream, which must not exist.
     ///
     /// # Errors
     /// If it cannot be created.

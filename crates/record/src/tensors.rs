@@ -87,7 +87,7 @@ impl Tensors {
         }
     }
 
-    /// Number of names that did not fit.
+    /// Number of tensor names that did not fit.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -54,7 +54,7 @@ impl Shared {
         Self { id, nodes, slots: boxcar::Vec::new(), version: AtomicU64::new(0), sequences: OnceLock::new() }
     }
 
-    /// All slots with their stable numbers.
+    /// All metric slots of the call tree with their stable numbers.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Place<'_>)> {
         // A place has one or two slots.
         self.slots
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-/// Node that is remembered for a number.
+/// Call-tree node that is remembered for a forward operator's sequence number.
 #[inline]
 fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     let entry = sequences.get(sequence as usize % SEQUENCES)?.load(Ordering::Acquire);
@@ -117,7 +117,7 @@ fn is_overwritten(sequences: &[AtomicU64], sequence: u64) -> bool {
 pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
 
 impl Key {
-    /// Key by the id of a frame.
+    /// Key of a call-tree child by the id of its frame.
     pub(crate) fn frame(frame: u32) -> Self {
         Self(u64::from(frame), u64::MAX)
     }

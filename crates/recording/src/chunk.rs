@@ -47,7 +47,7 @@ impl ChunkWriter {
         self.bytes.len() + self.open.len()
     }
 
-    /// True if no record was pushed.
+    /// True if no record was pushed to the chunk.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() <= PREFIX

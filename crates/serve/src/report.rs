@@ -42,7 +42,7 @@ impl Pruned {
     }
 }
 
-/// Kind of a query's answers, as text.
+/// Name of the kind of answers of a query, such as `call tree views`.
 fn kind_of(question: &str) -> &'static str {
     match question {
         "event" => "events",
@@ -63,7 +63,7 @@ const PLACE: &str = "<script id=\"answers\" type=\"application/json\">";
 /// Position of the content security policy.
 const HEAD: &str = "<head>";
 
-/// Write the page with its answers.
+/// Write the page with its answers as a one-file report.
 ///
 /// # Errors
 /// If the writer fails.

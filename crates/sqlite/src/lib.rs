@@ -87,7 +87,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Bytes of a text or blob.
+    /// Size of a text or blob in a row, in bytes.
     fn length(&self, column: usize) -> u64 {
         match self.value(column) {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len() as u64,
@@ -154,12 +154,12 @@ impl Database {
         self.tables.contains_key(table)
     }
 
-    /// Names of the plain tables, ascending.
+    /// Names of the plain tables of a database, ascending.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().map(String::as_str)
     }
 
-    /// Check if a table has a column.
+    /// Check if a database table has a column.
     #[must_use]
     pub fn has_column(&self, table: &str, column: &str) -> bool {
         self.tables.get(table).is_some_and(|columns| columns.iter().any(|own| own == column))

@@ -57,7 +57,7 @@ impl Plan {
         self.columns.iter().find(|c| c.position[shape.index()] == position)
     }
 
-    /// Raw value of `column` at `event`.
+    /// Stored value of the argument column `column` at `event`.
     pub(crate) fn raw(&self, trace: &Trace, column: &WideColumn, event: usize) -> Option<u64> {
         let (_, shape, values) = trace.attrs.columns();
         let position = column.position[shape[event].index()];
@@ -132,7 +132,7 @@ impl Names {
         Self { columns, index }
     }
 
-    /// Name of a column of one trace.
+    /// Name of the file column for an argument column of one trace.
     pub(crate) fn get(&self, trace: &Trace, column: &WideColumn) -> &str {
         let key = (trace.strings.get(column.key).to_owned(), column.kind);
         self.index.get(&key).map_or("", |i| &self.columns[*i].2)

@@ -155,7 +155,7 @@ impl<'a> Elf<'a> {
         Some((&data[..end], &data[end + 1..]))
     }
 
-    /// True if it has debug information.
+    /// True if the ELF file has debug information.
     pub(crate) fn has_debug_info(&self) -> bool {
         self.find(".debug_info")
             .is_some_and(|(section, _)| section.sh_type(ENDIAN) != SHT_NOBITS && section.sh_size(ENDIAN) > 0)

@@ -74,7 +74,7 @@ impl Writer {
         self.micros(self.started + ns)
     }
 
-    /// A duration in the file's format.
+    /// Format a duration as the file does, in microseconds.
     #[must_use]
     pub fn micros(&self, ns: i64) -> String {
         let mut out = String::with_capacity(20);
@@ -111,7 +111,7 @@ impl Writer {
         self.text.push_str(if any { "\n    }\n  }" } else { "\n  }" });
     }
 
-    /// Add one end of an arrow.
+    /// Add one end of an arrow between events.
     pub fn flow(&mut self, category: &str, flow: Flow, (process, thread): (impl Display, impl Display), at: i64) {
         let (phase, id, tail) = match flow {
             Flow::Start(id) => ('s', id, ""),

@@ -9,7 +9,7 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator with the given seed.
+    /// Create a random number generator with the given seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x9E37_79B9_7F4A_7C15)

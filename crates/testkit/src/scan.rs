@@ -77,7 +77,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Text of the key between its quotes.
+    /// Text of a JSON key between its quotes.
     #[must_use]
     pub fn name<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         &text[self.key.start + 1..self.key.end - 1]

@@ -127,7 +127,7 @@ fn has_negative(line: &str) -> bool {
     line.as_bytes().windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit())
 }
 
-/// All unsigned integers in a line.
+/// All unsigned integers in a line of a DrGPUM file.
 fn numbers(line: &str) -> Vec<u64> {
     line.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }

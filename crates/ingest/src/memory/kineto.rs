@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
             .map_or(StrId::NONE, |event| self.source.events.name[event.index()])
     }
 
-    /// Call path that ends in an event.
+    /// Call path of a memory call: the frames of an event and of the events around it.
     fn path(&mut self, event: EventId) -> MemoryStackId {
         let mut open = Vec::new();
         let mut at = event;

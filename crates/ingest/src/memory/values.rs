@@ -248,7 +248,7 @@ impl Values {
         self.get(dict, self.strings.find(key)?)
     }
 
-    /// Node of a list or tuple.
+    /// Node of a value that is a list or tuple; `None` for other values.
     pub fn as_list(&self, value: Value) -> Option<NodeId> {
         match self.kind(value) {
             Kind::List(node) | Kind::Tuple(node) => Some(node),
@@ -276,7 +276,7 @@ impl Values {
         }
     }
 
-    /// Memory of the table, in bytes.
+    /// Memory of the table of parsed values, in bytes.
     pub fn memory(&self) -> u64 {
         let of = |count: usize, size: usize| (count * size) as u64;
         of(self.nodes.len(), size_of::<Node>())

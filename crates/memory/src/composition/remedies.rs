@@ -1,4 +1,4 @@
-//! Advice that lowers a peak, from its composition.
+//! Advice that lowers a memory peak, from the peak's composition.
 
 use super::{Part, Use};
 use stackline_model::format::bytes as words;

@@ -80,7 +80,7 @@ impl Pattern {
         Self::ALL[self as usize].1
     }
 
-    /// Abbreviation in DrGPUM's paper; `NR` is Stackline's.
+    /// Abbreviation of a pattern in DrGPUM's paper; `NR` is Stackline's.
     pub fn short(self) -> &'static str {
         Self::ALL[self as usize].2
     }

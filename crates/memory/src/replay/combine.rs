@@ -85,7 +85,7 @@ impl Replay<'_> {
         best
     }
 
-    /// Suggestions that lower the peak most alone.
+    /// Memory suggestions that lower the peak most when applied alone.
     fn best_singles(&mut self, among: &[usize], least: u64) -> Vec<usize> {
         let position = self.peak().position.0;
         let least = i64::try_from(least.max(1)).unwrap_or(i64::MAX);

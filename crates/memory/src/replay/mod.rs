@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
         device_of(self.plan.trace, self.plan.suggestions[member].object) == self.device
     }
 
-    /// Undo a suggestion, if it is applied.
+    /// Undo a memory suggestion, if the replay has applied it.
     pub fn undo(&mut self, suggestion: usize) {
         self.take_back(suggestion);
     }

@@ -163,7 +163,7 @@ impl<'a> Plan<'a> {
         whole.into_iter().collect()
     }
 
-    /// Memory of an object without reuse.
+    /// Memory that an object itself takes under the applied suggestions, without reuse.
     fn own(&self, object: MemoryObjectId) -> Vec<Span> {
         let mut span = span_of(self.trace, object);
         let mut away: Vec<(u32, u32)> = Vec::new();

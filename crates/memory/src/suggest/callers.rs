@@ -128,7 +128,7 @@ impl<'a> Callers<'a> {
         self.parent(outwards.take_while(|node| self.at(*node).forward).last()?)
     }
 
-    /// Library whose working memory an object is.
+    /// CUDA library whose working memory an object is, by its call path.
     pub(crate) fn workspace_of(&self, object: MemoryObjectId) -> Option<&'static WorkspaceLibrary> {
         self.at(self.trace.objects.stack[object.index()]).workspace
     }

@@ -21,7 +21,7 @@ impl<'a> Times<'a> {
         Self { trace, known: trace.calls.duration_ns.iter().any(|duration| *duration > 0) }
     }
 
-    /// Measured duration of a call, if known.
+    /// Measured duration of a memory-related call, if known.
     pub(super) fn time_of(&self, call: MemoryCallId) -> Option<u64> {
         Some(self.trace.calls.duration_ns[call.index()]).filter(|duration| *duration > 0)
     }

@@ -135,7 +135,7 @@ impl Action {
         }
     }
 
-    /// True if the change alters numerical results.
+    /// True if the suggested change alters numerical results.
     pub fn changes_numbers(&self) -> bool {
         matches!(self, Self::SmallerDtype { .. })
     }

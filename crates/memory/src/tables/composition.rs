@@ -1,4 +1,4 @@
-//! Table of the composition of the peaks.
+//! Table of the composition of memory peaks: parameters, gradients, activations and others.
 
 use super::{NamedPeak, int, percent};
 use crate::composition::{Part, compositions, remedies};

@@ -127,7 +127,7 @@ impl SeveralMemories {
         files.into_iter().filter_map(|at| self.files.get(at)).map(|(rank, file)| (*rank, &file.source)).collect()
     }
 
-    /// Summary of the files in sentences.
+    /// Summary of several memory files in sentences.
     pub fn sentences(&self) -> Vec<String> {
         match self.arrangement {
             Arrangement::Ranks => self.sentences_of_ranks(),
@@ -374,7 +374,7 @@ impl Growth {
     }
 }
 
-/// Median, the lower one of two.
+/// Median of sizes, of two middle ones the lower.
 fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
     let mut sorted: Vec<u64> = values.collect();
     sorted.sort_unstable();

@@ -53,7 +53,7 @@ fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     }
 }
 
-/// Histogram of access counts as text.
+/// Histogram of the access counts of an object's parts as text.
 fn histogram(measure: Option<&Measure>) -> Option<String> {
     if let Some(Measure::Frequency { histogram, .. }) = measure { Some(histogram_text(histogram)) } else { None }
 }

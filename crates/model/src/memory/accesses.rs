@@ -20,12 +20,12 @@ impl AccessMode {
     /// All modes, in their order.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Both, Self::Unknown];
 
-    /// True if the access may read.
+    /// True if the access may read the memory object.
     pub fn reads(self) -> bool {
         self != Self::Write
     }
 
-    /// True if the access may write.
+    /// True if the access may write the memory object.
     pub fn writes(self) -> bool {
         self != Self::Read
     }

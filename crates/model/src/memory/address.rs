@@ -28,7 +28,7 @@ impl AddressMap {
         overlapped
     }
 
-    /// Remove the object that begins at `address`.
+    /// Remove the object that begins at `address` from the address map.
     pub fn remove(&mut self, address: u64) -> Option<MemoryObjectId> {
         self.live.remove(&address).map(|(_, object)| object)
     }

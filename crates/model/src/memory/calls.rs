@@ -64,7 +64,7 @@ impl MemoryCallKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// True for a copy in any direction.
+    /// True for a memory copy in any direction.
     pub fn is_copy(self) -> bool {
         matches!(self, Self::CopyToDevice | Self::CopyToHost | Self::CopyOnDevice)
     }

@@ -1,4 +1,4 @@
-//! Objects: memory from its allocation to its free.
+//! Table of memory objects: pieces of memory from their allocation to their free.
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
@@ -133,7 +133,7 @@ pub struct MemoryObjects {
 }
 
 impl MemoryObjects {
-    /// Add an object without a call.
+    /// Add a memory object without an allocating call.
     pub fn push(&mut self, object: NewObject) -> MemoryObjectId {
         let id = MemoryObjectId::new(self.len());
         self.address.push(object.address);

@@ -89,12 +89,12 @@ pub fn write(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\n}\n")
 }
 
-/// Compact JSON text of a value.
+/// Format a value as compact JSON text.
 fn text(value: &(impl Serialize + ?Sized)) -> io::Result<String> {
     serde_json::to_string(value).map_err(io::Error::from)
 }
 
-/// A list with one item per line.
+/// Write a JSON list with one item per line.
 fn write_list(out: &mut dyn Write, indent: &str, items: impl IntoIterator<Item = impl Serialize>) -> io::Result<()> {
     out.write_all(b"[")?;
     let mut any = false;

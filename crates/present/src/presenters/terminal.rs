@@ -140,7 +140,7 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }
 
-/// Like [`clean`], with line breaks kept.
+/// Replace characters that could control a terminal like [`clean`], but keep line breaks.
 pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) && c != '\n' { ' ' } else { c }).collect()
 }

@@ -163,7 +163,7 @@ fn check_named(opened: &OpenRun, file: &str) -> Result<(), QueryError> {
     opened.files().contains(file).then_some(()).ok_or_else(missing)
 }
 
-/// The lines around one of a file.
+/// Answer with the source lines around a line of a file.
 pub(super) fn excerpt(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let file: String = arguments.needed("file")?;
     let line: u32 = arguments.needed("line")?;

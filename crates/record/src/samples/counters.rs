@@ -96,7 +96,7 @@ pub(super) fn available(wanted: &[u16]) -> Available {
     found
 }
 
-/// Reason why a counter cannot be read.
+/// Reason why a hardware counter cannot be read, as a sentence part.
 fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {

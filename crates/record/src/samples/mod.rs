@@ -165,7 +165,7 @@ pub(crate) fn over_limit(process: &Process) -> Option<u64> {
     is_sampled.then(|| sampler.over_limit.load(Ordering::Relaxed))
 }
 
-/// Stop requests for samples, until [`go_on`].
+/// Stop requests for samples of all threads, until [`go_on`].
 pub(crate) fn hold() {
     if let Some(sampler) = Sampler::own() {
         lock(&sampler.watched).hold();

@@ -49,7 +49,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Register a thread that records into `tree`.
+    /// Register the open operators of a thread that records into `tree`.
     pub(crate) fn register(tree: u32) -> &'static Self {
         if let Some(open) = all().find(|open| open.free.swap(false, Ordering::AcqRel)) {
             // Handles are addresses, which recur: those of the previous thread are cleared.
@@ -87,7 +87,7 @@ impl Open {
         self.free.store(true, Ordering::Release);
     }
 
-    /// An operator begins inside `outer` others.
+    /// Note an operator that begins inside `outer` others, for samples.
     #[inline]
     pub(crate) fn begins(&self, outer: usize, node: u32, opened: &OpenOperator) {
         if let Some(entry) = self.entries.get(outer) {

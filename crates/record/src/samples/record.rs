@@ -100,7 +100,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Free the record for another recording.
+    /// Free the record of a sampled thread for another recording.
     pub(super) fn free(&self) {
         self.tid.store(0, Ordering::SeqCst);
         self.stop_counters();
@@ -269,7 +269,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Interpret the frames of a walk.
+    /// Interpret the Python frames of a stack walk as the first part of a sample.
     fn head(&self, clock: Clock, operator: Option<Interrupted>, found: &mut Found) -> Head {
         let mut operator = operator;
         match found.walk {

@@ -202,7 +202,7 @@ impl Sampler {
         }))
     }
 
-    /// Find threads that began or ended.
+    /// Find threads of the program that began or ended.
     fn look(&self) {
         let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
         let tids: HashSet<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();

@@ -42,7 +42,7 @@ impl Deref for Held {
 }
 
 impl Held {
-    /// Detach the session from this process.
+    /// Detach the recording session from this process.
     pub(super) fn replace(&self) {
         let session = std::ptr::from_ref(self.session).cast_mut();
         if CURRENT.compare_exchange(session, null_mut(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {

@@ -45,7 +45,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Read layouts and the long table.
+    /// Plan the reading of event arguments: read layouts and the long table.
     pub(super) fn new(
         events: Option<&TableFile>,
         strings: &StringTable,
@@ -68,7 +68,7 @@ impl Plan {
         Ok(Self { folder: files.folder.clone(), layout, shape, long, wants_long })
     }
 
-    /// Allocate a slot for every selected value.
+    /// Allocate a slot for every selected argument value.
     pub(super) fn room(&self) -> Result<Vec<u64>, Error> {
         let wanted = self.wanted();
         let count: usize = self.shape.iter().map(|s| wanted[s.index()]).sum();

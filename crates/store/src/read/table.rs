@@ -48,7 +48,7 @@ impl TableFile {
         Error::damaged(&self.path, detail)
     }
 
-    /// Number of rows per row group.
+    /// Number of rows of each row group in a Parquet file.
     pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
         self.metadata.metadata().row_groups().iter().map(rows_of)
     }
@@ -338,7 +338,7 @@ impl<'a> Text<'a> {
         self.file.damaged(format!("'{short}' is not an allowed value"))
     }
 
-    /// Text of a row, `None` for null.
+    /// Text of a row in a column, `None` for null.
     pub(crate) fn get(&self, row: usize) -> Option<&'a str> {
         self.array.key(row).filter(|k| *k < self.texts.len()).map(|k| self.texts.value(k))
     }

@@ -1,4 +1,4 @@
-//! Write the model to a run directory.
+//! Writer of traces and call trees to a run directory.
 
 mod attrs;
 mod calls;

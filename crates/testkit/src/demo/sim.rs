@@ -233,7 +233,7 @@ impl Sim {
         self.device[index].flow = Some(Flow::End(correlation));
     }
 
-    /// Launch `work` and return its end.
+    /// Launch simulated GPU work and return the end of its execution.
     pub(super) fn launch(&mut self, work: Work) -> i64 {
         let issued = self.now[self.thread];
         let (correlation, index) = self.call(work.call.0, work.call.1, 5_200);

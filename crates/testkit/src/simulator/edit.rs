@@ -81,7 +81,7 @@ pub(crate) fn apply(mut program: Program, edit: &Edit) -> Option<Program> {
     done.then_some(program)
 }
 
-/// Edits that may apply to a program.
+/// Edits that may apply to a simulated program.
 pub(crate) fn candidates(program: &Program) -> Vec<Edit> {
     let text = |name: &str| name.to_owned();
     let mut edits = vec![Edit::OverlapCollectives, Edit::MoreWorkers(1), Edit::MoreWorkers(2)];

@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         Some((found.1, at_last.next().is_none()))
     }
 
-    /// The path from `start` to `cause`.
+    /// Critical path of the simulated run from `start` to `cause`.
     pub(crate) fn truth(&self, start: i64, cause: Cause) -> Truth {
         let (mut place, end) = split(cause);
         let mut at = end;

@@ -66,7 +66,7 @@ struct Event {
 }
 
 impl Reader<'_> {
-    /// Read the events of these devices.
+    /// Read the allocator events of these devices from a PyTorch snapshot.
     pub(super) fn events(&mut self, lanes: &[(String, NodeId)]) -> Live {
         let mut live = Live::default();
         let mut seen = FxHashSet::default();
@@ -298,7 +298,7 @@ impl Reader<'_> {
     }
 }
 
-/// Object kind of a category of `torch.profiler`.
+/// Memory object kind of a category of `torch.profiler`.
 pub(in crate::memory) fn kind(category: &str) -> MemoryObjectKind {
     match category.to_ascii_lowercase().as_str() {
         "parameter" => MemoryObjectKind::Parameter,

@@ -34,7 +34,7 @@ pub(super) struct Placed {
     pub(super) column: usize,
 }
 
-/// True for characters of unquoted words.
+/// True for characters that a word of memory text may contain without quotes.
 pub(super) fn is_bare(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '.' | '/' | '-' | '$')
 }

@@ -456,7 +456,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Count times that decrease on their stream.
+    /// Count times of calls that decrease on their stream.
     fn note_time(&mut self, call: &NewCall) {
         let latest = self.latest_ns.entry(call.stream).or_insert(call.start_ns);
         if call.start_ns < *latest {

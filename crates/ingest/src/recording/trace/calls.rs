@@ -373,7 +373,7 @@ impl Calls {
         matches!(self.frames.get(frame as usize), Some(&FrameKey::Span { name }) if self.text(name) == OPENMP)
     }
 
-    /// A text; empty if it is undefined.
+    /// Text that the recorder stream defined for an id; empty if undefined.
     pub(super) fn text(&self, id: u32) -> &str {
         self.texts.get(id as usize).map_or("", String::as_str)
     }
@@ -434,7 +434,7 @@ impl ThreadCalls {
         Some(())
     }
 
-    /// Check if a node is defined.
+    /// Check if the stream has defined a call-tree node of this thread.
     fn has(&self, node: u32) -> bool {
         (node as usize) < self.nodes.len() && !self.holes.contains(&node)
     }

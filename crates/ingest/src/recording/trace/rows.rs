@@ -69,7 +69,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Forward operators with their backward nodes.
+    /// Pairs of forward operators and their backward nodes, for links of the trace.
     pub(super) fn backward(&self) -> Vec<(EventId, EventId)> {
         let pair = |(asked, to): &((i64, i64), EventId)| Some((*self.forward.get(asked)?, *to));
         let mut pairs: Vec<(EventId, EventId)> = self.asking.iter().filter_map(pair).collect();

@@ -309,7 +309,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// A process, thread or flow ID.
+    /// Convert the id of a process, thread or flow to a key.
     #[inline]
     fn id_key(&mut self, value: RawValue<'_>, at: usize) -> Key {
         match value {

@@ -48,7 +48,7 @@ const KNOWN: &[&str] = &[
 ];
 const KNOWN_BEGINNINGS: &[&str] = &["ENUM_", "META_DATA_", "TARGET_INFO_"];
 
-/// Detect the tables of an export.
+/// Detect the database tables of an Nsight Systems export.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
     let has = |name: &str| versions(file, name).next().is_some();

@@ -72,7 +72,7 @@ impl Profile {
         self.builder.thread(CallThread { process: self.process, tid, torch_id: 0, name })
     }
 
-    /// Path with a frame appended to `parent`.
+    /// Path number for a frame appended to the path `parent`.
     pub(super) fn child(&mut self, parent: Path, frame: u32) -> Path {
         let next = u32::try_from(self.paths.len() + 1).unwrap_or(u32::MAX);
         let path = *self.by_frame.entry((parent, frame)).or_insert(next);

@@ -107,7 +107,7 @@ struct Run {
     by_guid: FxHashMap<Box<str>, i64>,
 }
 
-/// Read the files of a run.
+/// Read the CSV files of a run into traces.
 pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
     let mut run = Run { pid: files.first().and_then(|file| pid_of(&file.name)), ..Run::default() };
     let mut opened: Vec<CsvTable<'_>> = files.into_iter().filter_map(|file| CsvTable::new(file, processes)).collect();

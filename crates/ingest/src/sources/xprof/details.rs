@@ -10,7 +10,7 @@ const BYTES: [&str; 2] = ["memcpy_details", "memset_details"];
 /// Limit on registers per thread; larger numbers are errors of profilers.
 const MOST_REGISTERS: i64 = 1024;
 
-/// Add the sizes to operations of devices.
+/// Add sizes from XProf's text of details to GPU operations as arguments.
 pub(super) fn add(trace: &mut Trace) {
     let kernels = trace.attr(KERNEL);
     let copies = BYTES.map(|key| trace.attr(key));

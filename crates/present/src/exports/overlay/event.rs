@@ -24,7 +24,7 @@ pub(super) fn fits(event: &[u8], mark: &Mark) -> bool {
     name.is_none_or(|name| name == mark.name) && start.is_none_or(near)
 }
 
-/// A number, or one in quotes.
+/// Parse a JSON number, also one in quotes.
 fn number(raw: &[u8]) -> Option<f64> {
     std::str::from_utf8(raw).ok()?.trim_matches('"').trim().parse().ok().filter(|v: &f64| v.is_finite())
 }

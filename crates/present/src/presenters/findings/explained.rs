@@ -1,4 +1,4 @@
-//! The page of a finding for a terminal.
+//! Detailed page of one finding for a terminal.
 
 use crate::presenters::paragraph::wrapped;
 use crate::presenters::terminal::Style;

@@ -148,7 +148,7 @@ fn failure(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, found: &[&Finding]) 
     Ok(())
 }
 
-/// Without what XML 1.0 cannot hold.
+/// Remove characters that XML 1.0 cannot hold.
 fn clean(text: &str) -> String {
     text.chars().filter(|&c| c == '\n' || c == '\t' || !c.is_control() && c != '\u{fffe}' && c != '\u{ffff}').collect()
 }

@@ -86,7 +86,7 @@ fn one(
     out.push_str(&dim(&indented(&evidence, style), style));
 }
 
-/// Lines of a finding, below its place.
+/// Lines of a finding below its place, indented.
 fn indented(text: &str, style: &Style) -> String {
     wrapped(text, ("    ", "    "), style)
 }
@@ -136,7 +136,7 @@ fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     ))
 }
 
-/// Rules that failed, each with where.
+/// List the rules that failed, each with the reason.
 fn failed(unchecked: &[SkippedRule], style: &Style) -> String {
     let mut out = String::new();
     for SkippedRule { rule, reason } in unchecked {

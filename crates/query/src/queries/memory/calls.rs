@@ -63,7 +63,7 @@ pub(crate) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     Answer::with_columns(&CallsDocument { level, texts: texts.list() }, columns)
 }
 
-/// The calls that lie in a window.
+/// Numbers of the memory-related calls that lie in a window.
 pub(super) fn within(memory: &Memory, (from, to): (i64, i64)) -> std::ops::Range<u32> {
     let end = i64::from(memory.end());
     let clamped = |at: i64| at.clamp(0, end) as u32;

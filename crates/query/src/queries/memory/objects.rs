@@ -1,4 +1,4 @@
-//! Query of the lifetimes of memory objects: large ones as rows with accesses and waste, others summed by size.
+//! Query of the lifetimes of memory objects: the first by size, waste or use as rows, the others in sums.
 
 use super::calls::within;
 use crate::memory::{Memory, Waste};

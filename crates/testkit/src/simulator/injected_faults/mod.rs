@@ -155,7 +155,7 @@ impl InjectedFault {
         Some(self.planted.steps_ns(first, last)? - self.repaired.steps_ns(first, last)?)
     }
 
-    /// True if workers load the data.
+    /// True if workers load the data of the simulated program.
     #[must_use]
     pub fn has_workers(&self) -> bool {
         self.planted.program.loader.is_some()

@@ -194,7 +194,7 @@ impl<'a> Planter<'a> {
 }
 
 impl Builder<'_> {
-    /// Launch a kernel and return its operation.
+    /// Launch a kernel and return the index of its operation.
     pub(super) fn planted_kernel(&mut self, name: &'static str, ns: i64) -> usize {
         self.launch(Work::Kernel, name, COMPUTE, ns.max(900));
         let op = self.program.ops.len() - 1;
@@ -203,7 +203,7 @@ impl Builder<'_> {
         op
     }
 
-    /// An operator that launches one kernel.
+    /// Add an operator that launches one kernel, and return the kernel's index.
     pub(super) fn operator_of(&mut self, operator: &'static str, kernel: &'static str, ns: i64) -> usize {
         let mut op = 0;
         self.op(operator, |b| op = b.planted_kernel(kernel, ns));

@@ -28,7 +28,7 @@ pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
     choices[chosen](b, shared);
 }
 
-/// Copy the batch to the device.
+/// Copy the batch to the device, if the profile has copies.
 pub(super) fn load_batch(b: &mut Builder<'_>) {
     if !b.profile.copies {
         return;

@@ -282,7 +282,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// All threads, including those of the workers.
+    /// All threads of the program, including those of the workers.
     pub(crate) fn all_threads(&self) -> Vec<Thread> {
         let mut threads = self.threads.clone();
         let Some(loader) = &self.loader else { return threads };

@@ -1,4 +1,4 @@
-//! Simulation of the steps of a thread.
+//! Simulation of the steps of a host thread.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Memory effects of operators by their names.
+//! Memory effects of operators, such as in-place writes, by the operators' names.
 
 /// Operators that create a view of another tensor's memory, without accesses.
 const VIEWS: &[&str] = &[
