@@ -107,7 +107,7 @@ impl AttrValue {
         }
     }
 
-    /// The text of a string or JSON value.
+    /// Text of an attribute value that is a string or JSON.
     pub fn as_str(self, strings: &StringTable) -> Option<&str> {
         self.text_id().map(|s| strings.get(s))
     }

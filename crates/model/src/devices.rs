@@ -105,7 +105,7 @@ impl Device {
         DataSheet::find(self.name.as_deref()?, self.multiprocessors)
     }
 
-    /// True if the product name contains one of these parts.
+    /// True if the device's product name contains one of these parts.
     pub fn is_named(&self, parts: &[&str]) -> bool {
         self.name.as_deref().is_some_and(|name| parts.iter().any(|part| name.contains(part)))
     }

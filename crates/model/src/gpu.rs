@@ -44,7 +44,7 @@ impl GpuTable {
         (0..self.len() as u32).map(GpuId)
     }
 
-    /// The row of an event, by binary search; `None` if the event is not GPU work.
+    /// Row of an event in the GPU table, by binary search; `None` if the event is not GPU work.
     pub fn of_event(&self, event: EventId) -> Option<GpuId> {
         self.event.binary_search(&event).ok().map(GpuId::new)
     }

@@ -22,12 +22,12 @@ macro_rules! handle {
                 self.0 as usize
             }
 
-            /// True if this refers to a row.
+            /// True if the handle refers to a row.
             pub fn is_some(self) -> bool {
                 self != Self::NONE
             }
 
-            /// True if this refers to no row.
+            /// True if the handle refers to no row.
             pub fn is_none(self) -> bool {
                 self == Self::NONE
             }

@@ -113,7 +113,7 @@ impl TrackTable {
         Ok(Self { processes, tracks, ..table })
     }
 
-    /// Process with this key, added if new.
+    /// Process with this key in the track table, added if new.
     pub fn process(&mut self, pid: Key) -> ProcessId {
         *self.process_index.entry(pid).or_insert_with(|| {
             self.processes.push(Process { pid, name: StrId::NONE, labels: StrId::NONE, sort_index: None });

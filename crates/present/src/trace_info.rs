@@ -55,7 +55,7 @@ pub struct TraceNote {
 }
 
 impl TraceInfo {
-    /// Describes a trace; `rank` as the engine numbers it.
+    /// Describe a trace for documents; `rank` as the engine numbers the trace.
     pub fn new(trace: &Trace, rank: i64) -> Self {
         let span = trace.span();
         Self {

@@ -53,7 +53,7 @@ impl Held {
     }
 }
 
-/// A non-negative number as a Python integer. Zero is `stackline._zero.ZERO`, by which rules can divide.
+/// Convert a non-negative number to a Python integer. Zero is `stackline._zero.ZERO`, by which rules can divide.
 pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
     static ZERO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if value > 0 {
@@ -235,7 +235,8 @@ impl NativeCallNode {
         self.held.index.name(self.at)
     }
 
-    /// ``python``, ``module``, ``operator``, ``backward``, ``span``, ``runtime``, ``kernel``; ``root``.
+    /// Kind of the node's frame: ``python``, ``module``, ``operator``, ``backward``, ``span``, ``runtime``, ``kernel``;
+    /// ``root``.
     #[getter]
     fn kind(&self) -> &'static str {
         self.held.index.kind(self.at).map_or("root", FrameKind::name)
@@ -314,7 +315,7 @@ impl NativeCallNode {
         self.part(Part::Backward)
     }
 
-    /// The caller; ``None`` for the root.
+    /// Caller of the node; ``None`` for the root.
     #[getter]
     fn parent(&self) -> Option<Self> {
         self.held.index.parent(self.at).map(|at| Self { held: Arc::clone(&self.held), at })

@@ -214,7 +214,7 @@ impl NativeCallTotals {
         self.calls
     }
 
-    /// ``time`` by phase of training, in ns.
+    /// Metric ``time`` by phase of training, in ns.
     #[getter]
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);

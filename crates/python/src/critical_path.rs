@@ -191,7 +191,7 @@ impl Failure {
     }
 }
 
-/// A progress handle and its clone for the worker thread.
+/// Create a progress handle and its clone for the worker thread.
 fn pair() -> (Progress, Progress) {
     let watch = Progress::new();
     (watch.clone(), watch)

@@ -147,7 +147,7 @@ impl NativeMemory {
         self.made(py, make)?.ok_or_else(no_table)
     }
 
-    /// Segments and blocks of the caching allocator, if the source has them.
+    /// Table of segments and blocks of the caching allocator, if the source has them.
     fn allocator(&self, py: Python<'_>) -> PyResult<Option<NativeTable>> {
         self.made(py, |opened| tables::allocator_table(&opened.trace))
     }
@@ -157,7 +157,7 @@ impl NativeMemory {
         self.made(py, |opened| tables::out_of_memory_table(&opened.trace))
     }
 
-    /// Peaks after these suggestions, given by their numbers.
+    /// Table of the memory peaks after these suggestions, given by their numbers.
     fn apply(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<NativeTable> {
         let opened = Arc::clone(&self.0);
         let applied = quiet(py, &Progress::new(), move || {

@@ -36,7 +36,7 @@ impl NativeTable {
         Ok(Self { notes: table.notes.clone(), ..made })
     }
 
-    /// The table with one more note, if any.
+    /// Add a note to the table, if there is one.
     pub(crate) fn noted(mut self, note: Option<String>) -> Self {
         self.notes.extend(note);
         self

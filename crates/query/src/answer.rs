@@ -26,8 +26,8 @@ pub enum Column {
 }
 
 impl Column {
-    /// The same numbers in the smallest type that holds all of them: half of the bytes that a timeline would have as wide
-    /// ones.
+    /// Column of an answer in the smallest type that holds all of them: half of the bytes that a timeline would have as
+    /// wide ones.
     fn narrowed(&self) -> Cow<'_, Self> {
         let most = match self {
             Self::U8(_) => return Cow::Borrowed(self),

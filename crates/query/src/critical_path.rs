@@ -1,4 +1,4 @@
-//! The critical path of a trace as documents have it.
+//! Critical path of a trace as keys of JSON documents.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -35,7 +35,7 @@ impl Names {
         Self(all)
     }
 
-    /// Those whose names hold a text, which is in small letters.
+    /// Event names that contain a text, which is in lower case.
     pub(crate) fn holding(&self, trace: &Trace, wanted: &str) -> Vec<Found> {
         let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut holds =

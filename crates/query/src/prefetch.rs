@@ -113,7 +113,7 @@ fn memory(opened: &OpenRun) -> Vec<Question> {
     all
 }
 
-/// Questions of a part of the page, as listed by the queries, in their order.
+/// Prefetched queries of a part of the page, as listed by the queries, in their order.
 pub(crate) fn asked(opened: &OpenRun, stage: Stage) -> Vec<Question> {
     let mut queries: Vec<&crate::Query> = ALL.iter().collect();
     queries.sort_by_key(|query| query.order);
@@ -151,7 +151,7 @@ pub(crate) fn alone(step: i64) -> Arguments {
     with(&[("steps", &format!("{step}..{step}"))])
 }
 
-/// Questions about the baseline run, if there is one.
+/// Prefetched query arguments for the baseline run, if there is one.
 pub(crate) fn of_before(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
     let all = opened.before().map_or_else(|_| Vec::new(), find);
     all.into_iter().map(|arguments| arguments.with("run", "before")).collect()

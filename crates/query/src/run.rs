@@ -64,7 +64,7 @@ const EARLIEST: i64 = 1_000_000_000_000_000_000;
 const TREES: usize = 3;
 
 impl OpenRun {
-    /// Opens inputs as one run: traces, ranks of a job, a run directory, a recording.
+    /// Open inputs as one run: traces, ranks of a job, a run directory, a recording.
     ///
     /// # Errors
     /// If nothing of an input can be read.

@@ -18,7 +18,7 @@ impl TrackLayout {
         Self(trace.tracks.ids().map(row_of).collect())
     }
 
-    /// The rows of a track; none if there is no such track.
+    /// Timeline rows of a track; none if there is no such track.
     pub(crate) fn of_track(&self, track: TrackId) -> &[Vec<EventId>] {
         self.0.get(track.index()).map_or(&[], Vec::as_slice)
     }

@@ -106,7 +106,7 @@ impl Frames {
         (frame, verdict)
     }
 
-    /// Variant of [`Self::span`] only for known spans; nothing is interned.
+    /// Frame of a known span like [`Self::span`]; nothing is interned.
     pub(crate) fn known_span(&mut self, name: &str, template: Option<&[u8]>) -> Option<(u32, Verdict)> {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return Some((frame, Verdict::Own));

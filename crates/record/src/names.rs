@@ -12,7 +12,7 @@ const SLOTS: usize = 1024;
 pub(crate) trait Name {
     /// Address in memory of an operator name.
     fn address(&self) -> usize;
-    /// True if it equals the text before the first null byte of `name`.
+    /// True if the operator name equals the text before the first null byte of `name`.
     fn is(&self, name: &[u8]) -> bool;
     /// Full text of an operator name.
     fn text(&self) -> &CStr;

@@ -14,7 +14,7 @@ pub(crate) trait Target: Debug + Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Truncate the stream file to this length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// The file has been moved to another path.
+    /// Note that the stream file has been moved to another path.
     fn moved(&mut self, to: &Path);
 }
 
@@ -121,7 +121,7 @@ impl Output {
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped })
     }
 
-    /// The file has been moved to another path.
+    /// Note that the stream file has been moved to another path.
     pub(crate) fn moved(&mut self, to: &Path) {
         self.target.moved(to);
     }

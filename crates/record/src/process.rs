@@ -271,7 +271,7 @@ impl Process {
         }
     }
 
-    /// The Python name of a thread, if any.
+    /// Python's name of a thread, if any.
     pub(crate) fn python_name(&self, tid: u32) -> Option<String> {
         let known = lock(&self.thread_names).get(&tid).cloned();
         known.or_else(|| (tid == std::process::id()).then(|| MAIN_THREAD.to_owned()))
@@ -361,7 +361,7 @@ impl Process {
         self.kept.trace
     }
 
-    /// The interpreter, if Python frames are recorded. An earlier recording of this process may have recorded them
+    /// Python interpreter, if Python frames are recorded. An earlier recording of this process may have recorded them
     /// when this one does not.
     #[inline]
     pub(crate) fn interpreter(&self) -> Option<&'static Interpreter> {

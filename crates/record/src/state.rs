@@ -104,8 +104,8 @@ impl State {
         if self.keeps_times { time } else { clock::ns(time) }
     }
 
-    /// Pass this tree to another thread after its own has ended: memory is bounded by the number of concurrent
-    /// threads.
+    /// Pass this thread's call tree to another thread after its own has ended: memory is bounded by the number of
+    /// concurrent threads.
     pub(crate) fn hand_over(&mut self) {
         self.tree.forget_forward();
         self.forward.clear();

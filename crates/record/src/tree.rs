@@ -106,7 +106,7 @@ fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
 }
 
-/// True if the entry of a number has a later one: numbers only grow.
+/// True if the table entry of a sequence number has a later one: numbers only grow.
 fn is_overwritten(sequences: &[AtomicU64], sequence: u64) -> bool {
     let entry = sequences.get(sequence as usize % SEQUENCES).map_or(0, |entry| entry.load(Ordering::Acquire));
     entry >> 32 != 0 && (entry as u32).wrapping_sub(sequence as u32).cast_signed() > 0
@@ -167,7 +167,7 @@ fn hash(parent: u32, key: Key) -> u64 {
 }
 
 impl Owner {
-    /// An empty tree with at most `limit` nodes.
+    /// Create an empty call tree with at most `limit` nodes.
     pub(crate) fn new(id: u32, limit: u32) -> Self {
         let root = Entry { key: Key(0, 0), last_child: 0, next_sibling: 0, slots: None };
         Self {
@@ -320,13 +320,13 @@ impl Owner {
         self.sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
     }
 
-    /// Same as [`Shared::forward`], for the owner.
+    /// Node of a forward operator by number like [`Shared::forward`], for the thread that owns the tree.
     #[inline]
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences, sequence)
     }
 
-    /// Same as [`Shared::is_overwritten`], for the owner.
+    /// True if a forward operator was replaced like [`Shared::is_overwritten`], for the thread that owns the tree.
     pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
         is_overwritten(&self.sequences, sequence)
     }

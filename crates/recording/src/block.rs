@@ -91,13 +91,13 @@ impl<'a> Block<'a> {
         is_possible.then_some((Self { kind, left, records }, rest))
     }
 
-    /// True if records of its kind can be read.
+    /// True if this crate can read records of the block's kind.
     pub(crate) fn is_known(&self) -> bool {
         self.kind < Record::KINDS
     }
 
-    /// The next record. `None` after the last one, or if the rest is invalid ([`Self::records`] is then not empty, or
-    /// [`Self::left`] not 0).
+    /// Read the next record of the block. `None` after the last one, or if the rest is invalid ([`Self::records`] is
+    /// then not empty, or [`Self::left`] not 0).
     pub(crate) fn next(&mut self) -> Option<Record> {
         self.left.checked_sub(1)?;
         let mut deserializer = Deserializer::from_flavor(Fields { kind: Some(self.kind as u8), rest: self.records });

@@ -53,7 +53,7 @@ impl ChunkWriter {
         self.len() <= PREFIX
     }
 
-    /// The finished chunk: length, checksum and records. Call [`Self::clear`] before the next one.
+    /// Finish the chunk: length, checksum and records. Call [`Self::clear`] before the next one.
     pub fn finish(&mut self) -> &[u8] {
         self.open.close(&mut self.bytes);
         let length = u32::try_from(self.bytes.len() - PREFIX).unwrap_or(u32::MAX);

@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// True if these bytes begin as a chunk does.
+    /// True if these bytes begin like a chunk of the recorder stream.
     fn begins(&self, records: &[u8]) -> bool {
         match self.version {
             1 => postcard::take_from_bytes::<Record>(records).is_ok(),

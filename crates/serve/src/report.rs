@@ -1,4 +1,4 @@
-//! The page as a single HTML file, with the answers to its most important queries.
+//! The web page of a run as a single HTML file, with the answers to its most important queries.
 //!
 //! Answers are stored in the file as base64 of gzip, because a page opened from disk may not fetch files. They are
 //! added by importance up to the size limit. The page reports answers that did not fit.

@@ -78,7 +78,7 @@ fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     counts
 }
 
-/// Keys and types with their number of events, in order of appearance.
+/// Argument keys and types with their number of events, in order of appearance.
 fn counted(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     let (shapes, shape, _) = trace.attrs.columns();
     let mut events = vec![0u64; shapes.len()];
@@ -139,8 +139,8 @@ impl Names {
     }
 }
 
-/// `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for others. Names are unique regardless of case, as
-/// SQL engines need.
+/// Name of an argument column: `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for others. Names are
+/// unique regardless of case, as SQL engines need.
 fn free_name(key: &str, kind: AttrType, taken: &mut FxHashSet<String>) -> String {
     let plain = format!("args:{key}");
     let typed = format!("args:{key}|{}", attr_type::name(kind));

@@ -36,7 +36,7 @@ impl Meter {
     }
 }
 
-/// An address in the current stack frame.
+/// Address in the current stack frame, to measure the stack's depth.
 #[inline(never)]
 fn here() -> usize {
     let here = 0_u8;

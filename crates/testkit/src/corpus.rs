@@ -29,7 +29,7 @@ pub fn folder() -> Option<PathBuf> {
     None
 }
 
-/// A file or folder of the corpus, such as `kineto/NAME.json.gz`; `None` without a corpus.
+/// Path of a file or folder of the corpus, such as `kineto/NAME.json.gz`; `None` without a corpus.
 ///
 /// # Panics
 /// If the corpus has no such file.

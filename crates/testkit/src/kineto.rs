@@ -68,7 +68,7 @@ impl Writer {
         self.text.push_str(if std::mem::take(&mut self.first) { "\n  {\n    " } else { ",\n  {\n    " });
     }
 
-    /// A time in the file's format: microseconds with three decimals.
+    /// Format a time as the file does: microseconds with three decimals.
     #[must_use]
     pub fn stamp(&self, ns: i64) -> String {
         self.micros(self.started + ns)

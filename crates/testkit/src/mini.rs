@@ -70,7 +70,7 @@ enum Time {
 }
 
 impl MiniTrace {
-    /// The trace in `text`, which may be empty.
+    /// Create a mini trace from its text form, which may be empty.
     ///
     /// # Panics
     /// If a line is invalid.

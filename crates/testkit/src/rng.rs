@@ -35,13 +35,13 @@ impl Rng {
         low + (self.bits() % width) as i64
     }
 
-    /// `value` with a spread of plus or minus `percent`, for host and device times.
+    /// Vary `value` randomly by a spread of plus or minus `percent`, for host and device times.
     pub fn jitter(&mut self, value: i64, percent: i64) -> i64 {
         let spread = value * percent / 100;
         self.between(value - spread, value + spread)
     }
 
-    /// A random element of `items`, or `None` if it is empty.
+    /// Draw a random element of `items`, or `None` if it is empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }

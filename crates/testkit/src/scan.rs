@@ -84,7 +84,7 @@ impl Member {
     }
 }
 
-/// The members of the object that opens at `at`, and its end.
+/// Members of the JSON object that opens at `at`, and its end.
 #[must_use]
 pub fn members(text: &[u8], at: usize) -> Option<(Vec<Member>, usize)> {
     let mut found = Vec::new();

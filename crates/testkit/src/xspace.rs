@@ -131,7 +131,7 @@ pub struct Instruction<'a> {
     pub line: (&'a str, u64),
 }
 
-/// A serialized program (`HloProto`) of one computation, as in files of JAX before 0.8: with a source line for each
+/// Serialize a program (`HloProto`) of one computation, as in files of JAX before 0.8: with a source line for each
 /// instruction.
 pub fn program(name: &str, instructions: &[Instruction<'_>]) -> Vec<u8> {
     let mut computation = bytes(1, b"main");

@@ -59,7 +59,7 @@ const COUNT_BITS: u32 = 28;
 const MOST_ITEMS: u32 = (1 << COUNT_BITS) - 1;
 
 impl Node {
-    /// A new node; `None` if the number of items does not fit.
+    /// Create the node of a list or dict; `None` if the number of items does not fit.
     fn new(kind: NodeKind, storage: Storage, start: u32, count: u32) -> Option<Self> {
         let word = (kind as u32) << (COUNT_BITS + 2) | (storage as u32) << COUNT_BITS | count;
         (count <= MOST_ITEMS).then_some(Self { start, word })
@@ -266,7 +266,7 @@ impl Values {
         if let Kind::Text(text) = self.kind(value) { Some(text) } else { None }
     }
 
-    /// An integer, or a float without a fraction.
+    /// Value as an integer, if it is one or a float without a fraction.
     pub fn as_int(&self, value: Value) -> Option<i128> {
         match self.kind(value) {
             Kind::Int(value) => Some(value),

@@ -15,7 +15,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// A table with a value for ID 0.
+    /// Create a table of a stream's IDs with a value for ID 0.
     pub(super) fn with_first(value: T) -> Self {
         Self(vec![Some(value)])
     }

@@ -159,7 +159,7 @@ fn alone(trace: &Trace) -> Vec<EventId> {
     host(trace).filter(is_wrong).collect()
 }
 
-/// The largest times, ascending. At least half of all times are no greater than the first of them.
+/// Largest of these times, ascending. At least half of all times are no greater than the first of them.
 fn outermost(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
     let kept = OUTERMOST.min(count.saturating_sub(1) / 2) + 1;
     let mut found: Vec<i64> = Vec::with_capacity(kept + 1);

@@ -92,7 +92,7 @@ impl<'a> Replay<'a> {
         any
     }
 
-    /// True if a member concerns an object of this device.
+    /// True if a member of a suggestion concerns an object of the replayed device.
     fn is_here(&self, member: usize) -> bool {
         device_of(self.plan.trace, self.plan.suggestions[member].object) == self.device
     }

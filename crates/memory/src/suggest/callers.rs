@@ -70,7 +70,7 @@ impl<'a> Callers<'a> {
         stack.some().and_then(|stack| self.nodes.get(stack.index())).copied().unwrap_or_default()
     }
 
-    /// True if a call path is in a backward pass, as far as it shows.
+    /// True if a call path shows that it is in a backward pass.
     pub(crate) fn in_backward(&self, stack: MemoryStackId) -> bool {
         self.at(stack).backward
     }

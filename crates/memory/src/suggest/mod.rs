@@ -164,13 +164,13 @@ impl Action {
         }
     }
 
-    /// True if the object stays one block of its size during its lifetime.
+    /// True if, with the suggested change, the object stays one block of its size during its lifetime.
     pub(crate) fn keeps_whole(&self) -> bool {
         let moves = matches!(self, Self::MoveFree { .. } | Self::MoveAllocation { .. } | Self::ExpandableSegments);
         moves || self.giver().is_some()
     }
 
-    /// True if both changes can apply to one object.
+    /// True if this and another suggested change can apply to one object.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let is_setting = |action: &Self| *action == Self::ExpandableSegments;
         if is_setting(self) || is_setting(other) {

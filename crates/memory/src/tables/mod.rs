@@ -81,7 +81,7 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// `part` of `all` in percent. Saturated sums of a damaged trace may be less than their parts.
+/// Share of `part` in `all` in percent. Saturated sums of a damaged trace may be less than their parts.
 fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (100.0 * part as f64 / all as f64).min(100.0) }
 }

@@ -45,7 +45,7 @@ impl MemoryStacks {
         frames.into_iter().fold(MemoryStackId::NONE, |parent, frame| self.intern(parent, frame))
     }
 
-    /// The frames of a call path, innermost first.
+    /// Frames of a call path, innermost first.
     pub fn frames_of(&self, stack: MemoryStackId) -> impl Iterator<Item = Frame> + '_ {
         std::iter::successors(stack.some(), |node| self.parent.get(node.index()).and_then(|parent| parent.some()))
             .filter_map(|node| self.frames.get(self.frame.get(node.index())?.index()).copied())

@@ -209,7 +209,7 @@ pub fn lines(
     out
 }
 
-/// An amount of a metric, with its unit.
+/// Format a value of a call-tree metric with its unit.
 pub fn amount(unit: Unit, value: u64) -> String {
     match unit {
         Unit::Ns => human::duration(i64::try_from(value).unwrap_or(i64::MAX)),

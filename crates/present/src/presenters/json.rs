@@ -25,7 +25,7 @@ pub enum Extra<'a> {
 }
 
 impl<'a> Extra<'a> {
-    /// A list of which only one item at a time is in memory.
+    /// Value of a document key that is a JSON list; only one item at a time is in memory.
     pub fn list<I: Iterator<Item: Serialize>>(items: impl Fn() -> I + 'a) -> Self {
         Self::List(Box::new(move |out| write_list(out, "  ", items())))
     }
@@ -63,7 +63,7 @@ pub struct Document<'a> {
     pub tables: &'a [Table],
 }
 
-/// Writes a document, with a line break at its end. One line per row, trace and problem, so that documents can be
+/// Write a JSON document, with a line break at its end. One line per row, trace and problem, so that documents can be
 /// read and compared line by line.
 pub fn write(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     let schema = format!("stackline/{}/{}", document.command, document.version);

@@ -32,7 +32,7 @@ pub(super) fn wrapped(text: &str, (first, others): (&str, &str), style: &Style) 
     out + line.trim_end() + "\n"
 }
 
-/// A remark such as `Note: …`, wrapped with an indent.
+/// Wrap a remark such as `Note: …` for the terminal, with an indent.
 pub(super) fn remark(text: &str, style: &Style) -> String {
     wrapped(text, ("", "  "), style)
 }

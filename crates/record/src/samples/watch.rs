@@ -81,7 +81,7 @@ struct Due {
 }
 
 impl Due {
-    /// A task with a rate of `hz`; 0 is never.
+    /// Create a task of the watcher thread with a rate of `hz`; 0 is never.
     fn new(hz: u32) -> Self {
         Self { every: (hz > 0).then(|| Duration::from_secs(1) / hz), next: Instant::now() }
     }

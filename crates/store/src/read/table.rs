@@ -73,7 +73,7 @@ impl TableFile {
         }
     }
 
-    /// Like [`Self::read`], for one row group.
+    /// Read columns of one row group of a Parquet file like [`Self::read`].
     pub(crate) fn read_group(
         &self,
         group: usize,

@@ -39,7 +39,7 @@ impl<'a> MemoryTable<'a> {
     }
 }
 
-/// All tables of a trace except its strings.
+/// All tables of a memory trace except the strings.
 pub(crate) fn tables(trace: &MemoryTrace) -> impl Iterator<Item = MemoryTable<'_>> {
     [places, stacks, calls, objects, accesses, segments, said].into_iter().flat_map(move |of| of(trace))
 }

@@ -1,4 +1,4 @@
-//! An undamaged trace with a list of edits.
+//! Undamaged trace text with a list of edits, which damage the trace.
 
 use std::ops::Range;
 

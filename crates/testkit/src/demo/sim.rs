@@ -226,7 +226,7 @@ impl Sim {
         }
     }
 
-    /// A runtime call without GPU work. Kineto writes the end of an arrow without start for it; so does this
+    /// Simulate a runtime call without GPU work. Kineto writes the end of an arrow without start for it; so does this
     /// function.
     pub(super) fn query(&mut self, name: &'static str, callback: u32) {
         let (correlation, index) = self.call(name, callback, 900);
@@ -283,7 +283,7 @@ impl Sim {
         Recorded { correlation, stream, event, done: self.streams[stream].free }
     }
 
-    /// `cudaStreamWaitEvent`: later work of `stream` starts after `event`.
+    /// Simulate `cudaStreamWaitEvent`: later work of `stream` starts after `event`.
     pub(super) fn wait(&mut self, stream: usize, event: Recorded) {
         let issued = self.now[self.thread];
         let (correlation, index) = self.call("cudaStreamWaitEvent", 147, 1_500);
@@ -298,7 +298,7 @@ impl Sim {
         self.push_device("cuda_sync", "Stream Wait Event".to_owned(), STREAMS[stream], span, args, correlation);
     }
 
-    /// The host waits for one stream (`Some`) or the whole device (`None`).
+    /// Let the host wait for one stream (`Some`) or the whole device (`None`).
     pub(super) fn synchronize(&mut self, stream: Option<usize>) {
         let issued = self.now[self.thread];
         let (call, callback, kind) = match stream {

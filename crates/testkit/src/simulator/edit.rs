@@ -223,7 +223,7 @@ fn more_workers(program: &mut Program, more: usize) -> bool {
     true
 }
 
-/// The outermost spans of this name, from the opening to the closing step.
+/// Outermost spans of this name in a program, from the opening to the closing step.
 fn spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
     let marks = inside(steps, name);
     let mut found = Vec::new();

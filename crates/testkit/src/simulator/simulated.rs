@@ -126,7 +126,7 @@ impl Simulated {
         Some(Self { draws: self.draws, ..Self::after(program, outcome)? })
     }
 
-    /// A program with its run and the path; `None` if no work ever ran.
+    /// Combine a program with its run and its critical path; `None` if no work ever ran.
     pub(crate) fn after(program: Program, outcome: Outcome) -> Option<Self> {
         let walk = Walk::new(&program, &outcome);
         let truth = walk.truth(0, walk.end()?.0);

@@ -68,7 +68,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The next lines, joined by points; fewer if the input ends.
+    /// Next text lines of the pickle, joined by points; fewer if the input ends.
     pub(super) fn lines(&mut self, count: usize) -> String {
         let mut text = Vec::new();
         let mut lines = 0;

@@ -216,7 +216,7 @@ impl Reader<'_> {
         if event.size == 0 { 0 } else { settings.round(event.size) }
     }
 
-    /// A string that is present and not `N/A`.
+    /// String of a snapshot that is present and not `N/A`.
     fn given(&self, dict: NodeId, key: StrId) -> StrId {
         let text = self.text(dict, key);
         if text == self.keys.not_given || self.trace.strings.get(text).is_empty() { StrId::NONE } else { text }

@@ -290,7 +290,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// A value as text, for names and categories.
+    /// Intern a JSON value as text, for names and categories of events.
     #[inline]
     fn text(&mut self, value: RawValue<'_>, at: usize) -> StrId {
         match value {

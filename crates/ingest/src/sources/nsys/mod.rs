@@ -149,7 +149,7 @@ impl<'f> Export<'f> {
         self.texts.get(&id?).map(|text| &**text)
     }
 
-    /// The first existing string, else `otherwise`. The reason for a missing name is counted.
+    /// Text of the first string id that exists, else `otherwise`. The reason for a missing name is counted.
     fn name<'n>(&'n self, ids: &[Option<i64>], otherwise: &'n str, processes: &mut Processes<'_>) -> &'n str {
         match ids.iter().find_map(|&id| self.text(id)) {
             Some(name) => name,

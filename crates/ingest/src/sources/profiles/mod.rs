@@ -154,7 +154,7 @@ impl Profile {
         }
     }
 
-    /// The calling context tree; `frame` provides the texts of a frame number.
+    /// Finish the profile's calling context tree; `frame` provides the texts of a frame number.
     pub(super) fn finish<'f>(mut self, mut frame: impl FnMut(u32) -> FrameText<'f>) -> CallingContextTree {
         // No longer needed, and large.
         self.by_frame = FxHashMap::default();

@@ -171,7 +171,7 @@ impl<'a> CsvTable<'a> {
         Some(Self { name: file.name, table, columns, rows })
     }
 
-    /// Pass the fields of these columns of each row to `take`.
+    /// Pass the fields of these columns of each CSV row to `take`.
     fn for_each_row<const N: usize>(
         &mut self,
         columns: [&str; N],

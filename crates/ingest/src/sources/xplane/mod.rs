@@ -174,12 +174,12 @@ const NUMBERS: [(&str, &str); 5] = [
     ("memory_bandwidth", MEMORY_BANDWIDTH),
 ];
 
-/// A device in Kineto's form. Unrecorded properties have no entry.
+/// Properties of a device in Kineto's form. Unrecorded properties have no entry.
 fn device(plane: &Plane<'_>) -> Option<serde_json::Value> {
     gpu(plane).or_else(|| tpu(plane))
 }
 
-/// A TPU: its planes state the peak rate of the matrix units, which compute products of bfloat16.
+/// Properties of a TPU: its planes state the peak rate of the matrix units, which compute products of bfloat16.
 fn tpu(plane: &Plane<'_>) -> Option<serde_json::Value> {
     let id: i64 = plane.name.strip_prefix("/device:TPU:")?.parse().ok()?;
     let rate = |name: &str, unit: f64| Some(plane.float(name)? * unit).filter(|rate| *rate > 0.0 && rate.is_finite());

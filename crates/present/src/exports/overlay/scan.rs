@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The top-level members of an object: key (raw, between the quotes) and value, as ranges. `None` if the text is not
+/// Top-level members of a JSON object: key (raw, between the quotes) and value, as ranges. `None` if the text is not
 /// one well-formed object as far as brackets and quotes go.
 pub(super) fn members(object: &[u8]) -> Option<Vec<(Range<usize>, Range<usize>)>> {
     let mut members = Vec::new();

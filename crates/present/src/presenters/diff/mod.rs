@@ -81,7 +81,8 @@ impl Shown<'_> {
         self.diff.change_ns(table, change)
     }
 
-    /// The warning that is shown first: that one side has steps and the other none, or that both hold other numbers of calls without any.
+    /// Warning to show first in a comparison: that one side has steps and the other none, or that both hold other
+    /// numbers of calls without any.
     fn first_warning(&self) -> Option<&str> {
         self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
@@ -149,7 +150,7 @@ impl Shown<'_> {
         (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
     }
 
-    /// Check if most of a path's change comes from one path below it.
+    /// Check if most of a call path's change comes from one call path below.
     fn told_below(&self, change: &Change, all: &[&Change]) -> bool {
         let ns = |change: &Change| self.change_ns(ChangeTable::Paths, change);
         let below = |other: &&&Change| {
@@ -192,7 +193,8 @@ fn time(ns: f64) -> String {
     duration(ns.round() as i64)
 }
 
-/// `1.20 ms → 1.30 ms`; `absent` of a side where it does not occur, `missing` of a side whose records are missing: neither is a time of 0.
+/// Times of a change before and after: `1.20 ms → 1.30 ms`; `absent` of a side where it does not occur, `missing` of a
+/// side whose records are missing: neither is a time of 0.
 fn times(change: &Change) -> [String; 2] {
     let [before, after] = change.known_ns();
     let told = |ns: Option<f64>, count: f64| match ns {
@@ -212,7 +214,7 @@ fn percent(value: f64) -> String {
     format!("{value:+.1} %")
 }
 
-/// `+6.5 % (+5.1 % to +7.9 %)`, or as much of it as is known.
+/// Change of a time with its interval: `+6.5 % (+5.1 % to +7.9 %)`, or as much of it as is known.
 fn share(change: &Change) -> String {
     let Some(share) = change.known_change_ns().and_then(|ns| change.percent_of(ns)) else { return String::new() };
     match spread(change) {
@@ -251,7 +253,8 @@ fn sides(shown: &Shown<'_>) -> [String; 2] {
     [list(shown.before), list(shown.after)]
 }
 
-/// The headline: what happened to the step, to the whole where there are no steps, or to calls where those are compared.
+/// Headline of a comparison: what happened to the step, to the whole where there are no steps, or to calls where those
+/// are compared.
 fn headline(shown: &Shown<'_>) -> String {
     if shown.diff.per == Per::Call {
         return headline_of_calls(shown);

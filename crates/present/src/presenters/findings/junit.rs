@@ -59,7 +59,7 @@ pub fn junit(shown: &Shown<'_>) -> io::Result<String> {
     String::from_utf8(writer.into_inner()).map_err(io::Error::other)
 }
 
-/// The tests of a rule: the first one bears its name alone.
+/// JUnit test cases of a rule: the first one has only the rule's name.
 fn cases<'f>(shown: &Shown<'f>, rule: &'f RuleInfo) -> Vec<Case<'f>> {
     let is_of = |finding: &&Finding| finding.rule.code == rule.code;
     let found: Vec<&Finding> = shown.listed.iter().map(|(finding, _)| *finding).filter(is_of).collect();

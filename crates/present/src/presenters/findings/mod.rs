@@ -103,8 +103,9 @@ fn of_what(found: &Findings) -> &'static str {
     if found.steps > 0 { "of a step" } else { "of the window" }
 }
 
-/// `595 µs/step (41.2 %), bounds 40.8 % to 41.3 %`; `None` without a gain. Findings are ordered by likely gain, sure or
-/// not, since a recording often cannot distinguish work from waiting. A lower bound of 0 is therefore always shown.
+/// Gain of a finding with its bounds: `595 µs/step (41.2 %), bounds 40.8 % to 41.3 %`; `None` without a gain. Findings
+/// are ordered by likely gain, sure or not, since a recording often cannot distinguish work from waiting. A lower bound
+/// of 0 is therefore always shown.
 fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     if let Some(saved) = &finding.memory {
         return Some(memory::gain(saved));
@@ -114,7 +115,7 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     Some(format!("{}{per} ({}{of}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
-/// Bounds of a gain, to append to it.
+/// Text with the bounds of a finding's gain, to append to the gain.
 fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
@@ -177,7 +178,8 @@ fn length(found: &Findings) -> String {
     }
 }
 
-/// Of several ranks those that have a finding: `on ranks 0-3, least on rank 2 (1.2 %), shown of rank 0`; nothing of one trace.
+/// Ranks that have a finding, of several ranks: `on ranks 0-3, least on rank 2 (1.2 %), shown of rank 0`; nothing of
+/// one trace.
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.told_of()?;

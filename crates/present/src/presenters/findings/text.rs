@@ -91,7 +91,7 @@ fn indented(text: &str, style: &Style) -> String {
     wrapped(text, ("    ", "    "), style)
 }
 
-/// The place of a finding and what it gains: in one line if it fits.
+/// Place and gain of a finding, in one line if they fit.
 fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
     let place = clean(place);
     if number.to_string().len().max(2) + 2 + place.width() + gains.width() <= width(style) {

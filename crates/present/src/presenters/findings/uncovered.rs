@@ -117,7 +117,7 @@ fn whole(found: &Findings) -> &'static str {
     if found.is_of_calls { "the thread's time" } else { "the critical path" }
 }
 
-/// A name, no longer than a line takes.
+/// Shorten a name to fit into a line.
 fn cut(name: &str) -> String {
     let kept: String = name.chars().take(NAME).collect();
     if kept.len() < name.len() { format!("{kept}…") } else { kept }

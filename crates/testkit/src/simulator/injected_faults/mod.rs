@@ -116,8 +116,8 @@ pub fn clean(seed: u64) -> Simulated {
 }
 
 impl Kind {
-    /// A program with this fault. Its positions, number and size depend on the seed. `None` if it costs too little in
-    /// all drawn programs.
+    /// Simulate a program with this fault, and the program without. Its positions, number and size depend on the seed.
+    /// `None` if it costs too little in all drawn programs.
     #[must_use]
     pub fn plant(&self, seed: u64) -> Option<InjectedFault> {
         (0..DRAWS).find_map(|draw| {
@@ -161,7 +161,7 @@ impl InjectedFault {
         self.planted.program.loader.is_some()
     }
 
-    /// The program with this many more workers, instead of another repair.
+    /// Simulate the program with this many more workers, instead of another repair.
     #[must_use]
     pub fn with_workers(self, more: usize) -> Option<Self> {
         let mut program = edit::apply(self.planted.program.clone(), &Edit::MoreWorkers(more))?;

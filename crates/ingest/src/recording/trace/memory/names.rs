@@ -1,4 +1,4 @@
-//! Memory effects of operators, such as in-place writes, by the operators' names.
+//! Effects of operators on their tensors' memory (views, writes, updates), by the operators' names.
 
 /// Operators that create a view of another tensor's memory, without accesses.
 const VIEWS: &[&str] = &[
