@@ -15,7 +15,7 @@ pub(crate) struct ByteOffsets {
 }
 
 impl ByteOffsets {
-    /// Append the offset of the next event.
+    /// Append the byte offset of the next event's record.
     pub(crate) fn push(&mut self, offset: u64) {
         let high = (offset >> 32) as u32;
         if self.high.last().map_or(0, |&(_, h)| h) != high {
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Add the events to the report.
+    /// Add the counted events to the read report, with their byte offsets.
     pub(crate) fn tell(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport) {
         self.tell_as(code, places, report, &self.example);
     }

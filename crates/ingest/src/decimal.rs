@@ -20,7 +20,7 @@ pub(crate) fn parse_micros(text: &[u8]) -> Option<Nanos> {
     parse_plain(text).or_else(|| parse_any(text))
 }
 
-/// Convert an integer number of microseconds.
+/// Convert an integer number of microseconds to nanoseconds.
 #[inline]
 pub(crate) fn whole_micros(micros: i64) -> Option<Nanos> {
     if i128::from(micros).abs() >= MAX_MICROSECONDS {

@@ -319,12 +319,12 @@ pub fn is_outside_window(report: &ReadReport) -> bool {
 }
 
 impl Code {
-    /// Count one occurrence.
+    /// Count one occurrence of this diagnostic in the read report.
     pub(crate) fn count(self, report: &mut ReadReport, offset: Option<u64>, example: &str) {
         report.count(self.code, self.severity, self.message, offset, example);
     }
 
-    /// Count several occurrences.
+    /// Count several occurrences of this diagnostic in the read report.
     pub(crate) fn count_many(self, report: &mut ReadReport, count: u64, offset: Option<u64>, example: &str) {
         report.count_many(self.code, self.severity, self.message, count, offset, example);
     }

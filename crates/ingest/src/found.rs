@@ -1,4 +1,4 @@
-//! Requested kinds of content, and the content that an input contains.
+//! Kinds of content (traces, call trees, memory) that a caller requests, and the content found in an input.
 
 use crate::Error;
 use crate::runs::Part;
@@ -19,7 +19,7 @@ impl Wanted {
     pub(crate) const MEMORY: Self = Self { memory: true, ..Self::NOTHING };
     pub(crate) const TRACES_AND_MEMORY: Self = Self { traces: true, memory: true, ..Self::NOTHING };
 
-    /// Error for a trace that begins like this.
+    /// Error for a trace with these first bytes in an input of which other content was requested.
     pub(crate) fn refusal_of_trace(self, label: &str, head: &[u8]) -> Error {
         if self.calls { Error::NoCalls { path: label.into() } } else { crate::memory::formats::no_memory(label, head) }
     }
@@ -39,7 +39,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Empty content.
+    /// Create an empty collection for the content found in an input.
     pub(crate) fn new(wanted: Wanted) -> Self {
         Self {
             wanted,

@@ -22,7 +22,7 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    /// The source, for an archive that of its members.
+    /// Known format of an input, for an archive that of its members.
     pub(crate) fn source(self) -> Option<&'static Source> {
         match self {
             Self::Source(source) | Self::Memory(source, _) => Some(source),

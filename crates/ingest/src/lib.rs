@@ -174,7 +174,7 @@ struct Job {
 }
 
 impl Job {
-    /// An input that the user named.
+    /// Reading job for an input that the user named.
     fn named(path: &Path) -> Self {
         let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
         Self { path: path.to_owned(), label, optional: false }

@@ -25,7 +25,7 @@ pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallingContext
     one_profile(path, found.calls)
 }
 
-/// The only profile of an input.
+/// Take the only profile (call tree) of an input; an error for none or several.
 fn one_profile(path: &Path, mut trees: Vec<CallingContextTree>) -> Result<CallingContextTree, Error> {
     match (trees.pop(), trees.len()) {
         (Some(tree), 0) => Ok(tree),

@@ -206,7 +206,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Read any value.
+    /// Read any JSON value at the cursor.
     #[inline]
     pub(crate) fn value(&mut self) -> Result<RawValue<'a>, Fail> {
         match self.peek()? {
@@ -265,7 +265,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Read unquoted text up to a delimiter.
+    /// Read unquoted JSON text up to a delimiter.
     fn word(&mut self) -> Result<RawValue<'a>, Fail> {
         let start = self.at;
         let mut at = start;

@@ -48,7 +48,7 @@ fn hash(form: Form, raw: &[u8]) -> u64 {
 }
 
 impl TextReader {
-    /// Intern the text of a string.
+    /// Intern the text of a JSON string, and report its repairs.
     #[inline]
     pub(crate) fn string(&mut self, strings: &mut StringTable, raw: RawStr<'_>) -> (StrId, u8) {
         self.intern(strings, raw.raw, Form::Str)

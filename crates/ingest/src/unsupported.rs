@@ -5,7 +5,7 @@ use crate::sources::{self, Content, Reader, Source};
 use crate::text::went_through_text;
 use std::io;
 
-/// Check if a known format matches.
+/// Check if a file with these first bytes has a known format.
 fn is_known(head: &[u8]) -> bool {
     !matches!(sources::detect(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
 }

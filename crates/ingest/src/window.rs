@@ -37,7 +37,7 @@ impl<R: Read> Window<R> {
         Self { reader, buffer: Vec::new(), filled: 0, from: 0, base: 0, ended: false, failure: None }
     }
 
-    /// The unconsumed bytes.
+    /// Bytes in the window that the scanner has not consumed.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.from..self.filled]
     }
@@ -47,12 +47,12 @@ impl<R: Read> Window<R> {
         self.base + self.from as u64
     }
 
-    /// Drop `n` bytes at the front.
+    /// Drop `n` bytes at the front of the window.
     pub(crate) fn consume(&mut self, n: usize) {
         self.from = (self.from + n).min(self.filled);
     }
 
-    /// True if the stream has no bytes beyond the window.
+    /// True if the byte stream has no bytes beyond the window.
     pub(crate) fn is_final(&self) -> bool {
         self.ended
     }

@@ -74,7 +74,7 @@ fn mistakes_are_named_with_their_place() {
         error("a \"x 8"),
         "line 1, column 3: a quoted name has no closing quote; close the name with \" on the same line"
     );
-    assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded yet; record it first with: e e");
+    assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded yet; record it on an earlier line with: e e");
     assert_eq!(
         error("q x"),
         "line 1, column 1: unknown statement `q`; use one of a, o, f, s, h, d, c, k, e, w, y, device, end"

@@ -117,22 +117,22 @@ fn round_up(bytes: u64, to: u64) -> u64 {
 }
 
 impl Allocator {
-    /// Create an allocator without memory.
+    /// Create a model of PyTorch's caching allocator that holds no memory yet.
     pub fn new(settings: AllocatorSettings) -> Self {
         Self { settings, next: SPACING, ..Self::default() }
     }
 
-    /// Bytes of used blocks.
+    /// Total bytes of blocks that the program has allocated and not freed.
     pub fn allocated(&self) -> u64 {
         self.allocated
     }
 
-    /// Bytes obtained from the device.
+    /// Total bytes that the allocator model has obtained from the device.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// Number of segments.
+    /// Number of segments that the allocator model holds.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
@@ -179,7 +179,7 @@ impl Allocator {
         Ok(if self.settings.expandable { self.extend(pool, more) } else { self.segment(pool, more) })
     }
 
-    /// Bytes to request from the device if no free block is large enough.
+    /// Bytes to request from the device if no free block of the pool is large enough.
     fn needed(&self, pool: Pool, bytes: u64) -> u64 {
         match (self.settings.expandable, pool.0) {
             (true, small) => {
@@ -229,7 +229,7 @@ impl Allocator {
         self.join(end)
     }
 
-    /// Take a free block and split off the remainder.
+    /// Take a free block out of the pool's free list and split off the remainder.
     fn take(&mut self, address: u64, bytes: u64) {
         let Some(block) = self.blocks.get_mut(&address) else { return };
         let (pool, whole, segment) = (block.pool, block.bytes, block.segment);

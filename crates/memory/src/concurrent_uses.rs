@@ -1,4 +1,4 @@
-//! Unordered (possibly concurrent) accesses to an object.
+//! Unordered (possibly concurrent) accesses to a memory object.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{MemoryCallId, MemoryObjectId};

@@ -50,7 +50,7 @@ const NEAR: u32 = 3;
 const NEAR_MOST: u32 = 16;
 
 impl Curve {
-    /// Curve of these spans.
+    /// Create the curve of live bytes on a device from the lifetimes of memory blocks.
     pub fn new(device: MemoryDeviceId, spans: impl Iterator<Item = Span>, end: u32) -> Self {
         let mut changes: Vec<(u32, i64)> = Vec::new();
         for span in spans.filter(|span| span.from < span.to && span.bytes > 0) {
@@ -75,7 +75,7 @@ impl Curve {
         Self { device, points, end }
     }
 
-    /// Live bytes at a position.
+    /// Live bytes of the device at a position in the order of calls.
     pub fn at(&self, position: u32) -> u64 {
         let after = self.points.partition_point(|(known, _)| *known <= position);
         if after == 0 { 0 } else { self.points[after - 1].1 }
@@ -168,7 +168,7 @@ fn devices(trace: &MemoryTrace) -> impl Iterator<Item = MemoryDeviceId> + use<> 
     (0..trace.devices.len().max(1)).map(MemoryDeviceId::new)
 }
 
-/// Device of an object.
+/// Device of a memory object; the first device if unknown.
 pub fn device_of(trace: &MemoryTrace, object: MemoryObjectId) -> MemoryDeviceId {
     trace.objects.device[object.index()].some().unwrap_or(MemoryDeviceId(0))
 }

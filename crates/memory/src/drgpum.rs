@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Counts(BTreeMap<Pattern, u32>);
 
 impl Counts {
-    /// Number of objects that match a pattern.
+    /// Number of objects that match a pattern of wasted memory.
     pub fn count_of(&self, pattern: Pattern) -> u32 {
         self.0.get(&pattern).copied().unwrap_or(0)
     }

@@ -29,7 +29,7 @@ impl Moment {
         Self { waves: 0, clock: vec![0; streams].into_boxed_slice() }
     }
 
-    /// Copy another moment in place, like `clone_from`.
+    /// Copy another moment's clock in place, like `clone_from`.
     fn set(&mut self, other: &Self) {
         self.waves = other.waves;
         self.clock.copy_from_slice(&other.clock);
@@ -128,12 +128,12 @@ impl OrderTracker {
         !self.numbers.is_empty()
     }
 
-    /// Number of entries per clock.
+    /// Number of entries of each vector clock: one per stream, plus one for calls without a stream.
     pub fn streams(&self) -> usize {
         self.streams
     }
 
-    /// Process the next call.
+    /// Add the next call of the trace to the happens-before order, and return its position.
     pub fn step(&mut self, trace: &MemoryTrace, call: MemoryCallId) -> StreamPosition {
         let stream = clock_index(trace, call);
         if let Some(number) = self.numbers.get_mut(stream) {
@@ -233,7 +233,7 @@ impl OrderTracker {
         newest.reads.clear();
     }
 
-    /// Row of `newest` for an object, created if missing.
+    /// Row of an object in the table of newest accesses, created if missing.
     fn row(&mut self, object: MemoryObjectId) -> usize {
         let slot = &mut self.slots[object.index()];
         if *slot != NOWHERE {
@@ -259,7 +259,7 @@ fn newest_of<'a>(slots: &[u32], newest: &'a [Newest], object: MemoryObjectId) ->
     newest.get(*slots.get(object.index())? as usize)
 }
 
-/// Maximum number of live objects.
+/// Maximum number of memory objects of a trace that are live at once.
 fn most_alive(trace: &MemoryTrace) -> usize {
     let mut alive = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
     let mut most = alive;
@@ -276,7 +276,7 @@ fn most_alive(trace: &MemoryTrace) -> usize {
     most
 }
 
-/// Number of streams, plus one for calls without a stream.
+/// Number of entries of a vector clock: streams of the trace, plus one for calls without a stream.
 fn clock_size(trace: &MemoryTrace) -> usize {
     trace.streams.len() + 1
 }

@@ -23,7 +23,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Noun for one iteration; none for [`Self::Parts`].
+    /// Noun for one iteration, such as `step`; none for [`Self::Parts`].
     pub const fn round(self) -> Option<&'static str> {
         match self {
             Self::Steps => Some("step"),
@@ -67,17 +67,17 @@ impl Iterations {
         Self { begins: (0..PARTS).map(begin).collect(), end: all, origin: Origin::Parts, is_sure: false }
     }
 
-    /// Number of iterations.
+    /// Number of iterations found in the memory trace.
     pub(crate) fn len(&self) -> u32 {
         u32::try_from(self.begins.len()).unwrap_or(u32::MAX)
     }
 
-    /// Begin of the last iteration.
+    /// Number of the call at which the last iteration begins.
     pub(crate) fn last_begin(&self) -> u32 {
         self.begins.last().copied().unwrap_or(self.end)
     }
 
-    /// Iteration of a call.
+    /// Iteration in which a call happens; `None` outside of all iterations.
     pub(crate) fn at(&self, call: MemoryCallId) -> Option<u32> {
         let begun = self.begins.partition_point(|begin| *begin <= call.0);
         let round = begun.checked_sub(1).filter(|_| call.0 < self.end)?;

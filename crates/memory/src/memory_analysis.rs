@@ -27,7 +27,7 @@ impl<'trace> MemoryAnalysis<'trace> {
         Self::by_rules(trace, peaks_per_device, Rules::default())
     }
 
-    /// Analyze a trace with other thresholds.
+    /// Analyze a memory trace with other thresholds of patterns.
     pub fn by_rules(trace: &'trace MemoryTrace, peaks_per_device: usize, rules: Rules) -> Self {
         let peaks = named_peaks(trace, peaks_per_device);
         let usage = ObjectUsage::new(trace, rules);
@@ -36,7 +36,7 @@ impl<'trace> MemoryAnalysis<'trace> {
         Self { usage, peaks, matches, ranked }
     }
 
-    /// Analyzed trace.
+    /// Memory trace that this analysis was computed from.
     pub const fn trace(&self) -> &'trace MemoryTrace {
         self.usage.trace
     }
@@ -47,12 +47,12 @@ impl<'trace> MemoryAnalysis<'trace> {
         self.matches.iter().any(|found| found.pattern == Pattern::MemoryLeak) || leak::can_be_told(&self.usage)
     }
 
-    /// Suggestions in their order.
+    /// Suggested changes of memory use, ranked by their savings.
     pub fn suggestions(&self) -> Vec<Suggestion> {
         self.ranked.iter().map(|one| one.suggestion.clone()).collect()
     }
 
-    /// Highest peak of each device.
+    /// Highest peak of live memory on each device.
     pub fn highest_peaks(&self) -> impl Iterator<Item = &NamedPeak> {
         self.positions_of_highest().map(|at| &self.peaks[at])
     }

@@ -152,7 +152,7 @@ impl<'a> ObjectUsage<'a> {
         self.touches.get_or_init(|| intra::touches(self))
     }
 
-    /// Iterations of the program.
+    /// Training iterations or forward passes of the program, found on the first call.
     pub(crate) fn rounds(&self) -> &Iterations {
         self.rounds
             .get_or_init(|| Iterations::from_trace(self.trace, &Callers::new(self.trace), self.rules.leak_rounds))

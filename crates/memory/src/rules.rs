@@ -1,4 +1,4 @@
-//! Thresholds of the patterns.
+//! Thresholds for detecting patterns of wasted memory.
 
 /// Thresholds of the patterns. Defaults are those of DrGPUM's paper and artifact.
 #[derive(Clone, Copy, Debug, PartialEq)]

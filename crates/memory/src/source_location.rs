@@ -140,7 +140,7 @@ fn python_location(trace: &MemoryTrace, frames: &[Frame], frame: &Frame) -> Sour
     }
 }
 
-/// `MeanBackward0 / aten::div`: the autograd node, and its operator.
+/// Name of a backward operator with its autograd node: `MeanBackward0 / aten::div`.
 fn backward_name(trace: &MemoryTrace, frames: &[Frame], node: &Frame) -> String {
     let name = autograd_node(node.function_text(&trace.strings)).unwrap_or("autograd engine");
     let within = frames.iter().take_while(|frame| *frame != node);

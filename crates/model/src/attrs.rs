@@ -27,7 +27,7 @@ pub enum AttrType {
 }
 
 impl AttrType {
-    /// The type with this discriminant.
+    /// Type of an event attribute with this discriminant.
     pub fn from_u8(value: u8) -> Option<Self> {
         [Self::Null, Self::Bool, Self::Int, Self::Uint, Self::Float, Self::Str, Self::Json].get(value as usize).copied()
     }
@@ -53,7 +53,7 @@ pub enum AttrValue {
 }
 
 impl AttrValue {
-    /// Type and payload as they are stored.
+    /// Type and payload of an attribute value as they are stored.
     pub fn to_raw(self) -> (AttrType, u64) {
         match self {
             Self::Null => (AttrType::Null, 0),
@@ -66,7 +66,7 @@ impl AttrValue {
         }
     }
 
-    /// Inverse of [`Self::to_raw`].
+    /// Decode an attribute value from its type and stored payload, the inverse of [`Self::to_raw`].
     pub fn from_raw(kind: AttrType, raw: u64) -> Self {
         match kind {
             AttrType::Null => Self::Null,
@@ -107,7 +107,7 @@ impl AttrValue {
         }
     }
 
-    /// The text of a string or JSON value.
+    /// Text of an attribute value that is a string or JSON.
     pub fn as_str(self, strings: &StringTable) -> Option<&str> {
         self.text_id().map(|s| strings.get(s))
     }
@@ -139,7 +139,7 @@ fn hash(fields: &[(StrId, AttrType)]) -> u64 {
 }
 
 impl AttrTable {
-    /// An empty table.
+    /// Create an empty table of event attributes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -222,12 +222,12 @@ impl AttrTable {
         AttrLayoutId(id)
     }
 
-    /// Number of events.
+    /// Number of events in the attribute table.
     pub fn len(&self) -> usize {
         self.shape.len()
     }
 
-    /// True if there are no events.
+    /// True if the attribute table has no events.
     pub fn is_empty(&self) -> bool {
         self.shape.is_empty()
     }
@@ -279,17 +279,17 @@ impl AttrColumn<'_> {
         Some(AttrValue::from_raw(kind, raw)).filter(|v| *v != AttrValue::Null)
     }
 
-    /// The value as integer.
+    /// Value of the attribute at an event as an integer.
     pub fn i64(&self, event: EventId) -> Option<i64> {
         self.get(event)?.as_i64()
     }
 
-    /// The value as number.
+    /// Value of the attribute at an event as a floating-point number.
     pub fn f64(&self, event: EventId) -> Option<f64> {
         self.get(event)?.as_f64()
     }
 
-    /// The value's interned text.
+    /// Interned text of the attribute at an event.
     pub fn text(&self, event: EventId) -> Option<StrId> {
         self.get(event)?.text_id()
     }

@@ -30,7 +30,7 @@ pub struct DeviceClock {
 }
 
 impl DeviceClock {
-    /// Create a clock without bounds.
+    /// Create the clock offset of a device without any bounds yet.
     pub fn new(device: i32) -> Self {
         Self { device, launches: 0, early: 0, waits: 0, late: 0, least_ns: None, most_ns: None, applied_ns: 0 }
     }

@@ -1,4 +1,4 @@
-//! Values of counters over time, as columns.
+//! Values of a trace's counters over time, as columns.
 
 use crate::{Phase, StrId, Trace, TrackId};
 use rustc_hash::FxHashMap;
@@ -49,12 +49,12 @@ impl CounterTable {
         table
     }
 
-    /// Number of values.
+    /// Number of counter values in the table.
     pub fn len(&self) -> usize {
         self.time.len()
     }
 
-    /// True if there are no values.
+    /// True if the table has no counter values.
     pub fn is_empty(&self) -> bool {
         self.time.is_empty()
     }

@@ -33,7 +33,7 @@ impl PeakFlops {
     /// Names of the formats, and of the columns and keys with their rates.
     pub const FORMATS: [&'static str; 6] = ["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"];
 
-    /// Rates in the order of [`Self::FORMATS`].
+    /// Peak rates in the order of the number formats [`Self::FORMATS`].
     pub fn rates(&self) -> [Option<f64>; 6] {
         [self.fp64, self.fp32, self.tf32, self.fp16, self.bf16, self.fp8]
     }
@@ -44,14 +44,14 @@ impl PeakFlops {
         Self { fp64, fp32, tf32, fp16, bf16, fp8 }
     }
 
-    /// These rates, completed by `others`.
+    /// Peak rates of this accelerator, with missing ones taken from `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         let (own, others) = (self.rates(), others.rates());
         Self::from_rates(std::array::from_fn(|format| own[format].or(others[format])))
     }
 
-    /// True if no rate is known.
+    /// True if no peak rate of the accelerator is known.
     pub fn is_empty(&self) -> bool {
         self.rates().iter().all(Option::is_none)
     }

@@ -27,7 +27,7 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// Name of the vendor.
+    /// Name of the accelerator's vendor.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nvidia => "NVIDIA",
@@ -105,7 +105,7 @@ impl Device {
         DataSheet::find(self.name.as_deref()?, self.multiprocessors)
     }
 
-    /// True if the product name contains one of these parts.
+    /// True if the device's product name contains one of these parts.
     pub fn is_named(&self, parts: &[&str]) -> bool {
         self.name.as_deref().is_some_and(|name| parts.iter().any(|part| name.contains(part)))
     }

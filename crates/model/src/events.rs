@@ -63,27 +63,27 @@ impl EventTable {
         id
     }
 
-    /// Number of events.
+    /// Number of events in the event table.
     pub fn len(&self) -> usize {
         self.start.len()
     }
 
-    /// True if there are no events.
+    /// True if the event table has no events.
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
     }
 
-    /// All handles in row order.
+    /// Handles of all events in row order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = EventId> + DoubleEndedIterator + use<> {
         (0..self.len() as u32).map(EventId)
     }
 
-    /// End in ns since the base (saturating).
+    /// End of an event in ns since the base of the trace (saturating).
     pub fn end(&self, event: EventId) -> i64 {
         self.start[event.index()].saturating_add(self.dur[event.index()])
     }
 
-    /// True if a flag bit is set.
+    /// True if a flag bit of an event is set.
     pub fn has(&self, event: EventId, flag: u8) -> bool {
         self.flags[event.index()] & flag != 0
     }
@@ -98,7 +98,7 @@ impl EventTable {
         self.flags[event.index()] & (flags::HAS_DURATION | flags::IMPLAUSIBLE | flags::NO_TIME) == flags::HAS_DURATION
     }
 
-    /// Check that all columns are equally long.
+    /// Check that all columns of the event table are equally long.
     pub fn check(&self) -> Result<(), String> {
         let n = self.len();
         let lengths = [

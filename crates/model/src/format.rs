@@ -18,7 +18,7 @@ pub const TIME: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0,
 /// Units of sizes, in bytes.
 pub const BYTES: [(f64, &str); 4] = [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1_024.0, "KiB"), (1.0, "B")];
 
-/// Format a number by a scale.
+/// Format a number with the unit and decimals of a scale.
 pub fn number(value: f64, scale: &Scale) -> String {
     if !value.is_finite() {
         return value.to_string();

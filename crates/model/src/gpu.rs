@@ -1,4 +1,4 @@
-//! GPU operations with their launches.
+//! Table of GPU operations (kernels, copies and fills) with their launch calls.
 
 use crate::{EventId, GpuId};
 
@@ -29,22 +29,22 @@ pub struct GpuTable {
 }
 
 impl GpuTable {
-    /// Number of operations.
+    /// Number of GPU operations in the table.
     pub fn len(&self) -> usize {
         self.event.len()
     }
 
-    /// True if there are no operations.
+    /// True if the table has no GPU operations.
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }
 
-    /// All handles.
+    /// Handles of all GPU operations in row order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = GpuId> + use<> {
         (0..self.len() as u32).map(GpuId)
     }
 
-    /// The row of an event, by binary search; `None` if the event is not GPU work.
+    /// Row of an event in the GPU table, by binary search; `None` if the event is not GPU work.
     pub fn of_event(&self, event: EventId) -> Option<GpuId> {
         self.event.binary_search(&event).ok().map(GpuId::new)
     }
@@ -54,7 +54,7 @@ impl GpuTable {
         self.launch[gpu.index()].some().or(self.operator[gpu.index()].some())
     }
 
-    /// Check that all columns are equally long.
+    /// Check that all columns of the GPU table are equally long.
     pub fn check(&self) -> Result<(), String> {
         let n = self.len();
         let lengths = [

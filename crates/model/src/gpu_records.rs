@@ -45,7 +45,7 @@ impl GpuRecords {
         lack_times(untimed, all)
     }
 
-    /// True if there are GPU operations.
+    /// True if there are records of GPU operations.
     #[must_use]
     pub fn are_any(&self) -> bool {
         self.operations.0 > 0

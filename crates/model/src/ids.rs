@@ -22,17 +22,17 @@ macro_rules! handle {
                 self.0 as usize
             }
 
-            /// True if this refers to a row.
+            /// True if the handle refers to a row.
             pub fn is_some(self) -> bool {
                 self != Self::NONE
             }
 
-            /// True if this refers to no row.
+            /// True if the handle refers to no row.
             pub fn is_none(self) -> bool {
                 self == Self::NONE
             }
 
-            /// Conversion to an `Option`.
+            /// Convert a row handle to an `Option`; [`Self::NONE`] becomes `None`.
             pub fn some(self) -> Option<Self> {
                 if self.is_some() { Some(self) } else { None }
             }

@@ -138,7 +138,7 @@ fn process(trace: &Trace, call: EventId) -> Key {
     trace.tracks.pid(trace.events.track[call.index()])
 }
 
-/// Last time of each key.
+/// Latest time of each key among pairs of key and time.
 fn last_of<K: Ord>(times: impl Iterator<Item = (K, i64)>) -> BTreeMap<K, i64> {
     let mut last = BTreeMap::new();
     for (key, time) in times {

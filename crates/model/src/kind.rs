@@ -13,17 +13,17 @@ macro_rules! named_enum {
             /// Every variant, in the order of the discriminants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The stable text name used in tables and files.
+            /// Stable text name of a variant, used in tables and files.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The variant with this discriminant.
+            /// Variant of the enumeration with this discriminant.
             pub fn from_u8(value: u8) -> Option<Self> {
                 Self::ALL.iter().copied().find(|v| *v as u8 == value)
             }
 
-            /// The variant with this text name.
+            /// Variant of the enumeration with this text name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|v| v.name() == name)
             }

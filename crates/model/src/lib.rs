@@ -1,4 +1,4 @@
-//! Data model of Stackline.
+//! Data model of Stackline: traces of events, call trees, memory traces and result tables.
 //!
 //! Everything that a deep-learning program does is an *event* on a *track* (a CPU thread, a GPU stream), with a kind, a
 //! parent by nesting, attributes, and links. Sources build a [`Trace`], which is immutable afterwards; analyses read

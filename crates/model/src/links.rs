@@ -41,17 +41,17 @@ impl LinkTable {
         self.category.splice(rows, links.iter().map(|link| link.2));
     }
 
-    /// Rows of a kind.
+    /// Rows of the link table that contain a kind of links.
     fn rows(&self, kind: LinkKind) -> Range<usize> {
         self.kind.partition_point(|other| *other < kind)..self.kind.partition_point(|other| *other <= kind)
     }
 
-    /// Number of links.
+    /// Number of links between events.
     pub fn len(&self) -> usize {
         self.from.len()
     }
 
-    /// True if there are no links.
+    /// True if there are no links between events.
     pub fn is_empty(&self) -> bool {
         self.from.is_empty()
     }

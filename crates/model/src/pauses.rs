@@ -25,7 +25,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Length in ns.
+    /// Length of a pause of the recording, in ns.
     #[must_use]
     pub fn length_ns(&self) -> i64 {
         self.end.saturating_sub(self.start)
@@ -142,7 +142,7 @@ impl Trace {
         within
     }
 
-    /// Process of a step.
+    /// Process that a training step belongs to.
     #[must_use]
     pub fn process_of(&self, step: &Step) -> Key {
         self.tracks.pid(self.events.track[step.event.index()])

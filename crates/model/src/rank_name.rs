@@ -1,4 +1,4 @@
-//! Ranks in file names.
+//! Detection of rank numbers in file names.
 
 /// Number in a file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Stable text name.
+    /// Stable text name of a diagnostic's severity.
     pub fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -49,7 +49,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Add the same diagnostic of another report.
+    /// Add the occurrences of the same diagnostic in another read report.
     fn merge(&mut self, other: Self) {
         other.examples().for_each(|example| self.note_example(example));
         self.count += other.count;
@@ -74,7 +74,7 @@ impl Problem {
         EACH_MATTERS.contains(&self.code.as_str())
     }
 
-    /// All stored examples.
+    /// All stored examples of a diagnostic.
     pub fn examples(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.example.as_str())
             .filter(|text| !text.is_empty())
@@ -154,7 +154,7 @@ impl ReadReport {
         &mut self.problems[last]
     }
 
-    /// Add another report to this one.
+    /// Add the diagnostics of another read report to this one.
     pub fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.records += other.records;
@@ -174,7 +174,7 @@ impl ReadReport {
         self.problems.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.code.cmp(&b.code)));
     }
 
-    /// Number of occurrences of a code.
+    /// Number of occurrences of a diagnostic's code.
     pub fn count_of(&self, code: &str) -> u64 {
         self.problems.iter().find(|p| p.code == code).map_or(0, |p| p.count)
     }

@@ -21,7 +21,7 @@ named_enum!(
 );
 
 impl SampleMetric {
-    /// Attribute of sample events with the weight.
+    /// Name of the attribute of sample events that contains the weight.
     pub fn key(self) -> &'static str {
         match self {
             Self::CpuTime => "cpu_time_ns",
@@ -42,7 +42,7 @@ impl SampleMetric {
 pub struct SampleWeights<'a>(Vec<(SampleMetric, AttrColumn<'a>)>);
 
 impl<'a> SampleWeights<'a> {
-    /// Weights of a trace's events.
+    /// Prepare access to the metrics and weights of a trace's sample events.
     pub fn new(trace: &'a Trace) -> Self {
         Self(SampleMetric::ALL.iter().map(|&metric| (metric, trace.attr(metric.key()))).collect())
     }
@@ -149,24 +149,24 @@ impl SampleTable {
         self.weight.push(small.unwrap_or(LARGE));
     }
 
-    /// Release unused capacity of the columns.
+    /// Release unused capacity of the sample columns.
     fn shrink(&mut self) {
         self.time.shrink_to_fit();
         self.location.shrink_to_fit();
         self.weight.shrink_to_fit();
     }
 
-    /// Number of samples.
+    /// Number of samples in the table.
     pub fn len(&self) -> usize {
         self.time.len()
     }
 
-    /// True if there are no samples.
+    /// True if the table has no samples.
     pub fn is_empty(&self) -> bool {
         self.time.is_empty()
     }
 
-    /// Bytes of all columns, dictionaries included.
+    /// Memory of all sample columns in bytes, dictionaries included.
     pub fn heap_bytes(&self) -> usize {
         self.time.capacity() * size_of::<i64>()
             + (self.location.capacity() + self.weight.capacity()) * size_of::<u32>()
@@ -175,12 +175,12 @@ impl SampleTable {
             + self.locations.capacity() * size_of::<SampleLocation>()
     }
 
-    /// Code locations, for [`Sample::location`].
+    /// Code locations of the samples, indexed by [`Sample::location`].
     pub fn locations(&self) -> &[SampleLocation] {
         &self.locations
     }
 
-    /// Each series with its samples, by time.
+    /// Each series of samples with its samples, by time.
     pub fn series(&self) -> impl Iterator<Item = (SampleSeries, impl Iterator<Item = Sample> + '_)> + '_ {
         let first = std::iter::once(0).chain(self.series.iter().map(|series| series.end as usize));
         first.zip(&self.series).map(move |(first, series)| (*series, self.rows(first..series.end as usize)))

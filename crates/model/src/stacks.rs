@@ -1,4 +1,4 @@
-//! Call paths of events.
+//! Prefix tree of the call paths that events of a trace have.
 
 use crate::{EventId, Frame, FrameId, FrameTable, StackId, StrId, StringTable};
 
@@ -38,12 +38,12 @@ impl StackTable {
         StackId::new(self.parent.len() - 1)
     }
 
-    /// Number of nodes.
+    /// Number of nodes in the prefix tree of call paths.
     pub fn len(&self) -> usize {
         self.parent.len()
     }
 
-    /// True if there are no nodes.
+    /// True if the prefix tree of call paths has no nodes.
     pub fn is_empty(&self) -> bool {
         self.parent.is_empty()
     }
@@ -53,7 +53,7 @@ impl StackTable {
         self.event.binary_search(&event).ok().and_then(|row| self.stack[row].some())
     }
 
-    /// Nodes of a stack, innermost first.
+    /// Nodes of a call path, innermost first.
     pub fn path(&self, stack: Option<StackId>) -> impl Iterator<Item = StackId> + '_ {
         std::iter::successors(stack, |node| self.parent[node.index()].some())
     }

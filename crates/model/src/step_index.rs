@@ -1,4 +1,4 @@
-//! Index of steps by process and time.
+//! Index of training steps by process and time.
 
 use crate::{Key, Trace};
 use rustc_hash::FxHashMap;
@@ -28,7 +28,7 @@ impl StepIndex {
         self.begun(at, process).map(|(.., step)| step)
     }
 
-    /// Like [`Self::last_begun`], if the step has not ended by then.
+    /// Step that is running at a time: [`Self::last_begun`], if the step has not ended by then.
     #[must_use]
     pub fn running(&self, at: i64, process: Key) -> Option<u32> {
         self.begun(at, process).filter(|(_, end, _)| at < *end).map(|(.., step)| step)

@@ -21,7 +21,7 @@ fn hash(text: &str) -> u64 {
 }
 
 impl StringTable {
-    /// Create an empty table.
+    /// Create an empty table of interned strings.
     pub fn new() -> Self {
         Self::default()
     }
@@ -59,17 +59,17 @@ impl StringTable {
         if id.index() < self.ends.len() { slice(&self.bytes, &self.ends, id.0) } else { "" }
     }
 
-    /// Number of strings.
+    /// Number of interned strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True if there are no strings.
+    /// True if there are no interned strings.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// All strings in handle order.
+    /// All interned strings in the order of their handles.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.ends.len()).map(|id| slice(&self.bytes, &self.ends, id as u32))
     }

@@ -31,7 +31,7 @@ impl Unit {
     pub const ALL: [Self; 9] =
         [Self::None, Self::Ns, Self::Us, Self::Ms, Self::Bytes, Self::Percent, Self::GBps, Self::GiBps, Self::MiB];
 
-    /// Suffix for people, empty for [`Unit::None`].
+    /// Suffix of a unit for people, empty for [`Unit::None`].
     pub fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -61,7 +61,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// Number of rows.
+    /// Number of rows in a column of a result table.
     pub fn len(&self) -> usize {
         match self {
             Self::I64(v) => v.len(),
@@ -71,7 +71,7 @@ impl Values {
         }
     }
 
-    /// True if there are no rows.
+    /// True if a column of a result table has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -102,36 +102,36 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Create an empty result table with a name and a title.
     pub fn new(name: &str, title: &str) -> Self {
         Self { name: name.to_owned(), title: title.to_owned(), ..Self::default() }
     }
 
-    /// Add a column of integers (chainable).
+    /// Add a column of integers to a result table (chainable).
     #[must_use]
     pub fn i64(self, name: &str, unit: Unit, values: impl IntoIterator<Item = impl Into<Option<i64>>>) -> Self {
         self.with(name, unit, Values::I64(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Add a column of floating-point numbers (chainable).
+    /// Add a column of floating-point numbers to a result table (chainable).
     #[must_use]
     pub fn f64(self, name: &str, unit: Unit, values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Self {
         self.with(name, unit, Values::F64(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Add a column of text (chainable).
+    /// Add a column of text to a result table (chainable).
     #[must_use]
     pub fn text(self, name: &str, values: impl IntoIterator<Item = impl Into<Option<String>>>) -> Self {
         self.with(name, Unit::None, Values::Str(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Add a column of booleans (chainable).
+    /// Add a column of booleans to a result table (chainable).
     #[must_use]
     pub fn bool(self, name: &str, values: impl IntoIterator<Item = impl Into<Option<bool>>>) -> Self {
         self.with(name, Unit::None, Values::Bool(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Add a column (chainable).
+    /// Add a column of values with a unit to a result table (chainable).
     #[must_use]
     pub fn with(mut self, name: &str, unit: Unit, values: Values) -> Self {
         debug_assert!(self.columns.iter().all(|c| c.values.len() == values.len()), "column {name} differs in length");
@@ -139,19 +139,19 @@ impl Table {
         self
     }
 
-    /// Add a note (chainable).
+    /// Add a note to a result table (chainable).
     #[must_use]
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());
         self
     }
 
-    /// Number of rows.
+    /// Number of rows of a result table.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |c| c.values.len())
     }
 
-    /// The column with this name.
+    /// Column of a result table with this name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|c| c.name == name)
     }

@@ -1,4 +1,4 @@
-//! Sealed traces, and sets of them.
+//! Traces, immutable after reading, and sets of the traces of several ranks.
 
 use crate::names::module_class;
 use crate::parents::Parent;
@@ -101,7 +101,7 @@ impl Trace {
         }
     }
 
-    /// Stack level of an event.
+    /// Level of an event in the software stack, such as operator or layer.
     pub fn level(&self, event: EventId) -> Level {
         self.events.level[event.index()]
     }
@@ -174,7 +174,7 @@ impl Trace {
         }
     }
 
-    /// Name of an event.
+    /// Name of an event as text.
     pub fn name(&self, event: EventId) -> &str {
         self.strings.get(self.events.name[event.index()])
     }
@@ -184,7 +184,7 @@ impl Trace {
         self.strings.get(self.events.category[event.index()])
     }
 
-    /// Kind of an event.
+    /// Kind of an event, such as operator or kernel.
     pub fn kind(&self, event: EventId) -> EventKind {
         self.events.kind[event.index()]
     }
@@ -300,7 +300,7 @@ impl Trace {
         name.some().map_or_else(|| self.key_text(key), |name| self.strings.get(name).to_owned())
     }
 
-    /// Text of a process or thread key.
+    /// Text of the key of a process or thread.
     pub fn key_text(&self, key: Key) -> String {
         match key {
             Key::Int(i) => i.to_string(),
@@ -309,7 +309,7 @@ impl Trace {
         }
     }
 
-    /// Handle of an attribute key, for [`AttrTable::column`].
+    /// Handle of an attribute's name, for [`AttrTable::column`].
     pub fn key(&self, name: &str) -> Option<StrId> {
         self.strings.find(name)
     }

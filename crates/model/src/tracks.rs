@@ -1,4 +1,4 @@
-//! Tracks and processes of events.
+//! Tracks (threads, GPU streams, counters) on which events lie, and their processes.
 
 use crate::{ProcessId, StrId, TrackId};
 use hashbrown::HashMap;
@@ -16,7 +16,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Number, if the key is one.
+    /// Number of a process or thread key; `None` for other keys.
     pub fn as_int(self) -> Option<i64> {
         match self {
             Self::Int(i) => Some(i),
@@ -40,12 +40,12 @@ pub enum TrackKind {
 }
 
 impl TrackKind {
-    /// The kind with this discriminant.
+    /// Track kind with this discriminant.
     pub fn from_u8(value: u8) -> Option<Self> {
         [Self::Thread, Self::Stream, Self::Counter, Self::Async].get(value as usize).copied()
     }
 
-    /// Stable text name.
+    /// Stable text name of a track kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Thread => "thread",
@@ -100,7 +100,7 @@ pub struct TrackTable {
 }
 
 impl TrackTable {
-    /// Rebuild the table from its rows.
+    /// Rebuild the table of tracks from its rows.
     pub fn from_rows(processes: Vec<Process>, tracks: Vec<Track>) -> Result<Self, String> {
         let mut table = Self::default();
         for (i, process) in processes.iter().enumerate() {
@@ -113,7 +113,7 @@ impl TrackTable {
         Ok(Self { processes, tracks, ..table })
     }
 
-    /// Process with this key, added if new.
+    /// Process with this key in the track table, added if new.
     pub fn process(&mut self, pid: Key) -> ProcessId {
         *self.process_index.entry(pid).or_insert_with(|| {
             self.processes.push(Process { pid, name: StrId::NONE, labels: StrId::NONE, sort_index: None });
@@ -139,7 +139,7 @@ impl TrackTable {
         self.track_index.get(&(pid, tid, kind)).copied()
     }
 
-    /// Row of a track.
+    /// Properties of a track.
     pub fn get(&self, id: TrackId) -> &Track {
         &self.tracks[id.index()]
     }
@@ -159,7 +159,7 @@ impl TrackTable {
         self.tracks.is_empty()
     }
 
-    /// All handles.
+    /// Handles of all tracks.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = TrackId> + use<> {
         (0..self.len() as u32).map(TrackId)
     }

@@ -47,7 +47,7 @@ pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
 /// Inputs that break off and are named one by one.
 const NAMED: usize = 4;
 
-/// A line for each input that breaks off, to be said before all that was computed from it; empty if all were read to their end.
+/// Warnings for inputs that break off, one line each, to print before all results; empty if all were read to their end.
 pub fn cut_text(set: &TraceSet) -> String {
     let cut: Vec<String> = set.traces.iter().filter_map(cut_line).collect();
     let mut out: String = cut.iter().take(NAMED).map(String::as_str).collect();

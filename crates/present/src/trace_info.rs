@@ -55,7 +55,7 @@ pub struct TraceNote {
 }
 
 impl TraceInfo {
-    /// Describes a trace; `rank` as the engine numbers it.
+    /// Describe a trace for documents; `rank` as the engine numbers the trace.
     pub fn new(trace: &Trace, rank: i64) -> Self {
         let span = trace.span();
         Self {
@@ -74,7 +74,7 @@ impl TraceInfo {
         }
     }
 
-    /// Length of the window in ns.
+    /// Length of the traced time window in ns.
     pub fn window_ns(&self) -> Option<i64> {
         Some(self.end_ns?.saturating_sub(self.start_ns?))
     }

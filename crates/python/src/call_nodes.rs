@@ -53,7 +53,7 @@ impl Held {
     }
 }
 
-/// A non-negative number as a Python integer. Zero is `stackline._zero.ZERO`, by which rules can divide.
+/// Convert a non-negative number to a Python integer. Zero is `stackline._zero.ZERO`, by which rules can divide.
 pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
     static ZERO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if value > 0 {
@@ -235,7 +235,8 @@ impl NativeCallNode {
         self.held.index.name(self.at)
     }
 
-    /// ``python``, ``module``, ``operator``, ``backward``, ``span``, ``runtime``, ``kernel``; ``root``.
+    /// Kind of the node's frame: ``python``, ``module``, ``operator``, ``backward``, ``span``, ``runtime``, ``kernel``;
+    /// ``root``.
     #[getter]
     fn kind(&self) -> &'static str {
         self.held.index.kind(self.at).map_or("root", FrameKind::name)
@@ -253,7 +254,7 @@ impl NativeCallNode {
         self.held.index.source(self.at).and_then(|(_, line)| line)
     }
 
-    /// Phase of training.
+    /// Phase of training of the call-tree node.
     #[getter]
     fn phase(&self) -> &'static str {
         self.held.index.phase(self.at).name()
@@ -266,7 +267,7 @@ impl NativeCallNode {
         number(py, self.time_of(Measure::Time, Part::All).sum)
     }
 
-    /// Inclusive GPU time in ns.
+    /// Inclusive GPU time of the node in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.time_of(Measure::Gpu, Part::All).sum)
@@ -290,7 +291,7 @@ impl NativeCallNode {
         self.held.index.calls(self.at)
     }
 
-    /// Inclusive samples of stalled instructions.
+    /// Inclusive samples of stalled GPU instructions of the node.
     #[getter]
     fn stalls(&self) -> u64 {
         self.held.index.stalls(self.at)
@@ -314,13 +315,13 @@ impl NativeCallNode {
         self.part(Part::Backward)
     }
 
-    /// The caller; ``None`` for the root.
+    /// Caller of the node; ``None`` for the root.
     #[getter]
     fn parent(&self) -> Option<Self> {
         self.held.index.parent(self.at).map(|at| Self { held: Arc::clone(&self.held), at })
     }
 
-    /// Callees of the node.
+    /// Callees of the call-tree node.
     #[getter]
     fn children(&self) -> NativeCallNodes {
         self.with(|index, at| index.children.of_node(at).to_vec())
@@ -332,13 +333,13 @@ impl NativeCallNode {
         self.with(|index, at| index.tree.path(at))
     }
 
-    /// Inclusive metrics by name.
+    /// Inclusive metrics of the node by name.
     #[getter]
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.metrics_of(py, Part::All)
     }
 
-    /// Exclusive metrics by name.
+    /// Exclusive metrics of the node by name.
     #[getter]
     fn exclusive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.metrics_of(py, Part::Own)
@@ -382,7 +383,7 @@ impl NativeCallPart {
         number(py, self.node.time_of(Measure::Time, self.part).sum)
     }
 
-    /// GPU time in ns.
+    /// GPU time of this part of the node in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.node.time_of(Measure::Gpu, self.part).sum)

@@ -1,4 +1,4 @@
-//! Calling context trees for Python.
+//! Python classes for calling context trees and their totals.
 
 use crate::call_nodes::{Held, NativeCallNode, NativeCallNodes, Rows, number};
 use crate::critical_path::position;
@@ -190,7 +190,7 @@ impl NativeCallTotals {
         number(py, self.values[0].sum)
     }
 
-    /// GPU time in ns.
+    /// GPU time of an operator or phase in ns.
     #[getter]
     fn gpu_time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.values[1].sum)
@@ -214,7 +214,7 @@ impl NativeCallTotals {
         self.calls
     }
 
-    /// ``time`` by phase of training, in ns.
+    /// Metric ``time`` by phase of training, in ns.
     #[getter]
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);

@@ -51,7 +51,7 @@ pub(crate) fn cell<'py>(py: Python<'py>, array: &dyn Array, row: usize) -> PyRes
     })
 }
 
-/// Value of a dictionary-encoded array.
+/// Value of a dictionary-encoded Arrow array at `row` as a Python object.
 fn coded<'py, K: ArrowDictionaryKeyType>(
     py: Python<'py>,
     array: &dyn Array,

@@ -59,7 +59,7 @@ pub(crate) fn critical_path(
     found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| failed(py, &e))
 }
 
-/// Position of the trace of a rank.
+/// Position of a rank's trace in the run.
 pub(crate) fn position(py: Python<'_>, run: &NativeRun, rank: Option<i64>) -> PyResult<usize> {
     run.needs_traces(py)?;
     match rank {
@@ -109,14 +109,14 @@ impl NativeCriticalPath {
         Ok(dict)
     }
 
-    /// Tables of the result in display order.
+    /// Tables of the critical path in display order.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<NativeTable>> {
         let path = Arc::clone(&self.path);
         let tables = quiet(py, &Progress::new(), move || path.tables())?;
         tables.iter().map(NativeTable::from_model).collect()
     }
 
-    /// Path after edits, given as text.
+    /// Predict the critical path after edits, given as text.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| failed(py, &e))?;
@@ -151,7 +151,7 @@ impl NativeCriticalPath {
         saved.map_err(PyOSError::new_err)
     }
 
-    /// Read a file that `save` wrote.
+    /// Read a critical path from a file that `save` wrote.
     #[staticmethod]
     fn restore(py: Python<'_>, source: PathBuf) -> PyResult<Self> {
         let file = File::open(&source).map_err(|e| PyOSError::new_err(format!("{}: {e}", source.display())))?;
@@ -191,7 +191,7 @@ impl Failure {
     }
 }
 
-/// A progress handle and its clone for the worker thread.
+/// Create a progress handle and its clone for the worker thread.
 fn pair() -> (Progress, Progress) {
     let watch = Progress::new();
     (watch.clone(), watch)

@@ -71,14 +71,14 @@ impl NativeCtdaPath {
         Ok(dict)
     }
 
-    /// Tables of the result in display order.
+    /// Tables of the critical path in display order.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<NativeTable>> {
         let path = Arc::clone(&self.path);
         let tables = quiet(py, &Progress::new(), move || path.report().tables())?;
         tables.iter().map(NativeTable::from_model).collect()
     }
 
-    /// Path after edits, given as text.
+    /// Predict the critical path after edits, given as text.
     fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| failed(py, &e))?;

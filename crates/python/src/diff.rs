@@ -1,4 +1,4 @@
-//! Comparison of runs for Python.
+//! Python function that compares runs before and after a change.
 
 use crate::call_nodes::Held;
 use crate::errors::{analysis_error, engine_error};

@@ -12,7 +12,7 @@ fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyType>>, name: &str
     cell.import(py, "stackline._errors", name)
 }
 
-/// Make a `ReadError(message, path, byte)`.
+/// Create the Python exception `ReadError(message, path, byte)`.
 pub(crate) fn read_error(py: Python<'_>, message: String, path: &Path, byte: Option<u64>) -> PyErr {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     match class(py, &CLASS, "ReadError").and_then(|c| c.call1((message, path.to_string_lossy(), byte))) {
@@ -21,7 +21,7 @@ pub(crate) fn read_error(py: Python<'_>, message: String, path: &Path, byte: Opt
     }
 }
 
-/// Make an `AnalysisError(message)`.
+/// Create the Python exception `AnalysisError(message)`.
 pub(crate) fn analysis_error(py: Python<'_>, message: &str) -> PyErr {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     match class(py, &CLASS, "AnalysisError").and_then(|c| c.call1((message,))) {
@@ -56,7 +56,7 @@ pub(crate) fn save_error(error: &Error) -> PyErr {
     }
 }
 
-/// Path of a store error.
+/// Path in an error of a run directory, if the error has one.
 fn stored(error: &stackline_store::Error) -> Option<&Path> {
     use stackline_store::Error as Store;
     match error {

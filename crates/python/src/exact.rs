@@ -61,7 +61,7 @@ pub(crate) fn exact_path(
     Ok(NativeExactPath { report, tables, hops })
 }
 
-/// Window that the arguments select.
+/// Window of the trace for a critical path: annotation instances, steps or the whole, by the arguments.
 pub(crate) fn window(
     trace: &Trace,
     annotation: String,
@@ -97,7 +97,7 @@ impl NativeExactPath {
         Ok(dict)
     }
 
-    /// Tables of the result in display order.
+    /// Tables of the critical path in display order.
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
         let mut all = self.tables.iter().map(NativeTable::from_model).collect::<PyResult<Vec<_>>>()?;
         if let Some(first) = self.hops.first() {

@@ -1,4 +1,4 @@
-//! Findings for Python.
+//! Python functions that find issues in traces and memory files.
 
 use crate::critical_path::{failed, position};
 use crate::errors::analysis_error;
@@ -125,7 +125,7 @@ pub(crate) fn needs() -> Vec<(&'static str, &'static str)> {
     Requirement::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
 }
 
-/// Values of finding fields: support, confidence, units.
+/// Possible values of the fields of findings: support, confidence, units.
 #[pyfunction]
 pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
     let support = Support::ALL.into_iter().map(Support::name).collect();
@@ -133,7 +133,7 @@ pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'st
     (support, confidence, Unit::ALL.into_iter().map(Unit::suffix).collect())
 }
 
-/// Requirements that a trace does not meet.
+/// Requirements of Python rules that a trace does not meet.
 #[pyfunction]
 pub(crate) fn missing_needs(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Memory analysis for Python.
+//! Python class for opened memory data: peaks, objects, waste, suggestions.
 
 use crate::errors::{analysis_error, engine_error, save_error};
 use crate::run::told;
@@ -97,7 +97,7 @@ impl NativeMemory {
         trace.report.problems.iter().map(|problem| told(py, problem, &trace.label, 0)).collect()
     }
 
-    /// The peaks of each device.
+    /// Table of the memory peaks of each device.
     fn peaks(&self) -> PyResult<NativeTable> {
         NativeTable::from_model(&tables::peaks_table(&self.0.trace, &self.0.peaks))
     }
@@ -111,7 +111,7 @@ impl NativeMemory {
         NativeTable::from_model(&tables::at_peak_table(&self.0.trace, &self.0.peaks, by))
     }
 
-    /// Objects in use at a peak.
+    /// Table of the memory objects in use at a peak.
     fn alive(&self, py: Python<'_>, peak: &str) -> PyResult<NativeTable> {
         let found = self.0.peaks.iter().find(|known| known.name.eq_ignore_ascii_case(peak));
         let names: Vec<&str> = self.0.peaks.iter().map(|known| known.name.as_str()).collect();
@@ -119,23 +119,23 @@ impl NativeMemory {
         NativeTable::from_model(&tables::alive_table(&self.0.trace, found.ok_or_else(none)?))
     }
 
-    /// Memory in use over time.
+    /// Table of the memory in use over time.
     fn curve(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.made(py, |opened| Some(tables::curve_table(&opened.trace, 0)))?.ok_or_else(no_table)
     }
 
-    /// All objects, largest first.
+    /// Table of all memory objects, largest first.
     fn objects(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.made(py, |opened| Some(tables::objects_table(&opened.trace)))?.ok_or_else(no_table)
     }
 
-    /// Wasted memory by pattern.
+    /// Table of wasted memory by pattern.
     fn waste(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.made(py, |opened| Some(tables::waste_table(&opened.trace, &opened.studied().matches)))?
             .ok_or_else(no_table)
     }
 
-    /// Suggested changes, largest saving first.
+    /// Table of suggested memory changes, largest saving first.
     fn suggestions(&self, py: Python<'_>) -> PyResult<NativeTable> {
         let make = |opened: &Opened| {
             let studied = opened.studied();
@@ -147,7 +147,7 @@ impl NativeMemory {
         self.made(py, make)?.ok_or_else(no_table)
     }
 
-    /// Segments and blocks of the caching allocator, if the source has them.
+    /// Table of segments and blocks of the caching allocator, if the source has them.
     fn allocator(&self, py: Python<'_>) -> PyResult<Option<NativeTable>> {
         self.made(py, |opened| tables::allocator_table(&opened.trace))
     }
@@ -157,7 +157,7 @@ impl NativeMemory {
         self.made(py, |opened| tables::out_of_memory_table(&opened.trace))
     }
 
-    /// Peaks after these suggestions, given by their numbers.
+    /// Table of the memory peaks after these suggestions, given by their numbers.
     fn apply(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<NativeTable> {
         let opened = Arc::clone(&self.0);
         let applied = quiet(py, &Progress::new(), move || {
@@ -179,7 +179,7 @@ impl NativeMemory {
         Ok(NativeTable::from_batches(name, "", (batch.schema(), vec![batch])))
     }
 
-    /// Text form.
+    /// Memory trace as memory text.
     fn to_text(&self, py: Python<'_>) -> PyResult<String> {
         let opened = Arc::clone(&self.0);
         quiet(py, &Progress::new(), move || text::write(&opened.trace))
@@ -208,7 +208,7 @@ fn no_table() -> PyErr {
 }
 
 impl NativeMemory {
-    /// Compute a table without the GIL.
+    /// Compute a table of memory data without the GIL.
     fn made(
         &self,
         py: Python<'_>,

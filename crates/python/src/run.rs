@@ -1,4 +1,4 @@
-//! Opened runs for Python.
+//! Python class for an opened run: traces, events, analyses, memory.
 
 use crate::call_nodes::Held;
 use crate::errors::{analysis_error, engine_error, save_error};
@@ -126,13 +126,13 @@ impl NativeRun {
         })
     }
 
-    /// Rank of each trace.
+    /// Rank of each trace of the run.
     #[getter]
     fn ranks(&self) -> Vec<i64> {
         self.ranks.clone()
     }
 
-    /// Metadata of each trace.
+    /// Metadata of each trace of the run as a dictionary.
     fn traces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let one = |(trace, rank): (&stackline_model::Trace, &i64)| {
             let dict = PyDict::new(py);
@@ -155,7 +155,7 @@ impl NativeRun {
         self.set.traces.iter().zip(&self.ranks).map(one).collect()
     }
 
-    /// Diagnostics of reading, trace by trace.
+    /// Diagnostics of reading the run, trace by trace.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let of_part = |report: &ReadReport| {
             let file = self.run.inputs().first().and_then(|input| input.file_name());
@@ -240,7 +240,7 @@ impl NativeRun {
         made.map(|batches| NativeTable::from_batches("gpu_ops", title, batches)).map_err(arrow_error)
     }
 
-    /// Threads, streams and counters.
+    /// Table of the run's tracks: threads, streams and counters.
     fn tracks(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
@@ -249,7 +249,7 @@ impl NativeRun {
         made.map(|batches| NativeTable::from_batches("tracks", title, batches)).map_err(arrow_error)
     }
 
-    /// Write the traces to a run directory.
+    /// Write the traces of the run to a run directory.
     #[pyo3(signature = (path, overwrite=false))]
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         self.needs_traces(py)?;
@@ -262,7 +262,7 @@ impl NativeRun {
 }
 
 impl NativeRun {
-    /// Display name of the run.
+    /// Name of the run for display.
     pub(crate) fn name(&self) -> String {
         self.run.name()
     }
@@ -275,7 +275,7 @@ impl NativeRun {
         Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 
-    /// Position of the trace of a rank.
+    /// Position of a rank's trace in the run.
     pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
         self.needs_traces(py)?;
         let at = stackline_engine::position_of_rank(&self.set, rank);

@@ -28,7 +28,7 @@ pub(crate) fn arrow_error(error: ArrowError) -> PyErr {
 }
 
 impl NativeTable {
-    /// Convert a result table of an analysis.
+    /// Create a Python table from a result table of an analysis.
     pub(crate) fn from_model(table: &Table) -> PyResult<Self> {
         let batch = stackline_store::arrow::table_batch(table);
         let batch = batch.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
@@ -36,13 +36,13 @@ impl NativeTable {
         Ok(Self { notes: table.notes.clone(), ..made })
     }
 
-    /// The table with one more note, if any.
+    /// Add a note to the table, if there is one.
     pub(crate) fn noted(mut self, note: Option<String>) -> Self {
         self.notes.extend(note);
         self
     }
 
-    /// Convert a table of the model.
+    /// Create a Python table from Arrow batches of the data model.
     pub(crate) fn from_batches(name: &str, title: &str, (schema, batches): Batches) -> Self {
         let units = schema.fields().iter().map(|f| match f.metadata().get("unit") {
             Some(unit) => unit.clone(),
@@ -56,25 +56,25 @@ impl NativeTable {
 
 #[pymethods]
 impl NativeTable {
-    /// Stable name.
+    /// Stable name of the table.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Description in one line.
+    /// Description of the table in one line.
     #[getter]
     fn title(&self) -> &str {
         &self.title
     }
 
-    /// Notes on the numbers, one sentence each.
+    /// Notes on the numbers of the table, one sentence each.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
 
-    /// Column names in display order.
+    /// Names of the table's columns in display order.
     #[getter]
     fn columns(&self) -> Vec<String> {
         self.schema.fields().iter().map(|f| f.name().clone()).collect()
@@ -86,13 +86,13 @@ impl NativeTable {
         self.units.clone()
     }
 
-    /// Arrow type of each column as text.
+    /// Arrow type of each column of the table as text.
     #[getter]
     fn types(&self) -> Vec<String> {
         self.schema.fields().iter().map(|f| f.data_type().to_string()).collect()
     }
 
-    /// Size of the Arrow memory in bytes.
+    /// Size of the table's Arrow memory in bytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
@@ -102,7 +102,7 @@ impl NativeTable {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Rows `start..stop` as tuples of Python objects.
+    /// Rows `start..stop` of the table as tuples of Python objects.
     fn rows<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyList>> {
         let rows = PyList::empty(py);
         let mut first = 0;
@@ -117,7 +117,7 @@ impl NativeTable {
         Ok(rows)
     }
 
-    /// Values of one column as Python objects.
+    /// Values of one column of the table as Python objects.
     fn column<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyList>> {
         if index >= self.schema.fields().len() {
             return Err(PyIndexError::new_err(format!("no column {index}")));

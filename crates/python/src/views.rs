@@ -72,7 +72,7 @@ pub(crate) fn gpu_ops(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowErr
     table.finish()
 }
 
-/// Tracks: threads, streams, counters.
+/// Arrow table of the tracks (threads, streams, counters) of all traces.
 pub(crate) fn tracks(set: &TraceSet, ranks: &[i64]) -> Result<Batches, ArrowError> {
     let rows = Rows::new(set, ranks, |t| t.tracks.ids());
     let mut table = TableBuilder::new(&rows);
@@ -151,7 +151,7 @@ impl<'a, 'r, I: Copy> TableBuilder<'a, 'r, I> {
         self.push(name, "", Arc::new(array));
     }
 
-    /// Add a dictionary-encoded text column.
+    /// Add a text column to an Arrow table, dictionary-encoded.
     fn text(&mut self, name: &str, value: impl Fn(&'a Trace, I) -> Option<&'a str>) {
         let mut builder = StringDictionaryBuilder::<UInt32Type>::new();
         for (_, trace, id) in self.rows.iter() {

@@ -1,4 +1,4 @@
-//! What-if predictions for Python.
+//! Python functions that predict the effect of edits on run time.
 
 use crate::critical_path::{failed, position};
 use crate::exact::window;
@@ -90,7 +90,7 @@ impl NativePrediction {
         Ok(dict)
     }
 
-    /// Tables of the result in display order.
+    /// Tables of the prediction in display order.
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
         tables(&self.0).iter().map(NativeTable::from_model).collect()
     }

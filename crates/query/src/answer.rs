@@ -26,8 +26,8 @@ pub enum Column {
 }
 
 impl Column {
-    /// The same numbers in the smallest type that holds all of them: half of the bytes that a timeline would have as wide
-    /// ones.
+    /// Column of an answer in the smallest type that holds all of them: half of the bytes that a timeline would have as
+    /// wide ones.
     fn narrowed(&self) -> Cow<'_, Self> {
         let most = match self {
             Self::U8(_) => return Cow::Borrowed(self),
@@ -93,12 +93,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer that is a document alone.
+    /// Answer of a query that consists of a JSON document alone.
     pub(crate) fn document(document: &impl Serialize) -> Result<Self, QueryError> {
         Self::with_columns(document, Vec::new())
     }
 
-    /// A document with columns.
+    /// Answer of a query that consists of a JSON document and columns of numbers.
     pub(crate) fn with_columns(
         document: &impl Serialize,
         columns: Vec<(&'static str, Column)>,
@@ -106,7 +106,7 @@ impl Answer {
         Ok(Self { json: serde_json::to_string(document).map_err(QueryError::unavailable)?, columns })
     }
 
-    /// The first values of a column of indices.
+    /// First values of an answer's column of indices.
     pub(crate) fn whole_numbers(&self, name: &str, most: usize) -> Vec<u32> {
         match self.columns.iter().find(|(column, _)| *column == name) {
             Some((_, Column::U32(values))) => values.iter().take(most).copied().collect(),
@@ -114,7 +114,7 @@ impl Answer {
         }
     }
 
-    /// The values of a column of numbers that may have fractions; none if there is no such column.
+    /// Values of an answer's column of numbers that may have fractions; none if there is no such column.
     pub(crate) fn numbers(&self, name: &str) -> &[f64] {
         match self.columns.iter().find(|(column, _)| *column == name) {
             Some((_, Column::F64(values))) => values,
@@ -122,7 +122,7 @@ impl Answer {
         }
     }
 
-    /// The answer as bytes; each column in the smallest type that holds its numbers.
+    /// Encode a query's answer as bytes; each column in the smallest type that holds its numbers.
     pub fn to_bytes(&self) -> Vec<u8> {
         let columns: Vec<_> = self.columns.iter().map(|(name, column)| (*name, column.narrowed())).collect();
         let heads: Vec<_> =

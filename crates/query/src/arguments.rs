@@ -14,17 +14,17 @@ pub struct Arguments(BTreeMap<String, String>);
 const LONGEST: usize = 4096;
 
 impl Arguments {
-    /// Arguments of these names and texts; the last one of a name counts.
+    /// Create query arguments from names and texts; the last one of a name counts.
     pub fn new<N: Into<String>, T: Into<String>>(pairs: impl IntoIterator<Item = (N, T)>) -> Self {
         Self(pairs.into_iter().map(|(name, text)| (name.into(), text.into())).collect())
     }
 
-    /// Names of those with a text: an empty one counts as none.
+    /// Names of the query arguments that have a text: an empty one counts as none.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, _)| name.as_str())
     }
 
-    /// A text; an empty one counts as none.
+    /// Text of a query argument; an empty one counts as none.
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<&str>, QueryError> {
         match self.0.get(name) {
             Some(text) if text.len() > LONGEST => {
@@ -34,7 +34,7 @@ impl Arguments {
         }
     }
 
-    /// A number.
+    /// Parse a query argument as a number; `None` if the argument is missing.
     pub(crate) fn number<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, QueryError> {
         let parse = |text: &str| {
             text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not a valid number") })
@@ -42,12 +42,12 @@ impl Arguments {
         self.text(name)?.map(parse).transpose()
     }
 
-    /// A number that must be there.
+    /// Parse a query argument as a number that must be there.
     pub(crate) fn needed<T: FromStr>(&self, name: &'static str) -> Result<T, QueryError> {
         self.number(name)?.ok_or_else(|| QueryError::Argument { name, why: "is missing".to_owned() })
     }
 
-    /// Numbers with commas between them.
+    /// Parse a query argument as a list of numbers with commas between them.
     pub(crate) fn numbers<T: FromStr>(&self, name: &'static str) -> Result<Vec<T>, QueryError> {
         let parse = |text: &str| {
             text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not a valid number") })
@@ -72,7 +72,7 @@ impl Arguments {
         }
     }
 
-    /// A regular expression.
+    /// Compile a query argument as a regular expression.
     pub(crate) fn pattern(&self, name: &'static str) -> Result<Option<Regex>, QueryError> {
         let compile = |text: &str| {
             Regex::new(text)
@@ -81,7 +81,7 @@ impl Arguments {
         self.text(name)?.map(compile).transpose()
     }
 
-    /// One of several words.
+    /// Value of a query argument that must be one of several words.
     pub(crate) fn choice<T: Copy>(&self, name: &'static str, choices: &[(&str, T)]) -> Result<Option<T>, QueryError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
@@ -89,7 +89,7 @@ impl Arguments {
         found.map(Some).ok_or_else(|| QueryError::Argument { name, why: format!("{text:?} is not one of {}", words()) })
     }
 
-    /// The same without some names.
+    /// Copy the query arguments without those of these names.
     pub(crate) fn without(&self, names: &[&str]) -> Self {
         Self(
             self.0
@@ -100,14 +100,14 @@ impl Arguments {
         )
     }
 
-    /// The same with one more, in place of one of its name.
+    /// Add a query argument, or replace the one of the same name.
     #[must_use]
     pub(crate) fn with(mut self, name: &str, text: &str) -> Self {
         self.0.insert(name.to_owned(), text.to_owned());
         self
     }
 
-    /// Canonical text of all arguments, independent of their order.
+    /// Canonical text of all query arguments, independent of their order.
     pub fn key(&self) -> String {
         self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name}={text}\n")).collect()
     }

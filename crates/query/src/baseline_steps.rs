@@ -7,7 +7,7 @@ use stackline_timeline::steps::Looked;
 use std::collections::BTreeSet;
 
 impl OpenRun {
-    /// The part of this run that is like a part of the one that it is compared with: its own steps for any steps, without as many
+    /// Part of this run that corresponds to a part of the compared run: its own steps for any steps, without as many
     /// first ones as the other run leaves out as warm-ups.
     pub(crate) fn like(&self, rank: Option<i64>, part: TimeRange, of: &Self) -> TimeRange {
         match (part, self.trace(rank)) {

@@ -1,4 +1,4 @@
-//! Cache of results that queries share.
+//! Cached results of a trace (findings, call trees, layouts …) that several queries use.
 
 use crate::counter_tracks::Counters;
 use crate::launch_links::Launched;
@@ -63,7 +63,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The tree.
+    /// Calling context tree of the run's calls.
     pub fn tree(&self) -> &CallingContextTree {
         match self {
             Self::Recording(tree) => tree,

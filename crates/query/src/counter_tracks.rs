@@ -26,7 +26,7 @@ pub(crate) struct Counters {
     pub(crate) left_out: usize,
 }
 
-/// The counters of a trace.
+/// Find all counters of a trace, memory first, with their values by time.
 pub(crate) fn counter_tracks(trace: &Trace) -> Counters {
     let mut all = memory(trace);
     all.extend(recorded(trace));
@@ -96,7 +96,7 @@ fn memory(trace: &Trace) -> Vec<Counter> {
     allocators.into_iter().flat_map(of_one).collect()
 }
 
-/// An empty curve of an allocator. Types of devices are PyTorch's: 0 is the CPU, 1 CUDA, 6 HIP.
+/// Create an empty memory curve of a device's allocator. Types of devices are PyTorch's: 0 is the CPU, 1 CUDA, 6 HIP.
 fn named(trace: &Trace, what: &str, (process, kind, device): Allocator) -> Counter {
     let place = match kind {
         0 => "CPU".to_owned(),

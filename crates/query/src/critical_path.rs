@@ -1,4 +1,4 @@
-//! The critical path of a trace as documents have it.
+//! Critical path of a trace as keys of JSON documents.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -110,7 +110,7 @@ pub(crate) struct AfterStepsTime {
     pub(crate) mostly: Option<String>,
 }
 
-/// Keys of HTA's path in documents.
+/// JSON keys of HTA's critical path for documents.
 pub(crate) fn hta_json(trace: &Trace, with_steps: bool) -> Map<String, Value> {
     let json = if with_steps {
         json!({"left_out": "--steps"})

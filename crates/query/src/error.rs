@@ -1,4 +1,4 @@
-//! Errors of queries.
+//! Errors that queries of a run return.
 
 /// Error of a query.
 #[derive(Debug, thiserror::Error)]
@@ -42,12 +42,12 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The run lacks what a query needs.
+    /// Error for a query whose data the run lacks.
     pub(crate) fn unavailable(why: impl ToString) -> Self {
         Self::Unavailable { why: why.to_string() }
     }
 
-    /// There is no such thing in the run.
+    /// Error for a thing named in a query's arguments that does not exist in the run.
     pub(crate) fn missing(what: impl ToString) -> Self {
         Self::Missing { what: what.to_string() }
     }

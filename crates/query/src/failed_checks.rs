@@ -23,7 +23,7 @@ pub struct FailedCheck {
 }
 
 impl FailedCheck {
-    /// Those of traces, by name.
+    /// Failed checks of the read reports of traces, by name, with counts and consequences.
     #[must_use]
     pub fn all(traces: &[Trace], gpu_operations: u64) -> Vec<Self> {
         Self::of_reports(|| traces.iter().map(|trace| &trace.report), gpu_operations)

@@ -82,7 +82,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Studies a trace, once for all that is shown of it: a study takes far longer than anything else here.
+    /// Analyze a memory trace once for all queries, because the analysis takes far longer than anything else here.
     pub(crate) fn new(trace: MemoryTrace) -> Self {
         let analysis = MemoryAnalysis::new(&trace, PEAKS);
         let combination = analysis.peaks.first().and_then(|peak| analysis.combination(peak.device));
@@ -109,12 +109,12 @@ impl Memory {
         }
     }
 
-    /// The trace with its findings.
+    /// Memory trace with its findings.
     pub(crate) fn told(&self) -> (&MemoryTrace, MemoryFindings) {
         (&self.trace, self.findings.clone())
     }
 
-    /// The devices that have a curve, that with the highest peak first.
+    /// Devices that have a memory curve, the one with the highest peak first.
     pub(crate) fn devices(&self) -> Vec<MemoryDeviceId> {
         let place = |device: MemoryDeviceId| self.peaks.iter().position(|peak| peak.device == device);
         let mut devices: Vec<MemoryDeviceId> = self.curves.iter().map(|curve| curve.device).collect();
@@ -122,19 +122,19 @@ impl Memory {
         devices
     }
 
-    /// Number of calls: where curves and lives end.
+    /// Number of calls of the memory trace: where curves and lives end.
     pub(crate) fn end(&self) -> u32 {
         u32::try_from(self.trace.calls.len()).unwrap_or(u32::MAX)
     }
 
-    /// The positions in which an object takes memory.
+    /// Positions between which a memory object takes memory.
     pub(crate) fn life(&self, object: MemoryObjectId) -> (u32, u32) {
         let life: Range<usize> = self.trace.held(object);
         let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         (position(life.start), position(life.end))
     }
 
-    /// Ranges in which an object is wasted, in order of time.
+    /// Ranges in which a memory object is wasted, in order of time.
     pub(crate) fn waste_of(&self, object: MemoryObjectId) -> &[Waste] {
         let from = self.waste.partition_point(|waste| waste.object < object);
         let count = self.waste[from..].iter().take_while(|waste| waste.object == object).count();
@@ -147,7 +147,7 @@ impl Memory {
         self.trace.objects.bytes[object.index()] as f64 * long
     }
 
-    /// Distance of two positions: in seconds, or in calls.
+    /// Distance of two positions in the order of calls: in seconds, or in calls.
     fn between(&self, from: u32, to: u32) -> f64 {
         if !self.has_times {
             return f64::from(to.saturating_sub(from));
@@ -157,7 +157,7 @@ impl Memory {
         at(to).saturating_sub(at(from)).max(0) as f64 / 1e9
     }
 
-    /// The peak of this name.
+    /// Memory peak of this name, regardless of case.
     pub(crate) fn peak(&self, name: &str) -> Option<&NamedPeak> {
         self.peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name))
     }
@@ -192,7 +192,7 @@ impl<'a> MemorySummary<'a> {
     }
 }
 
-/// Summary of the trace, as in `stackline memory --format json`.
+/// Summary of the memory trace, as in `stackline memory --format json`.
 pub fn memory_summary(trace: &MemoryTrace) -> Value {
     // All keys are texts: there is no error.
     serde_json::to_value(MemorySummary::from_trace(trace)).unwrap_or_default()
@@ -236,7 +236,7 @@ fn gap(gap: &Gap) -> Waste {
     Waste { object: gap.object, from: gap.after.0.saturating_add(1), to: gap.needed_again.0, why: Why::Idle }
 }
 
-/// The streams with most calls, by device and key; and how many others there are, with their calls.
+/// Streams with most calls, by device and key; and how many others there are, with their calls.
 fn stream_lanes(trace: &MemoryTrace) -> (Vec<StreamLane>, (usize, u64)) {
     let mut by_stream: FxHashMap<MemoryStreamId, StreamLane> = FxHashMap::default();
     for call in trace.calls.ids() {

@@ -35,7 +35,7 @@ impl Names {
         Self(all)
     }
 
-    /// Those whose names hold a text, which is in small letters.
+    /// Event names that contain a text, which is in lower case.
     pub(crate) fn holding(&self, trace: &Trace, wanted: &str) -> Vec<Found> {
         let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut holds =
@@ -43,7 +43,7 @@ impl Names {
         self.0.iter().filter(|found| holds(found.name)).copied().collect()
     }
 
-    /// First `count` names by total time.
+    /// Event names with the longest total time, at most `count`.
     pub(crate) fn first<'t>(&'t self, trace: &'t Trace, count: usize) -> impl Iterator<Item = &'t str> + 't {
         self.0.iter().take(count).map(|found| trace.strings.get(found.name))
     }

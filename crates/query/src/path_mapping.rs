@@ -19,7 +19,7 @@ pub(crate) struct Here<'h> {
 }
 
 impl PathMapping {
-    /// Of files as a run names them.
+    /// Map relative file names of a run to full paths that the run also names, where unambiguous.
     pub(crate) fn new(files: &BTreeSet<String>, here: &Here<'_>) -> Self {
         let (whole, relative): (Vec<&str>, Vec<&str>) =
             files.iter().map(String::as_str).partition(|file| Path::new(file).is_absolute());
@@ -42,7 +42,7 @@ impl PathMapping {
         Self(relative.into_iter().filter_map(|file| Some((file.to_owned(), place(file)?))).collect())
     }
 
-    /// The place of a file: as it is named, if that is one, or if none or several of those known could be meant.
+    /// Full path of a source file; the name itself if it is a path already, or if none or several paths match.
     pub(crate) fn of_name<'f>(&'f self, file: &'f str) -> &'f str {
         self.0.get(file).map_or(file, String::as_str)
     }

@@ -82,7 +82,7 @@ const OPENING: [Stage; 5] = [Stage::Opening, Stage::Findings, Stage::Code, Stage
 /// Later parts.
 const DETAILS: [Stage; 4] = [Stage::Evidence, Stage::Excerpts, Stage::Unchosen, Stage::Groups];
 
-/// Questions with their arguments, the most important first.
+/// Prefetched queries of the page with their arguments, the most important first.
 pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     if opened.is_memory_alone() {
         let findings = [Stage::FindingsOfMemory, Stage::Findings].map(|stage| asked(opened, stage)).concat();
@@ -102,7 +102,7 @@ pub(crate) fn soonest(opened: &OpenRun) -> Vec<Question> {
     asked(opened, Stage::Soonest)
 }
 
-/// Questions of the Memory page.
+/// Prefetched queries of the Memory page, for each device with memory.
 fn memory(opened: &OpenRun) -> Vec<Question> {
     let mut all = asked(opened, Stage::Memory);
     for device in opened.memory(None).map_or_else(|_| Vec::new(), Memory::devices) {
@@ -113,7 +113,7 @@ fn memory(opened: &OpenRun) -> Vec<Question> {
     all
 }
 
-/// Questions of a part of the page, as listed by the queries, in their order.
+/// Prefetched queries of a part of the page, as listed by the queries, in their order.
 pub(crate) fn asked(opened: &OpenRun, stage: Stage) -> Vec<Question> {
     let mut queries: Vec<&crate::Query> = ALL.iter().collect();
     queries.sort_by_key(|query| query.order);
@@ -124,12 +124,12 @@ pub(crate) fn asked(opened: &OpenRun, stage: Stage) -> Vec<Question> {
     queries.into_iter().flat_map(of_query).collect()
 }
 
-/// No prefetched questions.
+/// Prefetched arguments of a query that the page never prefetches: none.
 pub(crate) fn none(_: &OpenRun, _: Stage) -> Vec<Arguments> {
     Vec::new()
 }
 
-/// One question without arguments.
+/// Prefetched arguments of a query that needs none: one empty set.
 pub(crate) fn plain() -> Vec<Arguments> {
     vec![Arguments::default()]
 }
@@ -138,7 +138,7 @@ pub(crate) fn with(pairs: &[(&str, &str)]) -> Arguments {
     Arguments::new(pairs.iter().copied())
 }
 
-/// Argument for the default steps.
+/// Query argument that selects the default steps of the run.
 pub(crate) fn chosen(opened: &OpenRun) -> Arguments {
     match opened.chosen(0) {
         Some((first, last)) => with(&[("steps", &format!("{first}..{last}"))]),
@@ -146,18 +146,18 @@ pub(crate) fn chosen(opened: &OpenRun) -> Arguments {
     }
 }
 
-/// One step alone.
+/// Query argument that selects one step.
 pub(crate) fn alone(step: i64) -> Arguments {
     with(&[("steps", &format!("{step}..{step}"))])
 }
 
-/// Questions about the baseline run, if there is one.
+/// Prefetched query arguments for the baseline run, if there is one.
 pub(crate) fn of_before(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
     let all = opened.before().map_or_else(|_| Vec::new(), find);
     all.into_iter().map(|arguments| arguments.with("run", "before")).collect()
 }
 
-/// The document of an answer, if there is one.
+/// Answer a query and parse its JSON document, if there is one.
 pub(crate) fn document(opened: &OpenRun, name: &str, arguments: &Arguments) -> Option<Value> {
     serde_json::from_str(&crate::ask(opened, name, arguments).ok()?.json).ok()
 }

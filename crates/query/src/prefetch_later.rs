@@ -11,7 +11,7 @@ const STEPS: usize = 32;
 /// writing the file too much.
 const MOST_WORK: usize = 20_000_000;
 
-/// Questions with their arguments, the most important first.
+/// Later queries of a report with their arguments, the most important first.
 pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     let mut list = List { all: Vec::new(), most: MOST_WORK / size(opened).max(1) };
     // All of the same steps stand together: their tree of calls is made once.

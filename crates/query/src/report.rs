@@ -109,20 +109,21 @@ impl Content {
         Self { infos: infos.to_vec(), read_reports, tables, paths }
     }
 
-    /// The report of a whole run that `import` kept in its directory, if it is still valid.
+    /// Stored report of a whole run that `import` kept in its directory, if it is still valid.
     pub fn kept(run: &Path) -> Option<Self> {
         let whole = stackline_engine::is_run(run) && stackline_engine::is_complete(run);
         whole.then(|| cache::load(run, ENTRY)).flatten()
     }
 
-    /// Keeps the report in a run that was just written. Best effort: without it, a report is worked out again.
+    /// Store the report in a run directory that was just written. Best effort: without it, a report is worked out
+    /// again.
     pub fn keep(&self, run: &Path) {
         cache::keep(run, ENTRY, self);
     }
 }
 
 impl OfTrace {
-    /// Works it out; HTA's path on demand.
+    /// Compute the report of one trace, with HTA's critical path on demand.
     ///
     /// # Errors
     /// If the options' watch was canceled.
@@ -154,7 +155,8 @@ struct PathOfTrace {
 }
 
 impl PathOfTrace {
-    /// The sentence is about the exact path. Documents had HTA's first, under keys that stay.
+    /// Compute the critical path part of a trace's report. The sentence is about the exact path. Documents had HTA's
+    /// first, under keys that stay.
     fn from_trace(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
         let looked = Looked::or_inferred(trace, scope);
         let Looked { choice, notes, .. } = &looked;

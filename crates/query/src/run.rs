@@ -64,7 +64,7 @@ const EARLIEST: i64 = 1_000_000_000_000_000_000;
 const TREES: usize = 3;
 
 impl OpenRun {
-    /// Opens inputs as one run: traces, ranks of a job, a run directory, a recording.
+    /// Open inputs as one run: traces, ranks of a job, a run directory, a recording.
     ///
     /// # Errors
     /// If nothing of an input can be read.
@@ -97,7 +97,7 @@ impl OpenRun {
         Ok(opened)
     }
 
-    /// The same run with a baseline. Settings for source text apply to both.
+    /// Add a baseline run to compare this run with. Settings for source text apply to both.
     #[must_use]
     pub fn compared_with(mut self, mut baseline: Self) -> Self {
         self.source_roots.apply_to(&mut baseline.source_roots);
@@ -106,13 +106,13 @@ impl OpenRun {
         self
     }
 
-    /// The run that it is compared with.
+    /// Baseline run that this run is compared with; an error without one.
     pub(crate) fn before(&self) -> Result<&Self, QueryError> {
         let none = || QueryError::unavailable("no run to compare with: stackline view RUN --baseline OTHER");
         self.baseline.as_deref().ok_or_else(none)
     }
 
-    /// The runs as comparisons see them: a profile of each rank, or of a recording.
+    /// Profiles of the run for comparisons: one of each rank, or that of a recording.
     pub(crate) fn profiles(&self) -> Result<Vec<Profile>, QueryError> {
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
             let none = |_| QueryError::unavailable("the recording has no times to compare");
@@ -123,17 +123,17 @@ impl OpenRun {
         Ok(traces.map(|(trace, info)| Profile::from_trace(trace, info.rank, &Scope::default())).collect())
     }
 
-    /// Hash of the content, the cache key of answers.
+    /// Hash of the run's content, the cache key of answers.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// Display name.
+    /// Name of the run for display.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The trace of a rank; the first without one.
+    /// Trace of a rank; the first trace if no rank is given.
     pub(crate) fn trace(&self, rank: Option<i64>) -> Result<(usize, &Trace), QueryError> {
         let at = match rank {
             None => 0,
@@ -198,7 +198,7 @@ impl OpenRun {
         }
     }
 
-    /// The tables that the report of a part begins with, which are there long before the rest is.
+    /// Tables that the report of a part begins with, which are computed long before the rest.
     pub(crate) fn first_tables(&self, part: TimeRange) -> Result<Vec<Table>, QueryError> {
         let scope = match part {
             TimeRange::Steps(first, last) => Scope::of_steps(Some((first, last))),
@@ -210,7 +210,7 @@ impl OpenRun {
         report::first_tables(&self.set, &options).map_err(QueryError::unavailable)
     }
 
-    /// The findings of a rank; of all ranks of the job, merged, where none is named.
+    /// Findings of a rank; of all ranks of the job, merged, where none is named.
     pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
         let Some(rank) = rank else {
             return self.all_findings.get_or_init(|| self.find_all()).as_ref().map_err(QueryError::unavailable);
@@ -223,7 +223,7 @@ impl OpenRun {
         self.derived[at].with_memory.get_or_init(add).as_ref().map_err(QueryError::unavailable)
     }
 
-    /// Of all ranks and their memory, as the command line finds them without `--rank`.
+    /// Findings of all ranks and their memory, as the command line finds them without `--rank`.
     fn find_all(&self) -> Result<Findings, String> {
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
             let found =
@@ -273,7 +273,7 @@ impl OpenRun {
         Ok(merged)
     }
 
-    /// First questions of the page.
+    /// First queries of the page, which can be computed before the page asks.
     pub fn soonest_questions(&self) -> Vec<(&'static str, Arguments)> {
         crate::prefetch::soonest(self)
     }
@@ -283,7 +283,7 @@ impl OpenRun {
         crate::prefetch::questions(self)
     }
 
-    /// The critical path of a trace, or of steps of it.
+    /// Critical path of a trace, or of steps of the trace.
     pub(crate) fn path(&self, rank: Option<i64>, part: TimeRange) -> Result<Cow<'_, PathOfWindow>, QueryError> {
         let (at, trace) = self.trace(rank)?;
         let walk = |looked: Looked| PathOfWindow::from_trace(trace, looked);
@@ -327,7 +327,8 @@ impl OpenRun {
         Ok(Source::Trace(calls))
     }
 
-    /// A view of calls: the one that was or is being made for the same key, or a new one. Those that were asked for last stay.
+    /// Cached view of calls: the one that was or is being made for the same key, or a new one. Those that were asked
+    /// for last stay.
     pub(crate) fn view(&self, key: &str, make: impl FnOnce() -> CallView) -> Arc<CallView> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         let known = views.iter().position(|(other, _)| other == key).map(|at| views.remove(at).1);
@@ -340,13 +341,13 @@ impl OpenRun {
         Arc::clone(view.get_or_init(|| Arc::new(make())))
     }
 
-    /// The events of each track in the rows that the timeline draws them in.
+    /// Events of each track in the rows in which the timeline draws them.
     pub(crate) fn rows(&self, rank: Option<i64>) -> Result<&TrackLayout, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].rows.get_or_init(|| TrackLayout::from_trace(trace)))
     }
 
-    /// The boxes of the timeline at a level that is fine enough for a sixteenth of it; none where there are few events.
+    /// Timeline boxes at a level that is fine enough for a sixteenth of the trace; none where there are few events.
     pub(crate) fn coarse(&self, rank: Option<i64>) -> Result<Option<&CoarseSlices>, QueryError> {
         let (at, trace) = self.trace(rank)?;
         let (rows, origin) = (self.rows(rank)?, self.origin(rank)?);
@@ -357,13 +358,13 @@ impl OpenRun {
         Ok(self.derived[at].coarse.get_or_init(make).as_ref())
     }
 
-    /// The steps that findings look at.
+    /// First and last of the steps that findings cover by default.
     pub(crate) fn chosen(&self, at: usize) -> Option<(i64, i64)> {
         let (derived, trace) = (self.derived.get(at)?, self.set.traces.get(at)?);
         *derived.chosen.get_or_init(|| chosen_steps(trace))
     }
 
-    /// Index of names in a trace.
+    /// Index of the event names in a trace, for searches.
     pub(crate) fn names(&self, rank: Option<i64>) -> Result<&Names, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].names.get_or_init(|| Names::from_trace(trace)))
@@ -374,14 +375,14 @@ impl OpenRun {
         &self.derived[at].launched
     }
 
-    /// Counters of a trace over time.
+    /// Counters of a rank's trace with their values over time.
     pub(crate) fn counters(&self, rank: Option<i64>) -> Result<&Counters, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].counters.get_or_init(|| counter_tracks::counter_tracks(trace)))
     }
 
-    /// The time that all times in answers count from: a browser's numbers are exact to 2^53 only, which is 104 days in
-    /// ns, and times since 1970 are far beyond.
+    /// Time from which all times in answers count: a browser's numbers are exact to 2^53 only, which is 104 days in ns,
+    /// and times since 1970 are far beyond.
     pub(crate) fn origin(&self, rank: Option<i64>) -> Result<i64, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
@@ -410,7 +411,7 @@ impl OpenRun {
         started.or_else(|| self.set.traces.iter().filter_map(began).filter(|&ns| ns > EARLIEST).min())
     }
 
-    /// The source files that the run names: no others are ever read.
+    /// Source files that the run names: no others are ever read.
     pub(crate) fn files(&self) -> &BTreeSet<String> {
         self.files.get_or_init(|| {
             let mut files = BTreeSet::new();
@@ -430,7 +431,7 @@ impl OpenRun {
     }
 }
 
-/// Name, sizes and times: another run, or the same one recorded again, has another hash.
+/// Hash of a run's name, sizes and times: another run, or the same one recorded again, has another hash.
 fn hash(name: &str, set: &TraceSet, recording: Option<&CallingContextTree>, memory: Option<&MemoryTrace>) -> String {
     let mut hasher = FxHasher::default();
     hasher.write(name.as_bytes());

@@ -32,7 +32,8 @@ impl Slice {
     }
 }
 
-/// Boxes in buckets of 2^`level` ns from `origin` on. Those of a finer level give the same as the events that they are of.
+/// Merge events or boxes of a timeline row into boxes by buckets of 2^`level` ns from `origin` on. Boxes of a finer
+/// level give the same as the events that they are of.
 pub(crate) fn merged(boxes: impl IntoIterator<Item = Slice>, origin: i64, level: u32) -> Vec<Slice> {
     let bucket = |ns: i64| ns.saturating_sub(origin) >> level;
     let mut all: Vec<Slice> = Vec::new();
@@ -65,7 +66,7 @@ pub(crate) struct CoarseSlices {
 }
 
 impl CoarseSlices {
-    /// None where there are few events.
+    /// Merge all events of a trace into timeline boxes of one level; `None` where there are few events.
     pub(crate) fn from_trace(trace: &Trace, rows: &TrackLayout, origin: i64, level: u32) -> Option<Self> {
         let row =
             |events: &Vec<EventId>| merged(events.iter().map(|&event| Slice::from_trace(trace, event)), origin, level);
@@ -73,7 +74,7 @@ impl CoarseSlices {
         (trace.events.len() >= MANY).then(|| Self { level, tracks: trace.tracks.ids().map(track).collect() })
     }
 
-    /// A row of a track.
+    /// Merged timeline boxes in one row of a track.
     pub(crate) fn row(&self, track: TrackId, depth: usize) -> &[Slice] {
         self.tracks.get(track.index()).and_then(|rows| rows.get(depth)).map_or(&[], Vec::as_slice)
     }

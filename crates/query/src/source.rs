@@ -25,7 +25,8 @@ pub(crate) fn is_source(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|end| SUFFIXES.iter().any(|known| end == *known))
 }
 
-/// The text of a source file; none if it does not lie below a root, is no plain file, or longer than anybody writes.
+/// Read the text of a source file; none if the file does not lie below a root, is no plain file, or longer than anybody
+/// writes.
 pub(crate) fn read(roots: &SourceRoots, file: &str) -> Option<String> {
     let path = roots.find(file)?;
     let is_plain = std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST);
@@ -69,7 +70,7 @@ pub(crate) struct Excerpt<'a> {
     changed: Option<Option<bool>>,
 }
 
-/// The lines around one of a file that the run names, if it is here.
+/// Lines around one line of a source file that the run names, if the file is on this machine.
 pub(crate) fn excerpt<'a>(opened: &'a OpenRun, file: &'a str, line: u32) -> Excerpt<'a> {
     let file = opened.resolved(file);
     let Some(text) = read(&opened.source_roots, file) else {

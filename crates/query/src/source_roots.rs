@@ -20,14 +20,14 @@ pub struct SourceRoots {
     read: Mutex<BTreeSet<String>>,
 }
 
-/// Those of these paths that are directories, with all links resolved.
+/// Select the directories among these paths, with all links resolved.
 fn directories<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
     let resolved = paths.into_iter().filter_map(|path| path.canonicalize().ok());
     resolved.filter(|path| path.is_dir()).collect()
 }
 
 impl SourceRoots {
-    /// Those of these paths that are directories.
+    /// Allow source text below those of these paths that are directories.
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Self {
         Self { opened: directories(paths), ..Self::default() }
     }
@@ -38,7 +38,8 @@ impl SourceRoots {
         other.named.extend(self.named.iter().cloned());
     }
 
-    /// The file of this name, links resolved, if it lies below one of the directories. Relative names count from each of them.
+    /// Find a source file by name, links resolved, if it lies below one of the directories. Relative names count from
+    /// each of them.
     pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
         if self.is_off {
             return None;
@@ -49,31 +50,31 @@ impl SourceRoots {
         roots().filter_map(|root| root.join(name).canonicalize().ok()).find(is_below)
     }
 
-    /// The text of a source file below one of the directories, if it is one of a length that people write.
+    /// Read the text of a source file below one of the directories, if it is one of a length that people write.
     pub fn read(&self, name: &str) -> Option<String> {
         crate::source::read(self, name)
     }
 
-    /// Remembers that a file was read.
+    /// Remember that a source file was read.
     pub(crate) fn note(&self, path: &Path) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(path.display().to_string());
     }
 
-    /// The files that were read since this was asked last.
+    /// Take the list of source files that were read since the last call.
     pub(crate) fn take_read(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl OpenRun {
-    /// Lets source text be read below these directories, too, also of the run that this one is compared with. Without them it is read
-    /// below inputs that are directories alone: a trace may name any file of the machine.
+    /// Allow reading source text below these directories, too, also for the compared run. Without them it is read below
+    /// inputs that are directories alone: a trace may name any file of the machine.
     #[must_use]
     pub fn with_source_roots(self, roots: &[PathBuf]) -> Self {
         self.with_sources(&SourceRoots { named: directories(roots), ..SourceRoots::default() })
     }
 
-    /// Lets no source text be read, neither of this run nor of the one that it is compared with.
+    /// Forbid reading source text, for this run and for the compared run.
     #[must_use]
     pub fn without_source(self) -> Self {
         self.with_sources(&SourceRoots { is_off: true, ..SourceRoots::default() })
@@ -87,7 +88,7 @@ impl OpenRun {
         self
     }
 
-    /// The source files whose text went into answers since this was asked last, also those of the run that this one is compared with.
+    /// Take the list of source files whose text went into answers since the last call, also for the compared run.
     pub fn take_source_files(&self) -> BTreeSet<String> {
         let of_baseline = self.baseline.iter().flat_map(|baseline| baseline.source_roots.take_read());
         self.source_roots.take_read().into_iter().chain(of_baseline).collect()

@@ -18,13 +18,13 @@ impl TrackLayout {
         Self(trace.tracks.ids().map(row_of).collect())
     }
 
-    /// The rows of a track; none if there is no such track.
+    /// Timeline rows of a track; none if there is no such track.
     pub(crate) fn of_track(&self, track: TrackId) -> &[Vec<EventId>] {
         self.0.get(track.index()).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Check if an event is drawn.
+/// Check if the timeline draws an event.
 fn is_shown(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }

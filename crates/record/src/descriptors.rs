@@ -11,7 +11,7 @@ pub(crate) struct Identity {
     inode: libc::ino_t,
 }
 
-/// Identity of the file with this number.
+/// Device and inode of the open file with this descriptor.
 ///
 /// # Errors
 /// `EBADF` if no file has it.

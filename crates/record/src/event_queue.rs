@@ -46,7 +46,7 @@ pub(crate) struct Sequence(pub(crate) u64);
 const NUMBER_BITS: u32 = 48;
 
 impl Sequence {
-    /// Pack both; empty if either does not fit, or for a call without a number.
+    /// Pack both numbers into one value; empty if either does not fit, or for a call without a number.
     pub(crate) fn new(number: Option<u64>, forward_thread: Option<u64>) -> Self {
         let number = number.map_or(0, |number| number.saturating_add(1));
         let thread = forward_thread.unwrap_or(0);
@@ -108,7 +108,7 @@ impl<T> Clone for EventReceiver<T> {
     }
 }
 
-/// Create both ends for one thread.
+/// Create sender and receiver of one thread's event queue.
 pub(crate) fn mailbox<T>() -> (EventSender<T>, EventReceiver<T>) {
     let (waiting, consumer) = rtrb::RingBuffer::new(FIRST);
     let inbox = EventReceiver { rings: Arc::new(Mutex::new(vec![consumer])), lost: Arc::default() };
@@ -125,7 +125,7 @@ impl<T> EventSender<T> {
         self.waiting.slots() == self.room / 2
     }
 
-    /// Count an event that is not posted.
+    /// Count an event that is lost instead of posted to the queue.
     pub(crate) fn lose(&self) {
         self.inbox.lost.fetch_add(1, Ordering::Relaxed);
     }
@@ -146,7 +146,7 @@ impl<T> EventSender<T> {
 }
 
 impl<T> EventReceiver<T> {
-    /// Take all posted events.
+    /// Take all events that the thread has posted to the queue.
     pub(crate) fn take(&self) -> Vec<T> {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = Vec::new();
@@ -160,7 +160,7 @@ impl<T> EventReceiver<T> {
         taken
     }
 
-    /// Number of lost events.
+    /// Number of events that were lost because they did not fit into the queue.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

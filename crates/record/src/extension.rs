@@ -168,7 +168,7 @@ pub unsafe extern "C" fn PyInit__stackline_record() -> *mut c_void {
     unsafe { create(DEFINITION.0.get().cast(), PYTHON_ABI_VERSION) }
 }
 
-/// `None`, with a new reference.
+/// Python's `None`, with a new reference to it.
 fn none() -> *mut c_void {
     let Some(api) = API.get() else { return null_mut() };
     // SAFETY: `_Py_NoneStruct` lives forever; the caller holds the GIL.

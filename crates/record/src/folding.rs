@@ -139,7 +139,7 @@ impl SpanNames {
         Verdict::Own
     }
 
-    /// Register a name with a separate frame.
+    /// Register a span name that has a frame of its own.
     pub(crate) fn add(&mut self, name: &str, template: Option<&[u8]>, frame: u32) {
         self.count += 1;
         self.bytes += name.len();

@@ -32,7 +32,7 @@ pub(crate) struct Frames {
 const UNKNOWN: u32 = u32::MAX;
 
 impl Frames {
-    /// Id of a text.
+    /// Id of an interned text, which is added if it is new.
     pub(crate) fn text(&mut self, text: &str) -> u32 {
         if let Some(&id) = self.texts.get(text) {
             return id;
@@ -58,7 +58,7 @@ impl Frames {
         id
     }
 
-    /// Id of a library.
+    /// Id of a native library, which is interned if it is new.
     pub(crate) fn library(&mut self, module: &dlmonitor::native::Module) -> u32 {
         let path = self.text(&module.path.to_string_lossy());
         let key = (path, module.build_id.clone(), module.content);
@@ -75,7 +75,7 @@ impl Frames {
         id
     }
 
-    /// Id of a frame.
+    /// Id of an interned frame of call paths, which is added if it is new.
     pub(crate) fn frame(&mut self, key: FrameKey) -> u32 {
         if let Some(&id) = self.frames.get(&key) {
             return id;
@@ -106,7 +106,7 @@ impl Frames {
         (frame, verdict)
     }
 
-    /// Variant of [`Self::span`] only for known spans; nothing is interned.
+    /// Frame of a known span like [`Self::span`]; nothing is interned.
     pub(crate) fn known_span(&mut self, name: &str, template: Option<&[u8]>) -> Option<(u32, Verdict)> {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
             return Some((frame, Verdict::Own));
@@ -122,12 +122,12 @@ impl Frames {
         self.frame(FrameKey::FoldedSpan { name })
     }
 
-    /// Names of spans.
+    /// Shared and exact names of the spans seen so far.
     pub(crate) fn span_names(&self) -> &SpanNames {
         &self.span_names
     }
 
-    /// Keep an example of a shared name.
+    /// Keep an example of the span names that share a frame.
     pub(crate) fn keep_example(&mut self, frame: u32, name: &str) {
         self.span_names.keep_example(frame, name);
     }
@@ -141,7 +141,7 @@ impl Frames {
         self.frames.get(&key).copied()
     }
 
-    /// Number of frames.
+    /// Number of interned frames.
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
     }

@@ -42,7 +42,7 @@ impl Live {
         &self.0[(address >> 6 ^ address >> 12) % SHARDS]
     }
 
-    /// Register an allocation.
+    /// Remember the size of an allocation at its address.
     pub(crate) fn put(&self, address: usize, bytes: u64) {
         self.shard(address).lock().unwrap_or_else(PoisonError::into_inner).insert(address, Piece { bytes, name: None });
     }

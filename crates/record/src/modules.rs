@@ -52,7 +52,7 @@ struct Named {
 }
 
 impl Modules {
-    /// Register `child` as attribute `name` of `parent`.
+    /// Register the `nn.Module` `child` as attribute `name` of `parent`.
     pub(crate) fn put(&self, parent: usize, name: &str, child: usize) {
         let mut known = self.lock();
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Modules {
         Known { id: self.next_id.fetch_add(1, Ordering::Relaxed), held: None, named: None }
     }
 
-    /// Remove the freed module at this address.
+    /// Remove the freed `nn.Module` at this address.
     pub(crate) fn forget(&self, address: usize) {
         let mut known = self.lock();
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -96,12 +96,12 @@ impl Modules {
         Some(names.join("."))
     }
 
-    /// Ids of freed modules that are kept.
+    /// Ids of freed `nn.Module`s whose names are kept.
     pub(crate) fn gone(&self) -> FxHashSet<u64> {
         self.lock().gone.keys().copied().collect()
     }
 
-    /// Drop these freed modules.
+    /// Forget the names of these freed `nn.Module`s.
     pub(crate) fn let_go(&self, gone: &FxHashSet<u64>) {
         self.lock().gone.retain(|id, _| !gone.contains(id));
     }

@@ -10,11 +10,11 @@ const SLOTS: usize = 1024;
 
 /// A name in memory.
 pub(crate) trait Name {
-    /// Address of the name.
+    /// Address in memory of an operator name.
     fn address(&self) -> usize;
-    /// True if it equals the text before the first null byte of `name`.
+    /// True if the operator name equals the text before the first null byte of `name`.
     fn is(&self, name: &[u8]) -> bool;
-    /// The full text.
+    /// Full text of an operator name.
     fn text(&self) -> &CStr;
 }
 
@@ -67,7 +67,7 @@ struct Slot {
 impl Slot {
     const EMPTY: Self = Self { address: 0, frame: 0, kind: 0, short: [0; SHORT], long: None };
 
-    /// Slot of a name at `address`.
+    /// Cache slot for an operator name at `address`.
     fn new(address: usize, kind: u8, name: &Arc<CStr>, frame: u32) -> Self {
         let bytes = name.to_bytes_with_nul();
         let mut short = [0; SHORT];

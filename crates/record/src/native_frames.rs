@@ -27,13 +27,13 @@ pub(crate) struct NativeFrames {
 }
 
 impl NativeFrames {
-    /// For the calling thread.
+    /// Create the native-stack reader of the calling thread.
     pub(crate) fn new() -> Self {
         let (begin, end) = stack_bounds();
         Self { stack: NativeStack::new(), begin, end, segments: FxHashMap::default() }
     }
 
-    /// Assign it to the calling thread.
+    /// Assign this native-stack reader to the calling thread.
     pub(crate) fn enter(&mut self) {
         (self.begin, self.end) = stack_bounds();
     }

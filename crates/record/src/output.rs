@@ -12,9 +12,9 @@ use std::path::Path;
 pub(crate) trait Target: Debug + Send {
     /// Append some of the bytes, and return their number.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// Truncate the file to this length.
+    /// Truncate the stream file to this length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// The file has been moved to another path.
+    /// Note that the stream file has been moved to another path.
     fn moved(&mut self, to: &Path);
 }
 
@@ -89,7 +89,7 @@ impl Output {
         }
     }
 
-    /// Try once to write the waiting chunks.
+    /// Try once to write the waiting chunks to the stream file.
     ///
     /// # Errors
     /// If chunks are still waiting.
@@ -111,8 +111,8 @@ impl Output {
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped: 0 })
     }
 
-    /// Drop the waiting chunks, so that a small one can be written instead. The first chunk is never dropped, because
-    /// a stream without it cannot be read.
+    /// Drop the waiting chunks, so that a small one can be written instead. The first chunk is never dropped, because a
+    /// stream without it cannot be read.
     pub(crate) fn give_up(&mut self) -> Option<Outage> {
         let kept = usize::from(!self.has_first_chunk()).min(self.waiting.len());
         let dropped = self.waiting.drain(kept..).map(|waiting| waiting.records).sum();
@@ -121,7 +121,7 @@ impl Output {
         Some(Outage { from_ns, to_ns: clock::monotonic_ns(), error, dropped })
     }
 
-    /// The file has been moved to another path.
+    /// Note that the stream file has been moved to another path.
     pub(crate) fn moved(&mut self, to: &Path) {
         self.target.moved(to);
     }
@@ -151,7 +151,7 @@ impl Output {
         self.end > 0
     }
 
-    /// True if chunks wait.
+    /// True if chunks wait in memory after a write error of the stream file.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -180,7 +180,7 @@ impl Output {
         written
     }
 
-    /// Cut off a partial chunk.
+    /// Cut off the partial chunk that a failed write left at the end of the stream file.
     fn mend(&mut self) -> io::Result<()> {
         if self.torn {
             self.target.cut(self.end)?;

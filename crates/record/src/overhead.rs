@@ -110,7 +110,7 @@ impl Overhead {
         self.gap + BLOCK..self.gap + 2 * BLOCK + SETTLE
     }
 
-    /// A step ends at this time in ns.
+    /// Process the end of a step at this time in ns, for the measurement of overhead.
     pub(crate) fn step_ended(&mut self, mark: Mark, now_ns: i64) -> Option<Change> {
         let paused = self.paused();
         let is_over = self.budget < BLOCK + SETTLE && self.step < paused.start;
@@ -146,7 +146,7 @@ impl Overhead {
         None
     }
 
-    /// True while callbacks are stopped.
+    /// True while callbacks are stopped to measure the recorder's overhead.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused().contains(&self.step)
     }

@@ -1,4 +1,4 @@
-//! Cache prefetch instructions.
+//! Wrapper of the processor's instruction that prefetches a cache line.
 
 /// Prefetch the cache line of a value; no other effect.
 #[inline]

@@ -53,7 +53,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// A tree without receivers.
+    /// Register a thread's call tree without receivers of single events.
     fn new(thread: Thread, owner: &Owner) -> Self {
         let (tree, overflows) = (Arc::clone(&owner.shared), Arc::clone(&owner.overflows));
         Self { thread, tree, overflows, inbox: None, touches: None, names: None }
@@ -196,12 +196,12 @@ impl Process {
         lock(&self.frames).keep_example(frame, name);
     }
 
-    /// Locked interner of texts and frames.
+    /// Locked interner of the process's texts and frames.
     pub(crate) fn frames(&self) -> MutexGuard<'_, Frames> {
         lock(&self.frames)
     }
 
-    /// All trees so far by their numbers.
+    /// Call trees of all threads so far, by their numbers.
     pub(crate) fn trees(&self) -> Vec<Registered> {
         lock(&self.trees).by_id.values().cloned().collect()
     }
@@ -271,7 +271,7 @@ impl Process {
         }
     }
 
-    /// The Python name of a thread, if any.
+    /// Python's name of a thread, if any.
     pub(crate) fn python_name(&self, tid: u32) -> Option<String> {
         let known = lock(&self.thread_names).get(&tid).cloned();
         known.or_else(|| (tid == std::process::id()).then(|| MAIN_THREAD.to_owned()))
@@ -356,12 +356,12 @@ impl Process {
         lock(&self.by_torch_id).get(&torch_id).cloned()
     }
 
-    /// True if single calls are recorded.
+    /// True if single calls are recorded (`trace` mode).
     pub(crate) fn traces(&self) -> bool {
         self.kept.trace
     }
 
-    /// The interpreter, if Python frames are recorded. An earlier recording of this process may have recorded them
+    /// Python interpreter, if Python frames are recorded. An earlier recording of this process may have recorded them
     /// when this one does not.
     #[inline]
     pub(crate) fn interpreter(&self) -> Option<&'static Interpreter> {
@@ -385,7 +385,7 @@ impl Process {
         }
     }
 
-    /// Take all stored samples.
+    /// Take all samples that were stored for the stream writer.
     pub(crate) fn samples(&self) -> Vec<TimedSample> {
         std::mem::take(&mut lock(&self.samples))
     }

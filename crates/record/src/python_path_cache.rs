@@ -57,7 +57,7 @@ fn is_frame(frame: &PythonFrame, other: &PythonFrame) -> bool {
 }
 
 impl Outer<'_> {
-    /// True if a path ends with this frame.
+    /// True if a cached Python path ends with this frame.
     #[inline]
     fn is(self, frame: &PythonFrame) -> bool {
         matches!(self, Self::With(last) if is_frame(last, frame))

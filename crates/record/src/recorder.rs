@@ -34,7 +34,7 @@ const COLLECTS: u64 = 1 << 34;
 #[derive(Debug)]
 pub(crate) struct Recorder;
 
-/// The session, for a callback.
+/// Current recording session, for callbacks of DLMonitor only.
 #[inline]
 fn session() -> Option<&'static Session> {
     // SAFETY: only callbacks of operators, compilations and allocations call this, which `DLMonitor` counts, and

@@ -153,13 +153,13 @@ impl Session {
         }
     }
 
-    /// True if its end has begun. In a forked child, a lock that is not available belongs to a session that
-    /// continues.
+    /// True if the end of the recording session has begun. In a forked child, a lock that is not available belongs to a
+    /// session that continues.
     fn has_ended(&self) -> bool {
         self.phase.try_lock().is_ok_and(|phase| matches!(*phase, Phase::Ending | Phase::Ended))
     }
 
-    /// Create a state for the calling thread.
+    /// Create the recorder's state for the calling thread.
     #[cold]
     pub(crate) fn enter_thread(&self) -> Box<State> {
         if let Err(reason) = self.start_writing() {
@@ -168,7 +168,7 @@ impl Session {
         self.process.enter_thread()
     }
 
-    /// A training step has ended, with a span at this node of the calling thread's tree.
+    /// Process the end of a training step, with a span at this node of the calling thread's tree.
     #[cold]
     pub(crate) fn step_ended(&self, node: NodeId) {
         // Without a writer, pauses that the program does not end by a step would never end.
@@ -219,7 +219,7 @@ impl Session {
         self.options.python
     }
 
-    /// `torch._C` was imported: observe its operators from now on.
+    /// Observe PyTorch's operators from now on, because `torch._C` was imported.
     pub(crate) fn torch_imported(&self) {
         if !self.options.pytorch {
             return;
@@ -253,7 +253,7 @@ impl Session {
         self.window.operators_started(|change| _ = self.report_operators(change));
     }
 
-    /// True if its stream was created, or creation failed.
+    /// True if the session's stream was created, or creation failed.
     #[inline]
     pub(crate) fn has_started(&self) -> bool {
         self.started.is_completed()

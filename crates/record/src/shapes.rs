@@ -74,7 +74,7 @@ fn mix(hash: u64, word: u64) -> u64 {
     (mixed >> 64) as u64 ^ mixed as u64
 }
 
-/// Format inputs as text.
+/// Format the inputs of an operator as text.
 fn text(inputs: Inputs<'_>) -> String {
     let mut text = String::new();
     let mut left = MOST;

@@ -20,7 +20,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// A slot without values.
+    /// Create a metric slot of a call-tree node, without values.
     pub(crate) fn new(node: u32, metric: Metric) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
@@ -35,7 +35,7 @@ impl Slot {
         }
     }
 
-    /// Copy the values of another slot.
+    /// Copy the metric values of another slot.
     #[cold]
     fn copy(&self, from: &Self) {
         for (to, from) in self.values().into_iter().zip(from.values()) {
@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         Self { slots, nth }
     }
 
-    /// The slot with its node and metric. Its values may be those of another slot ([`Self::values`]).
+    /// Metric slot of a place, with its node and metric. Its values may be those of another slot ([`Self::values`]).
     pub(crate) fn slot(&self) -> &'a Slot {
         &self.slots[self.nth]
     }

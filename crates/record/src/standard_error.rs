@@ -33,7 +33,7 @@ pub(crate) fn say(line: &str) {
     let _ = descriptors::write(libc::STDERR_FILENO, &bytes);
 }
 
-/// True if a write would not block.
+/// True if a write to standard error would not block.
 fn takes_bytes() -> bool {
     let mut asked = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one entry, valid for reads and writes; a timeout of 0 does not wait.

@@ -104,8 +104,8 @@ impl State {
         if self.keeps_times { time } else { clock::ns(time) }
     }
 
-    /// Pass this tree to another thread after its own has ended: memory is bounded by the number of concurrent
-    /// threads.
+    /// Pass this thread's call tree to another thread after its own has ended: memory is bounded by the number of
+    /// concurrent threads.
     pub(crate) fn hand_over(&mut self) {
         self.tree.forget_forward();
         self.forward.clear();
@@ -190,7 +190,7 @@ impl State {
         self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
-    /// Node of an operator below `parent`; `frame` is its frame without its inputs.
+    /// Find or create the call-tree node of an operator below `parent`; `frame` is its frame without its inputs.
     #[inline]
     fn child(&mut self, process: &Process, parent: NodeId, operator: &Operator, scope: Scope, frame: u32) -> NodeId {
         if self.shapes
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// Assign this state to another thread.
+    /// Assign this recorder state to another thread.
     pub(crate) fn enter(&mut self, tid: u32) {
         self.published.enter(tid);
         if let Some(natives) = &mut self.natives {
@@ -301,7 +301,7 @@ impl Drop for State {
 }
 
 impl Process {
-    /// Frame of an operator.
+    /// Intern the frame of an operator, backward node or span with this name.
     #[cold]
     fn operator_frame(&self, full: bool, scope: Scope, name: &CStr) -> u32 {
         self.intern(full, |frames| {
@@ -314,7 +314,7 @@ impl Process {
         })
     }
 
-    /// Frame of a Python line.
+    /// Intern the call-path frame of a Python line.
     #[cold]
     pub(crate) fn python_frame(&self, full: bool, line: &dlmonitor::PythonLine) -> u32 {
         self.intern(full, |frames| FrameKey::Python {
@@ -325,7 +325,7 @@ impl Process {
         })
     }
 
-    /// Frame of a module call.
+    /// Frame of a call of an `nn.Module`, interned by the module's path and class.
     pub(crate) fn module_frame(
         &self,
         full: bool,

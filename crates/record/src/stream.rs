@@ -224,7 +224,7 @@ impl Stream {
         }
     }
 
-    /// Write the version of `PyTorch` once.
+    /// Write the version of `PyTorch` to the recorder stream once.
     pub(crate) fn torch(&mut self, version: &str) {
         if self.head.torch == version {
             return;

@@ -23,7 +23,7 @@ pub(crate) struct StreamFile {
 }
 
 impl StreamFile {
-    /// Create the file, which must not exist.
+    /// Create the file of a recorder stream, which must not exist.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -57,7 +57,7 @@ impl StreamFile {
     }
 }
 
-/// The file with a high number, or with its current one if none is free.
+/// Move the file to a high descriptor number, or keep its number if none is free.
 fn raised(file: File, known: Identity) -> RawFd {
     let low = file.into_raw_fd();
     let Ok(high) = descriptors::raise(low) else { return low };

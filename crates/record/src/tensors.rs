@@ -63,7 +63,7 @@ pub(crate) struct Written {
 }
 
 impl Tensors {
-    /// The memory at `address`, of this size in bytes, is a module's tensor.
+    /// Name the memory at `address`, of this size in bytes, after a module's tensor.
     pub(crate) fn name(
         &self,
         (modules, live): (&Modules, &Live),
@@ -87,7 +87,7 @@ impl Tensors {
         }
     }
 
-    /// Number of names that did not fit.
+    /// Number of tensor names that did not fit.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -148,7 +148,7 @@ impl Inner {
         Some(number)
     }
 
-    /// Variant of [`Live::name`] for memory that is unknown there.
+    /// Name memory after a tensor like [`Live::name`], if the allocation is unknown there.
     fn name_older(&mut self, address: usize, name: &Name) -> Told {
         if self.older.contains_key(&address) {
             return Told::Known;

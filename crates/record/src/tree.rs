@@ -54,7 +54,7 @@ impl Shared {
         Self { id, nodes, slots: boxcar::Vec::new(), version: AtomicU64::new(0), sequences: OnceLock::new() }
     }
 
-    /// All slots with their stable numbers.
+    /// All metric slots of the call tree with their stable numbers.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Place<'_>)> {
         // A place has one or two slots.
         self.slots
@@ -62,7 +62,7 @@ impl Shared {
             .flat_map(|(at, slots)| (0..slots.len()).map(move |nth| (2 * at + nth, Place::new(slots, nth))))
     }
 
-    /// Consistent values of a slot.
+    /// Read a consistent set of the metric values of a slot while its thread may write them.
     pub(crate) fn read(&self, place: &Place<'_>) -> Stats {
         loop {
             let before = self.version.load(Ordering::Acquire);
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-/// Node that is remembered for a number.
+/// Call-tree node that is remembered for a forward operator's sequence number.
 #[inline]
 fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     let entry = sequences.get(sequence as usize % SEQUENCES)?.load(Ordering::Acquire);
@@ -106,7 +106,7 @@ fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
     (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
 }
 
-/// True if the entry of a number has a later one: numbers only grow.
+/// True if the table entry of a sequence number has a later one: numbers only grow.
 fn is_overwritten(sequences: &[AtomicU64], sequence: u64) -> bool {
     let entry = sequences.get(sequence as usize % SEQUENCES).map_or(0, |entry| entry.load(Ordering::Acquire));
     entry >> 32 != 0 && (entry as u32).wrapping_sub(sequence as u32).cast_signed() > 0
@@ -117,7 +117,7 @@ fn is_overwritten(sequences: &[AtomicU64], sequence: u64) -> bool {
 pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
 
 impl Key {
-    /// Key by the id of a frame.
+    /// Key of a call-tree child by the id of its frame.
     pub(crate) fn frame(frame: u32) -> Self {
         Self(u64::from(frame), u64::MAX)
     }
@@ -167,7 +167,7 @@ fn hash(parent: u32, key: Key) -> u64 {
 }
 
 impl Owner {
-    /// An empty tree with at most `limit` nodes.
+    /// Create an empty call tree with at most `limit` nodes.
     pub(crate) fn new(id: u32, limit: u32) -> Self {
         let root = Entry { key: Key(0, 0), last_child: 0, next_sibling: 0, slots: None };
         Self {
@@ -298,7 +298,7 @@ impl Owner {
         self.shared.slots.push(Arc::new([Slot::new(node.0, metric)])) as u32
     }
 
-    /// Add one value.
+    /// Add one value to a metric slot, under the version that readers check.
     pub(crate) fn add_value(&mut self, slot: u32, value: u64) {
         let version = self.shared.version.load(Ordering::Relaxed);
         self.shared.version.store(version + 1, Ordering::Relaxed);
@@ -320,13 +320,13 @@ impl Owner {
         self.sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
     }
 
-    /// Same as [`Shared::forward`], for the owner.
+    /// Node of a forward operator by number like [`Shared::forward`], for the thread that owns the tree.
     #[inline]
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences, sequence)
     }
 
-    /// Same as [`Shared::is_overwritten`], for the owner.
+    /// True if a forward operator was replaced like [`Shared::is_overwritten`], for the thread that owns the tree.
     pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
         is_overwritten(&self.sequences, sequence)
     }

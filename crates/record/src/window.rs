@@ -250,7 +250,7 @@ impl Window {
         self.past().ends.filter(|_| is_told)
     }
 
-    /// Changes from the `from`-th on.
+    /// Begins and pauses of the recording so far, from number `from` on.
     pub(crate) fn changes(&self, from: usize) -> Vec<Change> {
         self.past().changes.get(from..).unwrap_or(&[]).to_vec()
     }

@@ -36,8 +36,8 @@ impl Begin {
         Some(Self { monotonic_ns: ns.parse().ok()?, boot: u64::from_str_radix(boot, 16).ok()? })
     }
 
-    /// The time, if it belongs to the monotonic clock of this process. Environment variables reach other machines,
-    /// whose clocks are unrelated.
+    /// Begin of the recording, if it belongs to the monotonic clock of this process. Environment variables reach other
+    /// machines, whose clocks are unrelated.
     #[must_use]
     pub fn on_this_clock(self) -> Option<i64> {
         (boot() == Some(self.boot)).then_some(self.monotonic_ns)

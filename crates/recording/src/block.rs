@@ -44,12 +44,12 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Largest size of the block in bytes, 0 if none is open.
+    /// Largest size of the open block in bytes, 0 if none is open.
     pub(crate) fn len(&self) -> usize {
         if self.count == 0 { 0 } else { MAX_HEAD + self.records.len() }
     }
 
-    /// Append the block, if one is open.
+    /// Append the open block of records to the chunk, if there is one.
     pub(crate) fn close(&mut self, chunk: &mut Vec<u8>) {
         if self.count > 0 {
             let mut head = [0; MAX_HEAD];
@@ -63,7 +63,7 @@ impl BlockWriter {
         }
     }
 
-    /// Drop the block.
+    /// Discard the records of the open block.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
         self.records.clear();
@@ -91,13 +91,13 @@ impl<'a> Block<'a> {
         is_possible.then_some((Self { kind, left, records }, rest))
     }
 
-    /// True if records of its kind can be read.
+    /// True if this crate can read records of the block's kind.
     pub(crate) fn is_known(&self) -> bool {
         self.kind < Record::KINDS
     }
 
-    /// The next record. `None` after the last one, or if the rest is invalid ([`Self::records`] is then not empty, or
-    /// [`Self::left`] not 0).
+    /// Read the next record of the block. `None` after the last one, or if the rest is invalid ([`Self::records`] is
+    /// then not empty, or [`Self::left`] not 0).
     pub(crate) fn next(&mut self) -> Option<Record> {
         self.left.checked_sub(1)?;
         let mut deserializer = Deserializer::from_flavor(Fields { kind: Some(self.kind as u8), rest: self.records });

@@ -27,13 +27,13 @@ impl Default for ChunkWriter {
 }
 
 impl ChunkWriter {
-    /// An empty chunk.
+    /// Create a writer of one chunk of the recorder stream, without records.
     #[must_use]
     pub fn new() -> Self {
         Self { bytes: vec![0; PREFIX], open: BlockWriter::default() }
     }
 
-    /// Append one record.
+    /// Append one record to the chunk.
     ///
     /// # Errors
     /// If the record cannot be encoded, which is impossible for records of this crate; nothing is appended then.
@@ -47,13 +47,13 @@ impl ChunkWriter {
         self.bytes.len() + self.open.len()
     }
 
-    /// True if no record was pushed.
+    /// True if no record was pushed to the chunk.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() <= PREFIX
     }
 
-    /// The finished chunk: length, checksum and records. Call [`Self::clear`] before the next one.
+    /// Finish the chunk: length, checksum and records. Call [`Self::clear`] before the next one.
     pub fn finish(&mut self) -> &[u8] {
         self.open.close(&mut self.bytes);
         let length = u32::try_from(self.bytes.len() - PREFIX).unwrap_or(u32::MAX);
@@ -63,7 +63,7 @@ impl ChunkWriter {
         &self.bytes
     }
 
-    /// Drop the records and keep the memory.
+    /// Drop the records of the chunk and keep the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.truncate(PREFIX);
         self.open.clear();

@@ -1,4 +1,4 @@
-//! Keys that identify frames.
+//! Keys that identify frames of call paths in a recorder stream.
 
 use serde::{Deserialize, Serialize};
 

@@ -46,7 +46,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Open a stream in memory.
+    /// Open a recorder stream whose bytes are in memory.
     ///
     /// # Errors
     /// [`NotARecording`] if the header is missing or has another version.
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// True if these bytes begin as a chunk does.
+    /// True if these bytes begin like a chunk of the recorder stream.
     fn begins(&self, records: &[u8]) -> bool {
         match self.version {
             1 => postcard::take_from_bytes::<Record>(records).is_ok(),
@@ -259,7 +259,7 @@ impl<'a> Checksums<'a> {
         Self { bytes, prefixes: vec![0], hasher: crc32fast::Hasher::new() }
     }
 
-    /// Checksum of the first bytes.
+    /// Checksum of the first `length` bytes.
     fn prefix(&mut self, length: usize) -> Option<u32> {
         for byte in self.bytes.get(self.prefixes.len() - 1..length).unwrap_or_default() {
             self.hasher.update(std::slice::from_ref(byte));

@@ -1,4 +1,4 @@
-//! Records of a stream.
+//! Types of the records in a recorder stream.
 
 use crate::frame::FrameKey;
 use crate::{Stats, TensorPart, TouchKind};

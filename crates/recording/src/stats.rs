@@ -18,7 +18,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Add one value.
+    /// Add one value to the statistics of a metric.
     pub fn add(&mut self, value: u64) {
         self.min = if self.count == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
@@ -27,7 +27,7 @@ impl Stats {
         self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
     }
 
-    /// Statistics of the union of both sets of values; commutative and associative.
+    /// Merge the statistics of two sets of a metric's values; commutative and associative.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -39,7 +39,7 @@ impl Stats {
         self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
     }
 
-    /// The mean, 0 without values.
+    /// Mean of a metric's values, 0 without values.
     #[must_use]
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }

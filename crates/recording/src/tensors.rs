@@ -1,4 +1,4 @@
-//! Roles and memory events of tensors.
+//! Roles of named tensors, and memory events of tensors, in recorder streams.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The page: an HTTP server for the browser ([`serve`](serve())), and a single HTML file with its data
+//! The web page of a run: an HTTP server for the browser ([`serve`](serve())), and a single HTML file with its data
 //! ([`report`](report())).
 //!
 //! Both give the page the same answers of `stackline-query`; the page does not depend on the source of its answers.

@@ -1,4 +1,4 @@
-//! The built page, compressed.
+//! The web page that the server sends, embedded as compressed HTML.
 
 use flate2::read::GzDecoder;
 use std::io::Read;
@@ -10,7 +10,7 @@ pub(crate) const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.t
 /// Text that only the built page contains.
 const MARK: &str = "id=\"stackline\"";
 
-/// The page as HTML text.
+/// Decompress the embedded web page to HTML text.
 pub(crate) fn html() -> String {
     let mut text = String::new();
     // The data are from our own build script, so they decompress.

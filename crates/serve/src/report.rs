@@ -1,4 +1,4 @@
-//! The page as a single HTML file, with the answers to its most important queries.
+//! The web page of a run as a single HTML file, with the answers to its most important queries.
 //!
 //! Answers are stored in the file as base64 of gzip, because a page opened from disk may not fetch files. They are
 //! added by importance up to the size limit. The page reports answers that did not fit.
@@ -42,7 +42,7 @@ impl Pruned {
     }
 }
 
-/// Kind of a query's answers, as text.
+/// Name of the kind of answers of a query, such as `call tree views`.
 fn kind_of(question: &str) -> &'static str {
     match question {
         "event" => "events",
@@ -63,7 +63,7 @@ const PLACE: &str = "<script id=\"answers\" type=\"application/json\">";
 /// Position of the content security policy.
 const HEAD: &str = "<head>";
 
-/// Write the page with its answers.
+/// Write the page with its answers as a one-file report.
 ///
 /// # Errors
 /// If the writer fails.

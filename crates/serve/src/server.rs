@@ -106,7 +106,7 @@ impl Server {
         self.run_on(runtime, told.received())
     }
 
-    /// Serve until `until` is done.
+    /// Serve the web page and its queries until the future `until` is done.
     ///
     /// # Errors
     /// If the system provides no threads, or the socket fails.

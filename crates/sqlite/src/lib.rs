@@ -55,8 +55,8 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// An integer; `None` if the value is null, missing from the table, or of another type. Text with an integer
-    /// counts, because columns without a type keep the written type.
+    /// Read an integer from a row; `None` if the value is null, missing from the table, or of another type. Text with
+    /// an integer counts, because columns without a type keep the written type.
     #[must_use]
     pub fn i64(&self, column: usize) -> Option<i64> {
         match self.value(column) {
@@ -66,8 +66,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// A number with a fraction, or an integer; `None` if the value is null, missing from the table, or of another
-    /// type.
+    /// Read a number with a fraction, or an integer, from a row; `None` if the value is null, missing from the table,
+    /// or of another type.
     #[must_use]
     pub fn f64(&self, column: usize) -> Option<f64> {
         match self.value(column) {
@@ -77,8 +77,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Text; `None` if the value is null, missing from the table, or of another type. Bytes that are not UTF-8 become
-    /// U+FFFD.
+    /// Read text from a row; `None` if the value is null, missing from the table, or of another type. Bytes that are
+    /// not UTF-8 become U+FFFD.
     #[must_use]
     pub fn text(&self, column: usize) -> Option<std::borrow::Cow<'a, str>> {
         match self.value(column) {
@@ -87,7 +87,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Bytes of a text or blob.
+    /// Size of a text or blob in a row, in bytes.
     fn length(&self, column: usize) -> u64 {
         match self.value(column) {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len() as u64,
@@ -148,18 +148,18 @@ impl Database {
         self.is_cut
     }
 
-    /// Check if a plain table of this name exists.
+    /// Check if the database has a plain table of this name.
     #[must_use]
     pub fn has(&self, table: &str) -> bool {
         self.tables.contains_key(table)
     }
 
-    /// Names of the plain tables, ascending.
+    /// Names of the plain tables of a database, ascending.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().map(String::as_str)
     }
 
-    /// Check if a table has a column.
+    /// Check if a database table has a column.
     #[must_use]
     pub fn has_column(&self, table: &str, column: &str) -> bool {
         self.tables.get(table).is_some_and(|columns| columns.iter().any(|own| own == column))
@@ -240,12 +240,12 @@ pub fn unmerged_log(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// A name quoted for SQL.
+/// Quote a name of a table or column for SQL.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The file as a URI that marks it as immutable.
+/// URI of a database file that marks the file as immutable.
 fn address(path: &Path) -> String {
     let mut address = String::from("file:");
     for (at, &byte) in path.as_os_str().as_encoded_bytes().iter().enumerate() {

@@ -122,7 +122,7 @@ impl EventReader {
         left_out
     }
 
-    /// C stream, for `__arrow_c_stream__`.
+    /// Convert the event reader to an Arrow C stream, for `__arrow_c_stream__`.
     pub fn into_stream(self) -> FFI_ArrowArrayStream {
         FFI_ArrowArrayStream::new(Box::new(self))
     }

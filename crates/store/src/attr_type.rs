@@ -1,8 +1,8 @@
-//! Text names of argument types.
+//! Text names of the types of event arguments, as stored in files.
 
 use stackline_model::AttrType;
 
-/// Stable text name of a type.
+/// Stable text name of the type of an event argument.
 pub(crate) fn name(kind: AttrType) -> &'static str {
     match kind {
         AttrType::Null => "null",
@@ -15,7 +15,7 @@ pub(crate) fn name(kind: AttrType) -> &'static str {
     }
 }
 
-/// Inverse of [`name`].
+/// Type of an event argument by its text name, the inverse of [`name`].
 pub(crate) fn from_name(text: &str) -> Option<AttrType> {
     (0..=6).filter_map(AttrType::from_u8).find(|t| name(*t) == text)
 }

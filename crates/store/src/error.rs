@@ -1,4 +1,4 @@
-//! Errors of run directories, with remedies.
+//! Errors of reading and writing run directories, with advice.
 
 use std::path::{Path, PathBuf};
 

@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use stackline_model::{EventKind, Level, Phase, Trace};
 use std::sync::Arc;
 
-/// All columns except arguments.
+/// All columns of the event table except those of arguments.
 pub(crate) fn columns(trace: &Trace) -> Vec<Column<'_>> {
     let e = &trace.events;
     let mut columns = vec![

@@ -43,7 +43,7 @@ pub(crate) fn check(table: &Table) -> Result<usize, Error> {
     Ok(rows)
 }
 
-/// Result column as Arrow column.
+/// Convert a column of a result table to an Arrow column.
 pub(crate) fn column(column: &stackline_model::Column) -> Column<'_> {
     let name = &column.name;
     let mut made = match &column.values {

@@ -148,12 +148,12 @@ impl MemoryEntry {
     }
 }
 
-/// Folder of a memory trace.
+/// Folder of a memory trace in a run directory.
 pub(crate) fn memory_dir(run: &Path, index: usize) -> PathBuf {
     run.join(format!("memory={index}"))
 }
 
-/// Folder of the calling context tree.
+/// Folder of the calling context tree in a run directory.
 pub(crate) fn calls_dir(run: &Path) -> PathBuf {
     run.join("calls")
 }

@@ -57,7 +57,7 @@ impl Plan {
         self.columns.iter().find(|c| c.position[shape.index()] == position)
     }
 
-    /// Raw value of `column` at `event`.
+    /// Stored value of the argument column `column` at `event`.
     pub(crate) fn raw(&self, trace: &Trace, column: &WideColumn, event: usize) -> Option<u64> {
         let (_, shape, values) = trace.attrs.columns();
         let position = column.position[shape[event].index()];
@@ -78,7 +78,7 @@ fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     counts
 }
 
-/// Keys and types with their number of events, in order of appearance.
+/// Argument keys and types with their number of events, in order of appearance.
 fn counted(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     let (shapes, shape, _) = trace.attrs.columns();
     let mut events = vec![0u64; shapes.len()];
@@ -132,15 +132,15 @@ impl Names {
         Self { columns, index }
     }
 
-    /// Name of a column of one trace.
+    /// Name of the file column for an argument column of one trace.
     pub(crate) fn get(&self, trace: &Trace, column: &WideColumn) -> &str {
         let key = (trace.strings.get(column.key).to_owned(), column.kind);
         self.index.get(&key).map_or("", |i| &self.columns[*i].2)
     }
 }
 
-/// `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for others. Names are unique regardless of case, as
-/// SQL engines need.
+/// Name of an argument column: `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for others. Names are
+/// unique regardless of case, as SQL engines need.
 fn free_name(key: &str, kind: AttrType, taken: &mut FxHashSet<String>) -> String {
     let plain = format!("args:{key}");
     let typed = format!("args:{key}|{}", attr_type::name(kind));

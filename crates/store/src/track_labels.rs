@@ -25,7 +25,7 @@ pub(crate) const TEXT_COLUMNS: &[TextColumn] = &[
     TextColumn { name: "thread_name", of: |l| l.thread_name.as_deref() },
 ];
 
-/// Labels of all tracks.
+/// Labels (process and thread, by number and name) of all tracks of a trace.
 pub(crate) fn labels(trace: &Trace) -> Vec<Labels> {
     let key = |k| Some(trace.key_text(k)).filter(|t: &String| !t.is_empty());
     let text = |s: StrId| s.some().map(|s| trace.strings.get(s).to_owned());

@@ -10,7 +10,7 @@ type Step = fn(&mut Value) -> Result<(), String>;
 /// Step `i` upgrades version `i + 1`.
 const STEPS: [Step; FORMAT_VERSION as usize - 1] = [one_to_two, two_to_three, three_to_four, four_to_five, five_to_six];
 
-/// Upgrade a manifest to the current version.
+/// Upgrade the manifest of a run directory to the current version.
 pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> {
     let found = manifest
         .get("version")

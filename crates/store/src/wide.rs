@@ -1,4 +1,4 @@
-//! Arrow arrays of the wide columns.
+//! Columns of the event table that hold frequent arguments ("wide" columns), as Arrow arrays.
 
 use crate::columns::{Packing, interned, text_type};
 use crate::plan::{Plan, WideColumn};
@@ -9,7 +9,7 @@ use stackline_model::{AttrType, Trace};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Arrow type of an argument type.
+/// Arrow data type for the type of an event argument.
 pub(crate) fn data_type(kind: AttrType) -> DataType {
     match kind {
         AttrType::Bool => DataType::Boolean,
@@ -20,7 +20,7 @@ pub(crate) fn data_type(kind: AttrType) -> DataType {
     }
 }
 
-/// Values of a column at a range of events.
+/// Arrow array of an argument column for a range of events.
 pub(crate) fn array(trace: &Trace, plan: &Plan, column: &WideColumn, events: Range<usize>) -> Result<ArrayRef, String> {
     let raw = events.map(|event| plan.raw(trace, column, event));
     Ok(match column.kind {

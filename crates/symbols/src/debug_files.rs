@@ -14,7 +14,7 @@ pub(crate) struct Found {
     pub(crate) bytes: Mapped,
 }
 
-/// Debug file of a build id: `FOLDER/.build-id/ab/cdef….debug`.
+/// Find the debug file of a build id: `FOLDER/.build-id/ab/cdef….debug`.
 pub(crate) fn by_build_id(folders: &[PathBuf], build_id: &[u8]) -> Option<Found> {
     let [first, rest @ ..] = build_id else { return None };
     if rest.is_empty() {

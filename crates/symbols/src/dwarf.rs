@@ -47,7 +47,7 @@ struct Meters {
 }
 
 impl<'a> DebugInfo<'a> {
-    /// Find the sections, and decompress them if needed.
+    /// Find the debug sections of an ELF file and of the file that it shares, decompressed if needed.
     pub(crate) fn load(elf: &Elf<'a>, path: &Path, folders: &[PathBuf]) -> Self {
         let shared = shared(folders, path, elf).and_then(|found: Found| {
             let elf = Elf::parse(&found.bytes)?;
@@ -57,12 +57,13 @@ impl<'a> DebugInfo<'a> {
         Self { shared, ..Self::from_elf(elf) }
     }
 
-    /// Sections without a shared file.
+    /// Find the debug sections of an ELF file, without a shared debug file.
     pub(crate) fn from_elf(elf: &Elf<'a>) -> Self {
         Self { own: sections(|name| elf.section(name).unwrap_or_default()), shared: None }
     }
 
-    /// Functions at each address, read in a thread with a fixed stack size; without the thread there are none.
+    /// Functions at each address by debug information, read in a thread with a fixed stack size; without the thread
+    /// there are none.
     pub(crate) fn frames(&self, addresses: &[u64]) -> Vec<Chain> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK);

@@ -45,7 +45,7 @@ pub(crate) type Symbols<'a> = SymbolTable<'a, FileHeader64<LittleEndian>>;
 pub(crate) struct Strings<'a>(&'a [u8]);
 
 impl<'a> Strings<'a> {
-    /// The name at an offset; `None` if it is longer than the limit, or unterminated.
+    /// Name at an offset of a string section; `None` if it is longer than the limit, or unterminated.
     pub(crate) fn name(self, at: u32, longest: usize) -> Option<&'a [u8]> {
         let rest = self.0.get(at as usize..)?;
         let rest = rest.get(..=longest).unwrap_or(rest);
@@ -65,7 +65,7 @@ pub(crate) struct Elf<'a> {
 }
 
 impl<'a> Elf<'a> {
-    /// Parse the headers; `None` if they are invalid.
+    /// Parse the headers of an ELF file; `None` if they are invalid.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let unpack = (bytes.len() as u64).saturating_mul(MAX_RATIO).clamp(UNPACKED_ANYWAY, MAX_UNPACKED);
         let file = ElfFile64::parse(bytes).ok()?;
@@ -109,7 +109,7 @@ impl<'a> Elf<'a> {
         loaded.map(|header| (header.p_vaddr(ENDIAN), header.p_memsz(ENDIAN)))
     }
 
-    /// The index of the unwind tables, and the first code segment.
+    /// Contents of the index of the unwind tables, and of the first code segment.
     pub(crate) fn parts(&self) -> [Option<&'a [u8]>; 2] {
         let find = |wanted: &dyn Fn(&ProgramHeader64<LittleEndian>) -> bool| {
             self.headers().iter().find(|header| wanted(header))?.data(ENDIAN, self.bytes).ok()
@@ -120,13 +120,13 @@ impl<'a> Elf<'a> {
         [find(&|header| header.p_type(ENDIAN) == PT_GNU_EH_FRAME), find(&is_code)]
     }
 
-    /// True if one of its notes has this build id. Tools that edit files leave stale ones: some are only in the
-    /// segments, some only in the sections.
+    /// True if one of the ELF file's notes has this build id. Tools that edit files leave stale ones: some are only in
+    /// the segments, some only in the sections.
     pub(crate) fn has_build_id(&self, wanted: &[u8]) -> bool {
         self.build_ids().any(|id| id == wanted)
     }
 
-    /// Build id.
+    /// Build id of the ELF file, by which debug files are found.
     pub(crate) fn build_id(&self) -> Option<&'a [u8]> {
         self.build_ids().find(|id| !id.is_empty())
     }
@@ -155,7 +155,7 @@ impl<'a> Elf<'a> {
         Some((&data[..end], &data[end + 1..]))
     }
 
-    /// True if it has debug information.
+    /// True if the ELF file has debug information.
     pub(crate) fn has_debug_info(&self) -> bool {
         self.find(".debug_info")
             .is_some_and(|(section, _)| section.sh_type(ENDIAN) != SHT_NOBITS && section.sh_size(ENDIAN) > 0)
@@ -166,7 +166,7 @@ impl<'a> Elf<'a> {
         [self.file.elf_symbol_table(), self.file.elf_dynamic_symbol_table()]
     }
 
-    /// A section, or its older compressed form (`.zdebug_…`), and true for the latter.
+    /// Find a section, or its older compressed form (`.zdebug_…`), and true for the latter.
     fn find(&self, name: &str) -> Option<(&'a Section, bool)> {
         let find = |name: &str| self.sections.get(name.as_bytes()).copied();
         let old = || Some((find(&name.replacen(".debug_", ".zdebug_", 1))?, true));

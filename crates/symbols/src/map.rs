@@ -1,4 +1,4 @@
-//! Memory-mapped files.
+//! Memory mapping of files for reading.
 
 use memmap2::Mmap;
 use std::fs::File;

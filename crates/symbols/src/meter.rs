@@ -23,7 +23,7 @@ impl Meter {
         Self { left: Cell::new(bytes), lowest: here().saturating_sub(stack) }
     }
 
-    /// Increase the budget.
+    /// Increase the budget of readable debug-information bytes.
     pub(crate) fn add(&self, bytes: u64) {
         self.left.set(self.left.get().saturating_add(bytes));
     }
@@ -36,7 +36,7 @@ impl Meter {
     }
 }
 
-/// An address in the current stack frame.
+/// Address in the current stack frame, to measure the stack's depth.
 #[inline(never)]
 fn here() -> usize {
     let here = 0_u8;

@@ -48,7 +48,7 @@ struct Candidate<'a> {
     name: Reverse<&'a [u8]>,
 }
 
-/// Name of the function at each address.
+/// Name of the function at each address, by symbol tables.
 pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a [u8]>> {
     let mut order: Vec<usize> = (0..addresses.len()).collect();
     order.sort_unstable_by_key(|&at| addresses[at]);

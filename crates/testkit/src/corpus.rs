@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Root of the repository.
+/// Root folder of Stackline's repository.
 #[must_use]
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -29,7 +29,7 @@ pub fn folder() -> Option<PathBuf> {
     None
 }
 
-/// A file or folder of the corpus, such as `kineto/NAME.json.gz`; `None` without a corpus.
+/// Path of a file or folder of the corpus, such as `kineto/NAME.json.gz`; `None` without a corpus.
 ///
 /// # Panics
 /// If the corpus has no such file.

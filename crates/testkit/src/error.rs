@@ -1,4 +1,4 @@
-//! Errors of the generators.
+//! Errors of the generators of traces for tests.
 
 use std::path::PathBuf;
 

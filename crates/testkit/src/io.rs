@@ -15,13 +15,13 @@ fn at(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error
     move |source| Error::File { action, path, source }
 }
 
-/// Bytes of the file, decompressed if they begin with the gzip magic.
+/// Read the bytes of a file, decompressed if they begin with the gzip magic.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let raw = std::fs::read(path).map_err(at("read", path))?;
     inflate(raw).map_err(at("inflate", path))
 }
 
-/// `raw`, decompressed if it begins with the gzip magic.
+/// Decompress `raw` if it begins with the gzip magic.
 pub fn inflate(raw: Vec<u8>) -> std::io::Result<Vec<u8>> {
     if !raw.starts_with(&[0x1f, 0x8b]) {
         return Ok(raw);
@@ -31,7 +31,7 @@ pub fn inflate(raw: Vec<u8>) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// `text` as one gzip member without timestamp, so that equal texts give equal bytes.
+/// Compress `text` as one gzip member without timestamp, so that equal texts give equal bytes.
 #[must_use]
 pub fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::read::GzEncoder::new(text, Compression::new(6));

@@ -36,13 +36,13 @@ pub struct ArgsText<'a> {
 }
 
 impl ArgsText<'_> {
-    /// Add a number, or another value whose text is valid JSON.
+    /// Add an argument to a record: a number, or another value whose text is valid JSON.
     pub fn raw(&mut self, key: &str, value: impl Display) {
         self.text.push_str(if std::mem::replace(&mut self.any, true) { ", " } else { ",\n    \"args\": {\n      " });
         let _ = write!(self.text, "\"{key}\": {value}");
     }
 
-    /// Add text.
+    /// Add a text argument to a record.
     pub fn text(&mut self, key: &str, value: &str) {
         self.raw(key, "");
         push_quoted(self.text, value);
@@ -68,13 +68,13 @@ impl Writer {
         self.text.push_str(if std::mem::take(&mut self.first) { "\n  {\n    " } else { ",\n  {\n    " });
     }
 
-    /// A time in the file's format: microseconds with three decimals.
+    /// Format a time as the file does: microseconds with three decimals.
     #[must_use]
     pub fn stamp(&self, ns: i64) -> String {
         self.micros(self.started + ns)
     }
 
-    /// A duration in the file's format.
+    /// Format a duration as the file does, in microseconds.
     #[must_use]
     pub fn micros(&self, ns: i64) -> String {
         let mut out = String::with_capacity(20);
@@ -111,7 +111,7 @@ impl Writer {
         self.text.push_str(if any { "\n    }\n  }" } else { "\n  }" });
     }
 
-    /// Add one end of an arrow.
+    /// Add one end of an arrow between events.
     pub fn flow(&mut self, category: &str, flow: Flow, (process, thread): (impl Display, impl Display), at: i64) {
         let (phase, id, tail) = match flow {
             Flow::Start(id) => ('s', id, ""),
@@ -132,14 +132,14 @@ impl Writer {
         ));
     }
 
-    /// Name a process.
+    /// Add a record that names a process of the trace.
     pub fn process(&mut self, process: i64, label: &str, order: i64) {
         self.meta("process_name", process, 0, format_args!("\"name\": \"python\""));
         self.meta("process_labels", process, 0, format_args!("\"labels\": \"{label}\""));
         self.meta("process_sort_index", process, 0, format_args!("\"sort_index\": {order}"));
     }
 
-    /// Name a thread or stream.
+    /// Add a record that names a thread or stream of the trace.
     pub fn thread(&mut self, process: i64, thread: i64, name: &str) {
         self.meta("thread_name", process, thread, format_args!("\"name\": \"{name}\""));
         self.meta("thread_sort_index", process, thread, format_args!("\"sort_index\": {thread}"));
@@ -165,7 +165,7 @@ impl Writer {
         ));
     }
 
-    /// The text so far.
+    /// JSON text of the trace written so far.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -205,7 +205,7 @@ fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// `text` as a JSON string.
+/// Quote `text` as a JSON string.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

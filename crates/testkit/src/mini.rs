@@ -70,7 +70,7 @@ enum Time {
 }
 
 impl MiniTrace {
-    /// The trace in `text`, which may be empty.
+    /// Create a mini trace from its text form, which may be empty.
     ///
     /// # Panics
     /// If a line is invalid.
@@ -106,7 +106,7 @@ impl MiniTrace {
         self.count.saturating_sub(1)
     }
 
-    /// The trace as JSON text.
+    /// Mini trace as JSON text in Kineto's format.
     #[must_use]
     pub fn json(&self) -> String {
         format!("{{{}\"traceEvents\": [{}\n]}}\n", self.file, self.records.text())

@@ -50,7 +50,7 @@ fn edit(rng: &mut Rng, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
     }
 }
 
-/// A range within `length` bytes, usually a short one.
+/// Draw a random range within `length` bytes, usually a short one.
 fn part(rng: &mut Rng, length: usize) -> std::ops::Range<usize> {
     let start = rng.below(length + 1);
     let most = if rng.below(4) == 0 { length } else { 16 };

@@ -1,4 +1,4 @@
-//! A small deterministic random number generator.
+//! Small random number generator for tests: the same numbers for a seed on every machine.
 //!
 //! The generators must give the same bytes for the same seed on every machine and in every later version of this
 //! crate. Therefore this crate has its own generator (SplitMix64; Steele, Lea and Flood, OOPSLA 2014), because one of
@@ -9,13 +9,13 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator with the given seed.
+    /// Create a random number generator with the given seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x9E37_79B9_7F4A_7C15)
     }
 
-    /// The next 64 random bits.
+    /// Draw 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -24,24 +24,24 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..n`; 0 when `n` is 0.
+    /// Draw a random number in `0..n`; 0 when `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         if n == 0 { 0 } else { (self.bits() % n as u64) as usize }
     }
 
-    /// A number in `low..=high`.
+    /// Draw a random number in `low..=high`.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         let width = high.saturating_sub(low).max(0) as u64 + 1;
         low + (self.bits() % width) as i64
     }
 
-    /// `value` with a spread of plus or minus `percent`, for host and device times.
+    /// Vary `value` randomly by a spread of plus or minus `percent`, for host and device times.
     pub fn jitter(&mut self, value: i64, percent: i64) -> i64 {
         let spread = value * percent / 100;
         self.between(value - spread, value + spread)
     }
 
-    /// A random element of `items`, or `None` if it is empty.
+    /// Draw a random element of `items`, or `None` if it is empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }

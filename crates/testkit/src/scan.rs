@@ -77,14 +77,14 @@ pub struct Member {
 }
 
 impl Member {
-    /// Text of the key between its quotes.
+    /// Text of a JSON key between its quotes.
     #[must_use]
     pub fn name<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         &text[self.key.start + 1..self.key.end - 1]
     }
 }
 
-/// The members of the object that opens at `at`, and its end.
+/// Members of the JSON object that opens at `at`, and its end.
 #[must_use]
 pub fn members(text: &[u8], at: usize) -> Option<(Vec<Member>, usize)> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Columns of tables, for assertions.
+//! Values of the columns of result tables, for assertions in tests.
 
 use stackline_model::{Table, Values};
 

@@ -34,12 +34,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event without arguments.
+    /// Create an event of an XSpace file without arguments.
     pub fn new(name: &str, offset_ps: i64, duration_ps: i64) -> Self {
         Self { name: name.to_owned(), offset_ps, duration_ps, stats: Vec::new() }
     }
 
-    /// Add an argument.
+    /// Add an argument to an event of an XSpace file.
     #[must_use]
     pub fn stat(mut self, name: &str, value: Stat) -> Self {
         self.stats.push((name.to_owned(), value));
@@ -57,12 +57,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line without events that begins at this time, ns.
+    /// Create a line (thread or stream) of an XSpace file without events, which begins at this time, ns.
     pub fn new(id: i64, name: &str, began_ns: i64) -> Self {
         Self { id, name: name.to_owned(), began_ns, events: Vec::new() }
     }
 
-    /// Add an event.
+    /// Add an event to a line of an XSpace file.
     #[must_use]
     pub fn with(mut self, event: Event) -> Self {
         self.events.push(event);
@@ -89,19 +89,19 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// A plane without lines.
+    /// Create a plane (host or device) of an XSpace file without lines.
     pub fn new(id: i64, name: &str) -> Self {
         Self { id, name: name.to_owned(), lines: Vec::new(), kinds: Vec::new(), stats: Vec::new() }
     }
 
-    /// Add a line.
+    /// Add a line to a plane of an XSpace file.
     #[must_use]
     pub fn with(mut self, line: Line) -> Self {
         self.lines.push(line);
         self
     }
 
-    /// Add an argument of the plane.
+    /// Add an argument to a plane of an XSpace file.
     #[must_use]
     pub fn stat(mut self, name: &str, value: Stat) -> Self {
         self.stats.push((name.to_owned(), value));
@@ -131,7 +131,7 @@ pub struct Instruction<'a> {
     pub line: (&'a str, u64),
 }
 
-/// A serialized program (`HloProto`) of one computation, as in files of JAX before 0.8: with a source line for each
+/// Serialize a program (`HloProto`) of one computation, as in files of JAX before 0.8: with a source line for each
 /// instruction.
 pub fn program(name: &str, instructions: &[Instruction<'_>]) -> Vec<u8> {
     let mut computation = bytes(1, b"main");
@@ -151,7 +151,7 @@ pub fn program(name: &str, instructions: &[Instruction<'_>]) -> Vec<u8> {
     bytes(1, &[bytes(1, name.as_bytes()), bytes(3, &computation)].concat())
 }
 
-/// Bytes of a file.
+/// Encode planes and host names as the bytes of an XSpace file.
 pub fn space(planes: &[Plane], hosts: &[&str]) -> Vec<u8> {
     let planes = planes.iter().map(|plane| bytes(1, &encode(plane)));
     planes.chain(hosts.iter().map(|host| bytes(4, host.as_bytes()))).collect::<Vec<_>>().concat()

@@ -1,2 +1,2 @@
-//! Dependencies only: see `Cargo.toml`.
+//! Empty crate that only unifies dependency features of the workspace: see `Cargo.toml`.
 #![forbid(unsafe_code)]

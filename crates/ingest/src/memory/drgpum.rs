@@ -28,12 +28,12 @@ const COPY_FROM: u64 = 3;
 const KERNEL: u64 = 4;
 const FREE: u64 = 5;
 
-/// Check if a directory contains these files, or some of them.
+/// Check if a directory contains the files of DrGPUM's collector, or some of them.
 pub(super) fn is_drgpum(directory: &Path) -> bool {
     [LIVENESS, SIZES, STREAMS].into_iter().any(|name| directory.join(name).is_file())
 }
 
-/// Check if a directory contains the required files.
+/// Check if a directory contains all required files of DrGPUM's collector.
 pub(super) fn is_whole(directory: &Path) -> bool {
     [LIVENESS, SIZES].into_iter().all(|name| directory.join(name).is_file())
 }
@@ -44,13 +44,13 @@ pub(super) fn is_liveness(text: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Error for a single file of the folder.
+/// Error for a single file of a DrGPUM folder, which cannot be read alone.
 pub(super) fn alone(path: &Path) -> Error {
     let found = format!("a single DrGPUM file; {LIVENESS} and {SIZES} are both required");
     Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that contains both".to_owned() }
 }
 
-/// Read such a directory.
+/// Read a folder of DrGPUM's collector into a memory trace.
 ///
 /// # Errors
 /// If a file cannot be read. Invalid lines are counted.
@@ -127,7 +127,7 @@ fn has_negative(line: &str) -> bool {
     line.as_bytes().windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit())
 }
 
-/// All unsigned integers in a line.
+/// All unsigned integers in a line of a DrGPUM file.
 fn numbers(line: &str) -> Vec<u64> {
     line.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }

@@ -44,12 +44,12 @@ pub(crate) fn sniff_snapshot(content: &Content<'_>) -> Sniff {
     })
 }
 
-/// Detect a timeline of `export_memory_timeline`.
+/// Detect files of PyTorch's `export_memory_timeline` by their content.
 pub(crate) fn sniff_timeline(content: &Content<'_>) -> Sniff {
     sniff(content, |form| if form == Form::Timeline { Sniff::Yes("rows of a list") } else { Sniff::No })
 }
 
-/// Detect a PyTorch execution trace.
+/// Detect PyTorch execution traces by their content.
 pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
     sniff(content, |form| if form == Form::ExecutionTrace { Sniff::Yes("nodes and a schema") } else { Sniff::No })
 }
@@ -174,7 +174,7 @@ pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
     one_trace(Path::new(label), found.memory)
 }
 
-/// The only memory trace of an input.
+/// Take the only memory trace of an input.
 ///
 /// # Errors
 /// If there is none, or several.
@@ -207,7 +207,7 @@ pub fn asked_for_memory(error: Error) -> Error {
     }
 }
 
-/// Error for an input of another format.
+/// Error for an input whose format has no memory data.
 pub(crate) fn no_memory(label: &str, head: &[u8]) -> Error {
     let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
     unsupported(Path::new(label), &format!("not a memory trace (starts with \"{start}\")"), WHAT_IS_READ)
@@ -344,13 +344,13 @@ fn is_own_text(text: &str) -> bool {
     is_begin || !line.is_empty() && line.split(';').map(str::trim).all(|one| one.is_empty() || is_statement(one))
 }
 
-/// First line that is not a comment.
+/// First line of a text that is not a comment.
 fn first_line(text: &str) -> &str {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// Check if all complete lines are statements.
+/// Check if all complete lines of a text are statements of memory text.
 fn has_statements_alone(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let whole = if head.len() < SNIFF { &text[..] } else { text.rsplit_once('\n').map_or("", |(whole, _)| whole) };

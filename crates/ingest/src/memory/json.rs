@@ -1,4 +1,4 @@
-//! Conversion of JSON into [`Values`].
+//! Parser of JSON documents into the compact table [`Values`], with bounded memory.
 
 use super::pickle::Limits;
 use super::values::{NodeKind, Value, Values};

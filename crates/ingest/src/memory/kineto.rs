@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Innermost enclosing operator.
+    /// Name of the innermost operator that encloses an event.
     fn operator(&mut self, inner: EventId) -> StrId {
         let mut around =
             inner.some().into_iter().chain(inner.some().into_iter().flat_map(|e| self.source.ancestors(e)));
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
             .map_or(StrId::NONE, |event| self.source.events.name[event.index()])
     }
 
-    /// Call path that ends in an event.
+    /// Call path of a memory call: the frames of an event and of the events around it.
     fn path(&mut self, event: EventId) -> MemoryStackId {
         let mut open = Vec::new();
         let mut at = event;

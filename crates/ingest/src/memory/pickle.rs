@@ -210,7 +210,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// Read a little-endian two's-complement integer.
+    /// Read a little-endian two's-complement integer of `length` bytes from a Python pickle.
     fn long(&mut self, length: u32) -> Step<i128> {
         if length > 16 {
             return Err(format!("an integer of {length} bytes, larger than any size or address"));

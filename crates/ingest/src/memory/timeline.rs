@@ -43,7 +43,7 @@ fn row(values: &Values, value: Value) -> Option<[i128; 4]> {
     numbers.try_into().ok().filter(|_| items.len() == 4)
 }
 
-/// Read a timeline.
+/// Read a `memory_timeline.raw` document into a memory trace.
 pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let mut reader = Reader::new(label);
     let rows = values.as_list(root).map_or(&[][..], |list| values.items(list));

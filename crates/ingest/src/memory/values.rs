@@ -59,7 +59,7 @@ const COUNT_BITS: u32 = 28;
 const MOST_ITEMS: u32 = (1 << COUNT_BITS) - 1;
 
 impl Node {
-    /// A new node; `None` if the number of items does not fit.
+    /// Create the node of a list or dict; `None` if the number of items does not fit.
     fn new(kind: NodeKind, storage: Storage, start: u32, count: u32) -> Option<Self> {
         let word = (kind as u32) << (COUNT_BITS + 2) | (storage as u32) << COUNT_BITS | count;
         (count <= MOST_ITEMS).then_some(Self { start, word })
@@ -181,7 +181,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Type and content of `value`.
+    /// Type and content of a value parsed from a pickle or JSON.
     pub fn kind(&self, value: Value) -> Kind {
         match value.0 & TAG {
             INT => Kind::Int(i128::from(value.0.cast_signed() >> TAG_BITS)),
@@ -213,7 +213,7 @@ impl Values {
         }
     }
 
-    /// Identity of a list's items.
+    /// Identity of a list's stored items, equal for lists that share them.
     pub fn items_id(&self, list: NodeId) -> ItemsId {
         let Node { start, word } = self.nodes[list.0 as usize];
         ItemsId { start, word }
@@ -243,12 +243,12 @@ impl Values {
         self.items.len() + self.packed.items + self.long_items
     }
 
-    /// Value of a string key.
+    /// Value of a string key in a parsed dict; `None` if the key is missing.
     pub fn find(&self, dict: NodeId, key: &str) -> Option<Value> {
         self.get(dict, self.strings.find(key)?)
     }
 
-    /// Node of a list or tuple.
+    /// Node of a value that is a list or tuple; `None` for other values.
     pub fn as_list(&self, value: Value) -> Option<NodeId> {
         match self.kind(value) {
             Kind::List(node) | Kind::Tuple(node) => Some(node),
@@ -256,17 +256,17 @@ impl Values {
         }
     }
 
-    /// Node of a dict.
+    /// Node of a value that is a dict; `None` for other values.
     pub fn as_dict(&self, value: Value) -> Option<NodeId> {
         if let Kind::Dict(node) = self.kind(value) { Some(node) } else { None }
     }
 
-    /// String number of a string.
+    /// String number of a value that is a string; `None` for other values.
     pub fn as_text(&self, value: Value) -> Option<StrId> {
         if let Kind::Text(text) = self.kind(value) { Some(text) } else { None }
     }
 
-    /// An integer, or a float without a fraction.
+    /// Value as an integer, if it is one or a float without a fraction.
     pub fn as_int(&self, value: Value) -> Option<i128> {
         match self.kind(value) {
             Kind::Int(value) => Some(value),
@@ -276,7 +276,7 @@ impl Values {
         }
     }
 
-    /// Memory of the table, in bytes.
+    /// Memory of the table of parsed values, in bytes.
     pub fn memory(&self) -> u64 {
         let of = |count: usize, size: usize| (count * size) as u64;
         of(self.nodes.len(), size_of::<Node>())

@@ -40,7 +40,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Read the ends from a run directory.
+    /// Read the launcher's notes on ended processes from a run directory.
     pub(super) fn read(run: &Path) -> Self {
         let lines = std::fs::read_to_string(run.join(FOLDER).join(BY_PARENT)).unwrap_or_default();
         Self { signaled: Signaled::read(run), by_parent: lines.lines().filter_map(|line| line.parse().ok()).collect() }
@@ -64,7 +64,7 @@ impl Ends {
 }
 
 impl Signaled {
-    /// Write the termination to a run directory.
+    /// Write the signal that ended the command to a run directory.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -92,7 +92,7 @@ pub(super) struct LastSeen {
 pub(super) type SeenAt = (u32, String, Vec<String>);
 
 impl LastSeen {
-    /// Apply a record about an existing node.
+    /// Remember the running call or last sample of a thread from a stream record.
     pub(super) fn put(&mut self, record: &Record) {
         match *record {
             Record::Running { thread, node } => drop(self.running.insert(thread, node)),

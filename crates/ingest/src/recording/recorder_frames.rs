@@ -28,7 +28,7 @@ pub(super) fn is_own_function(file: &str, function: &str) -> bool {
     file == EMBEDDED || SOURCES.iter().any(is_source)
 }
 
-/// Check if a library is the recorder's.
+/// Check if a library belongs to the recorder itself.
 pub(super) fn is_own_library(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     LIBRARIES.contains(&name)

@@ -194,7 +194,7 @@ impl Stream {
         }
     }
 
-    /// Apply a record about the whole process.
+    /// Apply a stream record about the whole process to the call tree's process.
     fn describe(&mut self, builder: &mut CallingContextTreeBuilder, process: CallProcessId, record: Record) {
         let Some(known) = builder.process_mut(process) else { return };
         match record {

@@ -15,22 +15,22 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// A table with a value for ID 0.
+    /// Create a table of a stream's IDs with a value for ID 0.
     pub(super) fn with_first(value: T) -> Self {
         Self(vec![Some(value)])
     }
 
-    /// Value of an ID.
+    /// Value that a recorder stream defined for an ID; an error if undefined.
     pub(super) fn get(&self, id: u32) -> Result<&T, Dangling> {
         self.0.get(id as usize).and_then(Option::as_ref).ok_or(Dangling)
     }
 
-    /// Mutable value of an ID.
+    /// Mutable value that a recorder stream defined for an ID; an error if undefined.
     pub(super) fn get_mut(&mut self, id: u32) -> Result<&mut T, Dangling> {
         self.0.get_mut(id as usize).and_then(Option::as_mut).ok_or(Dangling)
     }
 
-    /// All values, in ID order.
+    /// All values of an ID table, in ID order.
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! Names of threads without a name of their own.
+//! Names for recorded threads that the program did not name.
 //!
 //! In Linux a new thread inherits the name of its creator: threads of native code are called `python`, like their
 //! program. Python's threads have their names from `threading`, and the main thread has the number of its process.

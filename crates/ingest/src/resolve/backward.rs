@@ -8,9 +8,10 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, LinkKind, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
-/// Fill the backward links. Arrows of the source take precedence over sequence numbers. A backward operator has the
-/// forward thread (`Fwd thread id`), and its partner is the last operator with that number and without such an ID. If
-/// no operator has one (NVTX ranges), nodes of autograd are the backward operators.
+/// Link backward operators of a trace to their forward operators. Arrows of the source take precedence over sequence
+/// numbers. A backward operator has the forward thread (`Fwd thread id`), and its partner is the last operator with
+/// that number and without such an ID. If no operator has one (NVTX ranges), nodes of autograd are the backward
+/// operators.
 pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     let mut repeated = Tally::default();
     for event in trace.repeated_backward() {

@@ -107,7 +107,7 @@ fn shortest(starts: &[i64], held: usize) -> Option<(i64, i64)> {
     starts.windows(held.max(1)).filter_map(ends).min_by_key(|(first, last)| last.saturating_sub(*first))
 }
 
-/// Offset of the first sign of damage.
+/// Byte offset of the first sign that the trace file is damaged.
 fn first_sign(trace: &Trace) -> Option<u64> {
     let is_sign = |code: &str| SIGNS.iter().any(|s| s.code == code);
     let problems = trace.report.problems.iter().filter(|p| is_sign(&p.code));

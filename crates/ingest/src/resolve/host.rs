@@ -140,7 +140,7 @@ fn isolated(trace: &Trace) -> Vec<EventId> {
     (0..starts.len()).filter(is_wrong).map(|at| starts[at].1).collect()
 }
 
-/// Records that begin or end alone.
+/// Records whose begin or end is far outside of all other records.
 fn alone(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let timed = || events.ids().filter(|&e| events.is_timed(e) && trace.kind(e) != EventKind::Recording);
@@ -159,7 +159,7 @@ fn alone(trace: &Trace) -> Vec<EventId> {
     host(trace).filter(is_wrong).collect()
 }
 
-/// The largest times, ascending. At least half of all times are no greater than the first of them.
+/// Largest of these times, ascending. At least half of all times are no greater than the first of them.
 fn outermost(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
     let kept = OUTERMOST.min(count.saturating_sub(1) / 2) + 1;
     let mut found: Vec<i64> = Vec::with_capacity(kept + 1);
@@ -186,7 +186,7 @@ fn believed(times: &[i64], limit: i64) -> i64 {
     last
 }
 
-/// Long calls with impossible lengths ([`Torn`]).
+/// Long host calls whose recorded length is impossible ([`Torn`]).
 fn torn(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let is_long = |event: &EventId| events.dur[event.index()] > SLACK_NS && is_call(trace.kind(*event));

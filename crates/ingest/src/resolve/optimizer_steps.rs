@@ -1,4 +1,4 @@
-//! Inference of steps that end with optimizer spans.
+//! Inference of training steps that end with optimizer spans.
 
 use super::optimizer_cycles::{self, Kinds};
 use super::steps::{is_span, span};

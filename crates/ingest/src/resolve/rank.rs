@@ -5,7 +5,7 @@ use crate::diagnostics;
 use serde_json::Value;
 use stackline_model::{RankInName, Trace};
 
-/// Fill the parsed part of the metadata.
+/// Fill the trace's metadata that are parsed from other entries: format, base time, rank.
 pub(super) fn find(trace: &mut Trace, places: &ByteOffsets) {
     let meta = &mut trace.meta;
     if meta.format.is_empty() {

@@ -29,12 +29,12 @@ enum Mark {
     End,
 }
 
-/// Parse a mark of torch.profiler.
+/// Parse a step mark of torch.profiler, such as `ProfilerStep#5`.
 fn of_profiler(name: &str) -> Option<Mark> {
     Some(Mark::Numbered(name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?))
 }
 
-/// Parse a mark of a framework.
+/// Parse a step mark of a training framework or inference engine, by the span's name.
 fn of_framework(framework: &Framework, name: &str) -> Option<Mark> {
     Some(match framework.step_role(name)? {
         StepRole::Whole => Mark::Step,
@@ -42,7 +42,7 @@ fn of_framework(framework: &Framework, name: &str) -> Option<Mark> {
     })
 }
 
-/// Parse a mark of a torch.optim optimizer.
+/// Parse a step mark of a torch.optim optimizer, by the span's name.
 fn of_optimizer(name: &str) -> Option<Mark> {
     (name == "Optimizer.step" || name.starts_with(OPTIMIZER_STEP)).then_some(Mark::End)
 }

@@ -39,7 +39,7 @@ pub(super) fn number(trace: &mut Trace) {
     }
 }
 
-/// The number of a key, or the number at the end of its text.
+/// Number of a stream's key, or the number at the end of the key's text.
 fn key_number(trace: &Trace, key: Key) -> Option<i64> {
     match key {
         Key::Int(number) => Some(number),

@@ -41,7 +41,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     marked.tell(diagnostics::ZERO_DURATION, places, &mut trace.report);
 }
 
-/// Records with unset starts; see the module.
+/// Records whose start time the profiler never filled in; see the module.
 fn unset_starts(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let timed = || events.ids().filter(|&e| !events.has(e, flags::NO_TIME));
@@ -107,7 +107,7 @@ fn usual_length(sorted: &[i64]) -> Option<i64> {
     Some(last.saturating_sub(first).saturating_mul(2))
 }
 
-/// Complete records with unset durations.
+/// Complete records whose durations the profiler never filled in.
 fn unset_durations(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let is_complete = |e: &EventId| {

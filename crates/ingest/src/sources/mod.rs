@@ -107,7 +107,7 @@ fn alone(_: &str) -> Option<&str> {
     None
 }
 
-/// Format of an input, if one matches.
+/// Detect the format of an input by its content.
 ///
 /// # Errors
 /// If several formats match with certainty: a sentence that names them.

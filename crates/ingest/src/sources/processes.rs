@@ -57,7 +57,8 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// The process with this PID. Rows without a PID (exports with few columns) belong to the only possible process.
+    /// Trace of the process with this PID. Rows without a PID (exports with few columns) belong to the only possible
+    /// process.
     pub(crate) fn trace_of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
         let pid = pid.or_else(|| self.only()).unwrap_or(UNKNOWN);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
@@ -241,7 +242,7 @@ impl<'o> Processes<'o> {
     }
 }
 
-/// The process with calls of each correlation ID.
+/// Process that made the API calls of each correlation ID.
 fn callers(by_pid: &BTreeMap<i64, ProcessTrace>) -> Callers {
     let mut callers = Callers::default();
     for (&pid, ProcessTrace { trace, .. }) in by_pid {

@@ -39,7 +39,7 @@ impl<'t> Range<'t> {
         }
     }
 
-    /// Category and kind of torch.profiler.
+    /// Category and event kind that torch.profiler would give this NVTX or roctx range.
     pub(crate) fn kind(&self) -> (&'static str, EventKind) {
         match self.is_operator {
             true => ("cpu_op", EventKind::Operator),

@@ -53,7 +53,7 @@ pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut P
     }
 }
 
-/// Check if a table has no rows.
+/// Check if a database table has no rows.
 pub(crate) fn is_empty(file: &Database, table: &str) -> bool {
     let mut is_empty = true;
     let read = file.rows(table, &[], |_| {

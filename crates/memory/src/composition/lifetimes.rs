@@ -181,7 +181,7 @@ fn python_line(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
     trace.stacks.frames_of(stack).find(|frame| frame.file_text(&trace.strings).ends_with(".py"))
 }
 
-/// True for a frame of `torch.optim`.
+/// True for a frame of code in `torch.optim`.
 fn is_of_torch(trace: &MemoryTrace, frame: &Frame) -> bool {
     is_in_folder(frame.file_text(&trace.strings), "torch/optim/")
 }

@@ -75,7 +75,7 @@ pub enum Use {
 }
 
 impl Use {
-    /// Stable name.
+    /// Stable name of a use of memory (parameters, gradients …) in tables and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Parameters => "parameters",
@@ -131,7 +131,7 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// Stable name.
+    /// Stable name of the evidence for the use of a memory object.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
@@ -320,7 +320,8 @@ fn is_made(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
     trace.objects.allocated_by[object.index()].is_some()
 }
 
-/// Use of an object outside of all sets, by its call path.
+/// Use of a memory object (inputs, activations …) by the call path of its allocation, for objects outside of equal-size
+/// sets.
 fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
     let (of, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
         ("optimizer", _) => (Use::Optimizer, Evidence::CallPath),

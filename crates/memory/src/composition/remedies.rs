@@ -1,4 +1,4 @@
-//! Advice that lowers a peak, from its composition.
+//! Advice that lowers a memory peak, from the peak's composition.
 
 use super::{Part, Use};
 use stackline_model::format::bytes as words;
@@ -22,7 +22,7 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
     if model >= 50.0 && equal >= model {
         notes.push(equal_sets(parts, equal));
     } else if model >= 50.0 {
-        let others = if equal > 0.0 { " (and other sets of their sizes)" } else { "" };
+        let others = if equal > 0.0 { " (and other sets of tensors with the same sizes)" } else { "" };
         let parameters = if frozen_share > 0.0 { "Trained parameters" } else { "Parameters" };
         // If frozen weights are the larger part, few parameters are trained already, and the advice concerns the frozen
         // weights.

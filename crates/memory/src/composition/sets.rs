@@ -25,7 +25,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// The objects of all classes.
+    /// Live memory objects of all classes (optimizer, backward pass, forward pass, others).
     pub(super) fn all(&self) -> impl Iterator<Item = MemoryObjectId> + '_ {
         let classes = [&self.optimizer, &self.temporaries, &self.backward, &self.forward, &self.others];
         classes.into_iter().flatten().copied()

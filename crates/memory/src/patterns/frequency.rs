@@ -44,7 +44,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// `3 times`, `3 to 7 times`.
+    /// Format the range of a bucket's access counts: `3 times`, `3 to 7 times`.
     pub fn times_text(&self) -> String {
         match (self.least, self.most) {
             (1, 1) => "once".to_owned(),

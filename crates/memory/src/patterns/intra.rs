@@ -55,7 +55,7 @@ pub(crate) fn touches(usage: &ObjectUsage<'_>) -> Vec<ByteAccess> {
     touches
 }
 
-/// Accesses by object.
+/// Group kernel accesses to byte ranges by memory object.
 pub(crate) fn by_object(touches: &[ByteAccess]) -> impl Iterator<Item = (MemoryObjectId, &[ByteAccess])> {
     touches.chunk_by(|a, b| a.object == b.object).map(|chunk| (chunk[0].object, chunk))
 }

@@ -73,7 +73,7 @@ fn used_all_along(trace: &MemoryTrace) -> Vec<bool> {
     trace.objects.ids().map(is_used).collect()
 }
 
-/// Number of calls.
+/// Position of the end of a memory trace: its number of calls.
 fn trace_end(trace: &MemoryTrace) -> u32 {
     u32::try_from(trace.calls.len()).unwrap_or(u32::MAX)
 }

@@ -70,22 +70,22 @@ impl Pattern {
         (Self::StructuredAccess, "structured access", "SA", "SL060", structured::detect),
     ];
 
-    /// All patterns, in their order.
+    /// All patterns of wasted memory, in their display order.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::ALL.iter().map(|(pattern, ..)| *pattern)
     }
 
-    /// Stable name.
+    /// Stable name of a pattern of wasted memory.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// Abbreviation in DrGPUM's paper; `NR` is Stackline's.
+    /// Abbreviation of a pattern in DrGPUM's paper; `NR` is Stackline's.
     pub fn short(self) -> &'static str {
         Self::ALL[self as usize].2
     }
 
-    /// Code of the finding (docs/findings).
+    /// Code of the finding for this pattern of wasted memory, as listed in docs/findings.
     pub fn code(self) -> &'static str {
         Self::ALL[self as usize].3
     }
@@ -103,7 +103,7 @@ pub enum Certainty {
 }
 
 impl Certainty {
-    /// Stable name.
+    /// Stable name of the certainty of a match.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",

@@ -80,7 +80,7 @@ impl Slice {
     }
 }
 
-/// Slices: accesses, joined where they overlap.
+/// Slices of an object: ranges of accesses, joined where they overlap.
 pub(crate) fn overlapping(touches: &[ByteAccess]) -> Vec<Slice> {
     let mut sorted = touches.to_vec();
     sorted.sort_unstable_by_key(|touch| (touch.begin, touch.end));

@@ -48,9 +48,10 @@ enum First {
 }
 
 impl Replay<'_> {
-    /// Lower the peak as far as possible. At the highest point, the search applies the suggestion of least effort in
-    /// `among` (of equal effort, the one that saves most there), until none saves at least `least` bytes. Then it
-    /// undoes suggestions without which the peak is no higher, greatest effort first.
+    /// Apply the combination of suggestions that lowers the memory peak most, as found by a search. At the highest
+    /// point, the search applies the suggestion of least effort in `among` (of equal effort, the one that saves most
+    /// there), until none saves at least `least` bytes. Then it undoes suggestions without which the peak is no higher,
+    /// greatest effort first.
     ///
     /// A small effort may exclude a larger saving. So the search is repeated with the largest saving first, and from
     /// each of the suggestions that lower the peak most alone. The best result is applied. It is never worse than the
@@ -85,7 +86,7 @@ impl Replay<'_> {
         best
     }
 
-    /// Suggestions that lower the peak most alone.
+    /// Memory suggestions that lower the peak most when applied alone.
     fn best_singles(&mut self, among: &[usize], least: u64) -> Vec<usize> {
         let position = self.peak().position.0;
         let least = i64::try_from(least.max(1)).unwrap_or(i64::MAX);

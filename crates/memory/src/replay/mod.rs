@@ -69,12 +69,12 @@ impl<'a> Replay<'a> {
         Self { device, suggestions, members, apart, plan, tree }
     }
 
-    /// Current highest peak.
+    /// Highest peak of the device with the currently applied suggestions.
     pub fn peak(&self) -> Peak {
         self.tree.peak()
     }
 
-    /// Current live bytes at a position.
+    /// Live bytes of the device at a position, with the currently applied suggestions.
     pub fn at(&self, position: u32) -> u64 {
         self.tree.at(position)
     }
@@ -92,12 +92,12 @@ impl<'a> Replay<'a> {
         any
     }
 
-    /// True if a member concerns an object of this device.
+    /// True if a member of a suggestion concerns an object of the replayed device.
     fn is_here(&self, member: usize) -> bool {
         device_of(self.plan.trace, self.plan.suggestions[member].object) == self.device
     }
 
-    /// Undo a suggestion, if it is applied.
+    /// Undo a memory suggestion, if the replay has applied it.
     pub fn undo(&mut self, suggestion: usize) {
         self.take_back(suggestion);
     }
@@ -155,7 +155,7 @@ impl<'a> Replay<'a> {
         saved
     }
 
-    /// Current curve.
+    /// Curve of live bytes on the device, with the currently applied suggestions.
     pub fn curve(&self) -> Curve {
         let trace = self.plan.trace;
         let here = trace.objects.ids().filter(|object| device_of(trace, *object) == self.device);
@@ -163,7 +163,8 @@ impl<'a> Replay<'a> {
         Curve::new(self.device, here.flat_map(|object| self.plan.block(object)), end)
     }
 
-    /// Current blocks of memory by object. Blocks of an object that others reuse are listed at that object.
+    /// Blocks of memory by object with the currently applied suggestions. Blocks of an object that others reuse are
+    /// listed at that object.
     pub fn blocks(&self) -> impl Iterator<Item = (MemoryObjectId, Vec<crate::curve::Span>)> + '_ {
         let trace = self.plan.trace;
         let here = trace.objects.ids().filter(|object| device_of(trace, *object) == self.device);

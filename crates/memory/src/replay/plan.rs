@@ -87,7 +87,7 @@ impl<'a> Plan<'a> {
         self.applied.get(&object).map_or(&[], Vec::as_slice)
     }
 
-    /// Apply or undo a suggestion.
+    /// Apply a memory suggestion to its object, or undo it.
     pub(super) fn set(&mut self, suggestion: usize, apply: bool) {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let applied = self.applied.entry(*object).or_default();
@@ -163,7 +163,7 @@ impl<'a> Plan<'a> {
         whole.into_iter().collect()
     }
 
-    /// Memory of an object without reuse.
+    /// Memory that an object itself takes under the applied suggestions, without reuse.
     fn own(&self, object: MemoryObjectId) -> Vec<Span> {
         let mut span = span_of(self.trace, object);
         let mut away: Vec<(u32, u32)> = Vec::new();

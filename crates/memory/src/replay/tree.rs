@@ -26,7 +26,7 @@ impl Tree {
         Self { positions, end, leaves, most: vec![0; 2 * leaves], added: vec![0; 2 * leaves] }
     }
 
-    /// Initialize the tree with spans.
+    /// Fill the segment tree with the live bytes of these lifetimes of memory blocks.
     pub(super) fn build(&mut self, spans: &[Span]) {
         let mut changes = vec![0i64; self.positions.len() + 1];
         for span in spans.iter().filter(|span| span.from < span.to) {
@@ -54,7 +54,7 @@ impl Tree {
         }
     }
 
-    /// Add or remove a span.
+    /// Add the bytes of a memory block over its lifetime to the segment tree, or subtract them.
     pub(super) fn add(&mut self, span: Span, plus: bool) {
         let (first, end) = (self.leaf(span.from), self.leaf(span.to));
         if first < end {
@@ -79,7 +79,7 @@ impl Tree {
         self.most[node] = self.added[node].saturating_add(below);
     }
 
-    /// Maximum of the live bytes, at its first position.
+    /// Maximum of the live bytes over all positions, at its first position.
     pub(super) fn peak(&self) -> Peak {
         let mut node = 1;
         while node < self.leaves {
@@ -90,7 +90,7 @@ impl Tree {
         Peak { position: MemoryCallId(position), bytes: u64::try_from(self.most[1]).unwrap_or(0) }
     }
 
-    /// Live bytes at a position.
+    /// Live bytes at a position, as summed up in the segment tree.
     pub(super) fn at(&self, position: u32) -> u64 {
         let leaf = self.positions.partition_point(|known| *known <= position).saturating_sub(1);
         let mut node = self.leaves + leaf;

@@ -70,7 +70,7 @@ impl<'a> Callers<'a> {
         stack.some().and_then(|stack| self.nodes.get(stack.index())).copied().unwrap_or_default()
     }
 
-    /// True if a call path is in a backward pass, as far as it shows.
+    /// True if a call path shows that it is in a backward pass.
     pub(crate) fn in_backward(&self, stack: MemoryStackId) -> bool {
         self.at(stack).backward
     }
@@ -128,7 +128,7 @@ impl<'a> Callers<'a> {
         self.parent(outwards.take_while(|node| self.at(*node).forward).last()?)
     }
 
-    /// Library whose working memory an object is.
+    /// CUDA library whose working memory an object is, by its call path.
     pub(crate) fn workspace_of(&self, object: MemoryObjectId) -> Option<&'static WorkspaceLibrary> {
         self.at(self.trace.objects.stack[object.index()]).workspace
     }

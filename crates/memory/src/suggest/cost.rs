@@ -1,11 +1,11 @@
-//! Run-time costs of changes.
+//! Run time that suggested memory changes add, such as copies for offloading.
 
 use stackline_model::{MemoryCallId, MemoryTrace};
 
 /// Assumed bandwidth of copies between host and device, bytes per second (PCIe 4.0 with 16 lanes, in practice).
 const COPY_BANDWIDTH: u64 = 25_000_000_000;
 
-/// Duration of one copy, ns.
+/// Estimated duration of one copy between device and host, in ns.
 pub(super) fn copy_ns(bytes: u64) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(COPY_BANDWIDTH)).unwrap_or(u64::MAX)
 }
@@ -21,7 +21,7 @@ impl<'a> Times<'a> {
         Self { trace, known: trace.calls.duration_ns.iter().any(|duration| *duration > 0) }
     }
 
-    /// Measured duration of a call, if known.
+    /// Measured duration of a memory-related call, if known.
     pub(super) fn time_of(&self, call: MemoryCallId) -> Option<u64> {
         Some(self.trace.calls.duration_ns[call.index()]).filter(|duration| *duration > 0)
     }

@@ -1,4 +1,4 @@
-//! Texts of suggestions.
+//! Descriptions of memory suggestions as sentences for people.
 
 use super::in_place::operator_of;
 use super::smaller::half_of;

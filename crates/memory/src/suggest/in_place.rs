@@ -1,4 +1,4 @@
-//! Suggestions of in-place operators.
+//! Suggestions to replace PyTorch operators by their in-place forms, which reuse the input's memory.
 
 use super::callers::{Callers, Names};
 use super::make::{NewSuggestion, suggestion};

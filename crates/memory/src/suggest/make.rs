@@ -1,4 +1,4 @@
-//! Suggestions from matches of patterns.
+//! Creation of memory suggestions from matches of patterns of wasted memory.
 
 use super::cost::{Times, copy_ns};
 use super::{Action, Suggestion, expandable, in_place, recompute, smaller};
@@ -68,7 +68,7 @@ pub(super) struct NewSuggestion {
     pub(super) cost_ns: u64,
 }
 
-/// Suggestion, if it changes anything.
+/// Create a memory suggestion from its parts; `None` if it would change nothing.
 pub(super) fn suggestion(usage: &ObjectUsage<'_>, new: NewSuggestion) -> Option<Suggestion> {
     let NewSuggestion { object, action, pattern, certainty, cost_ns } = new;
     let used = &usage.uses[object.index()];

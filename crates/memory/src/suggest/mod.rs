@@ -101,7 +101,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Stable name.
+    /// Stable name of the suggested memory change.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Remove => "remove",
@@ -135,7 +135,7 @@ impl Action {
         }
     }
 
-    /// True if the change alters numerical results.
+    /// True if the suggested change alters numerical results.
     pub fn changes_numbers(&self) -> bool {
         matches!(self, Self::SmallerDtype { .. })
     }
@@ -145,7 +145,7 @@ impl Action {
         !matches!(self, Self::SmallerDtype { .. } | Self::ExpandableSegments)
     }
 
-    /// Object whose memory is reused.
+    /// Object whose memory this change reuses, if it reuses any.
     pub(crate) fn giver(&self) -> Option<MemoryObjectId> {
         match self {
             Self::Reuse { of } | Self::InPlace { of } => Some(*of),
@@ -164,13 +164,13 @@ impl Action {
         }
     }
 
-    /// True if the object stays one block of its size during its lifetime.
+    /// True if, with the suggested change, the object stays one block of its size during its lifetime.
     pub(crate) fn keeps_whole(&self) -> bool {
         let moves = matches!(self, Self::MoveFree { .. } | Self::MoveAllocation { .. } | Self::ExpandableSegments);
         moves || self.giver().is_some()
     }
 
-    /// True if both changes can apply to one object.
+    /// True if this and another suggested change can apply to one object.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let is_setting = |action: &Self| *action == Self::ExpandableSegments;
         if is_setting(self) || is_setting(other) {
@@ -227,13 +227,13 @@ impl Suggestion {
         std::iter::once(self).chain(&self.more)
     }
 
-    /// Number of objects.
+    /// Number of memory objects that a suggestion changes.
     pub fn objects(&self) -> usize {
         let objects: BTreeSet<MemoryObjectId> = self.members().map(|member| member.object).collect();
         objects.len()
     }
 
-    /// Bytes of all members.
+    /// Total bytes of all members of a memory suggestion.
     pub fn total_bytes(&self) -> u64 {
         self.members().map(|member| member.bytes).fold(0, u64::saturating_add)
     }
@@ -249,7 +249,7 @@ impl Suggestion {
         costs.then(|| self.members().map(|member| member.cost_ns).fold(0, u64::saturating_add))
     }
 
-    /// Least certainty of the members.
+    /// Least certainty among the members of a memory suggestion.
     pub fn weakest(&self) -> Certainty {
         self.members().map(|member| member.certainty).fold(self.certainty, Certainty::max)
     }

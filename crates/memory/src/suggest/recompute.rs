@@ -67,7 +67,7 @@ struct Write {
     mode: AccessMode,
 }
 
-/// All writes, by object and call.
+/// All writes to memory objects, by object and call.
 fn writes(trace: &MemoryTrace) -> Vec<Write> {
     let mut writes = Vec::new();
     for call in trace.calls.ids() {

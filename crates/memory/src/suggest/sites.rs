@@ -40,7 +40,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Site of objects of a model's call.
+    /// Allocation site for the objects that one call of a model allocates.
     pub(crate) fn called_from(&mut self, object: MemoryObjectId, model_call: MemoryStackId) -> Site {
         let (device, line) = (self.trace.objects.device[object.index()], self.line(model_call));
         Site { device, line, operator: StrId::NONE, name: StrId::NONE, alone: u32::MAX }

@@ -18,7 +18,7 @@ const LEAST_BYTES: u64 = 1024;
 /// Maximum number of objects that become suggestions; the largest are taken.
 const MOST: usize = 20_000;
 
-/// Type of half the size.
+/// Element type of half the size, such as bfloat16 for float32; `None` if there is none.
 pub(super) fn half_of(dtype: &str) -> Option<&'static str> {
     HALVES.iter().find(|(names, _)| names.contains(&dtype)).map(|(_, half)| *half)
 }

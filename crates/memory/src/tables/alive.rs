@@ -43,7 +43,7 @@ impl By {
         Self::Pool,
     ];
 
-    /// Stable name, also of the column.
+    /// Stable name of a grouping of live objects, also that of the table's column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Place => "place",
@@ -58,7 +58,7 @@ impl By {
         }
     }
 
-    /// Group of an object at a position.
+    /// Name of the group of a live object, such as line, kind or phase.
     fn key(self, trace: &MemoryTrace, callers: &Callers<'_>, object: MemoryObjectId, at: MemoryCallId) -> String {
         let row = object.index();
         let objects = &trace.objects;
@@ -126,7 +126,7 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
         .i64("objects", Unit::None, rows.iter().map(|row| i64::from(row.3)))
 }
 
-/// Live objects at one peak, largest first.
+/// Table of the live objects at one peak, largest first.
 pub fn alive_table(trace: &MemoryTrace, peak: &NamedPeak) -> Table {
     let alive = alive_at(trace, peak.device, peak.peak.position);
     let title = format!("Live objects at {}", peak.name);

@@ -104,19 +104,19 @@ impl Sums {
         }
     }
 
-    /// Bytes of all free blocks.
+    /// Total bytes of free blocks in the allocator's segments.
     fn free(&self) -> u64 {
         self.unused_segments.saturating_add(self.split).saturating_add(self.private)
     }
 
-    /// 1 - largest free block / all free bytes, in percent.
+    /// Fragmentation of free memory in percent: 1 - largest free block / all free bytes.
     fn fragmentation(&self) -> Option<f64> {
         let free = self.free();
         (free > 0).then(|| 100.0 - percent(self.largest_free, free))
     }
 }
 
-/// Saturating sum, because sizes of a damaged file may be arbitrarily large.
+/// Add the bytes of a segment, saturating, because sizes of a damaged file may be arbitrarily large.
 fn add(sum: &mut u64, bytes: u64) {
     *sum = sum.saturating_add(bytes);
 }
@@ -132,7 +132,7 @@ pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
     (!trace.segments.is_empty()).then(|| segments_table(trace))
 }
 
-/// Like [`allocator_table`], also without rows.
+/// Table of allocator segments and blocks like [`allocator_table`], but empty if the source has none.
 pub fn segments_table(trace: &MemoryTrace) -> Table {
     let mut groups = BTreeMap::<_, Sums>::new();
     for segment in &trace.segments {

@@ -19,7 +19,7 @@ pub(super) struct PeakOf {
     pub(super) places: BTreeMap<String, Sum>,
 }
 
-/// The highest peak of each device, by its name.
+/// Highest memory peak of each device, by the device's name.
 pub(super) fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, PeakOf> {
     let mut peaks = BTreeMap::new();
     for curve in curves(trace) {

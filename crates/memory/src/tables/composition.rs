@@ -1,10 +1,10 @@
-//! Table of the composition of the peaks.
+//! Table of the composition of memory peaks: parameters, gradients, activations and others.
 
 use super::{NamedPeak, int, percent};
 use crate::composition::{Part, compositions, remedies};
 use stackline_model::{MemoryTrace, Table, Unit, Values};
 
-/// Parts of each peak, with advice for the highest one.
+/// Table of the parts of each memory peak, with advice for the highest one.
 pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let at: Vec<_> = peaks.iter().map(|peak| (peak.device, peak.peak.position)).collect();
     let parts: Vec<(&NamedPeak, Vec<Part>)> = peaks.iter().zip(compositions(trace, &at)).collect();

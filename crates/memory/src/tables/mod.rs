@@ -70,18 +70,18 @@ fn places(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table 
         .text("function", locations().map(|location| location.and_then(|l| l.function.clone())))
 }
 
-/// Column with the modules of objects.
+/// Add a column with the modules (`nn.Module`) of memory objects.
 fn modules(table: Table, trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Table {
     let name = |object: &MemoryObjectId| trace.strings.get(trace.objects.module[object.index()]).to_owned();
     table.text("module", objects.iter().map(|object| Some(name(object)).filter(|name| !name.is_empty())))
 }
 
-/// Size or count as a table value.
+/// Convert a size or count to a table value.
 fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// `part` of `all` in percent. Saturated sums of a damaged trace may be less than their parts.
+/// Share of `part` in `all` in percent. Saturated sums of a damaged trace may be less than their parts.
 fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (100.0 * part as f64 / all as f64).min(100.0) }
 }

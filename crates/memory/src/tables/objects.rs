@@ -5,7 +5,7 @@ use crate::curve::{Curve, curves};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::BTreeSet;
 
-/// All objects, largest first.
+/// Table of all memory objects, largest first.
 pub fn objects_table(trace: &MemoryTrace) -> Table {
     let mut objects: Vec<MemoryObjectId> = trace.objects.ids().collect();
     objects.sort_by_key(|object| std::cmp::Reverse(trace.objects.bytes[object.index()]));

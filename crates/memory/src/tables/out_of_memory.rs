@@ -1,4 +1,4 @@
-//! Table of failed requests with their causes.
+//! Table of failed allocation requests with their causes.
 
 use super::{allocator::Reserved, int, percent};
 use crate::allocator::{AllocatorSettings, segment_bytes};
@@ -36,7 +36,7 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     Some(failed_requests_table(trace))
 }
 
-/// Like [`out_of_memory_table`], also without rows.
+/// Table of failed allocation requests like [`out_of_memory_table`], but empty if none failed.
 pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let curves = curves(trace);
     let (failed, reserved) = (&trace.out_of_memory, Reserved::from_trace(trace));
@@ -129,7 +129,7 @@ fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Opti
     })
 }
 
-/// Cause of the failure, and the remedy.
+/// Cause of a failed allocation request, and the remedy.
 fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
         if situation.is_host {

@@ -1,4 +1,4 @@
-//! Table of the peaks.
+//! Table of the highest memory peaks of each device.
 
 use super::allocator::{Reserved, reserved_curve};
 use super::int;
@@ -148,9 +148,11 @@ fn history_note(trace: &MemoryTrace) -> Option<String> {
     let is_late = objects > 0 && !trace.calls.is_empty();
     is_late.then(|| {
         let (which, were) = match objects {
-            1 => ("1 object".to_owned(), "was allocated earlier, and counts"),
-            _ => (format!("{} objects", count(objects)), "were allocated earlier, and count"),
+            1 => ("1 object".to_owned(), "was allocated before the recording began, and counts as live"),
+            _ => {
+                (format!("{} objects", count(objects)), "were allocated before the recording began, and count as live")
+            }
         };
-        format!("The recording began late: {which} of {} {were} from the start. Earlier peaks are unknown.", bytes(sum))
+        format!("{which} of {} {were} from the start. Earlier peaks are unknown.", bytes(sum))
     })
 }

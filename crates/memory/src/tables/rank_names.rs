@@ -1,4 +1,4 @@
-//! Ranks from file names.
+//! Ranks of memory files, found in their file names.
 
 use stackline_model::RankInName;
 use std::collections::BTreeSet;

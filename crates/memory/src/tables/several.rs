@@ -47,7 +47,7 @@ impl MemorySummary {
         Self { source, file: file.to_owned(), end_ns, peaks: highest_peaks(trace) }
     }
 
-    /// Device with the highest peak.
+    /// Name and peak of the device with the highest memory peak.
     fn highest(&self) -> Option<(&String, &PeakOf)> {
         self.peaks.iter().rev().max_by_key(|(_, peak)| peak.bytes)
     }
@@ -98,12 +98,12 @@ impl SeveralMemories {
         Self { arrangement, files, left_out }
     }
 
-    /// Relation of the files.
+    /// Arrangement of several memory files: as ranks of a job, or as a series in time.
     pub fn arrangement(&self) -> Arrangement {
         self.arrangement
     }
 
-    /// File of a rank.
+    /// Memory file of a rank of the job.
     ///
     /// # Errors
     /// The existing ranks, if it is none of them; an empty list if no rank is known.
@@ -127,7 +127,7 @@ impl SeveralMemories {
         files.into_iter().filter_map(|at| self.files.get(at)).map(|(rank, file)| (*rank, &file.source)).collect()
     }
 
-    /// Summary of the files in sentences.
+    /// Summary of several memory files in sentences.
     pub fn sentences(&self) -> Vec<String> {
         match self.arrangement {
             Arrangement::Ranks => self.sentences_of_ranks(),
@@ -374,7 +374,7 @@ impl Growth {
     }
 }
 
-/// Median, the lower one of two.
+/// Median of sizes, of two middle ones the lower.
 fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
     let mut sorted: Vec<u64> = values.collect();
     sorted.sort_unstable();

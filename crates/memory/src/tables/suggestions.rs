@@ -1,4 +1,4 @@
-//! Tables of suggestions and their savings.
+//! Tables of memory suggestions and of the bytes that each saves.
 
 use super::{NamedPeak, int, modules, places};
 use crate::allocator::{AllocatorSettings, caches, reserved};
@@ -23,7 +23,7 @@ pub struct Ranked {
 }
 
 impl Ranked {
-    /// True if it saves memory at a peak, or reserved memory.
+    /// True if a suggestion saves memory at a peak, or reserved memory.
     pub fn helps(&self) -> bool {
         self.savings.iter().any(|saved| *saved > 0) || self.suggestion.action == Action::ExpandableSegments
     }
@@ -198,7 +198,7 @@ pub fn combination_note(combination: &Combination) -> Option<String> {
     Some(format!("{who} the peak from {before} to {after} ({saved:.1} % less){cost}."))
 }
 
-/// Milliseconds with three decimals.
+/// Format nanoseconds as milliseconds with three decimals.
 fn human_ms(ns: u64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }

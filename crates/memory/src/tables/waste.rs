@@ -1,4 +1,4 @@
-//! Table of wasted memory, by pattern.
+//! Table of wasted memory, by pattern and allocating line.
 
 use super::{int, modules, places};
 use crate::patterns::frequency::histogram_text;
@@ -45,7 +45,7 @@ fn variation(measure: Option<&Measure>) -> Option<f64> {
     if let Some(Measure::Frequency { variation, .. }) = measure { Some(100.0 * variation) } else { None }
 }
 
-/// Bytes added per iteration.
+/// Bytes by which an allocating line's live memory grows per iteration.
 fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     match measure {
         Some(Measure::Growth { per_round, origin, .. }) => origin.round().map(|_| int(*per_round)),
@@ -53,7 +53,7 @@ fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     }
 }
 
-/// Histogram of access counts as text.
+/// Histogram of the access counts of an object's parts as text.
 fn histogram(measure: Option<&Measure>) -> Option<String> {
     if let Some(Measure::Frequency { histogram, .. }) = measure { Some(histogram_text(histogram)) } else { None }
 }

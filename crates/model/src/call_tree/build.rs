@@ -58,22 +58,22 @@ impl FromIterator<(Key, CallStats)> for CallMetrics {
 }
 
 impl CallingContextTreeBuilder {
-    /// Tree with only a root.
+    /// Create a builder of a calling context tree that has only a root.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Intern a text.
+    /// Intern a text in the strings of the call tree.
     pub fn text(&mut self, text: &str) -> StrId {
         self.tree.strings.intern(text)
     }
 
-    /// Text of a handle.
+    /// Text of a string handle of the call tree.
     pub fn text_of(&self, id: StrId) -> &str {
         self.tree.strings.get(id)
     }
 
-    /// Intern a frame.
+    /// Intern a frame in the call tree's frame table.
     pub fn frame(&mut self, frame: Frame) -> FrameId {
         self.tree.frames.intern(frame)
     }
@@ -90,24 +90,24 @@ impl CallingContextTreeBuilder {
         id
     }
 
-    /// Add a process.
+    /// Add a process to the call tree.
     pub fn process(&mut self, process: CallProcess) -> CallProcessId {
         self.tree.processes.push(process);
         CallProcessId::new(self.tree.processes.len() - 1)
     }
 
-    /// Added process, for later changes.
+    /// Mutable access to a process that was added to the call tree.
     pub fn process_mut(&mut self, process: CallProcessId) -> Option<&mut CallProcess> {
         self.tree.processes.get_mut(process.index())
     }
 
-    /// Add a thread.
+    /// Add a thread to the call tree.
     pub fn thread(&mut self, thread: CallThread) -> CallThreadId {
         self.tree.threads.push(thread);
         CallThreadId::new(self.tree.threads.len() - 1)
     }
 
-    /// Added thread.
+    /// Properties of a thread that was added to the call tree.
     pub fn known_thread(&self, id: CallThreadId) -> Option<CallThread> {
         self.tree.threads.get(id.index()).copied()
     }
@@ -119,13 +119,13 @@ impl CallingContextTreeBuilder {
         }
     }
 
-    /// Add values at a node.
+    /// Merge statistics of a metric into those of a call-tree node on a thread.
     pub fn add(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, stats: &CallStats) {
         let place = self.place((node, thread, metric));
         self.stats[place].1.merge(stats);
     }
 
-    /// Row of a key's values.
+    /// Row of the statistics of a node, thread and metric, created if missing.
     fn place(&mut self, key: Key) -> usize {
         let at = key.0.index();
         let last = self.last.get(at).copied().unwrap_or([usize::MAX; 2]);
@@ -171,12 +171,12 @@ impl CallingContextTreeBuilder {
         known.map_or_else(String::new, |thread| thread_words(self.text_of(thread.name), thread.tid))
     }
 
-    /// Read report, for additions.
+    /// Mutable read report of the call tree, to add diagnostics.
     pub fn report(&mut self) -> &mut ReadReport {
         &mut self.tree.report
     }
 
-    /// Finished tree. The same calls in the same order give the same tree.
+    /// Finish the calling context tree. The same calls in the same order give the same tree.
     pub fn finish(self) -> CallingContextTree {
         let mut tree = CallingContextTree { metrics: self.stats.into_iter().collect(), ..self.tree };
         tree.report.sort();

@@ -53,7 +53,7 @@ impl CallMetric {
         Self::GpuIdle,
     ];
 
-    /// Stable name.
+    /// Stable name of a call-tree metric, such as `gpu_time`.
     pub fn name(self, strings: &StringTable) -> &str {
         match self {
             Self::OperatorTime => "operator_time",
@@ -73,7 +73,7 @@ impl CallMetric {
         }
     }
 
-    /// Title for people.
+    /// Title of a call-tree metric for people, such as `GPU time`.
     pub fn title(self, strings: &StringTable) -> &str {
         match self {
             Self::OperatorTime => "operator and span time",
@@ -93,7 +93,7 @@ impl CallMetric {
         }
     }
 
-    /// Unit of the sums.
+    /// Unit of the sums of a call-tree metric.
     pub fn unit(self) -> Unit {
         match self {
             Self::OperatorTime
@@ -136,7 +136,7 @@ pub struct CallStats {
 }
 
 impl CallStats {
-    /// Statistics of one value.
+    /// Statistics of a metric that has one value.
     pub fn from_value(value: u64) -> Self {
         let square = u128::from(value) * u128::from(value);
         Self { count: 1, sum: value, min: value, max: value, sum_of_squares: square.min(MAX_SUM_OF_SQUARES) }
@@ -154,7 +154,7 @@ impl CallStats {
         self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares).min(MAX_SUM_OF_SQUARES);
     }
 
-    /// Mean, 0 without values.
+    /// Mean of the values of a metric, 0 without values.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }

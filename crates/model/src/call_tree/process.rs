@@ -106,7 +106,7 @@ pub enum CallRole {
 }
 
 impl CallRole {
-    /// Stable name.
+    /// Stable name of a process's role in the run.
     pub fn name(self) -> &'static str {
         match self {
             Self::Main => "main",
@@ -115,7 +115,7 @@ impl CallRole {
         }
     }
 
-    /// Role with this name.
+    /// Role of a process with this stable name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Main, Self::Fork, Self::Spawn].into_iter().find(|role| role.name() == name)
     }

@@ -1,4 +1,4 @@
-//! Queries of a calling context tree.
+//! Queries of a calling context tree: paths, exclusive and inclusive values, callers.
 
 use super::{CallMetric, CallStats, CallingContextTree};
 use crate::{CallNodeId, CallThreadId, Frame, FrameId};
@@ -13,7 +13,7 @@ pub struct CallChildren {
 }
 
 impl CallChildren {
-    /// The children of a node.
+    /// Children of one call-tree node.
     pub fn of_node(&self, node: CallNodeId) -> &[CallNodeId] {
         let Some(&end) = self.ends.get(node.index()) else { return &[] };
         let start = node.index().checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -30,7 +30,7 @@ impl CallingContextTree {
         self.frames.get(self.nodes.frame.get(node.index())?.index())
     }
 
-    /// The children of all nodes.
+    /// Lists of children of all call-tree nodes.
     pub fn children(&self) -> CallChildren {
         let mut ends = vec![0_u32; self.nodes.len()];
         for parent in self.nodes.parent.iter().filter(|parent| parent.is_some()) {

@@ -1,4 +1,4 @@
-//! Frames of call paths.
+//! Frames of call paths: Python and native functions, operators, modules, kernels and others.
 
 use crate::{CallProcessId, StrId, StringTable};
 
@@ -122,12 +122,12 @@ impl Frame {
         Self::Native { library, build_id, offset, function: none, file: none, line: 0, inlined: 0 }
     }
 
-    /// Operator without known inputs.
+    /// Frame of an operator without known inputs.
     pub fn operator(name: StrId) -> Self {
         Self::Operator { name, inputs: StrId::NONE }
     }
 
-    /// Backward node without known inputs.
+    /// Frame of a backward node without known inputs.
     pub fn backward(name: StrId) -> Self {
         Self::Backward { name, inputs: StrId::NONE }
     }
@@ -188,7 +188,7 @@ impl Frame {
         }
     }
 
-    /// Executed line, if known.
+    /// Source line that the frame was executing, if known.
     pub fn line(&self) -> Option<u32> {
         match *self {
             Self::Python { line, .. }
@@ -199,7 +199,7 @@ impl Frame {
         }
     }
 
-    /// Texts of the frame.
+    /// Handles of all texts of a frame: name, file, inputs and similar ones.
     pub(crate) fn texts(&self) -> [StrId; 4] {
         let none = StrId::NONE;
         match *self {

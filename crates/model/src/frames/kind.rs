@@ -15,14 +15,14 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Stable name.
+            /// Stable name of a frame kind.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
         }
 
         impl Frame {
-            /// Kind of the frame.
+            /// Kind of a frame: Python, operator, kernel and so on.
             pub fn kind(&self) -> FrameKind {
                 match self { $(Self::$variant { .. } => FrameKind::$variant,)* }
             }
@@ -47,7 +47,7 @@ kinds! {
 }
 
 impl FrameKind {
-    /// The kind with this name.
+    /// Frame kind with this stable name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }

@@ -1,4 +1,4 @@
-//! Frames from names and categories of timelines.
+//! Frames from the names and categories of timeline events.
 
 use super::frame::OVERFLOW;
 use super::{Frame, FrameKind};

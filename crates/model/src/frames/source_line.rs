@@ -46,12 +46,12 @@ impl Frame {
         }
     }
 
-    /// Text of [`Self::function`].
+    /// Text of the frame's function or other name ([`Self::function`]).
     pub fn function_text<'s>(&self, strings: &'s StringTable) -> &'s str {
         strings.get(self.function())
     }
 
-    /// Text of [`Self::file`], empty if there is none.
+    /// Text of the frame's file ([`Self::file`]), empty if there is none.
     pub fn file_text<'s>(&self, strings: &'s StringTable) -> &'s str {
         strings.get(self.file().unwrap_or_default())
     }

@@ -23,7 +23,7 @@ fn hash(frame: &Frame) -> u64 {
 }
 
 impl FrameTable {
-    /// An empty table.
+    /// Create an empty table of interned frames.
     pub fn new() -> Self {
         Self::default()
     }

@@ -20,17 +20,17 @@ impl AccessMode {
     /// All modes, in their order.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Both, Self::Unknown];
 
-    /// True if the access may read.
+    /// True if the access may read the memory object.
     pub fn reads(self) -> bool {
         self != Self::Write
     }
 
-    /// True if the access may write.
+    /// True if the access may write the memory object.
     pub fn writes(self) -> bool {
         self != Self::Read
     }
 
-    /// Stable name.
+    /// Stable name of an access mode: read, write or both.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -59,7 +59,7 @@ impl AccessEvidence {
     /// All kinds of evidence, best first.
     pub const ALL: [Self; 4] = [Self::Instrumented, Self::OperatorLevel, Self::MayAccess, Self::Opaque];
 
-    /// Stable name.
+    /// Stable name of the evidence for a memory access.
     pub fn name(self) -> &'static str {
         match self {
             Self::Instrumented => "instrumented",
@@ -86,7 +86,7 @@ impl AccessExtent {
     /// All extents, in their order.
     pub const ALL: [Self; 3] = [Self::Unknown, Self::Whole, Self::Ranges];
 
-    /// Stable name.
+    /// Stable name of the extent of a memory access.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -174,17 +174,17 @@ impl MemoryAccesses {
         self.what.push(mode as u8 | (evidence as u8) << 2 | (extent as u8) << 4);
     }
 
-    /// Number of accesses.
+    /// Number of accesses of calls to memory objects.
     pub fn len(&self) -> usize {
         self.object.len()
     }
 
-    /// True if there are no accesses.
+    /// True if there are no accesses to memory objects.
     pub fn is_empty(&self) -> bool {
         self.object.is_empty()
     }
 
-    /// Access at `row`.
+    /// Access to a memory object at `row` of the table.
     pub fn get(&self, row: usize) -> MemoryAccess {
         let what = self.what[row];
         MemoryAccess {

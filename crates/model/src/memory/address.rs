@@ -1,4 +1,4 @@
-//! Map from addresses to live objects.
+//! Map from memory addresses to the objects that are live there.
 
 use crate::MemoryObjectId;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ impl AddressMap {
         overlapped
     }
 
-    /// Remove the object that begins at `address`.
+    /// Remove the object that begins at `address` from the address map.
     pub fn remove(&mut self, address: u64) -> Option<MemoryObjectId> {
         self.live.remove(&address).map(|(_, object)| object)
     }
@@ -54,12 +54,12 @@ impl AddressMap {
         })
     }
 
-    /// Number of objects.
+    /// Number of live objects in the address map.
     pub fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// True if there are no objects.
+    /// True if the address map has no objects.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

@@ -19,7 +19,7 @@ impl MemorySegmentEventKind {
     /// All kinds, in their order.
     pub const ALL: [Self; 4] = [Self::Allocate, Self::Free, Self::Map, Self::Unmap];
 
-    /// Stable name.
+    /// Stable name of an event of an allocator segment.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocate => "allocate",
@@ -29,7 +29,7 @@ impl MemorySegmentEventKind {
         }
     }
 
-    /// True if reserved memory grows.
+    /// True if the segment event increases reserved memory.
     pub fn grows(self) -> bool {
         matches!(self, Self::Allocate | Self::Map)
     }
@@ -94,7 +94,7 @@ impl MemoryBlockState {
     /// All states, in their order.
     pub const ALL: [Self; 3] = [Self::Active, Self::AwaitingFree, Self::Inactive];
 
-    /// Stable name.
+    /// Stable name of the state of an allocator block.
     pub fn name(self) -> &'static str {
         match self {
             Self::Active => "active",

@@ -1,4 +1,4 @@
-//! Calls of the host, in order.
+//! Table of the memory-related calls of the host, in their order.
 
 use crate::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
@@ -43,7 +43,7 @@ impl MemoryCallKind {
         Self::HostSync,
     ];
 
-    /// Stable name.
+    /// Stable name of the kind of a memory-related call.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocate => "allocate",
@@ -59,12 +59,12 @@ impl MemoryCallKind {
         }
     }
 
-    /// Kind with this name.
+    /// Kind of memory-related call with this stable name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// True for a copy in any direction.
+    /// True for a memory copy in any direction.
     pub fn is_copy(self) -> bool {
         matches!(self, Self::CopyToDevice | Self::CopyToHost | Self::CopyOnDevice)
     }
@@ -167,17 +167,17 @@ impl MemoryCalls {
         }
     }
 
-    /// Number of calls.
+    /// Number of memory-related calls.
     pub fn len(&self) -> usize {
         self.kind.len()
     }
 
-    /// True if there are no calls.
+    /// True if there are no memory-related calls.
     pub fn is_empty(&self) -> bool {
         self.kind.is_empty()
     }
 
-    /// All handles, in order.
+    /// Handles of all memory-related calls, in order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = MemoryCallId> + DoubleEndedIterator + use<> {
         (0..self.len()).map(MemoryCallId::new)
     }

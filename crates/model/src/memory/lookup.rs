@@ -14,7 +14,7 @@ pub struct MemoryLookup {
 }
 
 impl MemoryLookup {
-    /// First device with this name.
+    /// First device of a memory trace with this name.
     pub(super) fn device(&mut self, devices: &[MemoryDevice], name: StrId) -> Option<MemoryDeviceId> {
         for (row, device) in devices.iter().enumerate().skip(self.known.0) {
             self.devices.entry(device.name).or_insert(row as u32);
@@ -24,7 +24,7 @@ impl MemoryLookup {
         devices.get(row).is_some_and(|device| device.name == name).then(|| MemoryDeviceId::new(row))
     }
 
-    /// First stream that equals this one.
+    /// First stream of a memory trace that equals this one.
     pub(super) fn stream(&mut self, streams: &[MemoryStream], stream: MemoryStream) -> Option<MemoryStreamId> {
         for (row, known) in streams.iter().enumerate().skip(self.known.1) {
             self.streams.entry(*known).or_insert(row as u32);

@@ -1,4 +1,4 @@
-//! Objects: memory from its allocation to its free.
+//! Table of memory objects: pieces of memory from their allocation to their free.
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
@@ -44,7 +44,7 @@ impl MemoryObjectKind {
         Self::Foreign,
     ];
 
-    /// Stable name.
+    /// Stable name of the kind of a memory object.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -60,7 +60,7 @@ impl MemoryObjectKind {
         }
     }
 
-    /// Kind with this name.
+    /// Kind of memory object with this stable name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -133,7 +133,7 @@ pub struct MemoryObjects {
 }
 
 impl MemoryObjects {
-    /// Add an object without a call.
+    /// Add a memory object without an allocating call.
     pub fn push(&mut self, object: NewObject) -> MemoryObjectId {
         let id = MemoryObjectId::new(self.len());
         self.address.push(object.address);
@@ -154,17 +154,17 @@ impl MemoryObjects {
         id
     }
 
-    /// Number of objects.
+    /// Number of memory objects.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// True if there are no objects.
+    /// True if there are no memory objects.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// All handles, in order.
+    /// Handles of all memory objects, in order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = MemoryObjectId> + DoubleEndedIterator + use<> {
         (0..self.len()).map(MemoryObjectId::new)
     }

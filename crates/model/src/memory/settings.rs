@@ -1,4 +1,4 @@
-//! Settings of a caching allocator (PyTorch's).
+//! Settings of a caching allocator, as PyTorch has them.
 
 use serde::{Deserialize, Serialize};
 

@@ -16,7 +16,7 @@ pub struct MemoryStacks {
 }
 
 impl MemoryStacks {
-    /// Rebuild from columns; handles stay the same.
+    /// Rebuild the call paths of a memory trace from columns; handles stay the same.
     pub fn from_columns(frames: FrameTable, parent: Vec<MemoryStackId>, frame: Vec<FrameId>) -> Self {
         let mut node_ids = FxHashMap::default();
         for (row, node) in parent.iter().copied().zip(frame.iter().copied()).enumerate() {
@@ -31,7 +31,7 @@ impl MemoryStacks {
         self.node(parent, frame)
     }
 
-    /// Like [`Self::intern`], for an interned frame.
+    /// Find or add a call path like [`Self::intern`], for an interned frame.
     pub fn node(&mut self, parent: MemoryStackId, frame: FrameId) -> MemoryStackId {
         *self.node_ids.entry((parent, frame)).or_insert_with(|| {
             self.parent.push(parent);
@@ -45,7 +45,7 @@ impl MemoryStacks {
         frames.into_iter().fold(MemoryStackId::NONE, |parent, frame| self.intern(parent, frame))
     }
 
-    /// The frames of a call path, innermost first.
+    /// Frames of a call path, innermost first.
     pub fn frames_of(&self, stack: MemoryStackId) -> impl Iterator<Item = Frame> + '_ {
         std::iter::successors(stack.some(), |node| self.parent.get(node.index()).and_then(|parent| parent.some()))
             .filter_map(|node| self.frames.get(self.frame.get(node.index())?.index()).copied())

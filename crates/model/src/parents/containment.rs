@@ -65,7 +65,7 @@ impl Open {
         self.groups.push(group);
     }
 
-    /// Last started group that encloses an event.
+    /// Group event that started last among those that enclose an event.
     fn innermost(&mut self, rows: &Rows<'_>, event: EventId) -> Option<(usize, EventId)> {
         let events = &rows.trace.events;
         let is_open = |group: EventId| events.end(group) > events.start[event.index()];

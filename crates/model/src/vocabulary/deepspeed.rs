@@ -1,4 +1,4 @@
-//! DeepSpeed.
+//! Vocabulary of DeepSpeed: step and phase spans, functions by training phase, and package folders.
 //!
 //! `instrument_w_nvtx` of `utils/nvtx.py` writes an NVTX range (roctx on AMD) around decorated functions, with their
 //! qualified names, unless they run in `torch.compile`. PyTorch's profiler does not record them. All names are from the

@@ -1,4 +1,5 @@
-//! Hugging Face: Transformers with its Trainer, Accelerate and libraries on them.
+//! Vocabulary of Hugging Face (Transformers, Accelerate and libraries on them): functions by training phase, and
+//! package folders.
 //!
 //! The libraries write no spans. Steps and phases are those of PyTorch's optimizer and loader, which they call.
 //! `AcceleratedOptimizer` is a PyTorch optimizer, so PyTorch marks its steps. The functions below are from the sources

@@ -1,4 +1,5 @@
-//! Inference engines: SGLang and vLLM. All names but one were observed in recorded traces.
+//! Vocabulary of the inference engines SGLang and vLLM: names of their step spans. All names but one were observed in
+//! recorded traces.
 
 use super::{Framework, StepRole, StepSpan};
 

@@ -1,4 +1,4 @@
-//! JAX, libraries on it, and PyTorch/XLA.
+//! Vocabulary of JAX, libraries on it, and PyTorch/XLA: package folders, and Optax as optimizer code.
 //!
 //! Steps are numbered by an argument (`step_num`), which sources read: `jax.profiler.StepTraceAnnotation`, which the
 //! loops of Flax' and MaxText's examples write around each step, and PyTorch/XLA's `StepTrace`. The packages are from

@@ -1,4 +1,4 @@
-//! PyTorch Lightning and Lightning Fabric.
+//! Vocabulary of PyTorch Lightning and Lightning Fabric: step and phase spans, functions, and package folders.
 //!
 //! `PyTorchProfiler` writes a span around each action of the trainer with `torch.profiler.record_function`:
 //! `[pl][profile]` and the action's name; with `emit_nvtx=True` the same are NVTX ranges. Unless

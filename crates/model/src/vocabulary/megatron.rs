@@ -1,4 +1,4 @@
-//! Megatron-LM and Megatron Core.
+//! Vocabulary of Megatron-LM and Megatron Core: phase spans, functions by training phase, and package folders.
 //!
 //! `nvtx_range_push` and `nvtx_decorator` of `core/utils.py` write NVTX ranges (roctx on AMD) if
 //! `configure_nvtx_profiling` enables them (`--nvtx-ranges`): the module and the function, and usually a part of it.

@@ -1,4 +1,4 @@
-//! Patterns of names.
+//! Matching of span names with patterns in which `*` stands for any text.
 
 /// True if a whole name matches a pattern, in which `*` stands for any text.
 #[must_use]

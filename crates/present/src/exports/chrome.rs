@@ -13,7 +13,7 @@ use std::io::{self, Write};
 /// Arrows from launches to GPU work that viewers draw; readers take them from the correlation ids.
 const LAUNCH_FLOW: &str = "ac2g";
 
-/// Writes one trace.
+/// Write one trace as Chrome trace JSON, optionally redacted.
 pub fn write(trace: &Trace, redact: bool, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"{\n")?;
     for (key, json) in redact::entries(&trace.meta, redact) {
@@ -97,7 +97,7 @@ fn write_event(trace: &Trace, event: EventId, stack: Option<StackId>, record: &m
     record.push('}');
 }
 
-/// The duration in ns that the file gave a span which reading cut at its caller's end.
+/// Original duration in ns of a span that reading cut at its caller's end.
 fn recorded_duration(trace: &Trace, event: EventId) -> Option<i64> {
     if !trace.events.has(event, flags::CLAMPED) {
         return None;
@@ -279,7 +279,8 @@ fn write_flow(
     Ok(())
 }
 
-/// A time, not before `least` if there is one, at which `event` is the innermost of its track: arrows bind to that.
+/// Find a time, not before `least` if there is one, at which `event` is the innermost of its track: arrows bind to
+/// that.
 fn time_inside(trace: &Trace, event: EventId, least: i64) -> i64 {
     let order = trace.track_events(trace.events.track[event.index()]);
     let (start, end) = (trace.events.start[event.index()], trace.events.end(event));

@@ -73,7 +73,7 @@ fn write_gpu(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     csv::write(&table, out)
 }
 
-/// One row per track, with its process.
+/// Write a CSV file with one row per track, with its process.
 fn write_tracks(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let tracks = &trace.tracks.tracks;
     let text = |s: StrId| s.some().map(|s| trace.strings.get(s).to_owned());

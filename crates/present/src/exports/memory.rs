@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
         self.trace.attrs.push(&fields, &values);
     }
 
-    /// Bytes in use after each call that changes them.
+    /// Add counters of the bytes in use on each device after each call that changes them.
     fn counters(&mut self) {
         let objects = &self.memory.objects;
         let mut changes: FxHashMap<MemoryDeviceId, Vec<(usize, i128)>> = FxHashMap::default();
@@ -138,7 +138,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The time of each call: its own if it takes some, but not beyond a call of its stream in which it begins, so that they nest.
+    /// Start and end of each memory-related call, cut at the end of the call of its stream in which it begins, so that
+    /// calls nest.
     fn spans(&self) -> Vec<(i64, Option<i64>)> {
         let calls = &self.memory.calls;
         let mut spans: Vec<(i64, Option<i64>)> = self.clock.iter().take(calls.len()).map(|at| (*at, None)).collect();
@@ -215,7 +216,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The objects in the order of their allocation, each with the lane that it shares, if there are too many for one each.
+    /// Memory objects in the order of their allocation, each with the lane that it shares, if there are too many for
+    /// one each.
     fn placed(&self, mut objects: Vec<MemoryObjectId>) -> Vec<(MemoryObjectId, Option<usize>)> {
         objects.sort_by_key(|object| self.memory.life(*object).start);
         if objects.len() <= OWN_LANES {

@@ -86,7 +86,7 @@ impl<'a> Writer<'a> {
         self.out.write_all(&self.buffer)
     }
 
-    /// The interning id of a text; the next packet brings the text if it is new.
+    /// Id of an interned text in a Perfetto trace; the next packet brings the text if it is new.
     fn intern(&mut self, kind: Interned, text: StrId) -> u64 {
         let iid = u64::from(text.0) + 1;
         if self.known.insert((kind, text)) {
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes the events of a track; gives the number of those left out.
+    /// Write the events of a track as Perfetto packets, and return the number of omitted ones.
     fn events(&mut self, track: TrackId) -> io::Result<u64> {
         let trace = self.trace;
         let mut lanes = Lanes::default();
@@ -199,7 +199,7 @@ impl<'a> Writer<'a> {
         trace.attrs.of_event(event).map(annotate).collect()
     }
 
-    /// A counter event sets one value per argument: each is a counter of its own.
+    /// Write the values of a counter event: each argument is a counter of its own.
     fn counter(&mut self, track: TrackId, event: EventId) -> io::Result<()> {
         let trace = self.trace;
         let (name, at) = (trace.events.name[event.index()], trace.events.start[event.index()]);
@@ -230,7 +230,7 @@ struct Flows {
 }
 
 impl Flows {
-    /// The source's arrows, launches, and forward to backward.
+    /// Collect the flows of a trace: the source's arrows, launches, and forward to backward.
     fn from_trace(trace: &Trace, number: u32) -> Self {
         let mut flows = Self { from: FxHashMap::default(), to: FxHashMap::default() };
         let mut id = u64::from(number) << 32;

@@ -17,7 +17,7 @@ const PROCESS: u64 = 1 << 60;
 const COUNTER: u64 = 2 << 60;
 
 impl Tracks {
-    /// Of the trace with this number in the file.
+    /// Create the Perfetto track ids for the trace with this number in the file.
     pub(super) fn of_trace(number: u32) -> Self {
         Self { trace: u64::from(number) << 52, counters: FxHashMap::default(), processes: Vec::new() }
     }
@@ -53,12 +53,12 @@ impl Tracks {
         out
     }
 
-    /// The id of a lane of a track; lane 0 is the track itself.
+    /// Id of a lane of a Perfetto track; lane 0 is the track itself.
     pub(super) fn lane(&self, track: TrackId, lane: usize) -> u64 {
         (lane as u64 + 1) << 32 | self.trace | u64::from(track.0)
     }
 
-    /// The descriptor of a lane for events that cross those of the lanes before it.
+    /// Descriptor of a Perfetto lane for events that cross those of the lanes before it.
     pub(super) fn extra_lane(&self, trace: &Trace, track: TrackId, lane: usize) -> proto::TrackDescriptor {
         proto::TrackDescriptor {
             uuid: self.lane(track, lane),
@@ -68,7 +68,7 @@ impl Tracks {
         }
     }
 
-    /// The id of a counter, and its descriptor if it is new.
+    /// Id of a counter's Perfetto track, and the descriptor if the track is new.
     pub(super) fn counter(
         &mut self,
         trace: &Trace,
@@ -118,7 +118,7 @@ fn process(trace: &Trace, id: ProcessId, uuid: u64) -> proto::TrackDescriptor {
     }
 }
 
-/// The process number where the process is one of the system: traces write GPUs as processes too.
+/// Process number, if the process is one of the operating system: traces write GPUs as processes too.
 fn system_pid(trace: &Trace, id: ProcessId) -> Option<i32> {
     let has_threads = trace.tracks.tracks.iter().any(|t| t.process == id && t.kind == TrackKind::Thread);
     let pid = trace.tracks.processes[id.index()].pid.as_int()?;
@@ -151,7 +151,7 @@ pub(super) struct Placed {
 }
 
 impl Lanes {
-    /// Takes a span in.
+    /// Place a span in the first lane of a track where it nests.
     pub(super) fn place(&mut self, start: i64, end: i64) -> Placed {
         let fits = |open: &Vec<i64>| open.iter().rev().find(|&&e| e > start).is_none_or(|&e| end <= e);
         let found = self.open.iter().position(fits);
@@ -168,7 +168,7 @@ impl Lanes {
         Placed { lane, is_new: found.is_none(), ended }
     }
 
-    /// The ends that are still to come, per lane, in time order.
+    /// Ends of spans that are still open, per lane of the track, in time order.
     pub(super) fn finish(self) -> impl Iterator<Item = (usize, Vec<i64>)> {
         self.open.into_iter().enumerate().map(|(lane, open)| (lane, open.into_iter().rev().collect()))
     }

@@ -51,7 +51,7 @@ pub fn view(view: &CallView, style: &Style) -> String {
     out
 }
 
-/// Nodes without the root, chains folded.
+/// Lines of a call tree view without the root, with chains of single calls folded.
 fn fold(view: &CallView) -> Vec<Line> {
     let joined = view.joined();
     let mut line_of = vec![0_usize; view.nodes.len()];
@@ -209,7 +209,7 @@ pub fn lines(
     out
 }
 
-/// An amount of a metric, with its unit.
+/// Format a value of a call-tree metric with its unit.
 pub fn amount(unit: Unit, value: u64) -> String {
     match unit {
         Unit::Ns => human::duration(i64::try_from(value).unwrap_or(i64::MAX)),

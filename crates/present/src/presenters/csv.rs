@@ -3,7 +3,7 @@
 use stackline_model::{Table, Values};
 use std::io::{self, Write};
 
-/// Writes one table with a header line.
+/// Write one result table as CSV with a header line.
 pub fn write(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     let header: Vec<String> = table.columns.iter().map(|c| field(&c.name)).collect();
     writeln!(out, "{}", header.join(","))?;
@@ -40,7 +40,7 @@ fn write_value(values: &Values, row: usize, out: &mut dyn Write) -> io::Result<(
     }
 }
 
-/// A field, quoted where it must be.
+/// Quote a CSV field where necessary.
 pub fn field(text: &str) -> String {
     let plain = !text.contains([',', '"', '\n', '\r']) && !text.starts_with('#');
     if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }

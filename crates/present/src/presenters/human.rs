@@ -5,7 +5,7 @@ use stackline_model::{Column, Unit, Values};
 
 pub use stackline_model::format::{Scale, bytes, capital, count, duration, number, signed_duration};
 
-/// The scale for a column, from its unit and its largest magnitude.
+/// Scale for the numbers of a table column, from its unit and its largest magnitude.
 pub fn scale(column: &Column) -> Scale {
     let largest = largest(&column.values);
     let integer = matches!(column.values, Values::I64(_));

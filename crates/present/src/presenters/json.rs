@@ -25,7 +25,7 @@ pub enum Extra<'a> {
 }
 
 impl<'a> Extra<'a> {
-    /// A list of which only one item at a time is in memory.
+    /// Value of a document key that is a JSON list; only one item at a time is in memory.
     pub fn list<I: Iterator<Item: Serialize>>(items: impl Fn() -> I + 'a) -> Self {
         Self::List(Box::new(move |out| write_list(out, "  ", items())))
     }
@@ -63,7 +63,7 @@ pub struct Document<'a> {
     pub tables: &'a [Table],
 }
 
-/// Writes a document, with a line break at its end. One line per row, trace and problem, so that documents can be
+/// Write a JSON document, with a line break at its end. One line per row, trace and problem, so that documents can be
 /// read and compared line by line.
 pub fn write(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     let schema = format!("stackline/{}/{}", document.command, document.version);
@@ -89,12 +89,12 @@ pub fn write(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\n}\n")
 }
 
-/// Compact JSON text of a value.
+/// Format a value as compact JSON text.
 fn text(value: &(impl Serialize + ?Sized)) -> io::Result<String> {
     serde_json::to_string(value).map_err(io::Error::from)
 }
 
-/// A list with one item per line.
+/// Write a JSON list with one item per line.
 fn write_list(out: &mut dyn Write, indent: &str, items: impl IntoIterator<Item = impl Serialize>) -> io::Result<()> {
     out.write_all(b"[")?;
     let mut any = false;

@@ -1,8 +1,8 @@
-//! Text of traces within Markdown.
+//! Escaping of names in Markdown tables, as plain text or as code.
 
 use super::terminal::is_unseen;
 
-/// Names of a trace as plain text within a table.
+/// Escape a name of a trace as plain text for a Markdown table.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -18,7 +18,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// Text as code within a table.
+/// Format a text as code for a Markdown table.
 pub(super) fn code(text: &str) -> String {
     let text: String = text.chars().map(|c| if is_unseen(c) || c == '`' { ' ' } else { c }).collect();
     format!("`{}`", text.replace('|', "\\|"))

@@ -1,4 +1,4 @@
-//! One file per form of output.
+//! Presenters of results: one module per form of output, such as text, JSON, CSV and Markdown.
 
 pub mod calls;
 pub mod csv;

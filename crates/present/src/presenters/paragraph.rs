@@ -8,7 +8,7 @@ const WIDEST: usize = 100;
 /// Nor shorter than this: what is narrower would show a word a line.
 const NARROWEST: usize = 40;
 
-/// Width of lines.
+/// Width of paragraph lines in the terminal, at least 40 and at most 100.
 pub(super) fn width(style: &Style) -> usize {
     style.width.clamp(NARROWEST, WIDEST)
 }
@@ -32,7 +32,7 @@ pub(super) fn wrapped(text: &str, (first, others): (&str, &str), style: &Style) 
     out + line.trim_end() + "\n"
 }
 
-/// A remark such as `Note: …`, wrapped with an indent.
+/// Wrap a remark such as `Note: …` for the terminal, with an indent.
 pub(super) fn remark(text: &str, style: &Style) -> String {
     wrapped(text, ("", "  "), style)
 }

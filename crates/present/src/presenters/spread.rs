@@ -40,7 +40,7 @@ fn magnitudes(values: &Values) -> Vec<f64> {
     }
 }
 
-/// A spread in percent as a multiple, where it is large; none of other numbers.
+/// Format a large spread in percent as a multiple, such as `12 times`; none for other numbers.
 pub(super) fn multiple(column: &Column, value: f64) -> Option<String> {
     let is_large = value.is_finite() && value > LARGE_PERCENT;
     let is_spread = column.unit == Unit::Percent && column.name.starts_with("spread");

@@ -51,7 +51,7 @@ struct TextColumn {
     wraps: bool,
 }
 
-/// A table as text, ending in a line break.
+/// Format a result table as text for a terminal, ending in a line break.
 pub fn table(table: &Table, style: &Style) -> String {
     let mut out = heading(&table.title, &table.name, style);
     let rows = table.rows();
@@ -83,12 +83,13 @@ pub fn table(table: &Table, style: &Style) -> String {
     out
 }
 
-/// Tables one after another, with an empty line between.
+/// Format result tables one after another, with an empty line between.
 pub fn tables(tables: &[Table], style: &Style) -> String {
     tables.iter().map(|t| table(t, style)).collect::<Vec<_>>().join("\n")
 }
 
-/// A heading: what follows, and the name that `--format json` gives it; over several lines if it is wider than the terminal.
+/// Heading of a table: its title, and the name that `--format json` gives it; over several lines if it is wider than
+/// the terminal.
 pub fn heading(title: &str, name: &str, style: &Style) -> String {
     let mut lines = wrap(&clean(title), style.width.max(24));
     let used = lines.last().map_or(0, |line| line.width()) + name.width() + 3;
@@ -135,12 +136,12 @@ pub(super) fn is_unseen(c: char) -> bool {
     turns || c.is_control()
 }
 
-/// Replace control characters by blanks.
+/// Replace characters that could control a terminal by blanks.
 pub fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }
 
-/// Like [`clean`], with line breaks kept.
+/// Replace characters that could control a terminal like [`clean`], but keep line breaks.
 pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) && c != '\n' { ' ' } else { c }).collect()
 }
@@ -162,7 +163,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Like [`wrap`], with words wider than a line cut.
+/// Wrap text for the terminal like [`wrap`], with words wider than a line cut.
 fn wrap_hard(text: &str, width: usize) -> Vec<String> {
     let cut = |line: String| {
         let mut pieces = vec![String::new()];
@@ -189,7 +190,7 @@ fn has_value(values: &Values) -> bool {
     }
 }
 
-/// The column that gets bars: the first share whose values are all shares (a spread is none). Where there are many
+/// Table column that gets bars: the first share whose values are all shares (a spread is none). Where there are many
 /// shares, bars for one of them would mislead.
 fn bar_column(table: &Table) -> Option<usize> {
     if table.columns.iter().filter(|c| c.unit == Unit::Percent).count() > 2 {
@@ -318,8 +319,8 @@ fn name_kernels(lane: &mut TextColumn) {
     lane.width = lane.cells.iter().map(|c| c.width()).max().unwrap_or(0).max(lane.header.width());
 }
 
-/// The greatest width at which columns of these widths are `over` narrower in all: only the widest give, each as much as it
-/// is wider than the others.
+/// Greatest column width at which columns of these widths are `over` narrower in all: only the widest give, each as
+/// much as it is wider than the others.
 fn level(mut widths: Vec<usize>, over: usize) -> usize {
     widths.sort_unstable_by(|a, b| b.cmp(a));
     let mut freed = 0;

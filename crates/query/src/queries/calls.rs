@@ -97,13 +97,13 @@ struct ComparedSteps {
 struct Label<'a>(&'static str, Cow<'a, str>, Cow<'a, str>, &'a str, u32, String);
 
 impl<'a> Label<'a> {
-    /// The label with its whole names.
+    /// Label of a call-tree frame with its whole names.
     fn new(label: &'a CallLabel) -> Self {
         let CallLabel { kind, name, inputs, file, line } = label;
         Self(kind, name.into(), inputs.into(), file, *line, label.short())
     }
 
-    /// The label with very long names cut.
+    /// Label of a call-tree frame with very long names cut.
     fn shortened(label: &'a CallLabel) -> Self {
         let CallLabel { kind, name, inputs, file, line } = label;
         let [name, inputs, short] = [name, inputs, &label.short()].map(|text| super::shortened(text));
@@ -120,13 +120,13 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     boxes(&place, &asked)
 }
 
-/// Number of calls of a row's frame; `None` if not counted.
+/// Number of calls of the frame in a row of the call tree view; `None` if not counted.
 fn counted(view: &CallView, row: usize) -> Option<u64> {
     // Beside another run, lines of one function are one frame: what of its calls went on at another line is not told apart.
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
 }
 
-/// The row of a view that `root` names.
+/// Row of a call tree view with the number `root`; an error if there is none.
 fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
     let row = usize::try_from(root).unwrap_or(usize::MAX);
     let missing = || QueryError::missing(format!("unknown node {root}"));
@@ -143,7 +143,7 @@ struct ViewRow {
 }
 
 impl ViewRow {
-    /// The number that a row of the view is asked for by.
+    /// Number by which queries refer to a row of the call tree view.
     fn number(&self, row: usize) -> u64 {
         match &self.part {
             None => row as u64,
@@ -152,7 +152,7 @@ impl ViewRow {
         }
     }
 
-    /// Numbers and labels from below the root of the whole to the row.
+    /// Numbers and labels of the rows from below the root of the whole call tree view to this row.
     fn path(&self) -> Vec<(u64, &CallLabel)> {
         let whole = self
             .part
@@ -234,13 +234,13 @@ impl<'o> Asked<'o> {
         self.least.is_some_and(|least| least < NARROWEST)
     }
 
-    /// Cache key of a view.
+    /// Cache key of the call tree view that these query arguments select.
     fn key(&self, arguments: &Arguments) -> String {
         let key = arguments.without(&["root", "least"]).key();
         if self.is_fine() { format!("fine\n{key}") } else { key }
     }
 
-    /// The row that is asked for, with a view that has it.
+    /// Row of the call tree view that the query arguments name, with a view that contains the row.
     fn place(&self, opened: &OpenRun, arguments: &Arguments) -> Result<ViewRow, QueryError> {
         let key = self.key(arguments);
         let view = opened.view(&key, || self.view(self.options.metric));
@@ -257,7 +257,7 @@ impl<'o> Asked<'o> {
         Ok(ViewRow { view: part, row, part: Some((view, of)) })
     }
 
-    /// View of the part below a row.
+    /// View of the part of the call tree below a row.
     fn part(&self, whole: &CallView, of: usize) -> CallView {
         let labels: Vec<CallLabel> = rows_to(whole, of).into_iter().map(|row| whole.label(row).clone()).collect();
         let (tree, continued) = (self.source.tree(), self.source.continued());
@@ -265,7 +265,7 @@ impl<'o> Asked<'o> {
         part.unwrap_or_else(|| whole.clone())
     }
 
-    /// Names and titles of all that was measured.
+    /// Names and titles of all metrics that the call tree has.
     fn metrics(&self) -> Vec<(&str, &str)> {
         let tree = self.source.tree();
         let one = |metric: CallMetric| (metric.name(&tree.strings), metric.title(&tree.strings));
@@ -273,7 +273,7 @@ impl<'o> Asked<'o> {
     }
 }
 
-/// Refuses to compare what one of both runs did not measure: all of it would seem to be new.
+/// Refuse to compare runs by a metric that one of them did not measure: all of it would seem to be new.
 fn check_measured(
     before: &CallingContextTree,
     after: &CallingContextTree,
@@ -317,7 +317,7 @@ fn options(
     })
 }
 
-/// The boxes below a node, and how many were left out.
+/// Boxes of the call tree view below a row, and how many were left out.
 fn boxes(place: &ViewRow, asked: &Asked<'_>) -> Result<Answer, QueryError> {
     let (view, root) = (&*place.view, place.row);
     let least = asked.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
@@ -383,7 +383,7 @@ impl<'a> Labels<'a> {
         Self { view, places: vec![u32::MAX; view.labels.len()], list: Vec::new() }
     }
 
-    /// The place of a label in the list.
+    /// Index of a frame's label in the answer's list, added if it is new.
     fn place(&mut self, label: usize) -> u32 {
         if self.places[label] == u32::MAX {
             self.places[label] = self.list.len() as u32;
@@ -393,7 +393,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Rows below a node that are wide enough, in the order of the view; if they are too many, the widest of them.
+/// Rows below a row of the view that are wide enough, in order; if they are too many, the widest of them.
 fn kept(view: &CallView, root: usize, least: f64) -> Vec<usize> {
     // In a comparison, what is gone is seen as well.
     let width = |row: usize| view.nodes[row].inclusive.sum.max(view.nodes[row].before.sum);
@@ -407,14 +407,14 @@ fn kept(view: &CallView, root: usize, least: f64) -> Vec<usize> {
     rows
 }
 
-/// Index after the last row below a node.
+/// Index after the last row below a row of the call tree view.
 fn end(view: &CallView, root: usize) -> usize {
     let depth = view.nodes[root].depth;
     let below = view.nodes[root + 1..].iter().take_while(|node| node.depth > depth).count();
     root + 1 + below
 }
 
-/// Rows from below the root of the view to a node.
+/// Rows from below the root of the call tree view to this row.
 fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
     let mut rows = Vec::new();
     while row != 0 {

@@ -77,7 +77,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Answer::with_columns(&document, columns)
 }
 
-/// The points of a counter in a window, and the one before it: a value holds until the next.
+/// Add the points of a counter in a time window, and the last one before: a value holds until the next.
 pub(super) fn add(
     points: &mut Vec<Point>,
     at: usize,

@@ -250,14 +250,14 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-/// Time ranges of steps.
+/// Prefetched time ranges of the query that summarizes a step.
 pub(super) fn first_ranges(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Step(_, start, end), Ok(origin)) = (stage, opened.origin(None)) else { return Vec::new() };
     let since = |ns: i64| ns.saturating_sub(origin).to_string();
     vec![with(&[("from", &since(start)), ("to", &since(end))])]
 }
 
-/// The events that findings list.
+/// Prefetched arguments of the events that findings list as evidence.
 fn evidence(opened: &OpenRun) -> Vec<Arguments> {
     let findings = opened.findings(None).map_or(&[][..], |found| &found.findings);
     let events = findings.iter().flat_map(|finding| {
@@ -272,7 +272,7 @@ fn evidence(opened: &OpenRun) -> Vec<Arguments> {
     events.map(one).collect()
 }
 
-/// The events that last longest, longest first.
+/// Numbers of the events that last longest, longest first.
 fn longest(opened: &OpenRun) -> Vec<u32> {
     let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
     let dur = |event: u32| trace.events.dur[event as usize];

@@ -74,7 +74,7 @@ pub(super) fn all(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     super::printed(document, keys(found), &of_page)
 }
 
-/// The rules that could look, whether they found anything or not.
+/// Rules that were checked, because their data exist, whether they found anything or not.
 fn looked(found: &Findings) -> Vec<Rule<'_>> {
     let could = |rule: &&Arc<RuleInfo>| found.unchecked.iter().all(|one| one.rule.code != rule.code);
     let rules = found.rules.iter().filter(could);
@@ -83,7 +83,7 @@ fn looked(found: &Findings) -> Vec<Rule<'_>> {
         .collect()
 }
 
-/// Largest gains below the limit.
+/// Findings with the largest gains among those too small to list.
 fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     let part = |finding: &Finding| match &finding.memory {
         Some(memory) => memory.percent(),
@@ -195,7 +195,7 @@ fn event_row(trace: &Trace, event: EventId, origin: i64) -> EventRow {
     EventRow(event.0, super::shortened(trace.name(event)), trace.kind(event).name(), start, dur)
 }
 
-/// The lines around the place of a finding, if its file is at hand.
+/// Source lines around the place of a finding, if its file is at hand.
 fn excerpt<'a>(opened: &'a OpenRun, finding: &'a Finding) -> Option<source::Excerpt<'a>> {
     let (file, line) = (finding.place.file.as_ref()?, finding.place.line?);
     opened.files().contains(file).then(|| source::excerpt(opened, file, line))

@@ -1,4 +1,4 @@
-//! Query of metadata of the run.
+//! Query that describes the run: its traces, sources, devices and missing records.
 
 use crate::prefetch::{Stage, of_before, plain};
 use crate::{Answer, Arguments, OpenRun, QueryError};

@@ -1,4 +1,4 @@
-//! Registry of queries, one file each.
+//! Registry of all queries that the page can ask about a run, each with its arguments and answer function.
 
 mod calls;
 mod compare;
@@ -337,7 +337,7 @@ pub const ALL: &[Query] = &[
 /// Queries that read source files or check them for changes, so that answers may differ over time.
 pub const READ_FILES: [&str; 3] = ["excerpt", "finding", "source"];
 
-/// Answers a query.
+/// Answer the query with this name about an opened run.
 ///
 /// # Errors
 /// If there is no such query or argument, an argument is wrong, or the run cannot answer it.
@@ -357,7 +357,7 @@ pub fn ask(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<Answer
     }
 }
 
-/// A document as the command line prints it: with the keys of its command, and with those that it has for the page.
+/// Document as the command line prints it: with the keys of its command, and with those that it has for the page.
 pub(crate) fn printed(
     document: Document<'_>,
     of_command: Vec<(&'static str, Value)>,
@@ -389,7 +389,7 @@ pub(crate) struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    /// The index of a text.
+    /// Index of a text in the list of deduplicated texts, added if it is new.
     pub(crate) fn index(&mut self, text: &'a str) -> u32 {
         let Self { index, list } = self;
         *index.entry(text).or_insert_with(|| {
@@ -398,7 +398,7 @@ impl<'a> Texts<'a> {
         })
     }
 
-    /// Texts by index. Very long ones are shortened.
+    /// Deduplicated texts by index. Very long ones are shortened.
     pub(crate) fn list(&self) -> Vec<String> {
         self.list.iter().map(|text| shortened(text)).collect()
     }

@@ -1,4 +1,4 @@
-//! Sample runs for tests of all queries.
+//! Runs of simulated programs, and their answers to all queries, for tests.
 
 use crate::{Answer, Arguments, OpenRun, ask};
 use stackline_engine::OpenOptions;
@@ -32,7 +32,7 @@ const OTHERS: [(&str, &[(&str, &str)]); 8] = [
     ("search", &[("text", "a")]),
 ];
 
-/// Answers to each query, and to most of them several.
+/// Answers to all queries about an opened run, for most queries with several arguments.
 pub(super) fn answers(opened: &OpenRun) -> Vec<(&'static str, Answer)> {
     let others = OTHERS.into_iter().map(|(name, given)| (name, Arguments::new(given.iter().copied())));
     let asked = opened.first_questions().into_iter().chain(others);

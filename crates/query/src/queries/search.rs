@@ -75,7 +75,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Answer::document(&SearchAnswer { text, names, left_out, frames, files, nearest })
 }
 
-/// Names that come near to a text, where none holds it.
+/// Names of the run that are similar to a text that none contains.
 fn near(opened: &OpenRun, rank: Option<i64>, flat: Option<&CallView>, text: &str) -> Result<Vec<String>, QueryError> {
     let mut names: Vec<&str> = flat.map_or_else(Vec::new, |view| {
         (1..view.nodes.len()).take(LOOKED_AT).map(|row| view.label(row).name.as_str()).collect()
@@ -122,7 +122,7 @@ fn flat(opened: &OpenRun, arguments: &Arguments) -> Result<Option<Arc<CallView>>
     Ok(Some(opened.view(&key, || calls::view(tree, &options))))
 }
 
-/// Those whose names or files hold a text.
+/// Frames of calls whose name or file contains a text.
 fn frames<'v>(view: &'v CallView, wanted: &str) -> Vec<FoundFrame<'v>> {
     let rows = (1..view.nodes.len()).filter(|&row| {
         let label = view.label(row);

@@ -100,7 +100,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     }
 }
 
-/// Files by self cost, each once with its shortest name.
+/// Source files of the run by self cost, each once with its shortest name.
 fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     let mut by_place: BTreeMap<&str, (&str, Vec<u64>)> = BTreeMap::new();
     for file in opened.files() {
@@ -163,7 +163,7 @@ fn check_named(opened: &OpenRun, file: &str) -> Result<(), QueryError> {
     opened.files().contains(file).then_some(()).ok_or_else(missing)
 }
 
-/// The lines around one of a file.
+/// Answer with the source lines around a line of a file.
 pub(super) fn excerpt(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let file: String = arguments.needed("file")?;
     let line: u32 = arguments.needed("line")?;
@@ -197,7 +197,7 @@ fn costly(opened: &OpenRun, steps: &Arguments) -> Vec<Arguments> {
     costly.into_iter().take(FILES).map(|(_, file)| steps.clone().with("file", file)).collect()
 }
 
-/// The source around the frames that took most, as the details of a frame show it.
+/// Prefetched source excerpts around the frames that took most, as the details of a frame show it.
 pub(super) fn first_excerpts(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let flat = chosen(opened).with("shape", "flat");
     let document = if stage == Stage::Excerpts { document(opened, "calls", &flat) } else { None };

@@ -52,7 +52,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// The tiles of so many ns or calls.
+    /// Query arguments for all tiles of a timeline that lasts so many ns or calls.
     pub(super) fn with_length(length: i64) -> Self {
         Self { level: whole_level(length), first: 0, last: WHOLE - 1 }
     }
@@ -91,7 +91,7 @@ pub(super) fn lanes(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     Answer::document(&Lanes { origin, length, buckets: BUCKETS, kinds, whole, lanes })
 }
 
-/// One track, if it has anything to draw.
+/// Timeline lane of one track; `None` if the track has no events.
 fn lane(trace: &Trace, rows: &TrackLayout, track: TrackId) -> Option<Lane> {
     let events: usize = rows.of_track(track).iter().map(Vec::len).sum();
     if events == 0 {
@@ -114,7 +114,7 @@ fn lane(trace: &Trace, rows: &TrackLayout, track: TrackId) -> Option<Lane> {
     })
 }
 
-/// The level at which [`WHOLE`] tiles hold so many ns.
+/// Timeline level at which [`WHOLE`] tiles hold so many ns.
 pub(crate) fn whole_level(ns: i64) -> u32 {
     let least = ns.max(1) as u64 / (WHOLE * BUCKETS) as u64 + 1;
     least.next_power_of_two().trailing_zeros().min(LEVELS)
@@ -160,7 +160,7 @@ pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     boxes.answer(trace)
 }
 
-/// The level that is asked for, and from when to when its tiles last (in the trace's own time).
+/// Timeline level that the query arguments name, and start and end of its tiles (in the trace's own time).
 pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i64)), QueryError> {
     let level: u32 = arguments.needed("level")?;
     let (first, last): (i64, i64) = (arguments.needed("first")?, arguments.needed("last")?);
@@ -188,7 +188,7 @@ struct Boxes {
 }
 
 impl Boxes {
-    /// The boxes of some tracks.
+    /// Timeline boxes of some tracks at one level, within a time range.
     fn from_trace(
         trace: &Trace,
         (rows, coarse): (&TrackLayout, Option<&CoarseSlices>),
@@ -223,7 +223,7 @@ impl Boxes {
         self.rows.iter().map(|row| row.boxes.len()).sum()
     }
 
-    /// The same at a coarser level.
+    /// Merge the timeline boxes into those of a coarser level.
     fn coarser(mut self, level: u32) -> Self {
         for row in &mut self.rows {
             row.boxes = merged(std::mem::take(&mut row.boxes), self.origin, level);
@@ -274,7 +274,7 @@ pub(super) fn first_lanes(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-/// All lanes over all time.
+/// Prefetched query arguments for all timeline lanes over the whole time.
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Timeline => whole(opened),

@@ -35,7 +35,7 @@ struct Document {
 }
 
 impl Declarations {
-    /// Those of all queries.
+    /// Collect the TypeScript declarations of the answers of all queries.
     fn all() -> Self {
         let mut all = Self::default();
         all.add::<calls::Calls<'_>>("calls");
@@ -74,7 +74,7 @@ impl Declarations {
         self.documents.insert(query, Document { name: T::name(), inline: T::inline() });
     }
 
-    /// The file.
+    /// Text of the file with the TypeScript declarations of all answers.
     fn text(&self) -> String {
         let types: String = self.types.values().map(|declared| format!("\n{declared}")).collect();
         let documents: String =
@@ -87,7 +87,7 @@ impl Declarations {
     }
 }
 
-/// The columns of a query.
+/// TypeScript type of the columns in a query's answer.
 fn columns(query: &super::Query) -> String {
     let columns: Vec<String> = query.columns.iter().map(|name| format!("readonly {name}: Column")).collect();
     format!("  readonly \"{}\": {{ {} }};\n", query.name, columns.join("; "))

@@ -96,7 +96,7 @@ pub(super) fn available(wanted: &[u16]) -> Available {
     found
 }
 
-/// Reason why a counter cannot be read.
+/// Reason why a hardware counter cannot be read, as a sentence part.
 fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
@@ -257,7 +257,7 @@ fn perf_event_open(attributes: &Attributes, tid: u32) -> io::Result<i32> {
     if file < 0 { Err(io::Error::last_os_error()) } else { Ok(file as i32) }
 }
 
-/// The kernel's id of a counter; `None` if the number is not a counter or is not open.
+/// Kernel's id of a hardware counter; `None` if the number is not a counter or is not open.
 fn id_of(file: i32) -> Option<u64> {
     let mut id = 0_u64;
     // SAFETY: `id` is valid for writes; on other files the request returns an error and has no effect.

@@ -165,7 +165,7 @@ pub(crate) fn over_limit(process: &Process) -> Option<u64> {
     is_sampled.then(|| sampler.over_limit.load(Ordering::Relaxed))
 }
 
-/// Stop requests for samples, until [`go_on`].
+/// Stop requests for samples of all threads, until [`go_on`].
 pub(crate) fn hold() {
     if let Some(sampler) = Sampler::own() {
         lock(&sampler.watched).hold();
@@ -179,7 +179,7 @@ pub(crate) fn settle() {
     }
 }
 
-/// Resume requests for samples.
+/// Resume requests for samples of all threads after [`hold`].
 pub(crate) fn go_on() {
     if let Some(sampler) = Sampler::own().filter(|sampler| lock(&sampler.course).rates.is_some()) {
         lock(&sampler.watched).go_on(sampler);
@@ -270,12 +270,12 @@ impl Sampler {
         Ok(())
     }
 
-    /// Counts of this recording's omissions.
+    /// Counters of samples and threads that the sampler omitted in this recording.
     fn counts(&self) -> [&AtomicU64; 6] {
         [&self.refused, &self.unsignaled, &self.closed, &self.unasked, &self.over_limit, &self.without_file]
     }
 
-    /// The sampler that receives signals.
+    /// Sampler of CPU and wall time whose handler receives the signals, possibly a parent process's.
     fn current() -> Option<&'static Self> {
         // SAFETY: null, or a leaked box.
         unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
@@ -303,7 +303,7 @@ impl Sampler {
         unsafe { self.records.get(index)?.load(Ordering::Acquire).as_ref() }
     }
 
-    /// All records, with their numbers.
+    /// All records of sampled threads, with their numbers.
     fn all_records(&self) -> impl Iterator<Item = (usize, &'static ThreadRecord)> {
         (0..self.records.len()).map_while(|index| self.record(index).map(|record| (index, record)))
     }

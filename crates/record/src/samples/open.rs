@@ -49,7 +49,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Register a thread that records into `tree`.
+    /// Register the open operators of a thread that records into `tree`.
     pub(crate) fn register(tree: u32) -> &'static Self {
         if let Some(open) = all().find(|open| open.free.swap(false, Ordering::AcqRel)) {
             // Handles are addresses, which recur: those of the previous thread are cleared.
@@ -87,7 +87,7 @@ impl Open {
         self.free.store(true, Ordering::Release);
     }
 
-    /// An operator begins inside `outer` others.
+    /// Note an operator that begins inside `outer` others, for samples.
     #[inline]
     pub(crate) fn begins(&self, outer: usize, node: u32, opened: &OpenOperator) {
         if let Some(entry) = self.entries.get(outer) {
@@ -102,7 +102,7 @@ impl Open {
         }
     }
 
-    /// An operator has ended; `open` are still running.
+    /// Note for samples that an operator has ended; `open` are still running.
     #[inline]
     pub(crate) fn ends(&self, open: &[OpenOperator]) {
         if open.len() < DEPTH {
@@ -116,7 +116,7 @@ impl Open {
         }
     }
 
-    /// An operator ended before its callees, so the other entries have moved.
+    /// Write all entries of open operators anew, because one ended before its callees.
     #[cold]
     fn write_anew(&self, open: &[OpenOperator]) {
         self.depth.store(0, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Open {
         }
     }
 
-    /// The innermost operator. For the thread's own signal handler.
+    /// Innermost open operator of the thread. For the thread's own signal handler.
     pub(crate) fn innermost(&self, tid: u32) -> Option<Interrupted> {
         if tid == 0 || self.tid.load(Ordering::Acquire) != tid {
             return None;

@@ -100,7 +100,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Free the record for another recording.
+    /// Free the record of a sampled thread for another recording.
     pub(super) fn free(&self) {
         self.tid.store(0, Ordering::SeqCst);
         self.stop_counters();
@@ -236,7 +236,7 @@ impl ThreadRecord {
         found
     }
 
-    /// Append native frames.
+    /// Append the native frames of an unwound stack to the words of a sample.
     fn native(&self, ended: Option<Ended>, frames: &[usize], found: &mut Found, words: &mut [u64]) {
         if ended == Some(Ended::Lost) {
             self.losses.lost.fetch_add(1, Ordering::Relaxed);
@@ -269,7 +269,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Interpret the frames of a walk.
+    /// Interpret the Python frames of a stack walk as the first part of a sample.
     fn head(&self, clock: Clock, operator: Option<Interrupted>, found: &mut Found) -> Head {
         let mut operator = operator;
         match found.walk {

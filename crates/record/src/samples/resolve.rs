@@ -56,7 +56,7 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
-    /// Number of the sampled recording.
+    /// Number of the recording that is being sampled.
     pub(super) fn recording(&self) -> usize {
         self.recording
     }
@@ -239,7 +239,7 @@ impl Resolver {
         })
     }
 
-    /// Frame of a native address.
+    /// Tree frame of the native function at an address.
     fn native(&mut self, process: &Process, full: bool, address: u64) -> u32 {
         // An address may belong to another library later.
         if self.generation != native::generation() {

@@ -12,7 +12,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Allocate `words` words, a power of two.
+    /// Allocate a ring of samples with space for `words` words, rounded up to a power of two.
     pub(super) fn new(words: usize) -> Self {
         // Zeroed memory of this size is not yet backed by physical pages.
         let words = Box::into_raw(vec![0_u64; words.next_power_of_two()].into_boxed_slice());

@@ -37,7 +37,7 @@ impl ScratchStack {
         Some(Self { top: stack + SIZE })
     }
 
-    /// Call `function` with `data` on this stack.
+    /// Call `function` with `data` on this separate stack.
     ///
     /// # Safety
     /// No other code may run on the stack meanwhile, `data` must be the argument that `function` expects, and

@@ -126,7 +126,7 @@ pub(super) fn take_pending(signal: c_int, is_ours: unsafe fn(*const libc::siginf
     }
 }
 
-/// Current action of a signal.
+/// Currently installed action of a signal number.
 fn action(signal: c_int) -> Option<Action> {
     let mut action = Action::default();
     // SAFETY: a query only; the structure is valid for writes, and has the size of the kernel's.

@@ -1,4 +1,4 @@
-//! Samples of waiting threads.
+//! Sampling of waiting threads from outside, by the system calls in which they wait.
 //!
 //! Timers of CPU time do not sample waiting threads, and samples of wall time ([`super::wall`]) interrupt all waits:
 //! system calls that are not restarted fail with `EINTR`. Therefore the watcher thread checks a hundred times per

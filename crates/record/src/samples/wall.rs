@@ -68,7 +68,7 @@ enum Next {
 }
 
 impl WallTime {
-    /// Reset for another thread.
+    /// Reset a thread record's state of wall-time samples, for another thread.
     pub(super) fn reset(&self) {
         self.is_asked.store(false, Ordering::Relaxed);
         self.is_written.store(false, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl WallTime {
         self.waited.swap(0, Ordering::AcqRel)
     }
 
-    /// Add such time.
+    /// Add wall time that belongs to the thread's last sample, in ns.
     pub(super) fn add_waited(&self, ns: u64) {
         self.waited.fetch_add(ns, Ordering::AcqRel);
     }

@@ -81,7 +81,7 @@ struct Due {
 }
 
 impl Due {
-    /// A task with a rate of `hz`; 0 is never.
+    /// Create a task of the watcher thread with a rate of `hz`; 0 is never.
     fn new(hz: u32) -> Self {
         Self { every: (hz > 0).then(|| Duration::from_secs(1) / hz), next: Instant::now() }
     }
@@ -99,12 +99,12 @@ impl Due {
 }
 
 impl Thread {
-    /// True if it blocks the sampler's signals.
+    /// True if the thread blocks the sampler's signals.
     pub(super) fn is_closed(&self) -> bool {
         self.closed > 0
     }
 
-    /// Create its timer again.
+    /// Replace a thread's CPU timer by a new one with this signal and rate.
     pub(super) fn renew_timer(&mut self, sampler: &Sampler, signal: i32, hz: u32) {
         self.timer = None;
         self.timer = sampler.make_timer(signal, hz, self);
@@ -131,13 +131,13 @@ impl Watched {
         self.threads.clear();
     }
 
-    /// Pause: no requests and no timers.
+    /// Pause sampling of all threads: no requests and no timers.
     pub(super) fn hold(&mut self) {
         self.stopped = true;
         self.threads.iter_mut().for_each(|thread| thread.timer = None);
     }
 
-    /// Resume after [`Self::hold`].
+    /// Resume sampling after [`Self::hold`], with new timers for all threads.
     pub(super) fn go_on(&mut self, sampler: &Sampler) {
         self.stopped = false;
         let (signal, hz) = (self.signal, self.settings.rates.cpu);
@@ -202,7 +202,7 @@ impl Sampler {
         }))
     }
 
-    /// Find threads that began or ended.
+    /// Find threads of the program that began or ended.
     fn look(&self) {
         let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
         let tids: HashSet<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();

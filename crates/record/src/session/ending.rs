@@ -24,10 +24,10 @@ impl Session {
         if self.started.is_completed() { self.write_last(None) } else { self.write_existence(None) }
     }
 
-    /// The program calls `os._exit`: the writer first writes the remaining data. The caller may hold Python's lock,
-    /// and other threads any other lock, so it takes no lock of theirs and waits for a limited time only. This also
-    /// applies to a second thread that calls it, and while another thread ends the recording: the return from here
-    /// kills all threads.
+    /// Write the remaining data first, because the program calls `os._exit`. The caller may hold Python's lock, and
+    /// other threads any other lock, so it takes no lock of theirs and waits for a limited time only. This also applies
+    /// to a second thread that calls it, and while another thread ends the recording: the return from here kills all
+    /// threads.
     pub(crate) fn exit(&self, code: i32) {
         // A child that was forked by other means has no writer.
         if self.pid != std::process::id() {

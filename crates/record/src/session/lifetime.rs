@@ -42,7 +42,7 @@ impl Deref for Held {
 }
 
 impl Held {
-    /// Detach the session from this process.
+    /// Detach the recording session from this process.
     pub(super) fn replace(&self) {
         let session = std::ptr::from_ref(self.session).cast_mut();
         if CURRENT.compare_exchange(session, null_mut(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
@@ -76,7 +76,7 @@ pub(super) fn forked() {
 }
 
 impl Session {
-    /// The session of this process for callbacks of operators, by a single load.
+    /// Recording session of this process for callbacks of operators, by a single load.
     ///
     /// # Safety
     /// Only a callback that [`callbacks_ended`] covers may call it, and keep the reference until it returns.
@@ -86,7 +86,7 @@ impl Session {
         unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The session of this process, kept alive by the guard. Signal-safe.
+    /// Recording session of this process, kept alive by the guard. Signal-safe.
     pub(crate) fn hold() -> Option<Held> {
         let inside = USERS.enter();
         // SAFETY: the pointer is null or came from `new`, and is freed at the earliest after the guard was dropped.

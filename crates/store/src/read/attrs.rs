@@ -45,7 +45,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Read layouts and the long table.
+    /// Plan the reading of event arguments: read layouts and the long table.
     pub(super) fn new(
         events: Option<&TableFile>,
         strings: &StringTable,
@@ -68,7 +68,7 @@ impl Plan {
         Ok(Self { folder: files.folder.clone(), layout, shape, long, wants_long })
     }
 
-    /// Allocate a slot for every selected value.
+    /// Allocate a slot for every selected argument value.
     pub(super) fn room(&self) -> Result<Vec<u64>, Error> {
         let wanted = self.wanted();
         let count: usize = self.shape.iter().map(|s| wanted[s.index()]).sum();
@@ -132,12 +132,12 @@ struct Part<'a> {
 }
 
 impl Parts<'_> {
-    /// Number of remaining parts.
+    /// Number of parts of the event arguments that are not read yet.
     pub(super) fn count(&self) -> usize {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Read parts until none is left. Any number of threads may run it concurrently.
+    /// Read parts of the event arguments until none is left. Any number of threads may run it concurrently.
     pub(super) fn work(&self) {
         let next = || self.left.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(part) = next() {
@@ -152,7 +152,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Result of all parts.
+    /// Error of reading the event arguments, if any part failed.
     pub(super) fn result(self) -> Result<(), Error> {
         self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
     }

@@ -1,4 +1,4 @@
-//! Read strings and the event table.
+//! Reader of the string table and of the event table of a run directory.
 
 use super::Files;
 use super::table::{Batch, Meanings, TableFile};

@@ -83,7 +83,7 @@ impl LongRows<'_> {
         }
     }
 
-    /// Check that all rows were taken.
+    /// Check that all rows of the long table of arguments were taken.
     pub(super) fn finish(self) -> Result<(), Error> {
         let (next, end) = (self.next, self.end);
         if next == end {

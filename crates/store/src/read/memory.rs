@@ -1,4 +1,4 @@
-//! Read memory traces from their tables.
+//! Reader of memory traces from the tables of a run directory.
 
 use super::table::{Batch, Meanings};
 use super::{Files, events};

@@ -1,4 +1,4 @@
-//! Read a run directory into the model.
+//! Reader of run directories into the data model.
 
 mod attrs;
 mod calls;
@@ -52,7 +52,7 @@ pub struct ReadSelection {
 }
 
 impl ReadSelection {
-    /// Select everything.
+    /// Select all events, links and arguments of a run.
     pub fn all() -> Self {
         Self::default()
     }

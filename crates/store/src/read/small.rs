@@ -172,7 +172,7 @@ fn push_links(name: &str, kind: Option<LinkKind>, trace: &mut Trace, files: &mut
     })
 }
 
-/// Read stacks and entries, which are optional.
+/// Read the optional tables of stacks and of top-level entries.
 pub(super) fn side_tables(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     stacks(trace, files)?;
     if let Some(file) = files.optional("entries")? {

@@ -48,7 +48,7 @@ impl TableFile {
         Error::damaged(&self.path, detail)
     }
 
-    /// Number of rows per row group.
+    /// Number of rows of each row group in a Parquet file.
     pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
         self.metadata.metadata().row_groups().iter().map(rows_of)
     }
@@ -73,7 +73,7 @@ impl TableFile {
         }
     }
 
-    /// Like [`Self::read`], for one row group.
+    /// Read columns of one row group of a Parquet file like [`Self::read`].
     pub(crate) fn read_group(
         &self,
         group: usize,
@@ -173,13 +173,13 @@ impl<'a> Batch<'a> {
         self.file.damaged(format!("required column {column} has empty values"))
     }
 
-    /// Numeric column.
+    /// Numeric column of a batch of rows, possibly with nulls.
     pub(crate) fn numbers<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a PrimitiveArray<T>, Error> {
         let array = self.batch.column(self.order[column]);
         array.as_primitive_opt::<T>().ok_or_else(|| self.wrong(column))
     }
 
-    /// Numeric column without nulls.
+    /// Values of a numeric column of a batch; nulls are an error.
     pub(crate) fn values<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a [T::Native], Error> {
         let array = self.numbers::<T>(column)?;
         if array.null_count() > 0 {
@@ -188,17 +188,17 @@ impl<'a> Batch<'a> {
         Ok(array.values())
     }
 
-    /// Boolean column.
+    /// Boolean column of a batch of rows.
     pub(crate) fn bools(&self, column: usize) -> Result<&'a arrow_array::BooleanArray, Error> {
         self.batch.column(self.order[column]).as_boolean_opt().ok_or_else(|| self.wrong(column))
     }
 
-    /// Plain text column.
+    /// Text column of a batch of rows that is not dictionary-encoded.
     pub(crate) fn plain_text(&self, column: usize) -> Result<&'a StringArray, Error> {
         self.batch.column(self.order[column]).as_string_opt::<i32>().ok_or_else(|| self.wrong(column))
     }
 
-    /// Dictionary text column.
+    /// Dictionary-encoded text column of a batch of rows.
     pub(crate) fn text(&self, column: usize) -> Result<Text<'a>, Error> {
         let array = self.batch.column(self.order[column]);
         let array = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| self.wrong(column))?;
@@ -206,7 +206,7 @@ impl<'a> Batch<'a> {
         Ok(Text { file: self.file, array, texts })
     }
 
-    /// Append row handles; null becomes "none".
+    /// Append the row handles in a column of a batch to a list; null becomes "none".
     pub(crate) fn push_handles<H: Copy>(
         &self,
         column: usize,
@@ -217,7 +217,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Append numbers; null becomes `none`.
+    /// Append the numbers in a column of a batch to a list; null becomes `none`.
     pub(crate) fn push_or<T: ArrowPrimitiveType>(
         &self,
         column: usize,
@@ -318,7 +318,7 @@ impl<'a> Text<'a> {
         Ok(())
     }
 
-    /// Append interned text.
+    /// Append the interned text of each row in a column to a list of string handles.
     pub(crate) fn push_interned(
         &self,
         out: &mut Vec<StrId>,
@@ -338,7 +338,7 @@ impl<'a> Text<'a> {
         self.file.damaged(format!("'{short}' is not an allowed value"))
     }
 
-    /// Text of a row, `None` for null.
+    /// Text of a row in a column, `None` for null.
     pub(crate) fn get(&self, row: usize) -> Option<&'a str> {
         self.array.key(row).filter(|k| *k < self.texts.len()).map(|k| self.texts.value(k))
     }

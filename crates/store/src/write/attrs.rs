@@ -129,7 +129,7 @@ impl LongRows {
     }
 }
 
-/// Argument columns of the event table.
+/// Columns of the event table for frequent arguments.
 pub(super) fn wide_columns<'a>(trace: &'a Trace, plan: &'a Plan, names: &Names) -> Vec<Column<'a>> {
     let make = |column: &'a WideColumn| {
         let data_type = wide::data_type(column.kind);

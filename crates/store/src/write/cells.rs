@@ -8,47 +8,47 @@ use stackline_model::{StrId, StringTable};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Small numbers that repeat.
+/// Arrow column of small numbers that repeat, with a dictionary.
 pub(super) fn numbers32<'a>(name: &str, value: impl Fn(usize) -> Option<u32> + 'a) -> Column<'a> {
     Column::new(name, DataType::UInt32, true, Packing::Dictionary, move |rows| {
         Ok(Arc::new(PrimitiveArray::<UInt32Type>::from_iter(rows.map(&value))))
     })
 }
 
-/// Large numbers.
+/// Arrow column of large numbers, stored as differences.
 pub(super) fn numbers64<'a>(name: &str, value: impl Fn(usize) -> Option<u64> + 'a) -> Column<'a> {
     Column::new(name, DataType::UInt64, true, Packing::Delta, move |rows| {
         Ok(Arc::new(PrimitiveArray::<UInt64Type>::from_iter(rows.map(&value))))
     })
 }
 
-/// Times in ns.
+/// Arrow column of times in ns, stored as differences.
 pub(super) fn times<'a>(name: &str, value: impl Fn(usize) -> i64 + 'a) -> Column<'a> {
     Column::new(name, DataType::Int64, false, Packing::Delta, move |rows: Range<usize>| {
         Ok(Arc::new(Int64Array::from_iter_values(rows.map(&value))))
     })
 }
 
-/// Boolean values.
+/// Arrow column of boolean values.
 pub(super) fn truths<'a>(name: &str, value: impl Fn(usize) -> bool + 'a) -> Column<'a> {
     Column::new(name, DataType::Boolean, false, Packing::Dictionary, move |rows: Range<usize>| {
         Ok(Arc::new(BooleanArray::from_iter(rows.map(|row| Some(value(row))))))
     })
 }
 
-/// Row numbers of a table; `u32::MAX` is null.
+/// Arrow column of row numbers of a table; `u32::MAX` is null.
 pub(super) fn rows<'a>(name: &str, value: impl Fn(usize) -> u32 + 'a) -> Column<'a> {
     Column::new(name, DataType::UInt32, true, Packing::Delta, move |rows: Range<usize>| Ok(handles(rows.map(&value))))
 }
 
-/// Interned text.
+/// Arrow column of interned texts, with a dictionary.
 pub(super) fn text<'a>(name: &str, strings: &'a StringTable, value: impl Fn(usize) -> StrId + 'a) -> Column<'a> {
     Column::new(name, text_type(), true, Packing::Dictionary, move |rows: Range<usize>| {
         interned(rows.map(|row| value(row).0), strings)
     })
 }
 
-/// Enumeration names: `word` gives the name of each number.
+/// Arrow column of enumeration names: `word` gives the name of each number.
 pub(super) fn words<'a>(
     name: &str,
     value: impl Fn(usize) -> u32 + 'a,
@@ -59,7 +59,7 @@ pub(super) fn words<'a>(
     })
 }
 
-/// Text without interning.
+/// Arrow column of texts that are not interned.
 pub(super) fn plain<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
     Column::new(name, DataType::Utf8, false, Packing::Dictionary, move |rows| {
         Ok(Arc::new(StringArray::from_iter_values(rows.map(&value))) as ArrayRef)

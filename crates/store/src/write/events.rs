@@ -1,4 +1,4 @@
-//! Write the event table and the strings.
+//! Writer of the event table and of the string table.
 
 use super::Files;
 use crate::columns::{Column, Packing};

@@ -39,12 +39,12 @@ impl<'a> MemoryTable<'a> {
     }
 }
 
-/// All tables of a trace except its strings.
+/// All tables of a memory trace except the strings.
 pub(crate) fn tables(trace: &MemoryTrace) -> impl Iterator<Item = MemoryTable<'_>> {
     [places, stacks, calls, objects, accesses, segments, said].into_iter().flat_map(move |of| of(trace))
 }
 
-/// Tables of devices, streams and phases.
+/// Tables of the devices, streams and phases of a memory trace.
 fn places(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (devices, streams, phases) = (&trace.devices, &trace.streams, &trace.phases);
     let columns = vec![

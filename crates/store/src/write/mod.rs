@@ -1,4 +1,4 @@
-//! Write the model to a run directory.
+//! Writer of traces and call trees to a run directory.
 
 mod attrs;
 mod calls;
@@ -55,7 +55,7 @@ pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(
     write_run_with(set, &[], dir, options)
 }
 
-/// Like [`write_run`], with memory traces, the most informative one first.
+/// Write a run directory like [`write_run`], with memory traces, the most informative one first.
 ///
 /// # Errors
 /// Errors of [`write_run`].

@@ -29,7 +29,7 @@ pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     files.put("entries", entries.len(), &columns)
 }
 
-/// Column of nullable row numbers.
+/// Arrow column of row numbers of another table, with nulls.
 fn refs<'a>(name: &str, column: impl Fn(Range<usize>) -> Vec<u32> + 'a) -> Column<'a> {
     Column::new(name, DataType::UInt32, true, Packing::Delta, move |r| Ok(handles(column(r).into_iter())))
 }
@@ -44,7 +44,7 @@ fn ints<'a>(name: &str, column: impl Fn(usize) -> Option<i64> + 'a) -> Column<'a
     })
 }
 
-/// Column of the table's own row numbers.
+/// Arrow column of the table's own row numbers.
 fn row_number(name: &str) -> Column<'static> {
     Column::new(name, DataType::UInt32, false, Packing::Delta, |r| {
         Ok(Arc::new(UInt32Array::from_iter_values(r.map(|i| i as u32))))

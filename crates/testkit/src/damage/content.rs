@@ -95,7 +95,8 @@ pub(super) fn unknown_category(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
     None
 }
 
-/// The export of `torch.autograd.profiler`: a bare array, threads of a process "CPU functions", no header.
+/// Convert a trace to the export of `torch.autograd.profiler`: a bare array, threads of a process "CPU functions", no
+/// header.
 pub(super) fn legacy_array(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
     let mut out = b"[".to_vec();
     for (n, event) in doc.events.clone().into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! An undamaged trace with a list of edits.
+//! Undamaged trace text with a list of edits, which damage the trace.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ pub(super) struct Doc<'a> {
 }
 
 impl<'a> Doc<'a> {
-    /// `None` if `text` is not a well-formed trace.
+    /// Parse an undamaged trace; `None` if `text` is not well-formed.
     pub(super) fn new(text: &'a [u8]) -> Option<Self> {
         let layout = scan::layout(text)?;
         let events = scan::elements(text, &layout.events)?;
         Some(Self { text, layout, events, edits: Vec::new() })
     }
 
-    /// Members of event `index`.
+    /// Positions of the members (keys and values) of event `index` in the trace text.
     pub(super) fn members(&self, index: usize) -> Vec<Member> {
         scan::members(self.text, self.events[index].start).map_or_else(Vec::new, |found| found.0)
     }
@@ -38,7 +38,7 @@ impl<'a> Doc<'a> {
         self.arguments(index).into_iter().find(|m| m.name(self.text) == key.as_bytes())
     }
 
-    /// Arguments of event `index`.
+    /// Positions of the arguments of event `index` in the trace text.
     pub(super) fn arguments(&self, index: usize) -> Vec<Member> {
         let args = self.member(index, "args").filter(|m| self.text[m.value.start] == b'{');
         args.and_then(|m| scan::members(self.text, m.value.start)).map_or_else(Vec::new, |found| found.0)
@@ -67,7 +67,7 @@ impl<'a> Doc<'a> {
         self.value(index, "ph") == b"\"X\""
     }
 
-    /// All events that satisfy `wanted`.
+    /// Indices of all events of the trace that satisfy `wanted`.
     pub(super) fn all(&self, wanted: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
         (0..self.events.len()).filter(|&index| wanted(self, index)).collect()
     }
@@ -79,12 +79,12 @@ impl<'a> Doc<'a> {
         rng.sample(found.len(), count).into_iter().map(|i| found[i]).collect()
     }
 
-    /// Replace `range` with `bytes`.
+    /// Add an edit that replaces `range` of the trace text with `bytes`.
     pub(super) fn replace(&mut self, range: Range<usize>, bytes: impl Into<Vec<u8>>) {
         self.edits.push((range, bytes.into()));
     }
 
-    /// Insert `bytes` before the byte at `at`.
+    /// Add an edit that inserts `bytes` before the byte at `at` of the trace text.
     pub(super) fn insert(&mut self, at: usize, bytes: impl Into<Vec<u8>>) {
         self.replace(at..at, bytes);
     }
@@ -116,7 +116,7 @@ impl<'a> Doc<'a> {
         self.layout.object
     }
 
-    /// Apply the edits. If two overlap, the later one is dropped.
+    /// Apply the edits to the trace text. If two overlap, the later one is dropped.
     pub(super) fn finish(mut self) -> Mutation {
         self.edits.sort_by_key(|edit| edit.0.start);
         let (mut bytes, mut offsets, mut done) = (Vec::with_capacity(self.text.len() + 4096), Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Damage to ids and links.
+//! Damage to the ids of events, processes and threads in a trace, and to the links between events.
 
 use super::doc::Doc;
 use crate::rng::Rng;

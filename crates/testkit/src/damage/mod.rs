@@ -54,13 +54,13 @@ pub struct Mutation {
     pub offsets: Vec<usize>,
 }
 
-/// All kinds, in the order of the damage table.
+/// All kinds of damage to traces, in the order of the damage table.
 #[must_use]
 pub fn kinds() -> &'static [Kind] {
     kinds::KINDS
 }
 
-/// The kind with this name.
+/// Kind of damage to traces with this name.
 #[must_use]
 pub fn kind(name: &str) -> Option<&'static Kind> {
     kinds().iter().find(|kind| kind.name == name)
@@ -74,7 +74,7 @@ pub fn apply(kind: &Kind, text: &[u8], seed: u64) -> Vec<u8> {
     mutate(kind, text, seed).bytes
 }
 
-/// Variant of [`apply`] that returns the positions of the changes, too.
+/// Damage a trace like [`apply`], and return the positions of the changes, too.
 #[must_use]
 pub fn mutate(kind: &Kind, text: &[u8], seed: u64) -> Mutation {
     // Different kinds should not damage the same positions for the same seed.

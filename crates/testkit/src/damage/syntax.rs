@@ -1,4 +1,4 @@
-//! Damage to the JSON text itself.
+//! Damage to the JSON syntax of a trace, such as broken strings.
 
 use super::doc::Doc;
 use crate::rng::Rng;
@@ -18,7 +18,7 @@ fn into_names(doc: &mut Doc<'_>, rng: &mut Rng, texts: &[&[u8]]) -> Out {
     None
 }
 
-/// A position inside the string that spans `start..end` with its quotes, outside of escapes and multi-byte
+/// Draw a position inside the string that spans `start..end` with its quotes, outside of escapes and multi-byte
 /// characters.
 fn place_in_string(text: &[u8], start: usize, end: usize, rng: &mut Rng) -> usize {
     let at = start + 1 + rng.below(end - start - 1);

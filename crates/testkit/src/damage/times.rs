@@ -28,7 +28,7 @@ fn timed(doc: &Doc<'_>, index: usize) -> bool {
     doc.is_slice(index) && ns(doc.value(index, "ts")).is_some() && ns(doc.value(index, "dur")).is_some()
 }
 
-/// Rewrite member `key` of some events.
+/// Replace member `key` of these events by new values.
 fn rewrite(
     doc: &mut Doc<'_>,
     picked: Vec<usize>,

@@ -1,4 +1,4 @@
-//! The backward pass on the autograd thread, with one all-reduce per bucket of gradients.
+//! Backward pass of the demo on the autograd thread, with one all-reduce per bucket of gradients.
 
 use super::Config;
 use super::event::{Args, BF16, Flow, Input, tensor};
@@ -22,7 +22,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Elements of the output of its forward operator.
+    /// Number of elements of the forward operator's output.
     pub(super) fn output_elements(self) -> i64 {
         match self {
             Self::Linear { to, .. } => TOKENS * to,

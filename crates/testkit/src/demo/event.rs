@@ -8,13 +8,13 @@ use crate::kineto::quote;
 pub(super) struct Args(pub(super) Vec<(&'static str, String)>);
 
 impl Args {
-    /// Add a number, or another value whose text is valid JSON.
+    /// Add an argument to an event: a number, or another value whose text is valid JSON.
     pub(super) fn num(mut self, key: &'static str, value: impl ToString) -> Self {
         self.0.push((key, value.to_string()));
         self
     }
 
-    /// Add text.
+    /// Add a text argument to an event.
     pub(super) fn text(mut self, key: &'static str, value: &str) -> Self {
         self.0.push((key, quote(value)));
         self
@@ -62,7 +62,7 @@ pub(super) enum Input {
 /// Element type of activations.
 pub(super) const BF16: &str = "c10::BFloat16";
 
-/// A bfloat16 tensor.
+/// Operator input that is a bfloat16 tensor of these dimensions.
 pub(super) fn tensor(dims: &[i64]) -> Input {
     Input::Tensor(dims.to_vec(), BF16)
 }
@@ -92,7 +92,7 @@ fn contiguous(dims: &[i64]) -> Vec<i64> {
     strides
 }
 
-/// `[1, 2, 3]`
+/// Format numbers as a JSON list: `[1, 2, 3]`.
 pub(super) fn numbers(values: &[i64]) -> String {
     format!("[{}]", values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }

@@ -43,7 +43,7 @@ impl Sim {
         self.launch(Work { category: "kernel", name, duration, stream: COMPUTE, call, args })
     }
 
-    /// A GEMM of m x k by k x n.
+    /// Launch a GEMM of m x k by k x n.
     pub(super) fn gemm(&mut self, m: i64, n: i64, k: i64) {
         let tile = if m * n >= 1 << 22 { "128x256x64" } else { "128x128x64" };
         let name = format!("nvjet_tst_{tile}_2x1_v_bz_TNT");
@@ -51,7 +51,7 @@ impl Sim {
         self.kernel(&name, 2 * m * n * k / FLOPS_PER_NS + 2_500, args, LAUNCH_EX);
     }
 
-    /// An elementwise kernel that moves `bytes` in total.
+    /// Launch an elementwise kernel that moves `bytes` in total.
     pub(super) fn elementwise(&mut self, functor: &str, bytes: i64) {
         let name = format!(
             "void at::native::vectorized_elementwise_kernel<4, {functor}, std::array<char*, 3ul> >(int, {functor}, std::array<char*, 3ul>)"
@@ -60,7 +60,7 @@ impl Sim {
         self.kernel(&name, bytes / BYTES_PER_NS + 1_400, args, LAUNCH);
     }
 
-    /// A kernel with the given name that moves `bytes` in total.
+    /// Launch a kernel with the given name that moves `bytes` in total.
     pub(super) fn moving(&mut self, name: &str, bytes: i64, block: i64) {
         let args = geometry(40, 4_096, bytes / 8 / block, block);
         self.kernel(name, bytes / BYTES_PER_NS + 2_100, args, LAUNCH);
@@ -73,7 +73,7 @@ impl Sim {
         self.kernel(name, flops / (FLOPS_PER_NS * 2 / 3) + 3_000, args, LAUNCH);
     }
 
-    /// Fill device memory.
+    /// Launch a fill of `bytes` of device memory in the demo.
     pub(super) fn memset(&mut self, bytes: i64) {
         let duration = bytes / BYTES_PER_NS + 800;
         let args = copy_args(bytes, duration);

@@ -16,7 +16,7 @@ struct Out {
     index: u64,
 }
 
-/// Write the whole file.
+/// Write the simulated program as a whole trace file in Kineto's format.
 pub(super) fn write(sim: &Sim, config: &Config) -> String {
     let mut out = Out { json: Writer::new(header(config), STARTED_NS), index: 0 };
     let mut ops: Vec<&Event> = sim.ops.iter().collect();

@@ -41,7 +41,7 @@ impl Default for Config {
     }
 }
 
-/// Trace as JSON text.
+/// Simulate the demo training program and return its trace as JSON text.
 #[must_use]
 pub fn generate(config: &Config) -> String {
     let mut sim = sim::Sim::new(config.seed.wrapping_add(u64::from(config.rank) << 32));

@@ -80,7 +80,7 @@ fn load_batch(sim: &mut Sim, step: u32) {
     });
 }
 
-/// `loss.item()`: the host waits for the GPU; then the GPU is idle until the host has printed a line.
+/// Simulate `loss.item()`: the host waits for the GPU; then the GPU is idle until the host has printed a line.
 fn read_loss(sim: &mut Sim) {
     sim.frame("<built-in method item of Tensor object>", |sim| {
         let loss = [Input::Tensor(Vec::new(), "float")];

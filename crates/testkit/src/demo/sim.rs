@@ -120,7 +120,7 @@ impl Sim {
         self.now[self.thread] += self.rng.jitter(ns, 25);
     }
 
-    /// A new autograd sequence number.
+    /// New autograd sequence number in the demo.
     pub(super) fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
@@ -158,7 +158,7 @@ impl Sim {
         index
     }
 
-    /// Run `body` inside an operator.
+    /// Run `body` inside a simulated operator with these inputs; returns the operator's index in `ops`.
     pub(super) fn op(&mut self, name: &str, inputs: &[Input], body: impl FnOnce(&mut Self)) -> usize {
         self.op_with(name, Args::default(), inputs, body)
     }
@@ -226,14 +226,14 @@ impl Sim {
         }
     }
 
-    /// A runtime call without GPU work. Kineto writes the end of an arrow without start for it; so does this
+    /// Simulate a runtime call without GPU work. Kineto writes the end of an arrow without start for it; so does this
     /// function.
     pub(super) fn query(&mut self, name: &'static str, callback: u32) {
         let (correlation, index) = self.call(name, callback, 900);
         self.device[index].flow = Some(Flow::End(correlation));
     }
 
-    /// Launch `work` and return its end.
+    /// Launch simulated GPU work and return the end of its execution.
     pub(super) fn launch(&mut self, work: Work) -> i64 {
         let issued = self.now[self.thread];
         let (correlation, index) = self.call(work.call.0, work.call.1, 5_200);
@@ -274,7 +274,7 @@ impl Sim {
         self.device.push(Event { category, name, process: 0, thread, start, duration, args, flow });
     }
 
-    /// `cudaEventRecord` on a stream.
+    /// Simulate `cudaEventRecord` on a stream.
     pub(super) fn record(&mut self, stream: usize) -> Recorded {
         let (correlation, index) = self.call("cudaEventRecord", 135, 1_300);
         self.device[index].flow = Some(Flow::End(correlation));
@@ -283,7 +283,7 @@ impl Sim {
         Recorded { correlation, stream, event, done: self.streams[stream].free }
     }
 
-    /// `cudaStreamWaitEvent`: later work of `stream` starts after `event`.
+    /// Simulate `cudaStreamWaitEvent`: later work of `stream` starts after `event`.
     pub(super) fn wait(&mut self, stream: usize, event: Recorded) {
         let issued = self.now[self.thread];
         let (correlation, index) = self.call("cudaStreamWaitEvent", 147, 1_500);
@@ -298,7 +298,7 @@ impl Sim {
         self.push_device("cuda_sync", "Stream Wait Event".to_owned(), STREAMS[stream], span, args, correlation);
     }
 
-    /// The host waits for one stream (`Some`) or the whole device (`None`).
+    /// Let the host wait for one stream (`Some`) or the whole device (`None`).
     pub(super) fn synchronize(&mut self, stream: Option<usize>) {
         let issued = self.now[self.thread];
         let (call, callback, kind) = match stream {
@@ -335,7 +335,7 @@ impl Sim {
         (address, bytes)
     }
 
-    /// Free a block.
+    /// Free a memory block of the simulated caching allocator.
     pub(super) fn release(&mut self, (address, bytes): (u64, i64)) {
         self.free_blocks.entry(bytes).or_default().push(address);
         self.note_memory(address, -bytes);

@@ -116,7 +116,7 @@ const INPUTS: &[(&str, &str, &str)] = &[
     ("backward:AddmmBackward0", "f32[64,512]", "f32[64,128]"),
 ];
 
-/// The path with inputs for those operators that have some.
+/// Call path in text form with inputs for those operators that have some.
 pub(super) fn shaped(path: &str) -> String {
     let wide = path.contains("feed_forward");
     let part = |part: &str| match INPUTS.iter().find(|(name, ..)| *name == part) {

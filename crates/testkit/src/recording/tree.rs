@@ -9,7 +9,7 @@ const DEEPEST: usize = 60;
 /// Number of called functions, in files of 20.
 const FUNCTIONS: usize = 4_000;
 
-/// A stream with one thread and exactly `nodes` call paths. The same arguments give the same bytes.
+/// Create a recorder stream with one thread and exactly `nodes` call paths. The same arguments give the same bytes.
 ///
 /// Calls go down and up at random, and times differ by about three orders of magnitude: few paths are wide, most are
 /// narrow.

@@ -121,7 +121,7 @@ impl StreamWriter {
         }
     }
 
-    /// The node at the end of a path.
+    /// Node of the call tree at the end of a path, written to the stream if new.
     pub(super) fn path(&mut self, thread: u32, path: &str) -> u32 {
         path.split('|').fold(0, |parent, part| self.child(thread, parent, part))
     }
@@ -138,12 +138,12 @@ impl StreamWriter {
         node
     }
 
-    /// Add a value.
+    /// Add a value to the statistics of a metric at a call-tree node.
     pub(super) fn add(&mut self, thread: u32, node: u32, metric: Metric, value: u64) {
         self.trees[thread as usize].stats.entry((node, metric)).or_default().add(value);
     }
 
-    /// The whole stream; without a time, the stream of a killed process.
+    /// Finish the recorder stream and return its bytes; without a time, the stream of a killed process.
     pub(super) fn end(mut self, at_ns: Option<u64>) -> Vec<u8> {
         for (thread, tree) in std::mem::take(&mut self.trees).into_iter().enumerate() {
             for ((node, metric), stats) in tree.stats {

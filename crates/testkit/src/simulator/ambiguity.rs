@@ -119,7 +119,7 @@ fn is_burst(end: &End, gap: &Segment, first: bool) -> bool {
     end.what == What::Burst && end.start <= gap.start && end.at > gap.start && !first
 }
 
-/// Kernels of one level of a graph must overlap, so that none looks like the next level.
+/// Check that kernels of one level of a graph overlap, so that none looks like the next level.
 fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     for pair in outcome.activities.windows(2) {
         let [a, b] = pair else { continue };

@@ -47,7 +47,7 @@ pub struct Damaged {
 }
 
 impl Simulated {
-    /// The trace with all of this damage.
+    /// Trace of the simulated program with all of this damage.
     #[must_use]
     pub fn damaged(&self, damages: &[Damage], seed: u64) -> Damaged {
         let mut rng = Rng::new(seed);
@@ -128,7 +128,7 @@ impl Simulated {
     }
 }
 
-/// The same records in another order.
+/// Put the records of a trace into a random order.
 fn reorder(json: &str, rng: &mut Rng) -> String {
     const BEGIN: &str = "\n  {\n    ";
     const END: &str = "\n  ],";

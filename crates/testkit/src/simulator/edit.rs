@@ -81,7 +81,7 @@ pub(crate) fn apply(mut program: Program, edit: &Edit) -> Option<Program> {
     done.then_some(program)
 }
 
-/// Edits that may apply to a program.
+/// Edits that may apply to a simulated program.
 pub(crate) fn candidates(program: &Program) -> Vec<Edit> {
     let text = |name: &str| name.to_owned();
     let mut edits = vec![Edit::OverlapCollectives, Edit::MoreWorkers(1), Edit::MoreWorkers(2)];
@@ -223,7 +223,7 @@ fn more_workers(program: &mut Program, more: usize) -> bool {
     true
 }
 
-/// The outermost spans of this name, from the opening to the closing step.
+/// Outermost spans of this name in a program, from the opening to the closing step.
 fn spans(steps: &[Step], name: &str) -> Vec<std::ops::Range<usize>> {
     let marks = inside(steps, name);
     let mut found = Vec::new();

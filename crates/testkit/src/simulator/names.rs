@@ -1,4 +1,4 @@
-//! Names that occur in real traces.
+//! Names of kernels, operators, modules and Python frames in real traces, for simulated programs.
 
 pub(crate) const KERNELS: &[&str] = &[
     "nvjet_tst_128x256x64_2x1_v_bz_TNT",

@@ -1,4 +1,4 @@
-//! Profile: the features of simulated programs.
+//! Features that simulated programs may have, such as steps, layers, streams and workers.
 
 use crate::rng::Rng;
 

@@ -1,4 +1,4 @@
-//! A simulated program with its run.
+//! Simulated program together with its run: trace, ground truth and effects of edits.
 
 use crate::simulator::kineto::{self, View};
 use crate::simulator::program::{self, Program, Role};
@@ -66,7 +66,7 @@ impl Simulated {
         steps.map(|s| Step { name: s.name.to_string(), truth: path(s) }).collect()
     }
 
-    /// The trace with complete records.
+    /// Trace of the simulated program as JSON text, with complete records.
     #[must_use]
     pub fn json(&self) -> String {
         kineto::write(&self.program, &self.outcome, &View::complete(&self.outcome))
@@ -103,13 +103,13 @@ impl Simulated {
         self.program.streams.iter().map(|stream| (stream.number, stream.priority))
     }
 
-    /// Number of GPU operations.
+    /// Number of GPU operations in the run of the simulated program.
     #[must_use]
     pub fn gpu_operations(&self) -> usize {
         self.outcome.activities.len()
     }
 
-    /// Number of spans on threads.
+    /// Number of spans on threads in the run of the simulated program.
     #[must_use]
     pub fn spans(&self) -> usize {
         self.outcome.spans.len()
@@ -126,7 +126,7 @@ impl Simulated {
         Some(Self { draws: self.draws, ..Self::after(program, outcome)? })
     }
 
-    /// A program with its run and the path; `None` if no work ever ran.
+    /// Combine a program with its run and its critical path; `None` if no work ever ran.
     pub(crate) fn after(program: Program, outcome: Outcome) -> Option<Self> {
         let walk = Walk::new(&program, &outcome);
         let truth = walk.truth(0, walk.end()?.0);

@@ -62,7 +62,7 @@ impl<'a> Walk<'a> {
         Self { program, outcome, placed }
     }
 
-    /// The event that ended last, and true if it was the only one at that time. `None` if no work ever ran.
+    /// Activity of the run that ended last, and true if it was the only one at that time. `None` if no work ever ran.
     pub(crate) fn end(&self) -> Option<(Cause, bool)> {
         let threads = self.outcome.threads.iter().enumerate().filter_map(|(thread, (_, segments))| {
             let at = segments.last()?.end;
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         Some((found.1, at_last.next().is_none()))
     }
 
-    /// The path from `start` to `cause`.
+    /// Critical path of the simulated run from `start` to `cause`.
     pub(crate) fn truth(&self, start: i64, cause: Cause) -> Truth {
         let (mut place, end) = split(cause);
         let mut at = end;
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         (activity.start, activity.cause, Some(activity.lag))
     }
 
-    /// `None` if the thread has no earlier time.
+    /// Follow the critical path back through a thread's time; `None` if the thread has no earlier time.
     fn leave_thread(
         &self,
         thread: usize,

@@ -82,8 +82,8 @@ impl Simulated {
         call.end == claim.start_ns || (call.start <= claim.start_ns && claim.start_ns < call.end)
     }
 
-    /// True if a wait of the thread ended there and was for an event that ended then, or if only the clocks make it
-    /// look like a wait.
+    /// True if a wait of the thread ended where a claimed path segment ends, and was for an event that ended then, or
+    /// if only the clocks make it look like a wait.
     fn resumed(&self, view: &View, segments: &[Segment], claim: &Claim<'_>) -> bool {
         // The path may enter the return of the call where another thread was released in it.
         let inside = |segment: &&Segment| segment.start < claim.end_ns && claim.end_ns <= segment.end;
@@ -114,7 +114,7 @@ impl Simulated {
     }
 }
 
-/// True if the thread was running in all of this time.
+/// True if the thread was running during all of a claimed time.
 fn was_busy(segments: &[Segment], claim: &Claim<'_>) -> bool {
     let inside = segments.iter().filter(|s| s.end > claim.start_ns && s.start < claim.end_ns);
     let mut any = false;

@@ -29,7 +29,7 @@ pub(super) fn is_execution_trace(values: &Values, root: Value) -> bool {
     nodes.is_some() && values.find(dict, "schema").is_some()
 }
 
-/// Read an execution trace.
+/// Read a PyTorch execution trace from parsed JSON into a memory trace.
 pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let mut trace = MemoryTrace { label: label.to_owned(), has_accesses: true, ..MemoryTrace::default() };
     let nodes = nodes::read(values, root, &mut trace.report);

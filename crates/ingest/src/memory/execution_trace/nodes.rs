@@ -1,4 +1,4 @@
-//! Nodes of an execution trace, in both layouts.
+//! Nodes of a PyTorch execution trace, in PyTorch's and in Chakra's layout.
 
 use super::Tensors;
 use crate::diagnostics;
@@ -34,7 +34,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Storages of all tensors of the node.
+    /// Storage numbers of all tensors of an execution-trace node.
     fn storages(&self) -> impl Iterator<Item = i128> {
         self.inputs.iter().flatten().chain(&self.outputs).map(|tensor| tensor.storage)
     }
@@ -164,7 +164,7 @@ fn node(values: &Values, dict: NodeId, tally: &mut Tally) -> Option<Node> {
     })
 }
 
-/// Value of an attribute in Chakra's layout.
+/// Value of a named attribute of an execution-trace node in Chakra's layout.
 fn attribute(values: &Values, dict: NodeId, wanted: &str) -> Option<Value> {
     let wanted = values.strings.find(wanted)?;
     let list = values.as_list(values.find(dict, "attrs")?)?;
@@ -210,7 +210,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Collect tensors from nested lists.
+    /// Collect the tensors in the nested argument lists of an execution-trace node.
     fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
         let Some(list) = self.values.as_list(value) else { return };
         if let Some(tensor) = tensor(self.values, list, shape, self.kind) {

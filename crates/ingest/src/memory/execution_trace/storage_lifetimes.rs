@@ -43,7 +43,7 @@ pub(super) struct Lives {
 }
 
 impl Lives {
-    /// Uses of the next operator, at most one per object.
+    /// Uses of memory objects by the next operator, at most one per object.
     pub(super) fn uses(&mut self, nodes: &Nodes, worker: &Worker) -> Vec<Use> {
         let node = &nodes.all[worker.at];
         let is_own = |tensor: &&Tensor| !worker.below.contains(&tensor.storage);

@@ -20,7 +20,7 @@ impl<R: Read> Input<R> {
         Self { reader, buffer: vec![0; BUFFER].into(), at: 0, filled: 0, base: 0, text_bytes: 0 }
     }
 
-    /// File offset of the next byte.
+    /// File offset of the next unread byte of the pickle.
     pub(super) fn offset(&self) -> u64 {
         self.base + self.at as u64
     }
@@ -68,7 +68,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The next lines, joined by points; fewer if the input ends.
+    /// Next text lines of the pickle, joined by points; fewer if the input ends.
     pub(super) fn lines(&mut self, count: usize) -> String {
         let mut text = Vec::new();
         let mut lines = 0;

@@ -66,7 +66,7 @@ struct Event {
 }
 
 impl Reader<'_> {
-    /// Read the events of these devices.
+    /// Read the allocator events of these devices from a PyTorch snapshot.
     pub(super) fn events(&mut self, lanes: &[(String, NodeId)]) -> Live {
         let mut live = Live::default();
         let mut seen = FxHashSet::default();
@@ -216,7 +216,7 @@ impl Reader<'_> {
         if event.size == 0 { 0 } else { settings.round(event.size) }
     }
 
-    /// A string that is present and not `N/A`.
+    /// String of a snapshot that is present and not `N/A`.
     fn given(&self, dict: NodeId, key: StrId) -> StrId {
         let text = self.text(dict, key);
         if text == self.keys.not_given || self.trace.strings.get(text).is_empty() { StrId::NONE } else { text }
@@ -298,7 +298,7 @@ impl Reader<'_> {
     }
 }
 
-/// Object kind of a category of `torch.profiler`.
+/// Memory object kind of a category of `torch.profiler`.
 pub(in crate::memory) fn kind(category: &str) -> MemoryObjectKind {
     match category.to_ascii_lowercase().as_str() {
         "parameter" => MemoryObjectKind::Parameter,

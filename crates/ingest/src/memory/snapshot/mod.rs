@@ -90,19 +90,20 @@ impl Reader<'_> {
         self.field(dict, key).and_then(|value| self.values.as_text(value)).unwrap_or(StrId::NONE)
     }
 
-    /// A size, address or stream. A negative number in Python is an address above 2^63.
+    /// Size, address or stream number in a snapshot. A negative number in Python is an address above 2^63.
     fn number(&self, dict: NodeId, key: StrId) -> Option<u64> {
         let value = self.values.as_int(self.field(dict, key)?)?;
         u64::try_from(value).ok().or_else(|| i64::try_from(value).ok().map(i64::cast_unsigned))
     }
 
-    /// A possible size of memory; `None` if it is negative, not a number, or larger than any machine's memory.
+    /// Possible size of memory in a snapshot; `None` if it is negative, not a number, or larger than any machine's
+    /// memory.
     fn size(&self, dict: NodeId, key: StrId) -> Option<u64> {
         let value = self.values.as_int(self.field(dict, key)?)?;
         u64::try_from(value).ok().filter(|bytes| *bytes <= MOST_BYTES)
     }
 
-    /// A list in a dict; a value of another type is counted.
+    /// List in a dict of a snapshot; a value of another type is counted.
     fn list(&mut self, dict: Option<NodeId>, key: StrId, problem: diagnostics::Code) -> Option<NodeId> {
         let value = self.field(dict?, key).filter(|value| *value != Value::NONE)?;
         let list = self.values.as_list(value);
@@ -113,7 +114,7 @@ impl Reader<'_> {
         list
     }
 
-    /// The private pool that `key` names; none for the default pool.
+    /// Private pool of the caching allocator that `key` names; none for the default pool.
     fn pool(&mut self, dict: NodeId, key: StrId) -> StrId {
         let Some(list) = self.field(dict, key).and_then(|value| self.values.as_list(value)) else { return StrId::NONE };
         let [first, second] = self.values.items(list) else { return StrId::NONE };

@@ -192,7 +192,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The object in an active block.
+    /// Live memory object in an active block of a snapshot, created if the events have none.
     fn block_object(
         &mut self,
         block: &MemoryBlock,

@@ -16,7 +16,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// Description for messages.
+    /// Description of a token of memory text for error messages.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Word(word) | Self::Quoted(word) => format!("`{word}`"),
@@ -34,7 +34,7 @@ pub(super) struct Placed {
     pub(super) column: usize,
 }
 
-/// True for characters of unquoted words.
+/// True for characters that a word of memory text may contain without quotes.
 pub(super) fn is_bare(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '.' | '/' | '-' | '$')
 }

@@ -1,4 +1,4 @@
-//! Parser of memory text.
+//! Parser of memory text, a line-based notation of memory traces (docs/formats/memory-text.md).
 
 use super::lex::{Placed, Token, lex};
 use super::{FIRST_DEVICE, FLAGS, TextError};
@@ -375,7 +375,8 @@ impl Reader {
         let name = if what == "y" { String::new() } else { self.word("the name of the event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
-            return self.wrong(1, format!("event `{name}` is not recorded yet; record it first with: e {name}"));
+            return self
+                .wrong(1, format!("event `{name}` is not recorded yet; record it on an earlier line with: e {name}"));
         }
         let options = self.options()?;
         let (kind, target) = match (what, waited) {
@@ -455,7 +456,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Count times that decrease on their stream.
+    /// Count times of calls that decrease on their stream.
     fn note_time(&mut self, call: &NewCall) {
         let latest = self.latest_ns.entry(call.stream).or_insert(call.start_ns);
         if call.start_ns < *latest {

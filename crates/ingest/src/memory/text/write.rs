@@ -1,4 +1,4 @@
-//! Writer of memory text.
+//! Writer of memory traces as memory text, their line-based notation (docs/formats/memory-text.md).
 
 use super::lex::is_bare;
 use super::{FIRST_DEVICE, FLAGS};
@@ -70,7 +70,7 @@ fn labels(trace: &MemoryTrace) -> Vec<String> {
     trace.objects.ids().map(label).collect()
 }
 
-/// A name, quoted if necessary.
+/// Write a name of memory text with quotes if it is not a bare word.
 fn quoted(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_bare) && !FLAGS.iter().any(|(word, _)| *word == name) {
         return name.to_owned();

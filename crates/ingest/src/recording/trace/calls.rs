@@ -322,14 +322,14 @@ impl Calls {
         }
     }
 
-    /// Handle skipped bytes.
+    /// Note bytes that the reader skipped, after which time differences cannot be continued.
     fn skip(&mut self, skipped: usize) {
         if skipped > self.holes.skipped {
             (self.holes.skipped, self.holes.differences) = (skipped, true);
         }
     }
 
-    /// A defined thread.
+    /// Calls of a thread that the recorder stream has defined; `None` for other IDs.
     fn thread(&mut self, id: u32) -> Option<&mut ThreadCalls> {
         self.threads.get_mut(id as usize).filter(|_| !self.holes.threads.contains(&id))
     }
@@ -373,7 +373,7 @@ impl Calls {
         matches!(self.frames.get(frame as usize), Some(&FrameKey::Span { name }) if self.text(name) == OPENMP)
     }
 
-    /// A text; empty if it is undefined.
+    /// Text that the recorder stream defined for an id; empty if undefined.
     pub(super) fn text(&self, id: u32) -> &str {
         self.texts.get(id as usize).map_or("", String::as_str)
     }
@@ -434,12 +434,12 @@ impl ThreadCalls {
         Some(())
     }
 
-    /// Check if a node is defined.
+    /// Check if the stream has defined a call-tree node of this thread.
     fn has(&self, node: u32) -> bool {
         (node as usize) < self.nodes.len() && !self.holes.contains(&node)
     }
 
-    /// Restart differences from 0.
+    /// Restart the differences of times, numbers and addresses from 0.
     fn restart(&mut self) {
         (self.last_end, self.last_sample, self.last_number, self.last_touch) = (0, 0, 0, (0, 0));
     }

@@ -17,7 +17,7 @@ impl Files {
         Self { root: root(calls) }
     }
 
-    /// A file of the program, relative to the directory in which it ran.
+    /// Path of a file of the program, relative to the directory in which it ran.
     fn own<'b>(&self, file: &'b str) -> Option<&'b str> {
         file.strip_prefix(&self.root).filter(|_| !self.root.is_empty())
     }

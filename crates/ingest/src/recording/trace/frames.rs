@@ -158,7 +158,7 @@ impl Inference<'_> {
         self.close(from);
     }
 
-    /// Check if a call is running.
+    /// Check if a call is among the running ones.
     fn runs(&self, at: usize) -> bool {
         self.running.binary_search(&at).is_ok()
     }

@@ -13,7 +13,7 @@ pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport) {
     });
 }
 
-/// Frames of a node, innermost first.
+/// Frames of a call-tree node as words, innermost first.
 fn path(calls: &Calls, thread: &ThreadCalls, node: u32) -> Vec<String> {
     let parent = |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent);
     let up = |node: &u32| parent(node).filter(|&parent| parent != 0 && parent < *node);

@@ -27,7 +27,7 @@ impl Inputs {
         Some(Self { dims: text(dims), types: text(types) })
     }
 
-    /// The attributes with their names.
+    /// Event attributes `Input Dims` and `Input type` of an operator's inputs.
     pub(super) fn attrs(self) -> [(&'static str, AttrValue); 2] {
         [("Input Dims", AttrValue::Json(self.dims)), ("Input type", AttrValue::Json(self.types))]
     }

@@ -69,7 +69,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Forward operators with their backward nodes.
+    /// Pairs of forward operators and their backward nodes, for links of the trace.
     pub(super) fn backward(&self) -> Vec<(EventId, EventId)> {
         let pair = |(asked, to): &((i64, i64), EventId)| Some((*self.forward.get(asked)?, *to));
         let mut pairs: Vec<(EventId, EventId)> = self.asking.iter().filter_map(pair).collect();
@@ -244,7 +244,7 @@ impl<'a> Rows<'a> {
         self.trace.events.push(event)
     }
 
-    /// Set the stack of an event to that of its node.
+    /// Set the stack (call path) of a trace event to that of the caller of its call-tree node.
     fn attach(&mut self, calls: &Calls, event: EventId, at: Option<Place>) {
         let Some((tree, node)) = at else { return };
         let caller = calls.threads[tree].nodes.get(node as usize).map_or(0, |&(parent, _)| parent);
@@ -255,7 +255,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Stack that ends with a node.
+    /// Stack (call path) in the trace that ends with a call-tree node.
     fn stack(&mut self, calls: &Calls, (tree, node): Place) -> StackId {
         let nodes = &calls.threads[tree].nodes;
         let mut missing = Vec::new();
@@ -289,7 +289,7 @@ impl<'a> Rows<'a> {
         name
     }
 
-    /// Input attributes of an operator.
+    /// Attributes for the inputs of an operator's frame; `None` if none were recorded.
     fn inputs(&mut self, calls: &Calls, frame: u32) -> Option<Inputs> {
         let known = self.inputs.get(frame as usize).copied().flatten();
         known.unwrap_or_else(|| {

@@ -129,7 +129,7 @@ fn batches(calls: &Calls, thread: &ThreadCalls) -> Vec<i64> {
     thread.calls.iter().filter(is_batch).map(|call| call.start).collect()
 }
 
-/// Number of optimizer spans of a process.
+/// Number of optimizer spans of a recorded process.
 pub(super) fn count(calls: &Calls) -> usize {
     let is_optimizer =
         |thread: &ThreadCalls, call: &Call| name(calls, thread, call).is_some_and(|name| is_optimizer(calls, name));

@@ -1,4 +1,4 @@
-//! Names of the threads of one stream.
+//! Names of the threads in one recorder stream.
 
 use super::calls::{Calls, ThreadCalls};
 use crate::recording::thread_names::replace_inherited;

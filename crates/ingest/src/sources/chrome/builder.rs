@@ -133,7 +133,7 @@ impl Builder {
         self.trace.meta.entries.push((key, json));
     }
 
-    /// Add the scratch record to the trace.
+    /// Add the scratch record that was read last to the trace.
     pub(super) fn commit(&mut self, offset: u64) {
         let index = self.next_index;
         self.next_index = self.next_index.saturating_add(1);
@@ -189,7 +189,7 @@ impl Builder {
         }
     }
 
-    /// Event kind of the record's category.
+    /// Event kind for the category of the scratch record.
     fn kind(&mut self) -> EventKind {
         let category = self.raw.category;
         if category.is_none() {

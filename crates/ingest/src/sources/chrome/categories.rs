@@ -57,7 +57,7 @@ pub(crate) fn kind_of(category: &str) -> Option<EventKind> {
     CATEGORIES.iter().find(|(name, _)| *name == category).map(|&(_, kind)| kind)
 }
 
-/// Track kind of an event kind.
+/// Kind of track on which events of a kind lie.
 pub(crate) fn track_kind(kind: EventKind) -> TrackKind {
     match kind {
         EventKind::Kernel | EventKind::Memcpy | EventKind::Memset | EventKind::GpuAnnotation => TrackKind::Stream,

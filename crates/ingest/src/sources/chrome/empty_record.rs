@@ -17,7 +17,7 @@ impl Builder {
 }
 
 impl RawEvent {
-    /// Check if a record has no members.
+    /// Check if a record of the event list has no members.
     fn is_empty(&self) -> bool {
         let Self { phase, name, category, pid, tid, ts, dur, id, stack, fields, .. } = self;
         let has_text = *phase != 0 || name.is_some() || category.is_some();

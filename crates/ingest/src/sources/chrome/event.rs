@@ -220,7 +220,7 @@ impl EventReader<'_> {
         builder.raw.push(id, value);
     }
 
-    /// Read the members of `args`.
+    /// Read the members of an event's `args` object as attributes.
     fn args(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         cursor.at += 1;
         while let Some(key) = self.next_key(cursor)? {
@@ -290,7 +290,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// A value as text, for names and categories.
+    /// Intern a JSON value as text, for names and categories of events.
     #[inline]
     fn text(&mut self, value: RawValue<'_>, at: usize) -> StrId {
         match value {
@@ -309,7 +309,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// A process, thread or flow ID.
+    /// Convert the id of a process, thread or flow to a key.
     #[inline]
     fn id_key(&mut self, value: RawValue<'_>, at: usize) -> Key {
         match value {

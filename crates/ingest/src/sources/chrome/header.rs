@@ -107,7 +107,7 @@ fn count(builder: &mut Builder, met: Vec<Code>, at: u64, key: &str) {
     }
 }
 
-/// A value as compact JSON text.
+/// Format a header value as compact JSON text.
 fn json_text(value: RawValue<'_>, met: &mut Vec<Code>) -> String {
     match value {
         RawValue::Json(raw) => {
@@ -206,7 +206,7 @@ pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
     Error::Unsupported { path: name.into(), found: found.to_owned(), advice: advice.to_owned() }
 }
 
-/// Error for a list without readable events.
+/// Error for a JSON list that contains no readable trace events.
 pub(super) fn no_records(name: &str, trace: &Trace) -> Error {
     let offset = trace.report.problems.iter().flat_map(|p| p.offsets.first()).min().copied().unwrap_or(0);
     let reason = "a list without any trace event".to_owned();

@@ -42,7 +42,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
 }
 
-/// Read the trace of an input.
+/// Read the Chrome trace JSON of an input.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     match content {
         Content::Bytes { stream, .. } => read(name, stream, options).map(|trace| vec![trace]),
@@ -101,7 +101,7 @@ enum Step {
     More(usize),
 }
 
-/// Read a trace from decompressed text.
+/// Read a trace from decompressed Chrome trace JSON.
 pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Result<Trace, Error> {
     let mut window = Window::new(input);
     let mut builder = Builder::new(name);
@@ -214,7 +214,7 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
     }
 }
 
-/// Read all records of the window.
+/// Read all complete event records in the window of Chrome trace JSON.
 fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Builder) -> Step {
     let mut cursor = Cursor::new(bytes);
     loop {

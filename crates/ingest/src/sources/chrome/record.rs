@@ -106,7 +106,7 @@ impl KeyCache {
         (id, marks)
     }
 
-    /// String number of `$` and the key.
+    /// Interned name `$KEY` for a member of an event record outside of `args`.
     pub(super) fn outer(&mut self, key: &[u8], strings: &mut StringTable) -> StrId {
         let slot = (usize::from(key.first().copied().unwrap_or(0)) + key.len() * 31) & 63;
         let cached = self.outer[slot];

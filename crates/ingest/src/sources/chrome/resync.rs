@@ -1,4 +1,4 @@
-//! Search for the next record after damage.
+//! Search for the next event record after damage in Chrome trace JSON.
 
 use super::{Place, Step};
 use crate::scan::{Cursor, is_space};

@@ -48,7 +48,7 @@ const KNOWN: &[&str] = &[
 ];
 const KNOWN_BEGINNINGS: &[&str] = &["ENUM_", "META_DATA_", "TARGET_INFO_"];
 
-/// Detect the tables of an export.
+/// Detect the database tables of an Nsight Systems export.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
     let has = |name: &str| versions(file, name).next().is_some();
@@ -149,7 +149,7 @@ impl<'f> Export<'f> {
         self.texts.get(&id?).map(|text| &**text)
     }
 
-    /// The first existing string, else `otherwise`. The reason for a missing name is counted.
+    /// Text of the first string id that exists, else `otherwise`. The reason for a missing name is counted.
     fn name<'n>(&'n self, ids: &[Option<i64>], otherwise: &'n str, processes: &mut Processes<'_>) -> &'n str {
         match ids.iter().find_map(|&id| self.text(id)) {
             Some(name) => name,

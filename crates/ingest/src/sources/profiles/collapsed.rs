@@ -44,7 +44,7 @@ fn stack(line: &str) -> Option<(&str, f64)> {
 /// Factor for values with fractions.
 const PARTS: f64 = 1000.0;
 
-/// Read a profile.
+/// Read collapsed stacks into a calling context tree.
 pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallingContextTree, Error> {
     let mut profile = Profile::new(CallProcess::default());
     let mut stacks = Stacks::default();

@@ -101,7 +101,7 @@ struct Samples {
     weight_type: Option<String>,
 }
 
-/// Read a profile.
+/// Read a Firefox Profiler profile into a calling context tree.
 pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallingContextTree, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let read: Result<Document, _> = serde_json::from_reader(BufReader::with_capacity(256 << 10, stream));

@@ -48,7 +48,7 @@ const MOST: f64 = 9_223_372_036_854_775_808.0;
 const NO_FRAMES: u32 = u32::MAX;
 
 impl Profile {
-    /// A profile of one process.
+    /// Create the builder of a call tree for a profile, with its first process.
     pub(super) fn new(process: CallProcess) -> Self {
         let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(process);
@@ -72,7 +72,7 @@ impl Profile {
         self.builder.thread(CallThread { process: self.process, tid, torch_id: 0, name })
     }
 
-    /// Path with a frame appended to `parent`.
+    /// Path number for a frame appended to the path `parent`.
     pub(super) fn child(&mut self, parent: Path, frame: u32) -> Path {
         let next = u32::try_from(self.paths.len() + 1).unwrap_or(u32::MAX);
         let path = *self.by_frame.entry((parent, frame)).or_insert(next);
@@ -112,7 +112,7 @@ impl Profile {
         }
     }
 
-    /// Largest frame number in use.
+    /// Largest frame number that the paths of the profile use.
     pub(super) fn largest_frame(&self) -> Option<u32> {
         self.paths.iter().map(|&(_, frame)| frame).filter(|&frame| frame != NO_FRAMES).max()
     }
@@ -154,7 +154,7 @@ impl Profile {
         }
     }
 
-    /// The calling context tree; `frame` provides the texts of a frame number.
+    /// Finish the profile's calling context tree; `frame` provides the texts of a frame number.
     pub(super) fn finish<'f>(mut self, mut frame: impl FnMut(u32) -> FrameText<'f>) -> CallingContextTree {
         // No longer needed, and large.
         self.by_frame = FxHashMap::default();

@@ -103,7 +103,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     if is_kind && next_is_known { Sniff::Yes("the value type of a pprof profile") } else { Sniff::No }
 }
 
-/// Read a profile.
+/// Read a pprof profile into a calling context tree.
 pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallingContextTree, Error> {
     let malformed = |reason: String| Error::Malformed { path: name.into(), reason, offset: 0 };
     let mut bytes = Vec::new();

@@ -31,7 +31,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
 }
 
-/// Read a profile.
+/// Read a speedscope profile into a calling context tree.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallingContextTree, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let mut document =

@@ -107,7 +107,7 @@ struct Run {
     by_guid: FxHashMap<Box<str>, i64>,
 }
 
-/// Read the files of a run.
+/// Read the CSV files of a run into traces.
 pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
     let mut run = Run { pid: files.first().and_then(|file| pid_of(&file.name)), ..Run::default() };
     let mut opened: Vec<CsvTable<'_>> = files.into_iter().filter_map(|file| CsvTable::new(file, processes)).collect();
@@ -171,7 +171,7 @@ impl<'a> CsvTable<'a> {
         Some(Self { name: file.name, table, columns, rows })
     }
 
-    /// Pass the fields of these columns of each row to `take`.
+    /// Pass the fields of these columns of each CSV row to `take`.
     fn for_each_row<const N: usize>(
         &mut self,
         columns: [&str; N],
@@ -293,7 +293,7 @@ impl Run {
         gpus.iter().enumerate().for_each(|(number, &(node, ..))| self.agents.call_too(node, number as i64));
     }
 
-    /// Process of a row.
+    /// Process that a row of a CSV table belongs to, by its identifier or PID.
     fn owner(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
         // The process in tables takes precedence over the name of the file.
         self.known = self.known.or(pid);

@@ -39,7 +39,7 @@ const KNOWN: &[&str] = &[
     "sqlite_stat1",
 ];
 
-/// Detect the tables of a recording.
+/// Detect the database tables of a rocprofv3 recording.
 pub(super) fn is_recording(file: &Database) -> bool {
     identifiers(file).next().is_some()
 }
@@ -48,7 +48,7 @@ fn identifiers(file: &Database) -> impl Iterator<Item = &str> {
     file.tables().filter_map(|table| table.strip_prefix(AGENTS))
 }
 
-/// Read all processes of a recording.
+/// Read all processes of a rocprofv3 database.
 pub(super) fn read(file: &Database, processes: &mut Processes<'_>) {
     for identifier in identifiers(file) {
         ProcessTables::new(file, identifier, processes).push(processes);
@@ -261,7 +261,7 @@ impl<'f> ProcessTables<'f> {
         self.events.get(&event?)
     }
 
-    /// Convert all rows into events.
+    /// Convert all rows of this process's tables into events of the trace.
     fn push(&mut self, processes: &mut Processes<'_>) {
         self.calls(processes);
         self.kernels(processes);

@@ -33,7 +33,7 @@ impl Counters {
     }
 }
 
-/// Total of both kinds of vector registers.
+/// Total number of vector registers, accumulation registers included.
 pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Option<i64> {
     Some(vector?.saturating_add(accumulation.unwrap_or(0)))
 }

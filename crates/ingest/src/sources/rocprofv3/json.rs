@@ -300,7 +300,7 @@ struct ApiRecord {
 }
 
 impl Process {
-    /// Convert all records into events.
+    /// Convert all records of this process into events of the trace.
     pub(super) fn push(&self, processes: &mut Processes<'_>) {
         let pid = self.metadata.pid.0.map(|pid| processes.key_of(pid));
         let agents = self.agents();

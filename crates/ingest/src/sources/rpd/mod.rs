@@ -32,7 +32,7 @@ const OWN_WORK: &[&str] = &["Table::", "_activity_callback"];
 /// Name of a program's mark, whose text is the argument.
 const MARK: &str = "UserMarker";
 
-/// Detect the tables of a recording.
+/// Detect the database tables of a recording by rocmProfileData.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
     match [TEXTS, OPERATIONS].iter().all(|table| file.has(table)) {
@@ -89,7 +89,7 @@ struct Launch {
 const ASKED_FOR_ITEMS: &[&str] = &["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
 
 impl Launch {
-    /// Convert a grid in work-items to groups.
+    /// Convert the grid of a launch from work-items to groups.
     fn count_groups(&mut self, call: &str) {
         if let (true, Some(grid), Some(block)) = (ASKED_FOR_ITEMS.contains(&call), &mut self.grid, &self.block) {
             for (items, &size) in grid.iter_mut().zip(block).filter(|(_, size)| **size > 0) {
@@ -155,7 +155,7 @@ impl Recording<'_> {
         launches
     }
 
-    /// Properties of launch calls, by their number.
+    /// Read the properties of launch calls, by the number of the call.
     fn launches(&self, processes: &mut Processes<'_>) -> Launches {
         let mut launches = Launches::default();
         tables::rows(self.file, LAUNCHES, &["api_id"], processes, |row, _| {

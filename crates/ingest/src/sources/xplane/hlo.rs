@@ -179,7 +179,7 @@ impl Module {
         working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.tells_something()).collect()
     }
 
-    /// Source of an instruction.
+    /// Source operator and source lines of an XLA instruction.
     pub(super) fn source(&self, position: Position) -> Option<Source> {
         let origin = self.origin(position)?;
         let all = self.fused(self.instruction(position)?);

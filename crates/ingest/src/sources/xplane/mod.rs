@@ -55,7 +55,7 @@ fn begins_like_a_plane(message: &[u8]) -> bool {
     PLANES.iter().any(|begin| name.starts_with(begin.as_bytes()))
 }
 
-/// Read the trace of a file.
+/// Read the trace of an XSpace file.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(Vec::new()) };
     let mut bytes = Vec::new();
@@ -145,7 +145,7 @@ impl<'a> Space<'a> {
         self.planes.iter().find(|plane| plane.name == name)
     }
 
-    /// Fill the metadata of the trace.
+    /// Fill the metadata of the trace from the planes of an XSpace file.
     fn describe(&self, trace: &mut Trace) {
         let began = self.plane("Task Environment").and_then(|plane| plane.int("profile_start_time"));
         trace.meta.base_ns = began.filter(|ns| (0..=MAX_NS).contains(ns)).unwrap_or(0);
@@ -174,12 +174,12 @@ const NUMBERS: [(&str, &str); 5] = [
     ("memory_bandwidth", MEMORY_BANDWIDTH),
 ];
 
-/// A device in Kineto's form. Unrecorded properties have no entry.
+/// Properties of a device in Kineto's form. Unrecorded properties have no entry.
 fn device(plane: &Plane<'_>) -> Option<serde_json::Value> {
     gpu(plane).or_else(|| tpu(plane))
 }
 
-/// A TPU: its planes state the peak rate of the matrix units, which compute products of bfloat16.
+/// Properties of a TPU: its planes state the peak rate of the matrix units, which compute products of bfloat16.
 fn tpu(plane: &Plane<'_>) -> Option<serde_json::Value> {
     let id: i64 = plane.name.strip_prefix("/device:TPU:")?.parse().ok()?;
     let rate = |name: &str, unit: f64| Some(plane.float(name)? * unit).filter(|rate| *rate > 0.0 && rate.is_finite());

@@ -182,7 +182,7 @@ impl<'a> Plane<'a> {
         self.names.get(&number).map_or("", |name| name)
     }
 
-    /// Property of the plane with a name.
+    /// Value of the plane's property with this name.
     pub(super) fn stat(&self, name: &str) -> Option<&StatValue> {
         self.stats.iter().find(|stat| self.name_of(stat.name) == name)?.value.as_ref()
     }
@@ -213,7 +213,7 @@ impl<'a> Plane<'a> {
     }
 }
 
-/// Key and value of a map entry.
+/// Decode key and value of an entry of a protobuf map.
 fn map_entry(entry: &[u8]) -> Option<(i64, &[u8])> {
     let (mut key, mut message) = (0, &[][..]);
     let mut fields = Fields::new(entry);

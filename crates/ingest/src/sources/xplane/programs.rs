@@ -95,7 +95,7 @@ pub(super) struct Found {
     pub(super) source: Rc<Source>,
 }
 
-/// Name and number of `jit_step(5973)`.
+/// Split a name such as `jit_step(5973)` into program name and number.
 fn numbered(name: &str) -> Option<(&str, i64)> {
     let (name, number) = name.strip_suffix(')')?.rsplit_once('(')?;
     // Program IDs of TPUs use all 64 bits.

@@ -10,7 +10,7 @@ const BYTES: [&str; 2] = ["memcpy_details", "memset_details"];
 /// Limit on registers per thread; larger numbers are errors of profilers.
 const MOST_REGISTERS: i64 = 1024;
 
-/// Add the sizes to operations of devices.
+/// Add sizes from XProf's text of details to GPU operations as arguments.
 pub(super) fn add(trace: &mut Trace) {
     let kernels = trace.attr(KERNEL);
     let copies = BYTES.map(|key| trace.attr(key));
@@ -51,7 +51,7 @@ enum Detail {
     Json(String),
 }
 
-/// Value of `key:`.
+/// Value after `key:` in XProf's text of sizes.
 fn value_of<'d>(details: &'d str, key: &str) -> Option<&'d str> {
     details.split_ascii_whitespace().find_map(|part| part.strip_prefix(key)?.strip_prefix(':'))
 }

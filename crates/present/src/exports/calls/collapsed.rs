@@ -5,7 +5,7 @@ use stackline_model::{CallMetric, CallingContextTree};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Writes the stacks of all threads together, by text.
+/// Write the stacks of all threads together as collapsed stacks, in the order of their text.
 ///
 /// # Errors
 /// If `out` cannot be written to.
@@ -16,7 +16,7 @@ pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write)
     Ok(())
 }
 
-/// Stacks and their weights.
+/// Collapsed stacks of a call tree with their summed weights in a metric.
 pub(super) fn stacks(tree: &CallingContextTree, metric: CallMetric) -> BTreeMap<String, u64> {
     // The separator, and line breaks, cannot be part of a name.
     let clean = |text: String| text.replace(';', ":").replace(['\n', '\r'], " ");

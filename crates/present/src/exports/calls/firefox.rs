@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Writes a track for each thread that something was measured on.
+/// Write a Firefox Profiler profile with a track for each thread that has measured values.
 ///
 /// # Errors
 /// If `out` cannot be written to.

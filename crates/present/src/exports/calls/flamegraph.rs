@@ -5,7 +5,7 @@ use inferno::flamegraph::{Options, from_lines};
 use stackline_model::{CallMetric, CallingContextTree, Unit};
 use std::io::{self, Write};
 
-/// Draws all threads together.
+/// Draw a call tree, with all threads together, as an SVG flame graph.
 ///
 /// # Errors
 /// If nothing was measured, or `out` cannot be written to.

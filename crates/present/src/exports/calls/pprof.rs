@@ -27,7 +27,7 @@ impl Texts {
     }
 }
 
-/// Writes the profile, not compressed. `metric` is what is shown first.
+/// Write a call tree as a pprof profile, not compressed. Viewers show `metric` first.
 ///
 /// # Errors
 /// If `out` cannot be written to.
@@ -114,8 +114,8 @@ fn places(tree: &CallingContextTree) -> Places {
     places
 }
 
-/// A location per frame (with the functions that it is inlined into), a function per name and file, a mapping per
-/// library.
+/// Tables of the pprof profile: a location per frame (with the functions that it is inlined into), a function per name
+/// and file, a mapping per library.
 fn locations(tree: &CallingContextTree, profile: &mut Profile, texts: &mut Texts) {
     let places = places(tree);
     let mut functions: FxHashMap<(i64, i64), u64> = FxHashMap::default();

@@ -45,7 +45,7 @@ struct Profile {
     weights: Vec<u64>,
 }
 
-/// Writes a profile for each thread that something was measured on, the largest first.
+/// Write a speedscope file with a profile for each thread that has measured values, the largest first.
 ///
 /// # Errors
 /// If `out` cannot be written to.
@@ -86,7 +86,7 @@ pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write)
     out.write_all(b"\n")
 }
 
-/// Frames that look different, and for each frame of the tree which of them it is: a function of native code has many
+/// Frames with different texts, and for each frame of the tree which of them it is: a function of native code has many
 /// addresses.
 fn frames(tree: &CallingContextTree) -> (Vec<FrameEntry<'_>>, Vec<u32>) {
     let mut frames = Vec::new();

@@ -24,12 +24,12 @@ pub(super) fn fits(event: &[u8], mark: &Mark) -> bool {
     name.is_none_or(|name| name == mark.name) && start.is_none_or(near)
 }
 
-/// A number, or one in quotes.
+/// Parse a JSON number, also one in quotes.
 fn number(raw: &[u8]) -> Option<f64> {
     std::str::from_utf8(raw).ok()?.trim_matches('"').trim().parse().ok().filter(|v: &f64| v.is_finite())
 }
 
-/// The event with `"critical": 1` among its arguments.
+/// Add `"critical": 1` to the arguments of a trace event's JSON text.
 pub(super) fn mark(event: &[u8]) -> Option<Vec<u8>> {
     let outer = members(event)?;
     let (at, text): (std::ops::Range<usize>, &[u8]) = match find(event, &outer, "args") {

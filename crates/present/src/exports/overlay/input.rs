@@ -31,7 +31,7 @@ impl<R: Read> Input<R> {
         OverlayError::Malformed { offset: self.offset, what }
     }
 
-    /// Appends white space to `text` and gives the byte after it, not consumed.
+    /// Append white space of the JSON input to `text`, and return the next byte, not consumed.
     pub(super) fn blank(&mut self, text: &mut Vec<u8>) -> Result<Option<u8>, OverlayError> {
         while let Some(byte) = self.peek()? {
             if !byte.is_ascii_whitespace() {
@@ -43,7 +43,7 @@ impl<R: Read> Input<R> {
         Ok(None)
     }
 
-    /// Appends one whole JSON value to `text`; `false` if the input ends before it does.
+    /// Append one whole JSON value of the input to `text`; `false` if the input ends within the value.
     pub(super) fn value(&mut self, text: &mut Vec<u8>) -> Result<bool, OverlayError> {
         let mut state = ValueState::default();
         let from = text.len();
@@ -74,7 +74,7 @@ struct ValueState {
 }
 
 impl ValueState {
-    /// Takes the next byte; `true` if the value was complete before it.
+    /// Process the next byte of the JSON input; `true` if the value was complete before the byte.
     fn ends_before(&mut self, byte: u8) -> bool {
         if self.done {
             return true;

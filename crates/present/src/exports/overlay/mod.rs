@@ -135,7 +135,7 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
         Ok(())
     }
 
-    /// The file's outer object: copies all members, edits the event list.
+    /// Copy all members of the trace file's outer object, and edit the event list.
     fn object(&mut self) -> Result<(), OverlayError> {
         let mut found = false;
         let mut text = Vec::new();
@@ -183,7 +183,7 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
         if found { Ok(()) } else { Err(OverlayError::NoEvents) }
     }
 
-    /// The event list, from its opening to its closing bracket.
+    /// Copy and edit the event list of the trace file, from its opening to its closing bracket.
     fn events(&mut self) -> Result<(), OverlayError> {
         self.input.next()?;
         self.out.write_all(b"[")?;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The top-level members of an object: key (raw, between the quotes) and value, as ranges. `None` if the text is not
+/// Top-level members of a JSON object: key (raw, between the quotes) and value, as ranges. `None` if the text is not
 /// one well-formed object as far as brackets and quotes go.
 pub(super) fn members(object: &[u8]) -> Option<Vec<(Range<usize>, Range<usize>)>> {
     let mut members = Vec::new();
@@ -33,12 +33,12 @@ pub(super) fn members(object: &[u8]) -> Option<Vec<(Range<usize>, Range<usize>)>
     }
 }
 
-/// The last member with this key.
+/// Value range of the last member with this key in a JSON object.
 pub(super) fn find(object: &[u8], members: &[(Range<usize>, Range<usize>)], key: &str) -> Option<Range<usize>> {
     members.iter().rev().find(|(k, _)| &object[k.clone()] == key.as_bytes()).map(|(_, v)| v.clone())
 }
 
-/// Skips white space.
+/// Position after the white space in JSON text that starts at a byte.
 pub(super) fn blank(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(u8::is_ascii_whitespace) {
         at += 1;
@@ -46,7 +46,7 @@ pub(super) fn blank(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Position after the closing quote of the string that starts here.
+/// Position after the closing quote of the JSON string that starts at a byte.
 fn string_end(text: &[u8], start: usize) -> Option<usize> {
     if text.get(start) != Some(&b'"') {
         return None;
@@ -61,7 +61,7 @@ fn string_end(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// End of the value that starts here.
+/// Position after the JSON value that starts at a byte.
 fn value_end(text: &[u8], start: usize) -> Option<usize> {
     match text.get(start)? {
         b'"' => string_end(text, start),

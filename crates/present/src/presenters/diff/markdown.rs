@@ -4,7 +4,7 @@ use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::markdown::{code, escaped};
 use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 
-/// A comparison as Markdown.
+/// Format a comparison of runs as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {
     let [before, after] = sides(shown);
     let counts = match shown.diff.per {

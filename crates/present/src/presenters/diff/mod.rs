@@ -30,7 +30,7 @@ const BELOW: [ChangeTable; 4] =
     [ChangeTable::Operators, ChangeTable::Kernels, ChangeTable::Paths, ChangeTable::Functions];
 
 impl Shown<'_> {
-    /// Title of a table.
+    /// Title of a table of changes between runs, such as `GPU work`.
     fn title(&self, table: ChangeTable) -> &'static str {
         match table {
             ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
@@ -81,7 +81,8 @@ impl Shown<'_> {
         self.diff.change_ns(table, change)
     }
 
-    /// The warning that is shown first: that one side has steps and the other none, or that both hold other numbers of calls without any.
+    /// Warning to show first in a comparison: that one side has steps and the other none, or that both hold other
+    /// numbers of calls without any.
     fn first_warning(&self) -> Option<&str> {
         self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
@@ -130,7 +131,7 @@ impl Shown<'_> {
         recounted.filter(|change| told.insert(row(change))).collect()
     }
 
-    /// The same as a sentence; none without any.
+    /// Sentence on operators and kernels whose number of calls changed but not their times; none without any.
     fn recounts(&self, table: ChangeTable) -> Option<String> {
         // Paths end in the same operators; functions are many.
         let told_elsewhere = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
@@ -149,7 +150,7 @@ impl Shown<'_> {
         (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
     }
 
-    /// Check if most of a path's change comes from one path below it.
+    /// Check if most of a call path's change comes from one call path below.
     fn told_below(&self, change: &Change, all: &[&Change]) -> bool {
         let ns = |change: &Change| self.change_ns(ChangeTable::Paths, change);
         let below = |other: &&&Change| {
@@ -160,7 +161,7 @@ impl Shown<'_> {
         all.iter().find(below).is_some()
     }
 
-    /// Check for several ranks.
+    /// True if the comparison contains changes of several ranks.
     fn has_ranks(&self) -> bool {
         let mut all = self.diff.changes.values().flatten().map(|change| change.rank);
         let first = all.next();
@@ -187,12 +188,13 @@ fn measure(measure: Measure, per: Per) -> &'static str {
     }
 }
 
-/// A time in ns that was a mean.
+/// Format a mean time in ns, rounded to whole ns.
 fn time(ns: f64) -> String {
     duration(ns.round() as i64)
 }
 
-/// `1.20 ms → 1.30 ms`; `absent` of a side where it does not occur, `missing` of a side whose records are missing: neither is a time of 0.
+/// Times of a change before and after: `1.20 ms → 1.30 ms`; `absent` of a side where it does not occur, `missing` of a
+/// side whose records are missing: neither is a time of 0.
 fn times(change: &Change) -> [String; 2] {
     let [before, after] = change.known_ns();
     let told = |ns: Option<f64>, count: f64| match ns {
@@ -203,7 +205,7 @@ fn times(change: &Change) -> [String; 2] {
     [told(before, change.count_before), told(after, change.count_after)]
 }
 
-/// A signed change: `+1.20 ms`.
+/// Format a change of a time with its sign: `+1.20 ms`.
 fn signed(ns: f64) -> String {
     if ns < 0.0 { format!("-{}", time(-ns)) } else { format!("+{}", time(ns)) }
 }
@@ -212,7 +214,7 @@ fn percent(value: f64) -> String {
     format!("{value:+.1} %")
 }
 
-/// `+6.5 % (+5.1 % to +7.9 %)`, or as much of it as is known.
+/// Change of a time with its interval: `+6.5 % (+5.1 % to +7.9 %)`, or as much of it as is known.
 fn share(change: &Change) -> String {
     let Some(share) = change.known_change_ns().and_then(|ns| change.percent_of(ns)) else { return String::new() };
     match spread(change) {
@@ -241,7 +243,7 @@ fn name(table: ChangeTable, change: &Change) -> String {
     }
 }
 
-/// The sides in one line each.
+/// Descriptions of both compared runs, one line each.
 fn sides(shown: &Shown<'_>) -> [String; 2] {
     let list = |names: &[String]| match names {
         [] => String::new(),
@@ -251,7 +253,8 @@ fn sides(shown: &Shown<'_>) -> [String; 2] {
     [list(shown.before), list(shown.after)]
 }
 
-/// The headline: what happened to the step, to the whole where there are no steps, or to calls where those are compared.
+/// Headline of a comparison: what happened to the step, to the whole where there are no steps, or to calls where those
+/// are compared.
 fn headline(shown: &Shown<'_>) -> String {
     if shown.diff.per == Per::Call {
         return headline_of_calls(shown);
@@ -280,7 +283,7 @@ fn headline(shown: &Shown<'_>) -> String {
     }
 }
 
-/// The same of sides that hold other numbers of calls and have no steps.
+/// Headline of a comparison of runs without steps and with other numbers of calls: change of mean call times.
 fn headline_of_calls(shown: &Shown<'_>) -> String {
     match shown.diff.percent_of_calls() {
         Some((ChangeTable::Kernels, share)) => {
@@ -296,7 +299,7 @@ fn headline_of_calls(shown: &Shown<'_>) -> String {
 /// A step is said to be the same if its interval lies within so many percent: a wider one leaves open what happened.
 const NARROW: f64 = 5.0;
 
-/// The interval of a change, in percent.
+/// Interval of a time's change between runs, in percent.
 fn spread(change: &Change) -> Option<(f64, f64)> {
     let (low, high) = change.interval_ns?;
     Some((change.percent_of(low)?, change.percent_of(high)?))

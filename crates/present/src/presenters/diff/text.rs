@@ -21,7 +21,7 @@ const UNTESTED_MEAN: &str = "Not tested: each side has one run without single st
 
 const SEVERAL: &str = "Give several runs for each side to test.";
 
-/// A comparison as text for people.
+/// Format a comparison of runs as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
     let lost = shown.diff.lost.iter().map(|lost| remark(&format!("Records or times are missing. {lost}"), style));
@@ -169,7 +169,7 @@ fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, st
     first + &dim(&wrapped(&rest, (&indent, &indent), style), style)
 }
 
-/// A long name without its middle.
+/// Shorten a long name by its middle.
 fn shortened(text: &str, room: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
     if chars.len() <= room {

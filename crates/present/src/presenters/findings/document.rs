@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_findings::{DevicePeak, Findings, RankTimes};
 
-/// Keys with their values, in the order of documents.
+/// Keys and values that documents of findings add, in their order.
 pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
     let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
     let rank = |of: &RankTimes| json!({"rank": of.rank, "step_ns": of.step_ns, "steps": of.steps, "collectives_alone_ns": of.alone_ns});

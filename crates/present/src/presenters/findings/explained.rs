@@ -1,9 +1,10 @@
-//! The page of a finding for a terminal.
+//! Detailed page of one finding for a terminal.
 
 use crate::presenters::paragraph::wrapped;
 use crate::presenters::terminal::Style;
 
-/// A page of Markdown as text: titles bold, paragraphs as wide as the terminal, code and tables as they are.
+/// Format a page of Markdown as text for a terminal: titles bold, paragraphs as wide as the terminal, code and tables
+/// as they are.
 pub fn explained(page: &str, style: &Style) -> String {
     let mut out = String::new();
     let mut is_code = false;
@@ -23,7 +24,7 @@ pub fn explained(page: &str, style: &Style) -> String {
     out
 }
 
-/// A row of the table of settings: what it is below how it is set.
+/// Format a row of the table of a rule's settings: option and range, with the meaning below.
 fn setting(out: &mut String, cells: &str, style: &Style) {
     let cells: Vec<&str> = cells.trim_end_matches('|').split('|').map(str::trim).collect();
     if let [name, default, range, about] = cells[..]

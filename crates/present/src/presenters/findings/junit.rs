@@ -59,7 +59,7 @@ pub fn junit(shown: &Shown<'_>) -> io::Result<String> {
     String::from_utf8(writer.into_inner()).map_err(io::Error::other)
 }
 
-/// The tests of a rule: the first one bears its name alone.
+/// JUnit test cases of a rule: the first one has only the rule's name.
 fn cases<'f>(shown: &Shown<'f>, rule: &'f RuleInfo) -> Vec<Case<'f>> {
     let is_of = |finding: &&Finding| finding.rule.code == rule.code;
     let found: Vec<&Finding> = shown.listed.iter().map(|(finding, _)| *finding).filter(is_of).collect();
@@ -148,7 +148,7 @@ fn failure(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, found: &[&Finding]) 
     Ok(())
 }
 
-/// Without what XML 1.0 cannot hold.
+/// Remove characters that XML 1.0 cannot hold.
 fn clean(text: &str) -> String {
     text.chars().filter(|&c| c == '\n' || c == '\t' || !c.is_control() && c != '\u{fffe}' && c != '\u{ffff}').collect()
 }

@@ -5,7 +5,7 @@ use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
 use stackline_findings::{Finding, Reason, SkippedRule, evidence};
 
-/// Findings as Markdown.
+/// Format findings as Markdown for a pull request.
 pub fn markdown(shown: &Shown<'_>) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;

@@ -1,10 +1,10 @@
-//! Memory savings of findings as text.
+//! Texts on the memory that findings save at peaks.
 
 use crate::presenters::human::bytes;
 use stackline_findings::{DevicePeak, Findings, MemoryGain};
 
-/// `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`. Where another moment is nearly as high: `12.0 MiB at the peak of
-/// cuda:0 (41.2 %), which falls by it alone by 3.0 MiB`.
+/// Memory that a finding saves: `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`. Where another moment is
+/// nearly as high: `12.0 MiB at the peak of cuda:0 (41.2 %), which falls by it alone by 3.0 MiB`.
 #[must_use]
 pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
@@ -34,7 +34,7 @@ fn device(name: &str) -> &str {
     if name.is_empty() { "the device" } else { name }
 }
 
-/// `memory peaks at 12.0 MiB on cuda:0`; `None` without memory data.
+/// Sentence part on the memory peak: `memory peaks at 12.0 MiB on cuda:0`; `None` without memory data.
 pub(super) fn peaks(found: &Findings) -> Option<String> {
     let one = |peak: &DevicePeak| format!("{} on {}", bytes(peak.bytes), device(&peak.device));
     let all: Vec<String> = found.peaks.iter().map(one).collect();

@@ -71,7 +71,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Stable text name.
+    /// Stable text name of a finding's change from an earlier run.
     pub fn name(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -86,25 +86,26 @@ const NOTHING: &str = "0.0 %";
 /// The same of all of a step.
 const ALL: &str = "100.0 %";
 
-/// `1 finding`, `2 findings`.
+/// Format a count with its noun in singular or plural: `1 finding`, `2 findings`.
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `12.3 %` of a step.
+/// Format a time as its share of a step: `12.3 %`.
 fn percent(found: &Findings, ns: i64) -> String {
     let share = 100.0 * ns as f64 / found.step_ns.max(1) as f64;
     // Not `-0.0`.
     format!("{:.1} %", (share * 10.0).round() / 10.0 + 0.0)
 }
 
-/// Whole to which [`percent`] refers.
+/// Words for the whole to which [`percent`] refers: `of a step` or `of the window`.
 fn of_what(found: &Findings) -> &'static str {
     if found.steps > 0 { "of a step" } else { "of the window" }
 }
 
-/// `595 µs/step (41.2 %), bounds 40.8 % to 41.3 %`; `None` without a gain. Findings are ordered by likely gain, sure or
-/// not, since a recording often cannot distinguish work from waiting. A lower bound of 0 is therefore always shown.
+/// Gain of a finding with its bounds: `595 µs/step (41.2 %), bounds 40.8 % to 41.3 %`; `None` without a gain. Findings
+/// are ordered by likely gain, sure or not, since a recording often cannot distinguish work from waiting. A lower bound
+/// of 0 is therefore always shown.
 fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     if let Some(saved) = &finding.memory {
         return Some(memory::gain(saved));
@@ -114,7 +115,7 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     Some(format!("{}{per} ({}{of}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
-/// Bounds of a gain, to append to it.
+/// Text with the bounds of a finding's gain, to append to the gain.
 fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
@@ -177,7 +178,8 @@ fn length(found: &Findings) -> String {
     }
 }
 
-/// Of several ranks those that have a finding: `on ranks 0-3, least on rank 2 (1.2 %), shown of rank 0`; nothing of one trace.
+/// Ranks that have a finding, of several ranks: `on ranks 0-3, least on rank 2 (1.2 %), shown of rank 0`; nothing of
+/// one trace.
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.told_of()?;

@@ -23,7 +23,7 @@ pub struct Tool<'a> {
 }
 
 impl Tool<'_> {
-    /// A file as it is named from the folder; one that lies elsewhere as it is.
+    /// Path of a file relative to the folder; unchanged if the file lies elsewhere.
     fn below<'f>(&self, file: &'f str) -> &'f str {
         let own = file.strip_prefix(self.folder.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
         own.filter(|own| !self.folder.is_empty() && !own.is_empty()).unwrap_or(file)
@@ -39,7 +39,7 @@ impl Tool<'_> {
         json!({"uri": uri(name), "uriBaseId": RUN})
     }
 
-    /// The address of a page of this version; none without a repository.
+    /// Web address of a documentation page of this version; none without a repository.
     fn address(&self, page: &str) -> Option<String> {
         let repository = self.repository.trim_end_matches('/').trim_end_matches(".git");
         (!repository.is_empty()).then(|| format!("{repository}/blob/v{}/{page}", self.version))
@@ -49,7 +49,7 @@ impl Tool<'_> {
 /// Base of the name of a run outside the folder.
 const RUN: &str = "RUN";
 
-/// Findings as a SARIF document.
+/// Convert findings to a SARIF document (JSON).
 pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
     // Those that are not shown count, too: what is left out must not change what the others are called.
     let all: Vec<&Finding> = shown.found.findings.iter().chain(&shown.found.ignored).collect();
@@ -193,7 +193,7 @@ fn result(
     result
 }
 
-/// A warning if it gains 5 % of a step, or of a device's peak, or more.
+/// SARIF level of a finding: a warning if the finding gains 5 % of a step, or of a device's peak, or more.
 fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
     if let Some(saved) = &finding.memory {
         return if saved.percent() >= 5.0 { "warning" } else { "note" };
@@ -204,7 +204,8 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
 /// Label of the location of the edit, if it differs from the location of the finding.
 const CHANGE: &str = "Change here";
 
-/// A place: without a file of the program, in the run itself. Code hosts refuse results without a file.
+/// SARIF location of a finding: without a file of the program, in the run itself. Code hosts refuse results without a
+/// file.
 fn location(place: &SourceLocation, tool: &Tool<'_>) -> Value {
     let mut location = json!({});
     location["physicalLocation"]["artifactLocation"] = match &place.file {

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
-/// Findings as text for people.
+/// Format findings as text for the terminal.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
@@ -86,12 +86,12 @@ fn one(
     out.push_str(&dim(&indented(&evidence, style), style));
 }
 
-/// Lines of a finding, below its place.
+/// Lines of a finding below its place, indented.
 fn indented(text: &str, style: &Style) -> String {
     wrapped(text, ("    ", "    "), style)
 }
 
-/// The place of a finding and what it gains: in one line if it fits.
+/// Place and gain of a finding, in one line if they fit.
 fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
     let place = clean(place);
     if number.to_string().len().max(2) + 2 + place.width() + gains.width() <= width(style) {
@@ -136,7 +136,7 @@ fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     ))
 }
 
-/// Rules that failed, each with where.
+/// List the rules that failed, each with the reason.
 fn failed(unchecked: &[SkippedRule], style: &Style) -> String {
     let mut out = String::new();
     for SkippedRule { rule, reason } in unchecked {

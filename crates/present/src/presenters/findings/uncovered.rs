@@ -100,30 +100,30 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     format!("{name} ({} {words}{longest}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
 }
 
-/// Slowest of several ranks.
+/// Words that name the slowest of several ranks; empty for a single rank.
 fn of_slowest(found: &Findings) -> String {
     let slowest = RankTimes::slowest(&found.ranks);
     slowest.map(|times| format!(" on rank {}, the slowest", times.rank)).unwrap_or_default()
 }
 
-/// The rank of a group where it is not the one of which the list is.
+/// Words that name the rank of a group of time, unless the rank is the slowest one.
 fn of_other_rank(found: &Findings, group: &LargeGroup) -> String {
     let slowest = RankTimes::slowest(&found.ranks).map(|times| times.rank);
     group.rank.filter(|rank| Some(*rank) != slowest).map(|rank| format!(", rank {rank}")).unwrap_or_default()
 }
 
-/// Whole to which shares refer.
+/// Words for the whole to which shares refer: the critical path or the thread's time.
 fn whole(found: &Findings) -> &'static str {
     if found.is_of_calls { "the thread's time" } else { "the critical path" }
 }
 
-/// A name, no longer than a line takes.
+/// Shorten a name to fit into a line.
 fn cut(name: &str) -> String {
     let kept: String = name.chars().take(NAME).collect();
     if kept.len() < name.len() { format!("{kept}…") } else { kept }
 }
 
-/// The same for programs.
+/// Time not covered by findings as a JSON document for programs.
 pub(super) fn document(found: &Findings) -> Value {
     let gain = |group: &LargeGroup| {
         group.gain.map(|gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns}))

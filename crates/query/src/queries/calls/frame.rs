@@ -71,8 +71,8 @@ pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Res
     })
 }
 
-/// The row with these labels from below the root on: `Some(None)` if there is none since nothing was measured there, `None` if
-/// that is not known, for callers of so little were not followed.
+/// Row of the call tree view with these labels from below the root on: `Some(None)` if there is none because nothing
+/// was measured there, `None` if that is not known, for callers of so little were not followed.
 fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
     let least = view.nodes[0].inclusive.sum as f64 * UNFOLLOWED;
     let mut at = 0;

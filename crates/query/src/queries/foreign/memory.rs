@@ -1,4 +1,4 @@
-//! Documents of memory, which have tables.
+//! TypeScript declarations of the answers of memory queries, whose documents contain tables.
 
 use super::{Printed, Table};
 use crate::queries::memory::{MemoryKeys, allocator, apply, holders, overview, suggestions};

@@ -56,7 +56,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     Ok(Answer { columns, ..super::printed(memory, &[table], &page)? })
 }
 
-/// A device's memory with all of these suggestions that go together.
+/// Replay a device's memory with all of these suggestions that can be combined.
 fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, wanted: &'a [Suggestion]) -> Replay<'a> {
     let mut replay = Replay::new(&memory.trace, device, wanted);
     for at in 0..wanted.len() {

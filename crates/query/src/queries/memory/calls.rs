@@ -63,14 +63,14 @@ pub(crate) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     Answer::with_columns(&CallsDocument { level, texts: texts.list() }, columns)
 }
 
-/// The calls that lie in a window.
+/// Number range of the memory-related calls that lie in a window.
 pub(super) fn within(memory: &Memory, (from, to): (i64, i64)) -> std::ops::Range<u32> {
     let end = i64::from(memory.end());
     let clamped = |at: i64| at.clamp(0, end) as u32;
     clamped(from)..clamped(to).max(clamped(from))
 }
 
-/// The boxes at a level; none if there are too many.
+/// Merge memory-related calls into boxes at a level; none if there are too many.
 fn boxes(memory: &Memory, span: std::ops::Range<u32>, level: u32) -> Option<Vec<Box>> {
     let calls = &memory.trace.calls;
     let lanes: FxHashMap<_, u32> = memory.lanes.iter().zip(0..).map(|(lane, at)| (lane.stream, at)).collect();

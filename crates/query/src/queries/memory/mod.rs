@@ -30,12 +30,12 @@ use stackline_model::{
 };
 use stackline_present::json::{Document, SCHEMA_VERSION};
 
-/// The memory of the rank that is asked for.
+/// Memory data of the rank that the query arguments name.
 fn memory<'a>(opened: &'a OpenRun, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
     opened.memory(arguments.number("rank")?)
 }
 
-/// The device that is asked for; without one, that of the first peak.
+/// Device that the query arguments name; without one, that of the first peak.
 fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, QueryError> {
     let first = || memory.peaks.first().map_or(MemoryDeviceId(0), |peak| peak.device);
     let Some(wanted) = arguments.number::<u32>("device")? else { return Ok(first()) };
@@ -45,12 +45,12 @@ fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, Quer
     Ok(MemoryDeviceId(wanted))
 }
 
-/// The question for all calls, if there is memory.
+/// Query arguments that select all calls of the memory trace, if the run has memory data.
 fn whole(opened: &OpenRun) -> Option<Arguments> {
     Some(Whole::with_length(i64::from(opened.memory(None).ok()?.end())).arguments())
 }
 
-/// The same of one device.
+/// Query arguments that select all calls of the memory trace on one device.
 fn whole_of(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments> {
     Some(whole(opened)?.with("device", &device.0.to_string()))
 }
@@ -79,7 +79,7 @@ fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<A
     super::printed(document, Vec::new(), &MemoryKeys { memory: MemorySummary::from_trace(&memory.trace), page })
 }
 
-/// The first rows of a table, which says how many more there are.
+/// Keep the first rows of a table, with a note on how many more there are.
 fn cut(table: Table, most: usize) -> Table {
     let more = table.rows().saturating_sub(most);
     if more == 0 {
@@ -97,7 +97,7 @@ fn cut(table: Table, most: usize) -> Table {
     table
 }
 
-/// A text of the trace, or nothing if it is empty.
+/// Text of the memory trace, shortened; `None` if it is empty.
 fn text(trace: &MemoryTrace, id: StrId) -> Option<String> {
     Some(trace.strings.get(id)).filter(|text| !text.is_empty()).map(super::shortened)
 }
@@ -107,7 +107,7 @@ fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
     name.unwrap_or_else(|| format!("device {}", device.0))
 }
 
-/// A stream in words: `stream 7 · cuda:0`.
+/// Description of a memory stream in words: `stream 7 · cuda:0`.
 fn stream_name(trace: &MemoryTrace, stream: MemoryStreamId) -> String {
     match trace.streams.get(stream.index()) {
         None => "no stream".to_owned(),
@@ -128,7 +128,7 @@ const FRAMES: usize = 100;
 #[cfg_attr(test, ts(rename = "MemoryFrame"))]
 struct FrameAnswer(Option<String>, Option<String>, u32);
 
-/// A call path, innermost frame first.
+/// Frames of a call path in a memory trace, innermost first.
 fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<FrameAnswer> {
     let frame = |frame: Frame| {
         let (function, file) = (text(trace, frame.function()), text(trace, frame.file().into()));

@@ -1,4 +1,4 @@
-//! Query of object lifetimes: the most important objects as lanes with accesses and waste, the others by size.
+//! Query of the lifetimes of memory objects: the first by size, waste or use as rows, the others in sums.
 
 use super::calls::within;
 use crate::memory::{Memory, Waste};
@@ -147,7 +147,7 @@ fn sort(memory: &Memory, objects: &mut [MemoryObjectId], order: Order) {
 
 type Columns = Vec<(&'static str, Column)>;
 
-/// The lanes, and the texts that they name.
+/// Columns of the memory objects that have rows, and the texts of their names.
 fn of_lanes(memory: &Memory, shown: &[MemoryObjectId]) -> (Vec<String>, Columns) {
     let trace = &memory.trace;
     let named: Vec<[String; 2]> = shown
@@ -200,7 +200,7 @@ fn of_waste(waste: &[(u32, &Waste)]) -> Columns {
     ]
 }
 
-/// The accesses of some objects in a window, as fine as they fit.
+/// Merged accesses of some memory objects in a window, as fine as they fit into an answer.
 fn ticks(
     memory: &Memory,
     lanes: &FxHashMap<MemoryObjectId, u32>,
@@ -215,7 +215,7 @@ fn ticks(
     }
 }
 
-/// The accesses at a level; none if there are too many.
+/// Accesses of memory objects merged at a level; none if there are too many.
 fn ticks_at(
     memory: &Memory,
     lanes: &FxHashMap<MemoryObjectId, u32>,
@@ -266,7 +266,7 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
     sums.map(|(power, (objects, bytes))| SizeClass { from: from(power), objects, bytes }).collect()
 }
 
-/// Objects sorted in each way, and those that are alive at each peak.
+/// Prefetched query arguments: objects in each sort order, and those alive at each peak.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };

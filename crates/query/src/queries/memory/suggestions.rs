@@ -1,4 +1,4 @@
-//! Query of suggestions, best first.
+//! Query that lists suggestions to save memory, the best first.
 
 use crate::memory::Memory;
 use crate::prefetch::{Stage, plain};
@@ -57,7 +57,7 @@ pub(super) fn combination(memory: &Memory) -> Vec<usize> {
     chosen.iter().flat_map(|chosen| &chosen.chosen).map(|at| at + 1).collect()
 }
 
-/// Number of suggestions in a list.
+/// Number of memory suggestions in a list.
 pub(super) fn count(memory: &Memory) -> usize {
     listed(&memory.ranked, memory.combination.as_ref()).len().min(ROWS)
 }

@@ -1,6 +1,6 @@
 //! Layout of TypeScript declarations: one read-only field per line.
 
-/// A declaration as `ts-rs` writes it, with a comment.
+/// Lay out a TypeScript declaration as `ts-rs` writes it, with a comment.
 pub(super) fn declaration(docs: &str, declared: &str) -> String {
     let declared = declared.trim().trim_end_matches(';');
     let (head, body) = declared.split_once(" = ").unwrap_or((declared, ""));
@@ -15,7 +15,7 @@ pub(super) fn declaration(docs: &str, declared: &str) -> String {
     format!("{docs}{}export {head} = {body};\n", if docs.is_empty() { "" } else { "\n" })
 }
 
-/// The fields of an object type, each with its comment; none of other types.
+/// Fields of a TypeScript object type, each with its comment; none of other types.
 pub(super) fn fields(body: &str) -> Option<Vec<&str>> {
     let inside = body.trim().strip_prefix('{')?.strip_suffix('}')?;
     let (mut depth, mut from, mut is_comment) = (0_i32, 0, false);
@@ -60,7 +60,7 @@ fn line(field: &str) -> String {
     }
 }
 
-/// A comment of one line; nothing of nothing.
+/// Format a TypeScript comment of one line; empty without text.
 fn comment(docs: &str) -> String {
     let lines =
         docs.lines().map(|line| line.trim().trim_start_matches("/*").trim_end_matches("*/").trim_start_matches('*'));

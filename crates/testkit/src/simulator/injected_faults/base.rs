@@ -57,7 +57,7 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
     program
 }
 
-/// Number of steps of a program.
+/// Number of training steps of a simulated program.
 pub(super) fn passes(program: &Program) -> usize {
     let is_step = |step: &&Step| matches!(step, Step::Open(span) if span.name.starts_with("ProfilerStep#"));
     main(program).iter().filter(is_step).count()

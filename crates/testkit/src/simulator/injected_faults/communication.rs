@@ -24,13 +24,13 @@ const ALL_REDUCE: Names = ["c10d::allreduce_", "nccl:all_reduce", names::ALL_RED
 const BROADCAST: Names =
     ["c10d::broadcast_", "nccl:broadcast", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"];
 
-/// An all-reduce on a separate stream; returns its operation and the record of its end.
+/// Launch an all-reduce on a separate stream; returns its operation and the record of its end.
 fn all_reduce(b: &mut Builder<'_>, ns: i64) -> (usize, usize) {
     collective(b, ALL_REDUCE, (1 << 20, ns))
 }
 
-/// A collective of this many elements and this duration on a separate stream; returns its operation and the record of
-/// its end.
+/// Launch a collective of this many elements and this duration on a separate stream; returns its operation and the
+/// record of its end.
 fn collective(
     b: &mut Builder<'_>,
     [operator, annotation, kernel]: Names,
@@ -154,7 +154,7 @@ fn one_by_one(p: &mut Planter<'_>) {
     });
 }
 
-/// A collective for each of these numbers of elements; other work waits for the last one.
+/// Launch a collective for each of these numbers of elements; other work waits for the last one.
 fn average(b: &mut Builder<'_>, sizes: &[i64], latency: i64) {
     b.python("train.py(31): average_parameters", |b| {
         let mut last = None;

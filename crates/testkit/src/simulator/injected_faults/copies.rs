@@ -1,4 +1,4 @@
-//! Injected faults of copies and conversions.
+//! Injected performance faults: slow or unnecessary copies and type conversions.
 
 use super::Kind;
 use super::planter::{At, Planter};

@@ -1,4 +1,4 @@
-//! Injected faults of data loading.
+//! Injected performance faults: slow data loading, by workers or by the main thread.
 
 use super::Kind;
 use super::planter::{At, Planter};

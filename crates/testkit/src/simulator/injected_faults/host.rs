@@ -25,7 +25,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::measured("pauses of the profiler", "SL033", profiler_pauses).also(&["SL005"]),
 ];
 
-/// Eight to twelve steps.
+/// Give the simulated program eight to twelve steps.
 pub(super) fn more_steps(profile: &mut Profile) {
     profile.steps = 8 + profile.steps % 5;
 }

@@ -214,7 +214,7 @@ fn loss(p: &mut Planter<'_>) {
     }
 }
 
-/// The steps without the spans of a name and their contents.
+/// Remove the spans of a name with their contents from program steps.
 pub(super) fn without(steps: &[Step], name: &str) -> Vec<Step> {
     let mut kept = Vec::new();
     let mut within = 0;

@@ -1,4 +1,4 @@
-//! Injected faults of too many launches.
+//! Injected performance faults: too many launches of short kernels.
 
 use super::Kind;
 use super::planter::{At, Planter};

@@ -51,17 +51,17 @@ impl std::fmt::Debug for Kind {
 }
 
 impl Kind {
-    /// A fault whose repair removes work.
+    /// Kind of fault whose repair removes work.
     const fn gone(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
         Self { name, code, also: &[], is_assumed: false, is_gain: true, least: LEAST_PERCENT, shape: |_| {}, plant }
     }
 
-    /// A fault whose repair leaves as much work as the finding assumes.
+    /// Kind of fault whose repair leaves as much work as the finding assumes.
     const fn assumed(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
         Self { is_assumed: true, ..Self::gone(name, code, plant) }
     }
 
-    /// A fault of the measurement: its repair only improves the numbers.
+    /// Kind of fault of the measurement: its repair only improves the numbers.
     const fn measured(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
         Self { is_gain: false, ..Self::gone(name, code, plant) }
     }
@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// All kinds.
+/// All kinds of performance faults that can be injected into simulated programs.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
     [host::KINDS, launches::KINDS, data::KINDS, kernels::KINDS, copies::KINDS, communication::KINDS]
         .into_iter()
@@ -102,7 +102,7 @@ pub struct InjectedFault {
     pub refused: u64,
 }
 
-/// A program without faults.
+/// Simulate a program without an injected fault.
 #[must_use]
 pub fn clean(seed: u64) -> Simulated {
     let mut draw = 0;
@@ -116,8 +116,8 @@ pub fn clean(seed: u64) -> Simulated {
 }
 
 impl Kind {
-    /// A program with this fault. Its positions, number and size depend on the seed. `None` if it costs too little in
-    /// all drawn programs.
+    /// Simulate a program with this fault, and the program without. Its positions, number and size depend on the seed.
+    /// `None` if it costs too little in all drawn programs.
     #[must_use]
     pub fn plant(&self, seed: u64) -> Option<InjectedFault> {
         (0..DRAWS).find_map(|draw| {
@@ -155,13 +155,13 @@ impl InjectedFault {
         Some(self.planted.steps_ns(first, last)? - self.repaired.steps_ns(first, last)?)
     }
 
-    /// True if workers load the data.
+    /// True if workers load the data of the simulated program.
     #[must_use]
     pub fn has_workers(&self) -> bool {
         self.planted.program.loader.is_some()
     }
 
-    /// The program with this many more workers, instead of another repair.
+    /// Simulate the program with this many more workers, instead of another repair.
     #[must_use]
     pub fn with_workers(self, more: usize) -> Option<Self> {
         let mut program = edit::apply(self.planted.program.clone(), &Edit::MoreWorkers(more))?;

@@ -74,7 +74,7 @@ impl<'a> Planter<'a> {
         self.slots = Slots::new(program);
     }
 
-    /// Number of steps of the program.
+    /// Number of training steps of the program.
     pub(super) fn passes(&self) -> usize {
         self.slots.start.len()
     }
@@ -94,7 +94,7 @@ impl<'a> Planter<'a> {
         self.step_ns * self.b.rng.between(low, high) / 100
     }
 
-    /// A random number of positions.
+    /// Draw the number of positions for a fault, in `low..=high`.
     pub(super) fn some(&mut self, low: usize, high: usize) -> usize {
         low + self.b.rng.below(high + 1 - low)
     }
@@ -110,7 +110,7 @@ impl<'a> Planter<'a> {
         self.b.rng.sample(least, count)
     }
 
-    /// Steps that `body` writes.
+    /// Take the program steps that `body` writes with the builder.
     pub(super) fn write(&mut self, body: impl FnOnce(&mut Builder<'a>)) -> Vec<Step> {
         body(&mut self.b);
         std::mem::take(&mut self.b.steps)
@@ -169,7 +169,7 @@ impl<'a> Planter<'a> {
         self.mended.push((op, ns));
     }
 
-    /// Both programs.
+    /// Insert all planned steps, and return the program with the fault and the repaired one.
     pub(super) fn finish(mut self) -> (Program, Program) {
         let mut planted = self.b.program;
         let mut repaired = planted.clone();
@@ -194,7 +194,7 @@ impl<'a> Planter<'a> {
 }
 
 impl Builder<'_> {
-    /// Launch a kernel and return its operation.
+    /// Launch a kernel and return the index of its operation.
     pub(super) fn planted_kernel(&mut self, name: &'static str, ns: i64) -> usize {
         self.launch(Work::Kernel, name, COMPUTE, ns.max(900));
         let op = self.program.ops.len() - 1;
@@ -203,7 +203,7 @@ impl Builder<'_> {
         op
     }
 
-    /// An operator that launches one kernel.
+    /// Add an operator that launches one kernel, and return the kernel's index.
     pub(super) fn operator_of(&mut self, operator: &'static str, kernel: &'static str, ns: i64) -> usize {
         let mut op = 0;
         self.op(operator, |b| op = b.planted_kernel(kernel, ns));

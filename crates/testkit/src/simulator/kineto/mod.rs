@@ -17,7 +17,7 @@ pub(crate) const STARTED_NS: i64 = 3_817_262_118_402_417;
 /// Process id of the program.
 const PROCESS: i64 = 48_213;
 
-/// Process and thread id.
+/// Process id and thread id of a simulated thread in the trace.
 pub(crate) fn ids(role: Role) -> (i64, i64) {
     match role {
         Role::Main => (PROCESS, PROCESS),

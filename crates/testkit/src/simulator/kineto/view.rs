@@ -1,4 +1,4 @@
-//! Visible part of a run in its trace.
+//! Records of a simulated run that its trace shows, and their times.
 
 use crate::simulator::program::Role;
 use crate::simulator::run::Outcome;
@@ -17,7 +17,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// All records with their real times.
+    /// View of a run in which the trace has all records, with their real times.
     pub(crate) fn complete(outcome: &Outcome) -> Self {
         Self {
             hidden_spans: vec![false; outcome.spans.len()],

@@ -63,7 +63,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Continue an existing program.
+    /// Create a builder that adds steps to an existing program.
     pub(crate) fn resume(program: Program, rng: Rng, profile: &'a Profile) -> Self {
         // Far from the numbers that the program uses.
         let (sequence, event) = (1_000_000, 1_000_000);
@@ -82,7 +82,7 @@ impl<'a> Builder<'a> {
         self.rng.below(100) < percent
     }
 
-    /// Finish the current thread.
+    /// Add the steps written so far to the program as a thread of this role.
     pub(crate) fn thread(&mut self, role: super::Role) {
         let steps = std::mem::take(&mut self.steps);
         self.program.threads.push(Thread { role, steps });
@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Spend(own));
     }
 
-    /// A span with exclusive time before and after `body`.
+    /// Add a span with exclusive time before and after `body`.
     pub(crate) fn span(&mut self, span: Span, before: (i64, i64), after: (i64, i64), body: impl FnOnce(&mut Self)) {
         self.steps.push(Step::Open(span));
         self.spend(before.0, before.1);
@@ -129,20 +129,20 @@ impl<'a> Builder<'a> {
         self.span(Span::new(Kind::Annotation, name), (500, 2_000), (300, 1_200), body);
     }
 
-    /// A frame in which the thread waits for a token, and which ends when it has the token.
+    /// Add a frame in which the thread waits for a token, and which ends when it has the token.
     pub(crate) fn wait_frame(&mut self, name: &'static str, queue: usize) {
         self.steps.push(Step::Open(Span::new(Kind::Python, name)));
         self.get(queue, (2_000, 7_000));
         self.steps.push(Step::Close);
     }
 
-    /// Take a token; waiting for it always costs more than finding it.
+    /// Take a token from a queue; waiting for it always costs more than finding it.
     pub(crate) fn get(&mut self, queue: usize, lag: (i64, i64)) {
         let (own, lag) = (self.rng.between(600, 1_500), self.rng.between(lag.0, lag.1));
         self.steps.push(Step::Get { queue, own, lag });
     }
 
-    /// A frame at whose end a token is put.
+    /// Add a frame at whose end a token is put.
     pub(crate) fn put_frame(&mut self, name: &'static str, put: Step) {
         self.steps.push(Step::Open(Span::new(Kind::Python, name)));
         self.spend(1_500, 6_000);
@@ -177,7 +177,7 @@ impl<'a> Builder<'a> {
         self.program.ops.len() - 1
     }
 
-    /// A kernel of a random name and duration.
+    /// Launch a kernel of a random name and duration.
     pub(crate) fn kernel(&mut self, stream: usize) {
         let name = crate::simulator::names::KERNELS[self.rng.below(crate::simulator::names::KERNELS.len())];
         let scale = self.profile.gpu_percent.max(1);
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
         self.launch(Work::Kernel, name, stream, (duration * scale / 100).max(2_900));
     }
 
-    /// Launch one operation.
+    /// Launch one GPU operation of a given duration on a stream.
     pub(crate) fn launch(&mut self, work: Work, name: &'static str, stream: usize, duration: i64) {
         let op = self.new_op(work, name.into(), stream, duration);
         if self.profile.dependent_launch && work == Work::Kernel && self.chance(35) {
@@ -223,7 +223,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Launch { driver: false, name, own, ops, ret });
     }
 
-    /// A blocking copy.
+    /// Add a copy whose call blocks the host until the copy is done.
     pub(crate) fn blocking_copy(&mut self, work: Work, name: &'static str, call: &'static str, stream: usize) {
         let duration = self.rng.between(1_100, 9_000);
         let op = self.new_op(work, name.into(), stream, duration);
@@ -232,7 +232,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Blocking { name: call.into(), op, ret });
     }
 
-    /// `cudaEventRecord`; `again` is an event that was recorded before.
+    /// Add a call of `cudaEventRecord`; `again` is an event that was recorded before.
     pub(crate) fn record(&mut self, stream: usize, again: Option<usize>) -> usize {
         let event = again.map_or_else(
             || {
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
         self.steps.push(Step::Wait { stream, record, own });
     }
 
-    /// A synchronizing call: finding all work done always costs less than returning from a wait.
+    /// Add a synchronizing call: finding all work done always costs less than returning from a wait.
     pub(crate) fn sync(&mut self, target: Target) {
         let name = match target {
             Target::Device => "cudaDeviceSynchronize",

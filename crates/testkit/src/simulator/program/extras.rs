@@ -28,7 +28,7 @@ pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
     choices[chosen](b, shared);
 }
 
-/// Copy the batch to the device.
+/// Copy the batch to the device, if the profile has copies.
 pub(super) fn load_batch(b: &mut Builder<'_>) {
     if !b.profile.copies {
         return;
@@ -95,7 +95,7 @@ fn beside(b: &mut Builder<'_>) {
     });
 }
 
-/// `Tensor.item()`: a blocking copy, or a copy and a wait.
+/// Add `Tensor.item()`: a blocking copy, or a copy and a wait.
 pub(crate) fn item(b: &mut Builder<'_>) {
     b.op("aten::item", |b| {
         b.op("aten::_local_scalar_dense", |b| {
@@ -139,7 +139,7 @@ fn poll(b: &mut Builder<'_>) {
     });
 }
 
-/// Copies on two streams, with one engine per direction.
+/// Add copies on two streams, with one engine per direction.
 fn copies(b: &mut Builder<'_>) {
     b.op("aten::copy_", |b| {
         let ready = b.record(COMPUTE, None);
@@ -163,7 +163,7 @@ fn copies(b: &mut Builder<'_>) {
     });
 }
 
-/// A graph: levels of concurrent kernels; the first and the last have one kernel, on the launching stream.
+/// Launch a graph: levels of concurrent kernels; the first and the last have one kernel, on the launching stream.
 fn graph(b: &mut Builder<'_>) {
     b.python("torch/cuda/graphs.py(88): replay", |b| {
         let mut levels = Vec::new();

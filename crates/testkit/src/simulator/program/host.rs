@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// Work of a worker for one item.
+/// Steps in which a DataLoader worker loads one item.
 fn fetch(b: &mut Builder<'_>) -> Vec<Step> {
     let outer = std::mem::take(&mut b.steps);
     b.python(names::FETCH, |b| {
@@ -58,7 +58,7 @@ fn put_index(b: &mut Builder<'_>) {
     b.spend(8_000, 14_000);
 }
 
-/// Give each worker its first index.
+/// Give each DataLoader worker its first indices.
 pub(super) fn prefetch(b: &mut Builder<'_>, shared: &Shared) {
     if shared.count == 0 {
         return;
@@ -96,7 +96,7 @@ pub(super) fn next_batch(b: &mut Builder<'_>, shared: &Shared) {
     b.spend(400, 3_000);
 }
 
-/// The main thread loads the batch itself.
+/// Load a batch on the main thread, without workers.
 fn load_inline(b: &mut Builder<'_>) {
     b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
         b.python("torch/utils/data/dataloader.py(701): __next__", |b| {

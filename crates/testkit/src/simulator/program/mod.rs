@@ -96,7 +96,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Category of its time.
+    /// Category of GPU time for this kind of work: compute, communication or copy.
     pub(crate) fn category(self) -> Category {
         match self {
             Self::Kernel => Category::GpuCompute,
@@ -105,7 +105,7 @@ impl Work {
         }
     }
 
-    /// Copy engine that it uses.
+    /// Copy engine that this kind of GPU work uses; `None` for kernels and fills.
     pub(crate) fn engine(self) -> Option<usize> {
         match self {
             Self::HostToDevice => Some(0),
@@ -282,7 +282,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// All threads, including those of the workers.
+    /// All threads of the program, including those of the workers.
     pub(crate) fn all_threads(&self) -> Vec<Thread> {
         let mut threads = self.threads.clone();
         let Some(loader) = &self.loader else { return threads };

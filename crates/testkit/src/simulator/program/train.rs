@@ -5,7 +5,7 @@ use super::build::{Builder, COLLECTIVE, COMPUTE};
 use super::{Kind, Program, Role, Sequence, Span, Step, Target, Work, extras, host};
 use crate::simulator::{Profile, names};
 
-/// Draw a program.
+/// Draw a random training program with the features of `profile`.
 pub(crate) fn generate(seed: u64, profile: &Profile) -> Program {
     let mut b = Builder::new(seed, profile);
     let passes = if profile.gil { 2 } else { profile.steps.max(1) };
@@ -87,7 +87,7 @@ fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>
     between(b);
 }
 
-/// An operator of the forward pass, or several.
+/// Add an operator of the forward pass, or several.
 fn leaf(b: &mut Builder<'_>, tape: &mut Vec<(usize, u64)>) {
     if b.chance(15) {
         // Launched by Python itself, outside of operators.
@@ -168,7 +168,7 @@ fn nodes(b: &mut Builder<'_>, tape: &[(usize, u64)]) {
     }
 }
 
-/// A collective on a separate stream; returns the record of its end.
+/// Launch a collective on a separate stream; returns the record of its end.
 fn all_reduce(b: &mut Builder<'_>) -> usize {
     let mut done = 0;
     b.op("c10d::allreduce_", |b| {
@@ -202,7 +202,7 @@ fn update(b: &mut Builder<'_>) {
 }
 
 impl Builder<'_> {
-    /// A Python frame whose body has a result.
+    /// Run `body` inside a Python frame, and return the result.
     fn python_value<T: Default>(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> T) -> T {
         let mut value = T::default();
         self.python(name, |b| value = body(b));

@@ -20,12 +20,12 @@ struct StreamState {
 }
 
 impl StreamState {
-    /// Prerequisite of a later operation.
+    /// Operation for which a later operation of this stream has to wait: the one that ends last.
     fn tail(&self) -> Done {
         later(self.last, self.waited)
     }
 
-    /// All operations for which a later one has to wait.
+    /// All operations for which a later operation of this stream has to wait.
     fn held(&self) -> impl Iterator<Item = usize> {
         self.last.iter().map(|done| done.1).chain(self.waits.iter().copied())
     }
@@ -55,7 +55,7 @@ pub(super) struct Launched {
     pub(super) end: Option<i64>,
 }
 
-/// The later of two; the first of equal ones.
+/// Operation that ends later; the first of equal ones.
 fn later(a: Done, b: Done) -> Done {
     match (a, b) {
         (Some(x), Some(y)) => Some(if y.0 > x.0 { y } else { x }),

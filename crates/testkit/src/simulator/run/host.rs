@@ -1,4 +1,4 @@
-//! Simulation of the steps of a thread.
+//! Simulation of the steps of a host thread.
 
 use std::ops::Range;
 
@@ -62,7 +62,7 @@ impl Run<'_> {
         self.segment(host, end, state);
     }
 
-    /// The thread was blocked until `done`; it continues at `end`.
+    /// Note that the thread was blocked until `done` and continues at `end`.
     fn wait_op(&mut self, host: usize, (at, op): (i64, usize), end: i64) {
         self.segment(host, end, State::Waited { cause: Cause::Op { op, at }, category: Category::SyncReturn });
     }

@@ -1,4 +1,4 @@
-//! Runs a program: a discrete-event simulation in exact nanoseconds.
+//! Run of a simulated program: a discrete-event simulation in exact nanoseconds.
 //!
 //! The thread with the lowest clock takes the next step, so that all earlier events have been simulated. A GPU
 //! operation starts at the latest of: end of each prerequisite plus the lag drawn for it. All of them are known at

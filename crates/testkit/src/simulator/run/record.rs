@@ -1,4 +1,4 @@
-//! Results of a run.
+//! Recorded spans, GPU activities and times of a run of a simulated program.
 
 use crate::simulator::program::{Inputs, Kind, Name, Role, Sequence};
 

@@ -182,7 +182,7 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Assign a tensor name to memory.
+    /// Assign a recorded tensor name to the live memory object at its address.
     fn name(&mut self, named: usize) {
         let Named { address, name, .. } = self.calls.named[named];
         let object = self.live.find(address).map(|(object, _)| object);

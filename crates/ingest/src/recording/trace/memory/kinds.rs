@@ -44,7 +44,7 @@ impl Seen {
     }
 }
 
-/// Set the kind of each object.
+/// Set the kind (parameter, gradient, activation …) of each memory object by its uses.
 pub(super) fn classify(trace: &mut MemoryTrace, seen: &[Seen]) {
     for (row, seen) in seen.iter().enumerate() {
         let (made, freed) = (trace.objects.allocated_by[row], trace.objects.freed_by[row]);

@@ -1,4 +1,4 @@
-//! Memory effects of operators by their names.
+//! Effects of operators on their tensors' memory (views, writes, updates), by the operators' names.
 
 /// Operators that create a view of another tensor's memory, without accesses.
 const VIEWS: &[&str] = &[

@@ -110,7 +110,7 @@ impl Operators {
         }
     }
 
-    /// The call of this node that began at this time.
+    /// Call of a call-tree node that began at this time.
     fn call_at(&self, node: u32, at: i64) -> Option<usize> {
         let first = self.list.partition_point(|operator| operator.start < at - SAME_NS);
         let near = self.list[first..].iter().take_while(|operator| operator.start <= at + SAME_NS);

@@ -1,4 +1,4 @@
-//! Conversion of a thread's tree nodes into call paths of a memory trace.
+//! Call paths, operators and modules of a memory trace, from the call-tree nodes of a recorded thread.
 
 use super::super::calls::{Calls, ThreadCalls};
 use super::super::files::Files;
@@ -20,7 +20,7 @@ pub(super) struct NodeContext {
     pub(super) in_optimizer: bool,
 }
 
-/// Contexts of all nodes of a thread.
+/// Call path, operator, module and phase of each call-tree node of a thread.
 pub(super) fn places(
     (calls, files): (&Calls, &Files),
     thread: &ThreadCalls,

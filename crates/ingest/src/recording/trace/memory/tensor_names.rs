@@ -1,4 +1,4 @@
-//! Recorded tensor names: parameters, their gradients, and optimizer states.
+//! Names that the recorder gave to tensors (parameters, gradients, optimizer states), assigned to memory objects.
 
 use super::super::calls::{Calls, TensorName};
 use rustc_hash::FxHashMap;
@@ -19,7 +19,8 @@ pub(super) struct TensorNames {
 }
 
 impl TensorNames {
-    /// Name the object at an address. The first of several names is kept, for example if two modules share a parameter.
+    /// Name the memory object at an address. The first of several names is kept, for example if two modules share a
+    /// parameter.
     pub(super) fn tell(&mut self, object: Option<MemoryObjectId>, address: u64, name: u32) {
         match object {
             Some(object) => {
@@ -33,19 +34,20 @@ impl TensorNames {
         }
     }
 
-    /// Forget the name of an address whose memory was replaced.
+    /// Forget the tensor name that waits at an address, because the memory was replaced.
     pub(super) fn is_gone(&mut self, address: u64) {
         self.waiting.remove(&address);
     }
 
-    /// Apply a waiting name to an older object at its first use.
+    /// Assign the tensor name that waits at an address to an older memory object, at its first use.
     pub(super) fn appears(&mut self, object: MemoryObjectId, address: u64) {
         if let Some(name) = self.waiting.remove(&address) {
             self.names.insert(object, name);
         }
     }
 
-    /// Write names, modules and kinds to the objects. Recorded names take precedence over the kind inferred from uses.
+    /// Write the tensor names, modules and kinds to the objects of a memory trace. Recorded names take precedence over
+    /// the kind inferred from uses.
     pub(super) fn write(&self, trace: &mut MemoryTrace, calls: &Calls) {
         let mut named: Vec<(MemoryObjectId, u32)> = self.names.iter().map(|(object, name)| (*object, *name)).collect();
         // Strings are numbered in this order.
@@ -66,7 +68,7 @@ impl TensorNames {
     }
 }
 
-/// Full name, such as `layers.0.weight`, `layers.0.weight.grad` or `layers.0.weight.exp_avg`.
+/// Full name of a tensor, such as `layers.0.weight`, `layers.0.weight.grad` or `layers.0.weight.exp_avg`.
 fn full_name(of: &TensorName) -> String {
     let TensorName { module, name, part } = of;
     let parameter = if module.is_empty() { name.clone() } else { format!("{module}.{name}") };
