@@ -93,7 +93,7 @@ impl<'a> Costs<'a> {
         Self { tree, exclusive, inclusive, rows: FxHashMap::default(), lines: Vec::new() }
     }
 
-    /// Enter a node: its line, if it is a Python frame with a cost. Built-in functions have no file, and their callees
+    /// Index of a node's source line, if the node is a Python frame with a cost. Built-in functions have no file, and their callees
     /// count for their callers.
     fn enter(&mut self, node: CallNodeId, is_held: bool) -> Option<usize> {
         let cost = self.inclusive[node.index()];

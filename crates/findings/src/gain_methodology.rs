@@ -235,8 +235,8 @@ const METHODOLOGY: &[(&str, &[GainMethod], &str)] = &[
     (
         "SL023",
         &[Replay],
-        "Calls longer than `SL023.times` the median of their name and size take the median (`set`). The bounds are \
-        the 5th and 95th percentiles of the other calls.",
+        "Replay shortens calls longer than `SL023.times` the median of their name and size to the median (edit `set`). \
+        The bounds of the gain use the 5th and 95th percentiles of the other calls.",
     ),
     ("SL024", &[Replay], "Driver calls that allocate, free and retry take no time, and waits in them go (`remove`)."),
     (

@@ -374,7 +374,7 @@ pub struct Rule {
     pub cost: &'static str,
     /// False positives.
     pub false_positives: &'static str,
-    /// Source: a paper with section, or field practice.
+    /// Source: a paper with section, or common practice.
     pub source: &'static str,
     /// Requirements.
     pub needs: &'static [Requirement],

@@ -153,7 +153,7 @@ impl RuleContext<'_> {
         Some(time).filter(|time| time.ns > 0.0 && is_sure)
     }
 
-    /// Unexplained waits, except for those that belong to other work of the gap.
+    /// Unexplained waits in a host gap, except for waits within other work of the gap.
     fn waits_left_over(
         &self,
         known: &[EventId],

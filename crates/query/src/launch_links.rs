@@ -1,4 +1,4 @@
-//! Launch links: GPU work by launching call.
+//! Links from launch calls to the GPU work that they launched.
 
 use stackline_model::{EventId, Trace};
 use std::sync::OnceLock;

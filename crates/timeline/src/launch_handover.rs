@@ -21,7 +21,7 @@ impl<'a> Handovers<'a> {
         Self { trace, has_run: vec![false; trace.events.len()] }
     }
 
-    /// Test if the launch call of an operation returns later than the host's part of the launch.
+    /// True if the host hands an operation to the GPU before the launch call returns.
     pub fn is_early(&mut self, operation: EventId, launch: EventId) -> bool {
         let has_run = self.has_run.get_mut(launch.index()).is_some_and(|has_run| std::mem::replace(has_run, true));
         has_run || is_copy_to_host(self.trace, operation)

@@ -143,7 +143,7 @@ fn check_types(library: Library) -> Result<(), String> {
         // SAFETY: a function of torch's C interface that takes nothing and returns a number.
         let number = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(symbol.as_ptr())() };
         if u8::try_from(number).ok().and_then(|number| DType(number).name()) != Some(name) {
-            return Err(format!("{name} is type {number} in this PyTorch"));
+            return Err(format!("{name} has an unexpected type number in this PyTorch: {number}"));
         }
     }
     Ok(())

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
         numbers grow with each graph node. The trace has no backward node and no optimizer step. Subclasses of \
         torch.autograd.Function do not count, as they create a node in any mode. The gain is the host time of the \
         nodes, without effects of the saved memory.",
-    source: "field practice; PyTorch's performance tuning guide",
+    source: "common practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
     settings: &[Setting { name: "nodes", default: 10.0, range: (1.0, 1e9), about: "minimum graph nodes a step" }],
     advice_variants: &[],

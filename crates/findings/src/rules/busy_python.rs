@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
         tenth of their calls, because they find more data in caches. If a profiler records each Python call \
         (torch.profiler: with_stack), short functions seem slower than they are (SL033). Python code of frameworks, \
         data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection (SL025) is excluded.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::PythonFrames, Requirement::PythonTimes],
     settings: &[
         Setting {

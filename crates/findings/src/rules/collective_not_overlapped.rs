@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "some memory for outstanding collectives",
     false_positives: "The next computation needs the result at once. The gain assumes that only the host waits for \
         the collective. Many small collectives that consist mostly of latency are reported by SL044.",
-    source: "CTDA-CPA, communication on the critical path; field practice",
+    source: "CTDA-CPA, communication on the critical path; common practice",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[Setting {
         name: "share",

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     example: ("if rank == 0:\n    save(model)  # in each step", "if rank == 0 and step % 1000 == 0:\n    save(model)"),
     cost: "depends on why ranks arrive late",
     false_positives: "The network is shared and slower at times. One trace does not show which rank is late.",
-    source: "field practice; HTA's and XProf's straggler analyses",
+    source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
         Setting {

@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "a review of the order of dimensions",
     false_positives: "The next kernel needs the layout and is slower without the copy. Then only a part of the gain \
         is achieved.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "share",

@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
         lookup. The bounds are one and ten times that share, or three times the share of rows in all lookups of a \
         step. Optimizer work on long lists of tensors, \
         whose shapes traces omit, does not count.",
-    source: "field practice; PyTorch's nn.Embedding(sparse=True)",
+    source: "common practice; PyTorch's nn.Embedding(sparse=True)",
     needs: &[Requirement::Operators],
     settings: &[
         Setting {

@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
         evaluation counts if it is in two steps or more. The first pass of activation checkpointing is excluded. The \
         recorded steps may be the only steps that evaluate. The upper bound is the time of the forward pass itself. \
         The true gain may exceed it, because training finds more data in caches without the forward pass.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::PythonFrames, Requirement::Steps, Requirement::BackwardLinks],
     settings: &[Setting {
         name: "share",

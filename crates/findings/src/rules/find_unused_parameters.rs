@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "one argument; with unused parameters and without either option, training stops with an error",
     false_positives: "The set of used parameters changes from step to step.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::Operators],
     settings: &[],
     advice_variants: &[],

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
         four quarters of the window. Recordings do not distinguish gc.collect() from automatic collections. The \
         finding names a line if nearly all collections happen there. Automatic collections are only in recordings, \
         and in traces made with record_python_gc_info.",
-    source: "field practice",
+    source: "common practice",
     needs: &[],
     settings: &[Setting {
         name: "share",

@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "a few lines for each break",
     false_positives: "The break is intentional, such as around an attention function that must not be compiled. The \
         gain includes only the checks; the gain of fusion across the break is unknown.",
-    source: "field practice",
+    source: "common practice",
     needs: &[],
     settings: &[Setting {
         name: "check_us",

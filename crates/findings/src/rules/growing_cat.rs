@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The sizes grow because the inputs grow. Growth that restarts within each step is excluded \
         below a hundred calls, such as the features of a DenseNet. The gain assumes that each copy keeps only the \
         new elements.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
         Setting {

@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The value decides the next action of the program. If the GPU is the bottleneck anyway, the \
         gain is 0. A call without concurrent GPU work in the trace waits for work that was not recorded, or takes \
         its time itself. If most calls are such, the wait is inferred.",
-    source: "field practice; DeepContext 4.3, CPU latency analysis",
+    source: "common practice; DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
     settings: &[Setting {
         name: "wait_us",

@@ -34,7 +34,7 @@ pub(super) const RULE: Rule = Rule {
         in which threads waited for a processor are subtracted. The source location is the common part of the lines \
         of the two operators; between two steps it is only the file. If such a gap contains mostly logging or \
         saving, SL029 reports it.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),
     cost: "depends on the cause",
     false_positives: "The kernel's work depends on values, not only on sizes.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting {

@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
          profiler. The estimate assumes that `scale` of the operators' time remains, with bounds at 0.7 and 1.2 times \
          `scale`. The rule reports nothing if graphs launch most kernels. Host work of more than 250 µs without a \
          launch does not count as launching. Operators must account for at least a third of the launch time.",
-    source: "field practice; DeepContext 6.3, kernel fusion analysis",
+    source: "common practice; DeepContext 6.3, kernel fusion analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::GpuRecords],
     settings: &[
         Setting {

@@ -21,13 +21,13 @@ pub(super) const RULE: Rule = Rule {
          host wait for the GPU.",
     advice: "Log every N steps; collect values as GPU tensors and read them then; write from another thread.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
-    cost: "one line; values appear less often",
+    cost: "one line; values are logged less often",
     false_positives: "Only the recorded steps log, and other steps are faster already. Recordings show functions in \
          C, such as print, as the line that calls them; of these only Python's own logging is reported. Samples \
          divide the time between operators. If nearly all samples of a gap show logging, waits in the gap (for a file \
          or a processor) count as logging, too. Bounds cover the sampling error. They do not cover operators that get \
          faster because logging no longer evicts their caches.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",

@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The input determines the dimension, which changes in each step. The estimate assumes `scale` of \
          the kernels' time, with bounds at half and 2.4 times of `scale`. Measured on an H100: 0.19 (a vocabulary of \
          50,257, bfloat16).",
-    source: "NVIDIA's matrix multiplication guide; field practice (nanoGPT's vocabulary of 50,304)",
+    source: "NVIDIA's matrix multiplication guide; common practice (nanoGPT's vocabulary of 50,304)",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting::share_of_gpu(3.0),

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The program reads gradients between the passes, such as their norm for clipping. Passes of \
          several models with equal shapes, such as two critics, are indistinguishable if all of them precede the \
          first optimizer step.",
-    source: "field practice; PyTorch's DistributedDataParallel.no_sync",
+    source: "common practice; PyTorch's DistributedDataParallel.no_sync",
     needs: &[Requirement::GpuWork, Requirement::Collectives, Requirement::Operators],
     settings: &[],
     advice_variants: &[],

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The results need full float32, or memory bandwidth limits the products. The estimate assumes \
          `scale` of the kernels' time on A100, H100 and later GPUs, and `scale_others` on others. The bounds are half \
          and twice of it: large products gain more, small products less. Measured on an H100 with TF32: 0.23.",
-    source: "field practice; mixed-precision guides of NVIDIA and PyTorch",
+    source: "common practice; mixed-precision guides of NVIDIA and PyTorch",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting::share_of_gpu(5.0),

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
          operator remains, plus the time of calls beyond the usual cost of a call. The upper bound also removes all \
          work between the iterations and the operators that gather their results. Without steps, the rule only sees \
          loops of at least four consecutive iterations with nothing but such small operators between them.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::Operators, Requirement::PythonFrames],
     settings: &[
         Setting {

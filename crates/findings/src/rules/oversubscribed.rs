@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "Other programs, which are not recorded, use the processors. The rule analyzes each process \
          alone: it misses several processes that share processors, each with as many threads as processors. The gain \
          is a model: samples in the OpenMP library vanish, and computation divides evenly among processors.",
-    source: "field practice; DeepContext 6.2 has a similar case of more DataLoader workers than processors, which \
+    source: "common practice; DeepContext 6.2 has a similar case of more DataLoader workers than processors, which \
          this rule does not detect",
     needs: &[Requirement::Processors],
     settings: &[

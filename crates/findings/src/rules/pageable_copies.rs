@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The host writes the data anew before each copy, so that pinning needs an additional copy. The \
          bandwidth of pinned memory comes from other copies of the trace, otherwise from a setting. The bounds assume \
          0.8 and 1.25 times that bandwidth.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Step],
     settings: &[
         Setting {

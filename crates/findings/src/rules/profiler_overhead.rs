@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for source locations"),
     cost: "a second recording",
     false_positives: "The profiler is faster than assumed: set the cost of a frame with `frame_ns`.",
-    source: "field practice",
+    source: "common practice",
     needs: &[],
     settings: &[
         Setting {

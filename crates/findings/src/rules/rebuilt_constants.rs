@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
          indices (record_shapes). Code that writes to such a tensor cannot build it once. The trace does not show if \
          such a line also reads a tensor of the step. It does not contain the numbers of a list either, which may \
          differ between steps. torch.from_numpy and as_tensor of an array read no list and do not count.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::Operators, Requirement::Steps],
     settings: &[Setting {
         name: "share",

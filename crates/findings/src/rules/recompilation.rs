@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
     cost: "one argument; code for any size can be slightly slower than code for one size",
     false_positives: "The recording is of the beginning of the program, and all shapes will have occurred soon.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::Steps],
     settings: &[],
     advice_variants: &[],

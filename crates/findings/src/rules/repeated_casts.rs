@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "one line for inference; a check of accuracy for training",
     false_positives: "Training needs parameters in float32, and the optimizer keeps no copy in lower precision.",
-    source: "field practice; PyTorch's autocast keeps conversions only until its context ends",
+    source: "common practice; PyTorch's autocast keeps conversions only until its context ends",
     needs: &[Requirement::GpuWork, Requirement::Operators, Requirement::Shapes, Requirement::Steps],
     settings: &[Setting::share_of_gpu(1.0)],
     advice_variants: &[],

@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
          The estimate removes the launch and latency of each collective, except for one per 25 MB bucket at the end \
          of the step. The latency is the duration of the shortest collective. The lower bound removes half of the \
          latencies. Copies into one buffer are not included.",
-    source: "field practice; PyTorch Distributed (Li et al., VLDB 2020, section 3.2.2: gradient bucketing)",
+    source: "common practice; PyTorch Distributed (Li et al., VLDB 2020, section 3.2.2: gradient bucketing)",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
         Setting {

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line each",
     false_positives: "The values differ each time: then they can only be copied together, from pinned memory. The \
          trace contains their size, not their values.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::Steps],
     settings: &[
         Setting { name: "kib", default: 4.0, range: (0.0, 1e6), about: "maximum size of a small copy, in KiB" },

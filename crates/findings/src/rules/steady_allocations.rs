@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "Input sizes still grow, and the calls end after the largest input. In traces without steps, \
          one-time work is unknown: calls count if one source location repeats them until the end and they take much \
          of the critical path.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::RuntimeCalls],
     settings: &[
         Setting {

@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
          quarter, ranks without collectives, and traces with missing records. The gain is a model: the exposed \
          collective time of the rank with the second shortest one, minus that of the last rank. If the cause is \
          known, the replayed gain on that rank is an upper limit.",
-    source: "field practice; HTA's and XProf's straggler analyses",
+    source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::Ranks, Requirement::Collectives],
     settings: &[Setting {
         name: "share",

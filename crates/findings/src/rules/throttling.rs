@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "no code change; a locked clock may be lower than the highest one",
     false_positives: "The GPU was idle and lowered its clock: kernels do not take longer then. The work changed at \
          the same time.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::ClockCounters],
     settings: &[
         Setting {

@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
          products, convolutions, attention, norms and softmax. A recording does not show if operators run on a GPU, \
          so the rule excludes programs that call operators of CUDA or ROCm libraries. The estimate assumes that each \
          further thread adds 60 % of the first thread's throughput. Memory-bound operators gain less.",
-    source: "field practice; PyTorch's documentation of CPU threading",
+    source: "common practice; PyTorch's documentation of CPU threading",
     needs: &[Requirement::Operators, Requirement::Processors],
     settings: &[
         Setting {

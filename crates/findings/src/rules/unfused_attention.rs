@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The program needs the attention weights, or a form of attention without a fused version. The \
          estimate removes the kernels between the two products. The upper bound also removes the products, and the \
          copies of their inputs and outputs.",
-    source: "field practice; FlashAttention (Dao 2022)",
+    source: "common practice; FlashAttention (Dao 2022)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[Setting {
         name: "share",

@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
          bounds at 0.25 and 1 (AdamW on an H100: 0.36, measured). On a CPU, it uses the measured cost of fused AdamW: \
          3 µs per parameter, and 35 % of the operators' time beyond 2.5 µs each. The bounds are 20 % and 100 %, \
          because large parameters compute no faster.",
-    source: "field practice; PyTorch's foreach (since 1.13) and fused (since 2.0) optimizers",
+    source: "common practice; PyTorch's foreach (since 1.13) and fused (since 2.0) optimizers",
     needs: &[Requirement::Operators],
     settings: &[
         Setting {

@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
          it instead of a finding. A step lasts until its GPU work ends. The first step of a trace never counts as \
          slow: it warms up, and starts with an idle GPU. The last step of a process does not count either, because it \
          includes the end of the program or profile (a wait for the GPU, joined workers, a saved trace).",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::Steps],
     settings: &[
         Setting {

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "Code reads gradients between zero_grad and the backward pass, or keeps them in its own buffers: \
          gradients of unused parameters become None instead of zero. The estimate includes the gradient sums of the \
          first backward pass after each call; the lower bound excludes them.",
-    source: "field practice; PyTorch's performance tuning guide",
+    source: "common practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "gradients",

@@ -149,7 +149,12 @@ fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Optio
 /// Count damaged bytes and records of unknown kinds.
 fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadReport) {
     for (kind, count) in reader.unknown() {
-        diagnostics::UNKNOWN_STATEMENT.count_many(report, count, None, &format!("{name}: records of kind {kind}"));
+        diagnostics::UNKNOWN_STATEMENT.count_many(
+            report,
+            count,
+            None,
+            &format!("{name} contains records of the unknown kind {kind}"),
+        );
     }
     for damage in reader.damages() {
         if damage.at + damage.bytes == size {

@@ -262,7 +262,7 @@ impl Suggestion {
         Some(Self { more: kept.collect(), ..first })
     }
 
-    /// Positions at which memory may change if the first member is applied.
+    /// Positions in the order of calls at which memory in use may change if the first suggestion of the group is applied.
     pub(crate) fn positions(&self) -> Vec<u32> {
         match &self.action {
             Action::MoveFree { after } => vec![after.0 + 1],

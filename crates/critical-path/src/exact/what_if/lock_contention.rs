@@ -22,8 +22,8 @@ struct Group {
 }
 
 impl Group {
-    /// True if the time ranges can be exclusive. If on average more than two threads hold the lock at a time, the spans
-    /// do not identify the holder.
+    /// True if the spans of a group of threads can hold one lock in turn. If on average more than two threads hold the
+    /// lock at a time, the spans do not identify the holder.
     fn takes_turns(&self) -> bool {
         let all: Vec<(i64, i64)> = self.holds.iter().flat_map(|(_, holds)| holds).copied().collect();
         let sum: i64 = all.iter().map(|(from, to)| to - from).sum();

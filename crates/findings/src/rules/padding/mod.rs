@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
          sequences by length and forms batches from them, separately for each column of a batch. If too few batches \
          were recorded for sorting, or all have one padded length, the estimate is speculative: half of the padding. \
          Sequences that must keep their order can be packed, but not sorted.",
-    source: "field practice",
+    source: "common practice",
     needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
         Setting {
@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "minimum share of the critical path in work on the batches, in percent",
+            about: "minimum share of operators on padded batches in the critical path, in percent",
         },
     ],
     advice_variants: &[],
