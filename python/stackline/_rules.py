@@ -306,7 +306,7 @@ def to_message(code: str, finding: Finding) -> dict[str, Any]:
     evidence: dict[str, float | tuple[float, str]] = {}
     if node is not None:
         what, time = ("GPU time", node.gpu_time) if node.gpu_time else ("CPU time", node.cpu_time)
-        per = ", a step" if node.steps else ""
+        per = " per step" if node.steps else ""
         evidence = {f"{what}{per}": (time / max(node.steps, 1) / 1e3, "µs"), "calls": node.calls}
     evidence.update(finding.evidence)
     return {

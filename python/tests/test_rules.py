@@ -85,7 +85,7 @@ def test_the_listings_of_the_paper(run: sl.Run) -> None:
         10,
     )
     assert (hot["gain_ns"], hot["gain_low_ns"], hot["method"], hot["area"]) == (150_000, 150_000, "rule", "own")
-    assert (hot["advice"], hot["evidence"], hot["events"]) == ("Make it faster.", "GPU time, a step 300.0 µs; calls 3", 3)
+    assert (hot["advice"], hot["evidence"], hot["events"]) == ("Make it faster.", "GPU time per step 300.0 µs; calls 3", 3)
     assert {row["operator"] for row in of["DC002"]} >= {"aten::add"}
     assert [(row["operator"], row["title"]) for row in of["DC003"]] == [("aten::index", "Backward abnormality (aten::index)")]
     assert "times 30" in of["DC003"][0]["evidence"]
@@ -124,7 +124,7 @@ def test_evidence_is_by_the_steps_of_the_node(run: sl.Run) -> None:
     assert of(0, 2).steps == 3
     table = run.findings(rules=[asks_the_run])
     told = [evidence for code, evidence in zip(table["code"], table["evidence"], strict=True) if code == "MY020"]
-    assert len(told) == 2 and all("GPU time, a step 100.0 µs" in text for text in told), told
+    assert len(told) == 2 and all("GPU time per step 100.0 µs" in text for text in told), told
 
 
 def test_gains_by_what_if_are_replayed(run: sl.Run) -> None:

@@ -332,7 +332,7 @@ fn findings_of_incomplete_traces_are_less_certain() {
     });
     let cut = find(&trace, &[]);
     assert_eq!(cut.findings[0].confidence, Confidence::Low);
-    assert!(cut.notes.iter().any(|note| note.contains("was lost")), "{:?}", cut.notes);
+    assert!(cut.notes.iter().any(|note| note.contains("part of the trace is missing")), "{:?}", cut.notes);
 }
 
 /// As torch.profiler records calls: a function of the program that parses, by a library.

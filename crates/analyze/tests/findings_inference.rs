@@ -148,7 +148,7 @@ fn parts_of_words_are_no_evaluation() {
         assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{name}: {}", text(&found));
     }
     for name in ["run_test", "Trainer.validate", "evalModel"] {
-        assert!(evaluation(name, false)[0].title.contains("an evaluation"), "{name}");
+        assert!(evaluation(name, false)[0].title.starts_with("Evaluation"), "{name}");
     }
 }
 

@@ -194,5 +194,5 @@ fn counters_of_many_names_stay_small() {
     }
     let table = &run("hta_counters", &read_mini(&events.join("\n")))[0];
     assert_eq!((table.rows(), table.columns.len()), (300, 5 + hta_counters::MOST_COUNTERS));
-    assert!(table.notes[0].starts_with("300 different counters"));
+    assert!(table.notes[0].starts_with("The trace has 300 different counters"));
 }

@@ -48,7 +48,7 @@ const ROOT_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz --annotation 'ProfilerStep#5'
   stackline import ranks/ -o job.stackline && stackline collectives job.stackline --format json
 
-Exit codes: 0 success, 1 internal error or a --fail-on condition cannot be judged, 2 invalid usage,
+Exit codes: 0 success, 1 the command failed or a --fail-on condition cannot be judged, 2 invalid usage,
 3 unreadable input, 4 a --fail-on condition holds.";
 
 /// Options of every command.

@@ -162,7 +162,7 @@ fn a_run_that_lost_its_gpu_is_not_faster() {
         let output = run(&["diff", &with, &without, "--fail-on", condition]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("cannot be judged: A has gpu time and B has none at all"), "{said}");
+        assert!(said.contains("cannot be judged: A has gpu time and B has none"), "{said}");
         assert_eq!(run(&["diff", &with, &with, "--fail-on", condition]).status.code(), Some(0));
     }
     assert_eq!(run(&["diff", &without, &with, "--fail-on", "gpu>3%"]).status.code(), Some(4));

@@ -129,7 +129,7 @@ fn comments_that_hide_nothing_are_told() {
     let said = text(&run(&[&case.waits, "--source-root", case.folder.path().to_str().unwrap()]).stderr);
     assert!(said.contains("train.py:3: # stackline: ignore[SL014] matches no finding"), "{said}");
     assert!(said.contains("train.py:5: unknown finding \"SL977\" to ignore"), "{said}");
-    assert!(said.contains("train.py:7: # stackline: ignore[]: it names no finding"), "{said}");
+    assert!(said.contains("train.py:7: # stackline: ignore[] has no code and ignores no finding"), "{said}");
     assert!(!said.contains("train.py:10:") && !said.contains("other.py"), "{said}");
 }
 

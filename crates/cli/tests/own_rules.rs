@@ -84,7 +84,7 @@ fn lines_that_make_no_sense_are_refused() {
         (&["printed"], "", 1, "cannot parse"),
         (&[HELLO, r#"{"type":"more"}"#], "", 1, "cannot parse"),
         (&[&wrong_version], "", 2, "rules need equal versions"),
-        (&[HELLO], "exit 3", 1, "ended by itself (exit status: 3)"),
+        (&[HELLO], "exit 3", 1, "exited unexpectedly (exit status: 3)"),
         (&[HELLO, RULE, RULE], "", 2, "two rules have the code MY001"),
         (
             &[HELLO, r#"{"type":"refused","reason":"r.py:1: syntax error","input":false}"#],
@@ -99,7 +99,7 @@ fn lines_that_make_no_sense_are_refused() {
             1,
             "no rule \"MY009\"",
         ),
-        (&[HELLO, RULE, LOADED], "exit 5", 1, "ended by itself (exit status: 5)"),
+        (&[HELLO, RULE, LOADED], "exit 5", 1, "exited unexpectedly (exit status: 5)"),
     ];
     for (lines, then, wanted, said) in cases {
         let (code, out, err) = with(lines, then);
@@ -111,7 +111,7 @@ fn lines_that_make_no_sense_are_refused() {
 #[test]
 fn an_interpreter_that_is_stuck_or_ends_is_replaced() {
     for (then, said) in
-        [("exec sleep 600", "did not end in 0.1 s"), ("exit 7", "it ended its interpreter (exit status: 7)")]
+        [("exec sleep 600", "did not end in 0.1 s"), ("exit 7", "the rule ended its interpreter (exit status: 7)")]
     {
         let folder = tempfile::tempdir().unwrap();
         let trace = write_sample(folder.path(), 0);

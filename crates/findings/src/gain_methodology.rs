@@ -374,8 +374,9 @@ const METHODOLOGY: &[(&str, &[GainMethod], &str)] = &[
         "The reported share is the critical path in the function, if the function does nothing else, otherwise in \
         the builtin functions and operators. They take no time, and their GPU work goes (`remove`). The bounds cover \
         the operators alone, and also the time from the first to the last of them. Without a GPU, the time of \
-        `torch.tensor` of a list from its first to its last operator counts, too. The time before the first \
-        operator, in which PyTorch determines the sizes of the list, counts as 1.2 times that, and at most twice.",
+        `torch.tensor` of a list from its first to its last operator counts, too. Of the time before \
+        the first operator, in which PyTorch determines the sizes of the list, 1.2 times that span counts; the upper \
+        bound is twice the span.",
     ),
     (
         "SL046",

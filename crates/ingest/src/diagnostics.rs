@@ -75,7 +75,7 @@ codes! {
     ZERO_STEP "step_without_duration" Repaired
         "step marks have no duration: each such step lasts until the next one, or is ignored where marks are not consecutive";
     OUT_OF_STREAM_ORDER "out_of_stream_order" Skipped
-        "GPU operations start more than 1 s before or after neighboring launches of their stream: kept, but excluded from all totals";
+        "GPU operations start more than 1 s before or after the operations of their stream that were launched next to them: kept, but excluded from all totals";
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a separate step, and --steps selects all of them";
     REPEATED_MARK "step_mark_repeated" Note

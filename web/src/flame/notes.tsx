@@ -23,7 +23,7 @@ export function Notes({ tree, findings, named }: Props) {
         <p class="quiet">Backward work is shown under its forward operator, so operator times include both. The timeline and the tables of the overview show them separately.</p>
       )}
       {left_out > 0 && (
-        <p class="quiet">{count(left_out)} frames are too narrow to draw; their time is the empty space above their caller. Zoom in to see them.</p>
+        <p class="quiet">{count(left_out)} frames are too narrow to draw; their time is the empty space below their caller. Zoom in to see them.</p>
       )}
     </>
   );

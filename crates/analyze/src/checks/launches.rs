@@ -8,7 +8,7 @@ use stackline_model::{EventId, Trace};
 pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
     name: "kernel_before_launch",
     rule: "GPU operations start no earlier than the call that launches them",
-    consequence: "clocks of host and device differ; launch delays and idle causes are wrong by the same amount",
+    consequence: "clocks of host and device differ, so launch delays and idle causes are wrong by the same amount",
     read_codes: &["kernel_before_launch"],
     run: |trace| {
         let mut outcome = Outcome::default();

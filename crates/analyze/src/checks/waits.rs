@@ -63,7 +63,7 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
 pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
     rule: "synchronization calls return no earlier than the end of the previously launched work that they wait for",
-    consequence: "clocks differ, or kernel durations are wrong; waits on the critical path are too short",
+    consequence: "clocks differ or kernel durations are wrong, so waits on the critical path are too short",
     read_codes: &["kernel_after_wait"],
     run: sync_ends_early,
 };

@@ -45,7 +45,7 @@ fn for_people(table: &Table) -> Table {
         if let (Some(check), Some(rule), Some(consequence)) =
             (text(table, "check", row), text(table, "rule", row), text(table, "consequence", row))
         {
-            let note = format!("Rule of {check}: {rule}. If violated: {consequence}.");
+            let note = format!("{check} failed. Rule: {rule}. Consequence: {consequence}.");
             if !shown.notes.contains(&note) {
                 shown.notes.push(note);
             }

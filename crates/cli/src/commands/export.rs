@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
 fn say_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let by = match clock.shift_ns() {
-            Some(shift) if shift > 0 => format!("at least {} later than the host's", human::duration(shift)),
+            Some(shift) if shift > 0 => format!("at least {} behind the host's", human::duration(shift)),
             Some(shift) => format!("at least {} ahead of the host's", human::duration(-shift)),
             None => "inconsistent with the host's, and no constant shift corrects it".to_owned(),
         };

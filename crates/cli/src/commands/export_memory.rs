@@ -34,7 +34,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if left_out > 0 {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);
         say(&format!(
-            "{} omitted: accesses to freed objects, bytes outside an object, waits for missing events.",
+            "{} omitted: accesses to objects that are not live, bytes outside an object, waits for missing events.",
             human::count(count)
         ))?;
     }

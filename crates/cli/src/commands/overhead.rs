@@ -72,7 +72,7 @@ mod tests {
         assert!(
             sentence(&tree)
                 .unwrap()
-                .starts_with("overhead of recording: steps differ too much from each other to tell; 52")
+                .starts_with("overhead of recording: steps differ too much from each other to measure it; 52")
         );
         tree.processes.extend([process(63, Some([-4_000, 31_000, 52_000])), process(60, Some([0, 10_000, 90_000]))]);
         assert_eq!(

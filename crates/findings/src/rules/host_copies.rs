@@ -73,7 +73,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     let all = context.total(&copies);
     let mut facts = vec![
         Fact::count("copies", copies.len()),
-        Fact::time("on the critical path, including the gap before each copy per step", context.per_step(ns)),
+        Fact::time("critical path with the gaps before copies per step", context.per_step(ns)),
         Fact::time("total time per step", context.per_step(all)),
     ];
     let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(context, copy)).collect();

@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL005",
     name: "cpu-much-longer-than-gpu",
     area: Area::Host,
-    about: "a function, module or annotated range keeps the host busy while the GPU has little work",
+    about: "a function, module or annotated range keeps the host busy, launches little GPU work, and delays all other work",
     why: "While the host does other work, it launches no kernels.",
     advice: "Move the work into a DataLoader worker, another thread or the GPU, run it less often, or run it once \
         before the loop.",
@@ -34,7 +34,7 @@ pub(super) const RULE: Rule = Rule {
             range: (0.0, 100.0),
             about: "minimum share of the code in the critical path, in percent",
         },
-        Setting { name: "times", default: 10.0, range: (1.0, 1e6), about: "minimum ratio of host time to GPU time" },
+        Setting { name: "times", default: 10.0, range: (1.0, 1e6), about: "minimum ratio of the code's host time to the time of its own GPU work" },
         Setting {
             name: "launch_us",
             default: 200.0,

@@ -93,7 +93,7 @@ fn frames(context: &RuleContext<'_>) -> Option<Candidate> {
         Fact::count("Python frames", most),
         Fact { name: "frames per µs", value: most as f64 * 1e3 / active as f64, unit: Unit::None },
     ];
-    let title = format!("Profiler overhead: about {share:.0} % of the host's time, for {most} Python frames");
+    let title = format!("Profiler overhead: possibly about {share:.0} % of the host's time, for {most} Python frames");
     let mut found = candidate(title, facts, Vec::new(), Support::Inferred);
     found.confidence = Confidence::Low;
     Some(found)

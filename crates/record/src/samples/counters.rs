@@ -102,7 +102,7 @@ fn why(error: &io::Error) -> String {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
             "not available on this machine".to_owned()
         }
-        Some(libc::EACCES | libc::EPERM) => "not permitted; lower kernel.perf_event_paranoid".to_owned(),
+        Some(libc::EACCES | libc::EPERM) => "not permitted (lower kernel.perf_event_paranoid)".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(parts.len(), missing + usize::from(!there.counters.is_empty()), "{parts:?}");
         assert!(there.counters.is_empty() || parts[0].starts_with("counter"), "{parts:?}");
         let lacks = why(&io::Error::from_raw_os_error(libc::ENOENT));
-        assert_eq!(lacks, "this machine does not offer it");
+        assert_eq!(lacks, "not available on this machine");
     }
 
     /// Each first access of a page is a fault, so at least this many are counted, independent of other work.

@@ -290,7 +290,7 @@ impl Condition {
                 format!(", significant by itself ({low:.1} % to {high:.1} %)")
             }
             (_, Some((low, high))) => format!(", significant ({low:.1} % to {high:.1} %)"),
-            (_, None) => ", not tested for noise: one step on each side".to_owned(),
+            (_, None) => ", not tested: no spread is known".to_owned(),
         };
         format!("{}: {subject} is {percent:.1} % slower{ends}", self.text)
     }

@@ -219,6 +219,6 @@ mod tests {
         let tree = CallingContextTree { processes: vec![process], ..CallingContextTree::default() };
         let text = summary(&tree, ("", "a.stackline", "calls"), (Part::All, "; 1 process is still running"));
         assert!(text.ends_with("still running. Next: stackline calls a.stackline"), "{text}");
-        assert!(text.contains("; overhead of recording: too few steps to tell"), "{text}");
+        assert!(text.contains("; overhead of recording: too few steps to measure it"), "{text}");
     }
 }

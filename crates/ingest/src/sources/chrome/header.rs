@@ -199,7 +199,7 @@ pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
             "give the torch.profiler trace (Kineto JSON) of the same run, which has times",
         )
     } else if has("rocprofiler-sdk-tool") {
-        ("a rocprofv3 JSON file whose first key was changed", "give the original file of rocprofv3")
+        ("a rocprofv3 JSON file whose first key is not the expected one", "give the original file of rocprofv3")
     } else {
         ("a JSON object without \"traceEvents\"", "give a Chrome trace or a torch.profiler trace")
     };

@@ -247,7 +247,7 @@ fn surprise(found: &Findings, together: i64) -> &'static str {
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {
         () if is_beyond(together, sum, found.step_ns) => {
-            " The combined gain exceeds the sum: two findings delay the same work, and fixing only one gains little."
+            " The combined gain exceeds the sum: where two findings delay the same work, fixing only one gains little."
         }
         () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
         // What is no part of it is told anyway.
