@@ -331,7 +331,7 @@ fn imports_are_folded_where_nobody_asks_for_them() {
     let page = format!("{:?}", stackline_query::ask(&opened, "calls", &asked).unwrap());
     assert_eq!(is_folded(&page), (true, false));
     let (code, text) = failure(&["export", &profile, "--to", "chrome", "--imports"]);
-    assert!(code == Some(2) && text.contains("--imports is for exports as profiles"), "{text}");
+    assert!(code == Some(2) && text.contains("--imports applies to profiles"), "{text}");
 }
 
 /// Profiles are exported from archives and pipes, too, and a pipe with a trace is refused.
@@ -399,7 +399,7 @@ fn a_rank_of_recordings_can_be_chosen() {
     );
     let output = stackline(&["report", "job"]).current_dir(folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("--rank N chooses one"), "{said}");
+    assert!(said.contains("--rank N selects one"), "{said}");
     // The folder has a recording of each rank, the other side one of all ranks.
     let compared = |before: &str, rank: &str| -> Value {
         let words = ["diff", before, "train.stackline", "--rank", rank, "--format", "json"];

@@ -196,7 +196,7 @@ fn times_that_cannot_be_are_the_reason() {
     ] {
         let (code, text) = failure(command);
         assert_eq!(code, Some(3), "{text}");
-        assert!(text.contains("a start and duration that can be used"), "{text}");
+        assert!(text.contains("a usable start and duration"), "{text}");
     }
     let doctor = stdout(&["doctor", file]);
     assert!(doctor.contains("both have plausible times"), "{doctor}");

@@ -54,7 +54,7 @@ fn cycles_of_a_process_are_no_ranks() {
         cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, from), "");
     }
     let (said, next) = report(&[path]);
-    assert!(said.contains("Newest profiler cycle of its process: 2 older ones are left out"), "{said}");
+    assert!(said.contains("Newest profiler cycle of its process: 2 older ones are omitted"), "{said}");
     assert!(said.contains("older_cycle") && !said.contains("rank 0") && !said.contains("by order"), "{said}");
     assert_eq!(next, ["findings", path]);
     accepts(&next);
@@ -67,7 +67,7 @@ fn cycles_of_a_process_are_no_ranks() {
         cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, 10_000 * time), "");
     }
     let (said, next) = report(&[path]);
-    assert!(said.contains("13 older ones are left out") && said.contains("host_7.311.pt.trace.json"), "{said}");
+    assert!(said.contains("13 older ones are omitted") && said.contains("host_7.311.pt.trace.json"), "{said}");
     accepts(&next);
 }
 
@@ -82,7 +82,7 @@ fn each_rank_has_its_newest_cycle() {
         }
     }
     let (said, next) = report(&[path]);
-    assert!(said.contains("Newest profiler cycle of each process: 2 older ones are left out"), "{said}");
+    assert!(said.contains("Newest profiler cycle of each process: 2 older ones are omitted"), "{said}");
     accepts(&next);
     for command in ["report", "findings"] {
         let shown = stdout(&[command, path, "--format", "json"]);

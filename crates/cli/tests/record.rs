@@ -212,7 +212,7 @@ fn what_cannot_be_run_is_said() {
     std::fs::remove_file(&recorder).unwrap();
     let (code, text) = fails(&["record", "--", "true"]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("no recorder there, as STACKLINE_RECORDER says"), "{text}");
+    assert!(text.contains("no recorder at the path of STACKLINE_RECORDER"), "{text}");
 }
 
 /// What a process wrote is merged, and the names of runs count up.
