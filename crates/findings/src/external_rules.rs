@@ -315,7 +315,7 @@ fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
     match needs.is_empty() {
         true => section("Requirements", "None: the rule checks every trace."),
         false => {
-            section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")))
+            section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")));
         }
     }
     if !said.thresholds.is_empty() {

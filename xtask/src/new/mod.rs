@@ -142,7 +142,7 @@ fn with_module(list: &str, name: &str) -> Option<String> {
     let is_module = |line: &&str| !line.starts_with(' ') && module(line).is_some();
     let lines: Vec<&str> = list.lines().collect();
     let next = lines.iter().position(|line| is_module(line) && module(line).is_some_and(|known| *known > *name));
-    let after_last = || Some(lines.iter().rposition(|line| is_module(line))? + 1);
+    let after_last = || Some(lines.iter().rposition(&is_module)? + 1);
     let mut at = next.or_else(after_last)?;
     // An attribute belongs to the module below it.
     while at > 0 && lines[at - 1].starts_with("#[") {
