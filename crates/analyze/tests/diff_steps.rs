@@ -88,7 +88,7 @@ fn lost_times_are_not_faster() {
     let mut without_gpu = faster();
     lose(&mut without_gpu, |trace, event| trace.kind(event).is_gpu_work());
     let (lost, steps, operators, kernels) = tested(&without_gpu);
-    assert!(lost.len() == 1 && lost[0].starts_with("B: of test.json, 3 of 6 GPU operations have "), "{lost:?}");
+    assert!(lost.len() == 1 && lost[0].starts_with("B: in test.json, 3 of 6 GPU operations have "), "{lost:?}");
     assert_eq!((steps, operators, kernels), (vec![Measure::Cpu], of_operators[1..].to_vec(), Vec::new()));
 
     let mut without_host = faster();
@@ -124,7 +124,7 @@ fn missing_records_are_not_faster() {
 
     // Kernels of a side without any are not "only in A".
     let none = without(&["=1", "=2", "=3", "=4", "=5", "=6"]);
-    let told = format!("B: of test.json, 6 of 6 launches have no device record, {end}");
+    let told = format!("B: in test.json, 6 of 6 launches have no device record, {end}");
     assert_eq!(tested(&before, &none), (vec![told], of_host.clone()));
     // Nor do their operators take 0 ns on the GPU, in tables and in what is made of them.
     let (a, b) = (vec![vec![profile(&before)]], vec![vec![profile(&none)]]);

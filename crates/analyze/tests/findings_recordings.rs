@@ -388,7 +388,7 @@ fn chance_is_told_in_a_note() {
         program.findings()
     };
     let told =
-        |found: &Findings| found.notes.iter().any(|note| note.starts_with("step 5 takes") && note.contains("SL031"));
+        |found: &Findings| found.notes.iter().any(|note| note.starts_with("Slow step: step 5 takes") && note.contains("SL031"));
     let fires = |found: &Findings| found.findings.iter().any(|f| f.rule.code == "SL031");
     let (recorded, other) = (program(true), program(false));
     assert!(told(&recorded) && !fires(&recorded), "{:?}", recorded.notes);
@@ -409,7 +409,7 @@ fn steps_that_do_more_are_not_told_as_chance() {
     }
     program.recorded(json!({"usable_milli": 2000}));
     let notes = program.findings().notes;
-    let note = notes.iter().find(|note| note.starts_with("step 5 takes"));
+    let note = notes.iter().find(|note| note.starts_with("Slow step: step 5 takes"));
     assert!(note.is_none_or(|note| !note.contains("another program")), "{notes:?}");
 }
 

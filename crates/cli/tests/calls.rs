@@ -216,7 +216,7 @@ fn what_cannot_be_shown_is_said() {
         (&["--focus", "("], "is not a regular expression"),
         (&["--view", "callers"], "add --callers-of PATTERN"),
         (&["--steps", "1"], "sums over all steps"),
-        (&["--rank", "7"], "no rank 7; there are 0, 1"),
+        (&["--rank", "7"], "no rank 7; known ranks: 0, 1"),
         (&["--diff"], "--diff compares two runs"),
         (&["--lines", "--view", "flat"], "cannot be used with"),
     ] {

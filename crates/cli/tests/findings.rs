@@ -222,7 +222,7 @@ fn what_may_well_be_nothing_fails_no_build() {
     fs::write(&noise, recording.to_string()).unwrap();
     let output = run(&[&noise, "--baseline", before, "--fail-on", "new"]);
     let shown = text(&output.stdout);
-    assert!(shown.contains("Note: step 3 takes") && !shown.contains("SL031 unstable-steps"), "{shown}");
+    assert!(shown.contains("Note: Slow step: step 3 takes") && !shown.contains("SL031 unstable-steps"), "{shown}");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
@@ -255,7 +255,7 @@ fn many_rules_that_could_not_look_are_counted() {
     let shown = stdout(&["findings", &trace]);
     let told: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("Not checked: ")).collect();
     let told = told.join(" ");
-    assert!(told.contains(" rules: no GPU operations (") && told.contains("; --table not_checked has them"), "{shown}");
+    assert!(told.contains(" rules: no GPU operations (") && told.contains("; --table not_checked lists them"), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
     let table = stdout(&["findings", &trace, "--table", "not_checked"]);
     assert!(table.contains("SL004") && table.contains("no GPU operations"), "{table}");
@@ -270,8 +270,8 @@ fn wrong_use_is_told() {
     let other = case.file("other.json", "{\"schema\": \"stackline/report/1\"}");
     for (arguments, code, message) in [
         (vec!["--set", "SL999.x=1"], 2, "there is no rule SL999"),
-        (vec!["--set", "SL001.share=101"], 2, "it may be 0 to 100"),
-        (vec!["--set", "SL001.size=1"], 2, "there are SL001.share"),
+        (vec!["--set", "SL001.share=101"], 2, "Use a value from 0 to 100"),
+        (vec!["--set", "SL001.size=1"], 2, "Use one of SL001.share"),
         (vec!["--fail-on", "new"], 2, "needs --baseline"),
         (vec!["--fail-on", "loss>1"], 2, "cannot understand --fail-on"),
         (vec!["--ignore", &unknown], 2, "line 1: unknown finding \"SL999\""),

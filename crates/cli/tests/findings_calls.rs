@@ -70,7 +70,7 @@ fn conditions_and_baselines_hold_for_calls() {
     let after = written(folder.path(), &PROFILE.replace("[0, 3], [0, 4]", "[0, 4], [0, 4]"));
     let (code, text, error) = run(&["findings", &after, "--baseline", before.to_str().unwrap(), "--fail-on", "new"]);
     assert_eq!(code, Some(0), "{error}");
-    assert!(text.contains("Gone: ") && text.contains("logging"), "{text}");
+    assert!(text.contains("Gone: ") && text.contains("Logging"), "{text}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn steps_of_an_optimizer_say_so() {
     std::fs::write(&file, spans((0..4).map(|_| "Optimizer.step#SGD.step".to_owned()))).unwrap();
     let said = stdout(&["steps", file.to_str().unwrap()]);
     assert!(
-        said.starts_with("Note: the program marks no steps: they end where its optimizer's do (Optimizer.step)"),
+        said.starts_with("Note: the program marks no steps: each step ends with Optimizer.step"),
         "{said}"
     );
     let marked = write_sample(folder.path(), 0);

@@ -263,7 +263,7 @@ fn guesses_count_if_they_are_asked_for() {
     let (code, _, error) = case.run(&["memory", "host.memory", "--fail-on", "waste>10%", "--fail-on-guesses"]);
     assert_eq!(code, Some(4), "{error}");
     assert!(
-        error.contains("50.0 % of the peak of cpu may be for nothing") && !error.contains("of low confidence"),
+        error.contains("50.0 % of the peak of cpu may be wasted") && !error.contains("of low confidence"),
         "{error}"
     );
     let (code, ..) = case.run(&["memory", "host.memory", "--fail-on", "waste>99%", "--fail-on-guesses"]);

@@ -122,7 +122,7 @@ fn one_of_several_processes_is_shown_and_another_can_be_chosen() {
         String::from_utf8(output.stderr).unwrap()
     };
     let unknown = refused(&["memory", "both.stackline", "--process", "17"]);
-    assert!(unknown.contains("none is \"17\"; there are: program.memory, small.memory"), "{unknown}");
+    assert!(unknown.contains("no process \"17\"; there are: program.memory, small.memory"), "{unknown}");
     assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("does not contain"));
     assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give one of them"));
 }

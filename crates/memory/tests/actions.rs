@@ -86,7 +86,7 @@ fn what_is_gone_is_made_again_first() {
                 a h 1000 kind=activation; k \"aten::relu\" x[:]>h[:] t=30 dur=40; f x; a y 3000; k next h[:]>y[:] t=90 dur=9; \
                 k more y[:]>y[:]; f y; k back h[:] t=200 dur=5 at=train.py:30:backward; f h";
     let (what, bytes, cost, _, peaks) = one(text, "recompute");
-    assert!(what.ends_with("(checkpoint): kernel aten::mm (call 1) and kernel aten::relu (call 3)"), "{what}");
+    assert!(what.ends_with("(checkpoint) with kernel aten::mm (call 1) and kernel aten::relu (call 3)"), "{what}");
     assert_eq!((bytes, cost), (1000, 65));
     // h is needed while y is computed; at `back`, x exists once more: i, w, h, x.
     assert_eq!(peaks, [4800, 4800]);

@@ -1,5 +1,5 @@
 /**
- * What queries answer. Generated from crates/query; to make it anew:
+ * Answers of queries. Generated from crates/query; to regenerate:
  * STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query types_of_the_page
  */
 
@@ -112,7 +112,7 @@ export type CallDetail = {
   /** Start in ns since the first call; null without times. */
   readonly start: number | null;
   readonly duration: number;
-  /** Whether it may access memory that is not listed. */
+  /** The call may access memory that is not listed. */
   readonly is_opaque: boolean;
   readonly object: CallObject | null;
   readonly accesses: ReadonlyArray<Access>;
@@ -142,7 +142,7 @@ export type Calls = {
   readonly left_out: number;
   /** Name and title of each metric that was measured. */
   readonly metrics: ReadonlyArray<readonly [string, string]>;
-  /** Whether own time of functions is split over lines by estimate. */
+  /** Self time of functions is split over lines by estimate. */
   readonly guessed: boolean;
   /** In a comparison, how many steps each side covers; 0 where it has no steps. */
   readonly steps: ComparedSteps | null;
@@ -151,7 +151,7 @@ export type Calls = {
   readonly labels: ReadonlyArray<Label>;
 };
 
-/** What the columns of memory calls mean. */
+/** Lookup tables for the columns of memory calls. */
 export type CallsDocument = {
   /** Level of the boxes. */
   readonly level: number;
@@ -159,7 +159,7 @@ export type CallsDocument = {
   readonly texts: ReadonlyArray<string>;
 };
 
-/** How far the clock of a device may be from the host's: what must be added to its times, between two bounds. */
+/** Clock offset of a device: lower and upper bound of the shift that its times need. */
 export type Clock = {
   readonly device: number;
   readonly least_ns: number | null;
@@ -184,7 +184,7 @@ export type ComparedSteps = {
   readonly after: number;
 };
 
-/** What `stackline diff --format json` prints. */
+/** Output of `stackline diff --format json`. */
 export type Comparison = {
   readonly schema: string;
   readonly traces: ReadonlyArray<TraceInfo>;
@@ -193,13 +193,13 @@ export type Comparison = {
   readonly before: readonly [string];
   readonly after: readonly [string];
   readonly method: string;
-  /** What times are compared per: `step`, `run` without steps, `call` where runs without steps hold other numbers of calls. */
+  /** Unit of times: per `step`, per `run` without steps, or per `call` if runs without steps have different numbers of calls. */
   readonly per: string;
   /** Share of false alarms that is accepted, in percent. */
   readonly level_percent: number;
   readonly kernels_by: string;
   readonly confidence: string;
-  /** Which times are lost and not tested, and why the runs can hardly be compared, a sentence each. */
+  /** Sentences on lost and untested times, and on limits of the comparison. */
   readonly warnings: ReadonlyArray<string>;
   readonly notes: ReadonlyArray<string>;
 };
@@ -306,17 +306,17 @@ export type Excerpt = {
   readonly first?: number;
   readonly lines?: ReadonlyArray<string>;
   readonly missing: boolean;
-  /** Whether the file was written after the run was recorded; null if that is not known. */
+  /** The file was written after the recording; null if unknown. */
   readonly changed?: boolean | null;
 };
 
 /** A check that failed, as `stackline check` names it. */
 export type FailedCheck = {
-  /** Its name. */
+  /** Name of the check. */
   readonly check: string;
-  /** How many events break it. */
+  /** Number of events that violate it. */
   readonly count: number;
-  /** What is wrong then. */
+  /** Consequence for results. */
   readonly consequence: string;
 };
 
@@ -341,17 +341,17 @@ export type FindingDetail = {
   readonly code: string;
   readonly about: string;
   readonly why: string;
-  /** The documentation of the rule, as Markdown; null for the user's own rules. */
+  /** Documentation of the rule, as Markdown; null for Python rules. */
   readonly page: string | null;
   readonly example: Example | null;
-  /** Name, value and unit of what the finding is based on. */
+  /** Name, value and unit of each supporting fact. */
   readonly facts: ReadonlyArray<readonly [string, number, string]>;
   readonly events: ReadonlyArray<EventRow>;
   readonly events_total: number;
   readonly excerpt: Excerpt | null;
 };
 
-/** What `stackline findings --format json` prints, and what the page has besides. */
+/** Output of `stackline findings --format json`, with additional keys for the page. */
 export type Findings = {
   readonly schema: string;
   readonly traces: ReadonlyArray<TraceInfo>;
@@ -359,15 +359,15 @@ export type Findings = {
   readonly read_report: ReadonlyArray<TraceReport>;
   /** Length of a step in ns. */
   readonly step_ns: number;
-  /** Steps that were looked at. */
+  /** Number of analyzed steps. */
   readonly steps: number;
   /** Part of `step_ns` between steps; null without steps, or if it is little. */
   readonly between_ns: number | null;
-  /** What findings are of, in words; null of what is no trace. */
+  /** Window of the findings as text; null without a trace. */
   readonly window: string | null;
-  /** What all findings together gain per step. */
+  /** Combined gain of all findings per step. */
   readonly together: Gain | null;
-  /** The ranks that were looked at together; empty if there is one. */
+  /** Ranks that were analyzed together; empty for one rank. */
   readonly ranks: ReadonlyArray<RankTimes>;
   readonly peaks: ReadonlyArray<DevicePeak>;
   readonly uncovered: Uncovered;
@@ -376,11 +376,11 @@ export type Findings = {
   readonly notes: ReadonlyArray<string>;
   /** The rules that could be checked. */
   readonly rules: ReadonlyArray<Rule>;
-  /** What gains too little to be a finding: the largest first. */
+  /** Findings with a gain below the limit, largest first. */
   readonly nearest: ReadonlyArray<NearMiss>;
-  /** What no finding is about, in sentences: one before groups of a rank or of several, and one for each group (`- `). */
+  /** Uncovered time as text: a sentence before the groups of a rank or of several, and a line for each group (`- `). */
   readonly uncovered_text: ReadonlyArray<string>;
-  /** Whether steps last until the GPU work that they launched is done. */
+  /** Steps end when their launched GPU work ends. */
   readonly with_gpu_work: boolean;
   /** Of sums of calls: times are those of one thread. */
   readonly is_of_calls: boolean;
@@ -413,10 +413,10 @@ export type FoundName = {
 
 /** A critical path in short. */
 export type FoundPath = {
-  /** What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`. */
+  /** Window of the path as text: `steps 3 to 9`, `the inferred steps`, `the whole trace`. */
   readonly window: string;
   readonly window_ns: number;
-  /** What the window leaves out, and how steps are inferred. */
+  /** Notes on excluded parts of the window and on inferred steps. */
   readonly window_notes: ReadonlyArray<string>;
   readonly path_ns: number;
   readonly path_events: number;
@@ -434,7 +434,7 @@ export type FoundPath = {
 export type FrameDetail = {
   /** Frames from below the root of the view to the node. */
   readonly path: ReadonlyArray<Label>;
-  /** How often the frame was called; null where that was not counted. */
+  /** Number of calls of the frame; null if not counted. */
   readonly calls: number | null;
   readonly metrics: ReadonlyArray<FrameMetric>;
 };
@@ -464,7 +464,7 @@ export type Gpu = {
   readonly multiprocessors: number | null;
 };
 
-/** What of the run there is. */
+/** Kinds of data that the run has. */
 export type Has = {
   readonly timeline: boolean;
   readonly events: boolean;
@@ -474,7 +474,7 @@ export type Has = {
   readonly memory: boolean;
 };
 
-/** Who holds memory at each peak. */
+/** Live memory at each peak by owner. */
 export type HoldersDocument = {
   readonly schema: string;
   readonly traces: ReadonlyArray<TraceInfo>;
@@ -484,7 +484,7 @@ export type HoldersDocument = {
   readonly page: HoldersPage;
 };
 
-/** By what holders of memory can be grouped. */
+/** Possible groupings of owners. */
 export type HoldersPage = {
   readonly by: ReadonlyArray<string>;
 };
@@ -512,7 +512,7 @@ export type Lane = {
 
 /** The lanes of the timeline. */
 export type Lanes = {
-  /** Start of the trace in ns since 1970 or whatever it counts from, as text: all other times count from here. */
+  /** Start of the trace in ns since 1970, or in its own time base, as text. All other times count from here. */
   readonly origin: string;
   /** Length of the trace in ns. */
   readonly length: number;
@@ -562,13 +562,13 @@ export type Lost = {
   readonly count: number;
 };
 
-/** What runs on another thread meanwhile, and for how much of the time. */
+/** Concurrent work of another thread, and its share of the time. */
 export type Meanwhile = {
   readonly name: string;
   readonly percent: number;
 };
 
-/** What a pattern measures. */
+/** Measurement of a pattern. */
 export type MeasureOf = { touched: number, largest_hole: number, fragmentation: number } | { variation: number, histogram: ReadonlyArray<readonly [number, number]> } | { left_in: number, rounds: number, per_round: number | null, round: string | null } | { slices: number, largest: number };
 
 /** A file of memory data alone. */
@@ -597,7 +597,7 @@ export type MemoryPage = {
   readonly whole: Whole;
   /** Buckets of a tile. */
   readonly buckets: number;
-  /** Whether calls have times. */
+  /** Calls have times. */
   readonly has_times: boolean;
   /** Names of the kinds of calls that the column `kind` of `memory-calls` numbers. */
   readonly kinds: ReadonlyArray<string>;
@@ -609,7 +609,7 @@ export type MemoryPage = {
   readonly streams_left_out: number;
   readonly calls_left_out: number;
   readonly phases: ReadonlyArray<Phase>;
-  /** Suggestions that are worth showing. */
+  /** Number of suggestions to show. */
   readonly suggestions: number;
   readonly has_segments: boolean;
   /** Requests that failed for lack of memory. */
@@ -621,7 +621,7 @@ export type MemoryPeaks = {
   readonly devices: ReadonlyArray<ComparedPeak>;
 };
 
-/** What is in a memory trace. */
+/** Summary of a memory trace. */
 export type MemorySummary = {
   readonly label: string;
   readonly devices: ReadonlyArray<string>;
@@ -640,7 +640,7 @@ export type MemoryTables = {
   readonly memory_waste?: Table;
 };
 
-/** What the run is, and what of it was lost. */
+/** Metadata and missing records of the run. */
 export type Meta = {
   readonly name: string;
   /** Identity of the content: answers are kept by it. */
@@ -651,7 +651,7 @@ export type Meta = {
   /** A file of memory data alone. */
   readonly memory: MemoryFile | null;
   readonly has: Has;
-  /** Where the server runs: relative paths count from there. */
+  /** Working directory of the server, the base of relative paths. */
   readonly folder: string | null;
   /** Name of the run that it is compared with. */
   readonly baseline: string | null;
@@ -728,23 +728,23 @@ export type ObjectsDocument = {
 /** Another object: its number and name. */
 export type OtherObject = readonly [number, string];
 
-/** What `stackline report --format json` prints. */
+/** Output of `stackline report --format json`. */
 export type Overview = {
   readonly schema: string;
   readonly traces: ReadonlyArray<TraceInfo>;
   readonly tables: AnyTables;
   readonly read_report: ReadonlyArray<TraceReport>;
-  /** The critical path of each trace; absent from what an overview begins with. */
+  /** Critical path of each trace; absent with `only=first`. */
   readonly critical_path?: ReadonlyArray<CriticalPath>;
-  /** Checks that failed of those on which tables and findings depend; absent from what an overview begins with. */
+  /** Failed checks on which tables and findings depend; absent with `only=first`. */
   readonly failed_checks?: ReadonlyArray<FailedCheck>;
 };
 
 /** The critical path; its segments are in the columns. */
 export type PathDocument = {
-  /** What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`. */
+  /** Window of the path as text: `steps 3 to 9`, `the inferred steps`, `the whole trace`. */
   readonly window: string;
-  /** What the window leaves out, and how steps are inferred. */
+  /** Notes on excluded parts of the window and on inferred steps. */
   readonly notes: ReadonlyArray<string>;
   /** Start and end of the window in ns since the start of the trace. */
   readonly start: number;
@@ -867,7 +867,7 @@ export type RankTimes = {
   readonly collectives_alone_ns: number | null;
 };
 
-/** What reading had to repair, skip or lose. */
+/** Repaired, skipped and lost records. */
 export type ReadReport = {
   readonly bytes: number;
   readonly records: number;
@@ -882,7 +882,7 @@ export type RecordedSource = {
   readonly detail: string;
 };
 
-/** What it cost to record an operator, as the recording measured it. */
+/** Cost to record an operator, as measured during the recording. */
 export type RecordingCost = {
   readonly operator_ns: number;
   readonly torch_ns: number | null;
@@ -955,7 +955,7 @@ export type SourceFile = {
   readonly file: string;
   readonly text: string | null;
   readonly missing: boolean;
-  /** Whether the file was written after the run was recorded; null if that is not known. */
+  /** The file was written after the recording; null if unknown. */
   readonly changed: boolean | null;
   readonly costs: ReadonlyArray<FileLines>;
 };
@@ -995,7 +995,7 @@ export type SuggestionOf = {
   readonly shared: number;
 };
 
-/** What to change, and what it saves. */
+/** Suggested changes with their savings. */
 export type SuggestionsDocument = {
   readonly schema: string;
   readonly traces: ReadonlyArray<TraceInfo>;
@@ -1007,7 +1007,7 @@ export type SuggestionsDocument = {
 
 /** Suggestions to save memory; they are the rows of the table. */
 export type SuggestionsPage = {
-  /** Suggestions that are worth showing. */
+  /** Number of suggestions to show. */
   readonly all: number;
   /** Suggestions that save nothing. */
   readonly nothing: number;
@@ -1035,7 +1035,7 @@ export type TableColumn = {
   readonly unit: string;
 };
 
-/** What the columns of tiles mean. */
+/** Lookup tables for the columns of tiles. */
 export type TileDocument = {
   /** Names that the column `name` numbers. */
   readonly texts: ReadonlyArray<string>;
@@ -1050,7 +1050,7 @@ export type TraceInfo = {
   readonly name: string;
   readonly format: string;
   readonly rank: number;
-  /** Whether the file names that rank; otherwise it is the position in the order of the inputs. */
+  /** The file contains the rank; otherwise it is the position among the inputs. */
   readonly rank_from_file: boolean;
   readonly world_size: number | null;
   readonly events: number;
@@ -1077,7 +1077,7 @@ export type TraceMeta = {
   readonly report: ReadReport;
 };
 
-/** What reading had to repair, skip or lose of one trace. */
+/** Repaired, skipped and lost records of one trace. */
 export type TraceReport = {
   readonly trace: string;
   readonly bytes: number;

@@ -118,7 +118,7 @@ fn report(trace: &Trace) -> Result<(), String> {
         let fine = problem.count > 0
             && problem.offsets.len() <= MAX_OFFSETS
             && problem.offsets.iter().all(|&o| o <= report.bytes)
-            && problem.example.chars().count() <= 120;
+            && problem.example.chars().count() <= if problem.each_matters() { 400 } else { 120 };
         ensure(fine, || format!("{problem:?} in {} bytes", report.bytes))?;
     }
     let sorted = report.problems.is_sorted_by(|a, b| (b.severity, &a.code) < (a.severity, &b.code));

@@ -323,7 +323,7 @@ mod tests {
         let error = |text: &str| Condition::parse(text).unwrap_err().to_string();
         assert!(error("stpe>3%").contains("did you mean step"), "{}", error("stpe>3%"));
         for bad in ["step<3%", "step>-1%", "step>nan%", "step>inf%"] {
-            assert!(error(bad).contains("slower"), "{bad}");
+            assert!(error(bad).contains("slowdown"), "{bad}");
         }
         assert!(error("step>3").contains("write 'step>3%'") && error("op:a >= 3 ").contains("write 'op:a >= 3%'"));
         for bad in ["step", "", "op:>3%", "step>x"] {

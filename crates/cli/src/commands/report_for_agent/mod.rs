@@ -118,7 +118,7 @@ fn text_of_lengths(
     lengths: Lengths,
 ) -> String {
     let mut out = String::from(
-        "Performance report of a deep-learning trace. Numbers are measured in the trace unless marked as predicted.\n",
+        "Performance report of a deep-learning trace. Numbers are measured unless marked as predicted.\n",
     );
     out.push_str(&stackline_present::cut_text(&session.set));
     out.push_str(&crate::output::failed_checks(session));
@@ -286,7 +286,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
             true => "bounds unknown".to_owned(),
             false => format!("{low:.1} to {high:.1} %"),
         };
-        format!("; predicted gain {:.1} % ({bounds})", percent(gain.ns))
+        format!("; gain {:.1} % ({bounds})", percent(gain.ns))
     })
 }
 
@@ -316,7 +316,7 @@ impl Kernels {
         let kernels = &rows(kernels, &work);
         let left_out = if waits > 0.0 { ", without waits and markers on the GPU" } else { "" };
         let head = format!(
-            "Kernels by time{} (share of all GPU work{left_out}; input shapes of the operator that launched most of it):",
+            "Kernels by time{} (share of GPU work{left_out}; input shapes of the main launching operator):",
             summed_over(traces.len())
         );
         let kernels = ranks::by_name(kernels, &["total_ns", "count"]);
