@@ -94,7 +94,10 @@ fn lost_times_are_not_faster() {
     let mut without_host = faster();
     lose(&mut without_host, |trace, event| trace.kind(event) == EventKind::Operator);
     let (lost, steps, operators, kernels) = tested(&without_host);
-    assert!(lost.len() == 1 && lost[0].starts_with("B: in test.json, 3 of 12 host calls have no plausible time"), "{lost:?}");
+    assert!(
+        lost.len() == 1 && lost[0].starts_with("B: in test.json, 3 of 12 host calls have no plausible time"),
+        "{lost:?}"
+    );
     assert_eq!((steps, operators, kernels), (vec![Measure::Gpu], Vec::new(), vec![Measure::Gpu]));
 }
 

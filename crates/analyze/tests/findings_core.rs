@@ -337,7 +337,11 @@ fn a_trace_that_is_cut_off_shows_nothing_new_for_certain() {
             if let Ok(found) = stackline_findings::find(&trace, &Options::default()) {
                 looked += 1;
                 assert!(sure(&found).is_subset(&whole), "cut at {cut}: {:?}", sure(&found));
-                assert!(found.notes.iter().any(|note| note.contains("part of the trace is missing")), "cut at {cut}: {:?}", found.notes);
+                assert!(
+                    found.notes.iter().any(|note| note.contains("part of the trace is missing")),
+                    "cut at {cut}: {:?}",
+                    found.notes
+                );
             }
         }
     }

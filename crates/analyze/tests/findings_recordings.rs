@@ -387,8 +387,9 @@ fn chance_is_told_in_a_note() {
         }
         program.findings()
     };
-    let told =
-        |found: &Findings| found.notes.iter().any(|note| note.starts_with("Slow step: step 5 takes") && note.contains("SL031"));
+    let told = |found: &Findings| {
+        found.notes.iter().any(|note| note.starts_with("Slow step: step 5 takes") && note.contains("SL031"))
+    };
     let fires = |found: &Findings| found.findings.iter().any(|f| f.rule.code == "SL031");
     let (recorded, other) = (program(true), program(false));
     assert!(told(&recorded) && !fires(&recorded), "{:?}", recorded.notes);

@@ -75,7 +75,10 @@ fn processes_share_a_window_from_the_first_start_to_the_last_end() {
     let looked = Looked::at(&trace, &Scope::default());
     assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(5, 7)));
     let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
-    assert!(note.starts_with("2 processes have steps (100, 200): the window covers the steps of all of them"), "{note}");
+    assert!(
+        note.starts_with("2 processes have steps (100, 200): the window covers the steps of all of them"),
+        "{note}"
+    );
     let found = find(&trace, &Options::default()).unwrap();
     assert!((found.steps, found.step_ns) == (3, 650_000 / 3) && found.notes.contains(note), "{:?}", found.notes);
     // The first step of each begins with its own process, whatever the other one has launched.

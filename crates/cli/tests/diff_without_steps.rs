@@ -99,7 +99,7 @@ fn several_runs_with_other_numbers_of_calls_are_judged_per_call() {
     for condition in ["step>3%", "gpu>3%", "cpu>3%"] {
         let refused = diff((a, b), &["--fail-on", condition]);
         let said = String::from_utf8(refused.stderr).unwrap();
-        let why = "cannot be judged per call: A holds 20 GPU operations and B 40";
+        let why = "cannot be judged per call: A has 20 GPU operations and B 40";
         assert!(refused.status.code() == Some(1) && said.contains(why), "{condition}: {said}");
     }
 }

@@ -255,7 +255,10 @@ fn many_rules_that_could_not_look_are_counted() {
     let shown = stdout(&["findings", &trace]);
     let told: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("Not checked: ")).collect();
     let told = told.join(" ");
-    assert!(told.contains(" rules: no GPU operations (") && told.contains("; --table not_checked lists them"), "{shown}");
+    assert!(
+        told.contains(" rules: no GPU operations (") && told.contains("; --table not_checked lists them"),
+        "{shown}"
+    );
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
     let table = stdout(&["findings", &trace, "--table", "not_checked"]);
     assert!(table.contains("SL004") && table.contains("no GPU operations"), "{table}");
@@ -279,7 +282,7 @@ fn wrong_use_is_told() {
         (vec!["--baseline", &other], 3, "the file has no findings"),
         (vec!["--min-gain", "x"], 2, "is not a share"),
         (vec!["--source-root", "nope"], 2, "--source-root nope: no such directory"),
-        (vec!["--rules", "nothere.py", "--python", "nowhere"], 2, "nothere.py: there is no such file"),
+        (vec!["--rules", "nothere.py", "--python", "nowhere"], 2, "nothere.py: rule file not found"),
         (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
     ] {
         let output = run(&[&[case.waits.as_str()], arguments.as_slice()].concat());

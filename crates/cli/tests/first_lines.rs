@@ -54,10 +54,7 @@ fn steps_of_an_optimizer_say_so() {
     let file = folder.path().join("trace.json");
     std::fs::write(&file, spans((0..4).map(|_| "Optimizer.step#SGD.step".to_owned()))).unwrap();
     let said = stdout(&["steps", file.to_str().unwrap()]);
-    assert!(
-        said.starts_with("Note: the program marks no steps: each step ends with Optimizer.step"),
-        "{said}"
-    );
+    assert!(said.starts_with("Note: the program marks no steps: each step ends with Optimizer.step"), "{said}");
     let marked = write_sample(folder.path(), 0);
     assert!(!stdout(&["steps", &marked]).contains("marks no steps"));
 }

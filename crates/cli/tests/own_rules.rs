@@ -110,9 +110,10 @@ fn lines_that_make_no_sense_are_refused() {
 
 #[test]
 fn an_interpreter_that_is_stuck_or_ends_is_replaced() {
-    for (then, said) in
-        [("exec sleep 600", "the rule did not end in 0.1 s"), ("exit 7", "the rule ended its interpreter (exit status: 7)")]
-    {
+    for (then, said) in [
+        ("exec sleep 600", "the rule did not end in 0.1 s"),
+        ("exit 7", "the rule ended its interpreter (exit status: 7)"),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let trace = write_sample(folder.path(), 0);
         let say = |line: &str| format!("printf '%s\\n' '{line}'\n");

@@ -137,7 +137,7 @@ fn waits_on_the_gpu_are_no_kernels() {
                 gpu0/7  kernel  softmax     40+10";
     let file = write(folder.path(), "t.json", stackline_testkit::mini::trace(text));
     let shown = stdout(&["report", &file, "--for-agent"]);
-    assert!(shown.contains("share of all GPU work, without waits and markers on the GPU;"), "{shown}");
+    assert!(shown.contains("share of GPU work, without waits and markers on the GPU;"), "{shown}");
     assert!(shown.contains("\n- gemm: 30.00 µs, 75.0 %, 1 calls\n") && !shown.contains("- event_wait"), "{shown}");
     // The commands are those for this file.
     assert!(shown.ends_with(&format!("More: stackline findings {file}, stackline report {file} --format json\n")));

@@ -107,8 +107,7 @@ pub struct Change {
     pub interval_ns: Option<(f64, f64)>,
     /// Probability of such a change by chance (p value).
     pub p: Option<f64>,
-    /// The p value adjusted for the number of tested rows in the same group: small or other rows of the table (q
-    /// value).
+    /// The p value adjusted for the number of tested rows in the same group, small or other (q value).
     pub q: Option<f64>,
     /// Verdict of the test.
     pub verdict: Verdict,
@@ -211,8 +210,7 @@ pub struct Diff {
     pub method: Method,
     /// Unit of compared times.
     pub per: Per,
-    /// True if some runs have steps and others none. Times per step and per run are then not comparable; only times per
-    /// call are.
+    /// True if some runs have steps and others none: only times per call are comparable.
     pub has_different_bases: bool,
     /// True if kernels are aligned by operator and family.
     pub by_family: bool,
@@ -409,8 +407,7 @@ fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<
     out
 }
 
-/// Share of the step below which rows are small. Small rows are many and rarely matter, so their p values are adjusted
-/// separately.
+/// Share of the step below which rows are small. Small rows are many and rarely matter, so their p values are adjusted apart.
 const SMALL: f64 = 0.01;
 
 /// Set verdicts when all rows of a table are known, and sort by change, largest first. `steps`: step length of each

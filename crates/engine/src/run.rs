@@ -80,8 +80,7 @@ impl Run {
     }
 
     /// Parts of the run, traces first. Reads the traces, except those of folders and of several inputs, which may not
-    /// fit into memory together: these are assumed to have traces until they are read. Memory of a recording is not
-    /// searched; its profile shows it.
+    /// fit into memory together: these are assumed to have traces. Memory of a recording is not searched.
     ///
     /// # Errors
     /// If nothing of an input can be read.
@@ -196,8 +195,7 @@ impl Run {
     }
 
     /// Read the ranks of one job file by file, in the order of [`Self::traces`]. `take` gets each trace and, for a
-    /// newer profiler cycle of a process, the index of the trace that it replaces. Returns the files of directories
-    /// that were left out.
+    /// newer profiler cycle of a process, the index of the trace that it replaces. Returns omitted files of directories.
     ///
     /// # Errors
     /// Errors of [`Self::traces`]; also if the traces are not ranks of one job, by their metadata.

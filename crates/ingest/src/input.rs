@@ -185,8 +185,7 @@ fn read_plain(
 /// Limit on the copy of a database from a stream, in bytes.
 const MOST_COPIED: u64 = 64 << 30;
 
-/// Check if a stream with these first bytes is the file of this name. Labels of bytes in memory may be names of files,
-/// too.
+/// Check if a stream with these first bytes is the file of this name. Labels of bytes may be file names, too.
 fn is_that_file(path: &Path, head: &[u8]) -> bool {
     let mut own = Vec::new();
     let read = File::open(path).and_then(|file| file.take(head.len() as u64).read_to_end(&mut own));

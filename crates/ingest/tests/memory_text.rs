@@ -68,16 +68,16 @@ fn mistakes_are_named_with_their_place() {
     assert_eq!(error("a x"), "line 1, column 4: expected the size in bytes, found the end of the statement");
     assert_eq!(
         error("a x 8; s x[4:9]"),
-        "line 1, column 14: 4:9 is not a valid range of an object of 8 bytes; ranges must ascend without overlap"
+        "line 1, column 14: 4:9 is not a range of 8 bytes; ranges must ascend without overlap"
     );
     assert_eq!(
         error("a \"x 8"),
         "line 1, column 3: a quoted name has no closing quote; close the name with \" on the same line"
     );
-    assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded yet; record it on an earlier line with: e e");
+    assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded before; record it first with: e e");
     assert_eq!(
         error("q x"),
-        "line 1, column 1: unknown statement `q`; use one of a, o, f, s, h, d, c, k, e, w, y, device, end"
+        "line 1, column 1: unknown statement `q`; use a, o, f, s, h, d, c, k, e, w, y, device or end"
     );
     assert_eq!(error("a x 8 color=red"), "line 1, column 7: unknown option `color`");
     assert_eq!(

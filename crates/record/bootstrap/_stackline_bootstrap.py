@@ -26,8 +26,7 @@ _modules = {}
 # Module (a weak reference) and name of each parameter, by the id of the parameter.
 _holders = {}
 _MOST_HOLDERS = 1 << 18
-# PyTorch, once names are recorded, and its context manager that hides our calls from the program. Stored here, because the program
-# may remove both from ``sys.modules``.
+# PyTorch and its context manager that hides our calls. Stored here, because the program may remove both from ``sys.modules``.
 _torch = _hidden = None
 # Types of tensors whose attributes run no code of the program.
 _tensors = ()

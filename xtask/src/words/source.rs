@@ -42,7 +42,16 @@ pub(super) fn doc_comments(source: &str) -> String {
 
 /// String literals of several words, with the lines that they begin in.
 pub(super) fn messages(source: &str) -> Vec<(usize, String)> {
-    literals(without_tests(source)).into_iter().filter(|(_, text)| is_prose(text)).collect()
+    let lines = |(first, text): (usize, String)| {
+        let mut line = first;
+        let part = move |part: &str| {
+            let at = line;
+            line += part.matches('\n').count();
+            (at, part.to_owned())
+        };
+        text.split(LINE_END).map(part).collect::<Vec<_>>()
+    };
+    literals(without_tests(source)).into_iter().flat_map(lines).filter(|(_, text)| is_prose(text)).collect()
 }
 
 /// Text between tags, and string literals of several words, of TypeScript.
@@ -56,6 +65,9 @@ pub(super) fn page_text(source: &str) -> Vec<(usize, String)> {
     found.sort();
     found
 }
+
+/// End of a line within a literal, whose lines are checked one by one: preformatted text such as a table of options.
+const LINE_END: char = '\u{2028}';
 
 /// Spaces that a literal has at least to be a message.
 const LEAST_SPACES: usize = 3;
@@ -102,11 +114,10 @@ fn literal(inside: &str) -> (String, usize) {
                 // A line that goes on: the indentation of the next one is no text.
                 Some((_, '\n')) => text = format!("{}\n", text.trim_end()),
                 Some((_, quote @ ('"' | '\''))) => text.push(quote),
-                Some((_, 'n')) => text.push_str(". "),
+                Some((_, 'n')) => text.push(LINE_END),
                 _ => text.push(' '),
             },
-            // Preformatted text, such as a table of options: each line stands alone.
-            '\n' => text.push_str(". \n"),
+            '\n' => text.extend([LINE_END, '\n']),
             c => text.push(c),
         }
     }
@@ -145,7 +156,8 @@ mod tests {
         let found = messages(source);
         assert_eq!(found[0], (1, "one two three four".to_owned()));
         assert_eq!(found.len(), 2);
-        assert_eq!(messages("let a = \"one two three four\\nfive\";")[0].1, "one two three four. five");
+        let lines = messages("let a = \"one two three four\\nfive\n six seven eight nine\";");
+        assert_eq!(lines, [(1, "one two three four".to_owned()), (1, "\n six seven eight nine".to_owned())]);
         assert_eq!(
             (found[1].0, found[1].1.split_whitespace().collect::<Vec<_>>().join(" ")),
             (3, "it is \"so\" here".to_owned())

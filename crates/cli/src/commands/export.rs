@@ -91,12 +91,12 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
 fn say_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let by = match clock.shift_ns() {
-            Some(shift) if shift > 0 => format!("at least {} behind the host's", human::duration(shift)),
-            Some(shift) => format!("at least {} ahead of the host's", human::duration(-shift)),
-            None => "inconsistent with the host's, and no constant shift corrects it".to_owned(),
+            Some(shift) if shift > 0 => format!("lags the host's by at least {}", human::duration(shift)),
+            Some(shift) => format!("leads the host's by at least {}", human::duration(-shift)),
+            None => "is inconsistent with the host's, and no constant shift corrects it".to_owned(),
         };
         let written = if clock.applied_ns == 0 { "as recorded" } else { "shifted to the host's clock" };
-        say(&format!("The clock of device {} is {by}; times are written {written}.", clock.device))?;
+        say(&format!("The clock of device {} {by}; times are written {written}.", clock.device))?;
     }
     Ok(())
 }

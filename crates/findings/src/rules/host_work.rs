@@ -34,7 +34,12 @@ pub(super) const RULE: Rule = Rule {
             range: (0.0, 100.0),
             about: "minimum share of the code in the critical path, in percent",
         },
-        Setting { name: "times", default: 10.0, range: (1.0, 1e6), about: "minimum ratio of the code's host time to the time of its own GPU work" },
+        Setting {
+            name: "times",
+            default: 10.0,
+            range: (1.0, 1e6),
+            about: "minimum ratio of the code's host time to the time of its own GPU work",
+        },
         Setting {
             name: "launch_us",
             default: 200.0,

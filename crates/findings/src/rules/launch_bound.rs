@@ -50,7 +50,7 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[
         AdviceVariant::of_jax(
             "Launch fewer kernels: extend jax.jit to more of the step, ideally all of it, so that one call replaces \
-                 many launches; use jax.lax.scan to run many steps in one call; increase the batch size for longer \
+                 many launches; use jax.lax.scan to run many steps in one call. Increase the batch size for longer \
                  kernels.",
             ("y = jnp.tanh(layer(x)) * 0.5 + 1.0", "y = jax.jit(lambda x: jnp.tanh(layer(x)) * 0.5 + 1.0)(x)"),
         ),
@@ -59,8 +59,8 @@ pub(super) const RULE: Rule = Rule {
             which: Programs::Where(|context| is_compiled(context.trace())),
             fits: |_| true,
             advice: "Replay the compiled code as CUDA graphs, which launch all kernels with one call: \
-                 torch.compile(mode=\"reduce-overhead\"), or torch.cuda.make_graphed_callables around larger parts; \
-                 compile the remaining eager code (SL027, SL036); increase the batch size for longer kernels.",
+                 torch.compile(mode=\"reduce-overhead\"), or torch.cuda.make_graphed_callables around larger parts. \
+                 Compile the remaining eager code (SL027, SL036). Increase the batch size for longer kernels.",
             example: ("model = torch.compile(model)", "model = torch.compile(model, mode=\"reduce-overhead\")"),
         },
     ],

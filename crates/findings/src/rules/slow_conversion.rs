@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     about: "kernels convert a tensor's dtype element by element",
     why: "PyTorch's generic copy kernel selects the dtype of each element at run time, and loads and stores one \
          element at a time.",
-    advice: "Fuse the conversion with neighboring operators (torch.compile, a fused norm), keep the tensor in one \
+    advice: "Fuse the conversion with neighboring operators (torch.compile, a fused norm). Otherwise keep the tensor in one \
          dtype, or use a version of PyTorch with a vectorized kernel for this pair of dtypes.",
     example: (
         "x = x.to(torch.float32)\nx = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)",

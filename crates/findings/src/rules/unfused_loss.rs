@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
     example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
     cost: "compilation at the first call, or another dependency",
     false_positives: "With few classes the kernels are short, and other work hides them. The estimate removes \
-         nll_loss and the copies, and assumes that softmax reads or writes the logits three times instead of five, and \
-         half of the bytes if the logits are converted to float32. The bounds are half and nearly twice of the \
+         nll_loss and the copies. It assumes that softmax reads or writes the logits three times instead of five. If \
+         the logits are converted to float32, it assumes half of the bytes. The bounds are half and nearly twice of the \
          remaining time (measured on an H100, bfloat16, compiled: 0.27).",
     source: "DeepContext 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
     needs: &[Requirement::GpuWork, Requirement::Operators],

@@ -117,9 +117,8 @@ fn text_of_lengths(
     found: &Result<Findings>,
     lengths: Lengths,
 ) -> String {
-    let mut out = String::from(
-        "Performance report of a deep-learning trace. Numbers are measured unless marked as predicted.\n",
-    );
+    let mut out =
+        String::from("Performance report of a deep-learning trace. Numbers are measured unless marked as predicted.\n");
     out.push_str(&stackline_present::cut_text(&session.set));
     out.push_str(&crate::output::failed_checks(session));
     let are_inferred = found.as_ref().is_ok_and(|found| found.are_inferred);

@@ -153,8 +153,7 @@ impl Reader {
             }
             "end" => self.trace.saw_end = true,
             other => {
-                let what =
-                    format!("unknown statement `{other}`; use one of a, o, f, s, h, d, c, k, e, w, y, device, end");
+                let what = format!("unknown statement `{other}`; use a, o, f, s, h, d, c, k, e, w, y, device or end");
                 return self.wrong(1, what);
             }
         }
@@ -358,9 +357,7 @@ impl Reader {
             let after = ranges.last().map_or(0, |last| last.end);
             if begin < after || end <= begin || end > self.trace.objects.bytes[object.index()] || times == 0 {
                 let size = self.trace.objects.bytes[object.index()];
-                let what = format!(
-                    "{begin}:{end} is not a valid range of an object of {size} bytes; ranges must ascend without overlap"
-                );
+                let what = format!("{begin}:{end} is not a range of {size} bytes; ranges must ascend without overlap");
                 return self.wrong(1, what);
             }
             ranges.push(ByteRange { begin, end, times });
@@ -375,8 +372,7 @@ impl Reader {
         let name = if what == "y" { String::new() } else { self.word("the name of the event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
-            return self
-                .wrong(1, format!("event `{name}` is not recorded yet; record it on an earlier line with: e {name}"));
+            return self.wrong(1, format!("event `{name}` is not recorded before; record it first with: e {name}"));
         }
         let options = self.options()?;
         let (kind, target) = match (what, waited) {
@@ -470,10 +466,8 @@ impl Reader {
         let name = self.word("the evidence of the accesses")?;
         match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
             Some(evidence) => Ok(evidence),
-            None => self.wrong(
-                1,
-                format!("`{name}` is not a kind of evidence; use instrumented, operator-level, may-access or opaque"),
-            ),
+            None => self
+                .wrong(1, format!("`{name}` is no evidence; use instrumented, operator-level, may-access or opaque")),
         }
     }
 
