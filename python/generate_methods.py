@@ -1,6 +1,6 @@
 """Writes stackline/_analyses.py: one method per registered analysis. Run it after registering one:
 
-    python python/generate_methods.py
+    python -P python/generate_methods.py
 
 A test compares the file with what this would write.
 """

@@ -19,10 +19,6 @@ class AnalysisMethods(ABC):
     def table(self, name: str, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """One table: of the analysis with that name, the table with the same name or else its first."""
 
-    def coverage(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Share of GPU time with a known launch, operator, Python frame, module, annotation and step."""
-        return self.table("coverage", steps=steps, rank=rank, whole=whole)
-
     def gpu_time(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by kind of work and cause of idle time; kernels by name."""
         return self.table("gpu_time", steps=steps, rank=rank, whole=whole)
@@ -30,6 +26,26 @@ class AnalysisMethods(ABC):
     def gpu_lines(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by source line."""
         return self.table("gpu_lines", steps=steps, rank=rank, whole=whole)
+
+    def steps(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Time and GPU busy time of each step, and the spread between steps."""
+        return self.table("steps", steps=steps, rank=rank, whole=whole)
+
+    def operators(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree."""
+        return self.table("operators", steps=steps, rank=rank, whole=whole)
+
+    def coll_analysis(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Collectives by group, type and message size, with algorithm and bus bandwidth."""
+        return self.table("coll_analysis", steps=steps, rank=rank, whole=whole)
+
+    def hta_comm_comp_overlap(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Share of communication time that overlaps with computation."""
+        return self.table("hta_comm_comp_overlap", steps=steps, rank=rank, whole=whole)
+
+    def coverage(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
+        """Share of GPU time with a known launch, operator, Python frame, module, annotation and step."""
+        return self.table("coverage", steps=steps, rank=rank, whole=whole)
 
     def gpu_timeline(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by computation, exposed communication, exposed copies and idle time."""
@@ -51,10 +67,6 @@ class AnalysisMethods(ABC):
         """GPU time by operator and its arguments: shapes, types, strides, values."""
         return self.table("ops_unique_args", steps=steps, rank=rank, whole=whole)
 
-    def operators(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree."""
-        return self.table("operators", steps=steps, rank=rank, whole=whole)
-
     def spans(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Inclusive and self time of spans by name and host thread."""
         return self.table("spans", steps=steps, rank=rank, whole=whole)
@@ -67,14 +79,6 @@ class AnalysisMethods(ABC):
         """Kernels below 10 µs: by operator and arguments, and a histogram of their durations."""
         return self.table("short_kernels", steps=steps, rank=rank, whole=whole)
 
-    def coll_analysis(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Collectives by group, type and message size, with algorithm and bus bandwidth."""
-        return self.table("coll_analysis", steps=steps, rank=rank, whole=whole)
-
-    def steps(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Time and GPU busy time of each step, and the spread between steps."""
-        return self.table("steps", steps=steps, rank=rank, whole=whole)
-
     def hta_temporal_breakdown(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)."""
         return self.table("hta_temporal_breakdown", steps=steps, rank=rank, whole=whole)
@@ -86,10 +90,6 @@ class AnalysisMethods(ABC):
     def hta_kernel_breakdown(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """GPU time by kernel kind and by kernel, as HTA counts it, and exact."""
         return self.table("hta_kernel_breakdown", steps=steps, rank=rank, whole=whole)
-
-    def hta_comm_comp_overlap(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Share of communication time that overlaps with computation."""
-        return self.table("hta_comm_comp_overlap", steps=steps, rank=rank, whole=whole)
 
     def hta_launch_stats(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
         """Launch calls and delays: short kernels, slow calls, long delays."""

@@ -159,7 +159,7 @@ def test_what_if(simple_add: sl.Run) -> None:
     assert set(found.tables) == {"bound_by", "top"}
     with pytest.raises(sl.AnalysisError, match="no event of the trace matches"):
         simple_add.what_if(["remove kernel:no-such"])
-    with pytest.raises(sl.AnalysisError, match="contradict"):
+    with pytest.raises(sl.AnalysisError, match="conflict because"):
         simple_add.what_if(["scale kernel:* 0.5", "remove kernel:*"])
     gains = simple_add.sweep(candidates=10).to_pylist()
     assert 0 < len(gains) <= 10

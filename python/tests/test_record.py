@@ -384,7 +384,7 @@ def test_the_magic_records_cells_and_statements(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[0] == "stackline: recorded into cell.stackline. Next: stackline findings cell.stackline"
     assert "Next: stackline findings notebook-2.stackline" in done.stderr, "single calls were recorded"
     assert "\n".join(said).count("Traceback") == 1, "the failure of the cell is shown, once"
-    for usage in ("invalid choice: 'all'", "--without knows", "steps is '5'", "there is nothing to run"):
+    for usage in ("invalid choice: 'all'", "no such source; choose from", "steps is '5'", "no code to run"):
         assert usage in done.stderr
 
 

@@ -144,7 +144,7 @@ def test_every_analysis_is_a_method(run: sl.Run) -> None:
 def test_the_methods_are_up_to_date() -> None:
     generator = Path(__file__).parents[1] / "generate_methods.py"
     names = runpy.run_path(str(generator))
-    assert names["TARGET"].read_text() == names["generate"](), "run python python/generate_methods.py"
+    assert names["TARGET"].read_text() == names["generate"](), "run python -P python/generate_methods.py"
 
 
 def test_long_tables_show_their_head(run: sl.Run) -> None:

@@ -326,7 +326,7 @@ test("a snapshot: the allocator, what it held at the peak, and why a request fai
       expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
       expect(await violations(page), view).toEqual([]);
       // 1280 pixels have room for the table of the allocator.
-      const table = page.getByRole("region", { name: "The caching allocator" });
+      const table = page.getByRole("region", { name: "Caching allocator at the time of the snapshot" });
       expect(await table.evaluate((box) => box.scrollWidth - box.clientWidth), view).toBeLessThanOrEqual(0);
     }
     expect(await page.locator("[aria-label='Segments as a table'] tbody").innerText()).toMatch(/20 MiB\s+4\s+7 MiB\s+13 MiB\s+7 MiB/);

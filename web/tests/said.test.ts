@@ -128,7 +128,7 @@ test("This run says what of memory was read otherwise, and of what nothing was",
     const memory = page.locator("article", { has: page.getByRole("heading", { name: "Memory" }) });
     await memory.locator("li").waitFor();
     // What is said of the trace, too, stands there alone.
-    expect(await memory.locator("li").allInnerTexts()).toEqual([expect.stringMatching(/^note: Objects are older than the records/)]);
+    expect(await memory.locator("li").allInnerTexts()).toEqual([expect.stringMatching(/^note: Objects are older than the first record/)]);
     expect(await violations(page)).toEqual([]);
   }));
 

@@ -204,7 +204,7 @@ function View({ whole }: { whole: Lanes }) {
         <>
           {critical && <HopList path={critical} {...{ stretch, selected }} onEvent={select} />}
           <EventTable {...{ answer, lanes, stretch, selected, isFound }} onEvent={select} />
-          {counters && <CurveTable answer={counters} stretch={stretch} />}
+          {counters && <CurveTable answer={counters} range={stretch} />}
         </>
       ) : (
         <LaneCanvas

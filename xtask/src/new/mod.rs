@@ -50,7 +50,7 @@ const KINDS: [Kind; 4] = [
         entry: "    {name}::ANALYSIS,\n",
         order: Order::Last,
         next: "Accept its snapshot: cargo insta test --accept -p stackline-analyze -- demo_snapshots\n\
-               Write its Python method: ./dev test, or with the package built .venv/bin/python python/generate_methods.py",
+               Write its Python method: ./dev test, or with the package built .venv/bin/python -P python/generate_methods.py",
     },
     Kind {
         noun: "source",
