@@ -7,7 +7,7 @@ use stackline_model::{EventId, GpuId, Trace};
 /// Default window of an analysis, for calls without a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultWindow {
-    /// The steps that [`steps::Looked`] selects; the whole trace if it has no steps.
+    /// The steps that [`Looked`] selects; the whole trace if it has no steps.
     Steps,
     /// The whole trace, as in the tool of this name, whose table it reproduces.
     WholeAs(&'static str),
