@@ -4,14 +4,14 @@ use anyhow::Result;
 
 use crate::files;
 
-/// Allowed dependencies of each crate at run time. Tests (dev-dependencies) may use anything.
+/// Dependencies of each crate at run time, exactly. Tests (dev-dependencies) may use anything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("recording", &[]),
     ("dlmonitor", &[]),
     ("record", &["dlmonitor", "recording"]),
     ("sqlite", &[]),
-    ("ingest", &["recording", "sqlite", "model"]),
+    ("ingest", &["sqlite", "recording", "model"]),
     ("store", &["model"]),
     ("timeline", &["model"]),
     ("critical-path", &["timeline", "model"]),
@@ -21,38 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diff", &["calls", "timeline", "model"]),
     ("memory", &["model"]),
     ("symbols", &[]),
-    (
-        "engine",
-        &[
-            "symbols",
-            "diff",
-            "findings",
-            "analyze",
-            "calls",
-            "critical-path",
-            "timeline",
-            "ingest",
-            "store",
-            "memory",
-            "model",
-        ],
-    ),
-    (
-        "present",
-        &[
-            "engine",
-            "diff",
-            "findings",
-            "analyze",
-            "calls",
-            "critical-path",
-            "timeline",
-            "ingest",
-            "store",
-            "memory",
-            "model",
-        ],
-    ),
+    ("engine", &["diff", "findings", "analyze", "calls", "timeline", "ingest", "store", "memory", "symbols", "model"]),
+    ("present", &["diff", "findings", "calls", "critical-path", "timeline", "model"]),
     (
         "query",
         &["present", "engine", "diff", "findings", "analyze", "calls", "critical-path", "timeline", "memory", "model"],
@@ -72,7 +42,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "critical-path",
             "timeline",
             "ingest",
-            "store",
             "memory",
             "model",
         ],
@@ -112,12 +81,17 @@ pub(crate) fn check(faults: &mut Vec<String>) -> Result<()> {
             faults.push(format!("crates/{short}: not in the table of layers; add it to xtask/src/layers.rs"));
             continue;
         };
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let target = dependency["name"].as_str().unwrap_or_default();
-            let Some(target) = target.strip_prefix("stackline-") else { continue };
-            if dependency["kind"].is_null() && target != HACK && !allowed.contains(&target) {
-                faults.push(format!("crates/{short}/Cargo.toml: {short} must not depend on {target}"));
-            }
+        let dependencies = package["dependencies"].as_array().into_iter().flatten();
+        let used: Vec<&str> = dependencies
+            .filter(|dependency| dependency["kind"].is_null())
+            .filter_map(|dependency| dependency["name"].as_str()?.strip_prefix("stackline-"))
+            .filter(|target| *target != HACK)
+            .collect();
+        for target in used.iter().filter(|target| !allowed.contains(target)) {
+            faults.push(format!("crates/{short}/Cargo.toml: {short} must not depend on {target}"));
+        }
+        for target in allowed.iter().filter(|target| !used.contains(target)) {
+            faults.push(format!("xtask/src/layers.rs: {short} does not depend on {target}; remove it from the table"));
         }
         if package["license"].as_str() != Some("Apache-2.0") {
             faults.push(format!("crates/{short}/Cargo.toml: no `license.workspace = true`"));

@@ -1,4 +1,4 @@
-//! CPU time of all rules beyond reading, beside what it may be: `cargo bench -p stackline-analyze --bench rules`.
+//! CPU time of all rules beyond reading, next to its budget: `cargo bench -p stackline-analyze --bench rules`.
 //!
 //! Measured on the trace of `STACKLINE_BENCH_TRACE` (the SD3.5 trace of the corpus without it, where there is one) and on a synthetic
 //! one of a million events. CPU time is that of the whole process, all threads together, as the kernel counts it (ticks of 10 ms); of

@@ -54,7 +54,7 @@ fn inside(own: &'static str, outer: &'static str) -> &'static str {
     }
 }
 
-/// Phase by a frame's own name, with the phase rules (`critical_path/ctda/phase_rules.json`).
+/// Phase by a frame's own name, with the phase rules (`crates/timeline/src/phase_rules.json`).
 fn of_frame(tree: &CallingContextTree, rules: &PhaseRules, frame: &Frame) -> Option<&'static str> {
     let phase = match *frame {
         Frame::Span { name } => match tree.strings.get(name) {

@@ -1,6 +1,6 @@
 //! Base of the analyses of timelines: steps and windows, vocabulary, types of kernels, launches, source locations, operator trees.
 //!
-//! Crates of analyses depend on this one, and not on each other.
+//! All crates of analyses depend on this one; it depends on `stackline-model` only.
 #![forbid(unsafe_code)]
 
 pub mod after_steps;

@@ -39,7 +39,8 @@ const KINDS: [Kind; 4] = [
         list: "crates/findings/src/rules/mod.rs",
         entry: "    {name}::RULE,\n",
         order: Order::Last,
-        next: "Write its page: STACKLINE_BLESS=1 cargo nextest run -p stackline-analyze -E 'test(findings_docs)'",
+        next: "Describe its gain in crates/findings/src/gain_methodology.rs\n\
+               Write its page: STACKLINE_BLESS=1 cargo nextest run -p stackline-analyze -E 'test(findings_docs)'",
     },
     Kind {
         noun: "analysis",
@@ -73,8 +74,8 @@ const KINDS: [Kind; 4] = [
                 arguments: RANK,\n        columns: &[],\n        first: {name}::first,\n        order: 0,\n        \
                 answer: {name}::answer,\n    },\n",
         order: Order::ByName,
-        next: "Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(types_of_the_page)'\n\
-               Before that, add `all.add::<{name}::Document>(\"{dashed}\");` to crates/query/src/queries/typescript.rs, by name\n\
+        next: "Add `all.add::<{name}::Document>(\"{dashed}\");` to crates/query/src/queries/typescript.rs, by name\n\
+               Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(types_of_the_page)'\n\
                Add its page, if it has one: web/src/pages/{dashed}.tsx, a line in PAGES of web/src/state.ts, and one in Page of web/src/main.tsx",
     },
 ];

@@ -7,7 +7,7 @@
 //! An instant with running work counts once, for the first of computation, communication, memory. An instant in which
 //! no stream of the device runs anything counts for the operation that ends the gap:
 //! - `idle_host_wait` until its launch call returns, or starts if the call is known to return late ([`host_until`];
-//!   `calls/idle.rs` divides gaps in the same way);
+//!   `crates/calls/src/idle.rs` divides gaps in the same way);
 //! - then `idle_kernel_wait` if the rest is below 30 µs (HTA's threshold for the hardware's distance between
 //!   operations), otherwise `idle_other` (the operation waited for something else);
 //! - `idle_unknown` if the operation has no launch record. This cause also applies after the launch of an earlier

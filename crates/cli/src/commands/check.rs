@@ -33,9 +33,10 @@ fn summary(tables: &[Table]) -> String {
 
 /// Rules as sentences under the table: in a column they would be cut.
 fn for_people(table: &Table) -> Table {
-    if table.name != "checks" {
-        let columns = ["rank", "check", "event", "name", "start_ns", "what"];
-        return select(table, &columns);
+    match table.name.as_str() {
+        "checks" => {}
+        "check_events" => return select(table, &["rank", "check", "event", "name", "start_ns", "what"]),
+        _ => return table.clone(),
     }
     let columns = ["rank", "check", "state", "breaches", "checked"];
     let applies: Vec<usize> =

@@ -135,7 +135,7 @@ fn notes(mut marks: Vec<String>) -> String {
     terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }
 
-/// Suggested command for operators; `None` for a pipe, which cannot be read again.
+/// Suggested command for operators; empty for a pipe, which cannot be read again.
 fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
     if inputs.iter().any(|input| is_read_once(input)) {
         return String::new();
