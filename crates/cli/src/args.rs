@@ -49,7 +49,9 @@ const ROOT_EXAMPLE: &str = "Examples:
   stackline import ranks/ -o job.stackline && stackline collectives job.stackline --format json
 
 Exit codes: 0 success, 1 the command failed or a --fail-on condition cannot be judged, 2 invalid usage,
-3 unreadable input, 4 a --fail-on condition holds.";
+3 unreadable input, 4 a --fail-on condition holds.
+
+Terms are defined in the glossary, docs/reference/glossary.md.";
 
 /// Options of every command.
 #[derive(Args, Debug)]

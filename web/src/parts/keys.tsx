@@ -24,7 +24,7 @@ export function Keys() {
           </section>
         ))}
       </div>
-      <p class="quiet">Keys of a plot work after it is clicked or focused with Tab.</p>
+      <p class="quiet">Keys of a plot work after it is clicked or focused with Tab. Terms are defined in the glossary, docs/reference/glossary.md.</p>
     </Dialog>
   );
 }
