@@ -1,4 +1,4 @@
-"""What the pages of this repository need to be a site: folders in the navigation, links to folders and to files outside of docs."""
+"""MkDocs hooks: folders in the navigation, links to folders, and links to files outside of docs."""
 
 import posixpath
 import re
