@@ -60,6 +60,13 @@ pub enum Display {
     OnRequest,
 }
 
+impl Analysis {
+    /// True if commands omit a table of the analysis in text, unless the user names it.
+    pub fn hides(&self, table: &str) -> bool {
+        matches!(self.display, Display::Except(tables) if tables.contains(&table))
+    }
+}
+
 impl std::fmt::Debug for Analysis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Analysis({})", self.name)

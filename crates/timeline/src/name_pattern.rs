@@ -13,17 +13,6 @@ pub enum Pattern {
     Words(String),
 }
 
-/// Parse a glob, or a regular expression after `~`.
-///
-/// # Errors
-/// Returns an error if the regular expression is invalid.
-pub fn glob_or_regex(text: &str) -> Result<Pattern, String> {
-    match text.strip_prefix('~') {
-        Some(regex) => Regex::new(regex).map(Pattern::Regex).map_err(|e| format!("not a regular expression: {e}")),
-        None => Ok(Pattern::Glob(text.to_owned())),
-    }
-}
-
 /// Glob that matches only this text.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('*', "\\*").replace('?', "\\?")
@@ -40,7 +29,10 @@ impl Pattern {
     /// # Errors
     /// Returns an error if the regular expression is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
-        glob_or_regex(text)
+        match text.strip_prefix('~') {
+            Some(regex) => Regex::new(regex).map(Self::Regex).map_err(|e| format!("not a regular expression: {e}")),
+            None => Ok(Self::Glob(text.to_owned())),
+        }
     }
 
     /// Test if a name matches the pattern.

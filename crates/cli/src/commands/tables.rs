@@ -82,9 +82,8 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
     }
     let shown = people.then(|| {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
-        let is_hidden = |analysis: &&Analysis, name: &str| matches!(analysis.display, Display::Except(tables) if tables.contains(&name));
         let bulky = |name: &str| {
-            wanted.iter().any(|analysis| is_hidden(analysis, name)) || (name == INSTEAD_OF_OPERATORS && operators)
+            wanted.iter().any(|analysis| analysis.hides(name)) || (name == INSTEAD_OF_OPERATORS && operators)
         };
         let mut hidden: Vec<&str> = tables.iter().map(|t| t.name.as_str()).filter(|n| bulky(n)).collect();
         hidden.dedup();
@@ -102,7 +101,7 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
             last.notes.push(format!("Not shown: {}. Select one with --table NAME, or use JSON.", hidden.join(", ")));
         }
         if let (Some(last), false) = (shown.last_mut(), on_request.is_empty()) {
-            let names: Vec<&str> = on_request.iter().map(|analysis| analysis.name).collect();
+            let names: Vec<&str> = on_request.iter().flat_map(|analysis| analysis.tables).copied().collect();
             last.notes.push(format!("One row per record: {}. Select one with --table NAME.", names.join(", ")));
         }
         shown

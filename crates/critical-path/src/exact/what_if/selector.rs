@@ -5,7 +5,7 @@ use super::functions::Function;
 use super::listed::{self, Listed};
 use crate::CriticalPathError;
 use stackline_model::{EventId, Trace};
-use stackline_timeline::name_pattern::{Pattern, escaped, glob_or_regex};
+use stackline_timeline::name_pattern::{Pattern, escaped};
 use std::sync::Arc;
 
 /// Names that the pattern of a selector is matched against.
@@ -172,14 +172,14 @@ fn grammar() -> String {
 fn stream(text: &str) -> Result<Pattern, String> {
     let is_number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit() || matches!(c, '*' | '-'));
     if text.starts_with('~') || text.split('/').count() <= 2 && text.split('/').all(is_number) {
-        return glob_or_regex(text);
+        return Pattern::parse(text);
     }
     Err("write a stream as 7, as 0/7 with its device (* matches any digits), or as ~REGEX".to_owned())
 }
 
 fn category(text: &str) -> Result<Target, String> {
     let known: Vec<Category> = Category::ALL.into_iter().filter(|&c| c != Category::Unknown).collect();
-    let pattern = glob_or_regex(text)?;
+    let pattern = Pattern::parse(text)?;
     let found: Vec<Category> = known.iter().copied().filter(|c| pattern.matches(c.name())).collect();
     if found.is_empty() {
         let names: Vec<&str> = known.into_iter().map(Category::name).collect();
@@ -190,7 +190,7 @@ fn category(text: &str) -> Result<Target, String> {
 
 fn pattern(what: What, text: &str) -> Result<Pattern, String> {
     if text.starts_with('~') {
-        return glob_or_regex(text);
+        return Pattern::parse(text);
     }
     if text.is_empty() {
         return Err("the name is missing; write * for all".to_owned());
