@@ -76,6 +76,18 @@ fn traces_that_are_no_job_are_told_to_be_looked_at_in_part() {
 fn many_ranks_leave_room_for_kernels() {
     let Some(file) = corpus("bundles/param-dlrm_kineto.tar.gz") else { return };
     let shown = stdout(&["report", &file, "--for-agent"]);
+    // Where a finding gains least is left to `findings`.
+    assert!(!shown.contains("smallest on rank"), "{shown}");
+    // The commands of the last line repeat the path.
+    let folder = tempfile::tempdir().unwrap();
+    let long = folder.path().join("a".repeat(200)).join("b".repeat(100));
+    std::fs::create_dir_all(&long).unwrap();
+    let linked = long.join("dlrm.tar.gz");
+    std::os::unix::fs::symlink(&file, &linked).unwrap();
+    [shown, stdout(&["report", linked.to_str().unwrap(), "--for-agent"])].iter().for_each(|shown| ten_kernels(shown));
+}
+
+fn ten_kernels(shown: &str) {
     let (_, kernels) = shown.split_once("\nKernels by time, summed over the 8 traces (").unwrap();
     assert!(kernels.lines().filter(|line| line.starts_with("- ")).count() == 10 && shown.len() <= 4096, "{shown}");
     assert!(!kernels.contains("differs at"), "{shown}");

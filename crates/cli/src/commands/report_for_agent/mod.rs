@@ -18,7 +18,7 @@ use ranks::Summed;
 use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, RankTimes};
 use stackline_model::{AttrValue, EventId, EventKind, Table, Trace};
-use stackline_present::findings::{bounds_are_unknown, memory_gain, on_ranks};
+use stackline_present::findings::{bounds_are_unknown, memory_gain, ranks_with};
 use stackline_present::human;
 use stackline_query::Content;
 use stackline_timeline::Scope;
@@ -31,6 +31,8 @@ const MOST: usize = 4096;
 /// Kernels and findings that are listed.
 const KERNELS: usize = 10;
 const FINDINGS: usize = 5;
+/// No limit on the number of lines.
+const ALL: usize = usize::MAX;
 /// Characters of names and titles, where there is room.
 const NAME: usize = 72;
 const TITLE: usize = 110;
@@ -47,19 +49,23 @@ struct Lengths {
     title: usize,
     /// Length of a line on uncovered time.
     uncovered: usize,
+    /// Maximum number of findings and of lines on uncovered time.
+    lines: usize,
     /// Keep complete file paths.
     whole_paths: bool,
 }
 
 /// The longest lines first: shorter ones are taken where else a section would not fit.
-const LENGTHS: [Lengths; 7] = [
-    Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: true },
-    Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { ranks: 2, name: 56, shape: 40, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { ranks: 2, name: 40, shape: 24, title: TITLE, uncovered: 2 * TITLE, whole_paths: false },
-    Lengths { ranks: 2, name: 40, shape: 24, title: 90, uncovered: 160, whole_paths: false },
-    Lengths { ranks: 1, name: 40, shape: 16, title: 72, uncovered: 120, whole_paths: false },
-    Lengths { ranks: 1, name: 36, shape: 12, title: 64, uncovered: 90, whole_paths: false },
+const LENGTHS: [Lengths; 9] = [
+    Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, lines: ALL, whole_paths: true },
+    Lengths { ranks: 4, name: NAME, shape: 56, title: TITLE, uncovered: 2 * TITLE, lines: ALL, whole_paths: false },
+    Lengths { ranks: 2, name: 56, shape: 40, title: TITLE, uncovered: 2 * TITLE, lines: ALL, whole_paths: false },
+    Lengths { ranks: 2, name: 40, shape: 24, title: TITLE, uncovered: 2 * TITLE, lines: ALL, whole_paths: false },
+    Lengths { ranks: 2, name: 40, shape: 24, title: 90, uncovered: 160, lines: ALL, whole_paths: false },
+    Lengths { ranks: 1, name: 40, shape: 16, title: 72, uncovered: 120, lines: ALL, whole_paths: false },
+    Lengths { ranks: 1, name: 36, shape: 12, title: 64, uncovered: 90, lines: ALL, whole_paths: false },
+    Lengths { ranks: 1, name: 36, shape: 12, title: 64, uncovered: 90, lines: 4, whole_paths: false },
+    Lengths { ranks: 1, name: 36, shape: 12, title: 64, uncovered: 90, lines: 2, whole_paths: false },
 ];
 
 /// Text of the report for agents, with the longest lines that fit; longer text is cut at a line.
@@ -229,11 +235,8 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     if let Some(ns) = found.between_ns {
         let _ = writeln!(out, "{} of it are between steps.", human::duration(ns));
     }
-    for (at, finding) in listed(&found.findings) {
-        // Where it gains least is left to `findings`.
-        let on = on_ranks(found, finding).unwrap_or_default();
-        let end = [", most on", ", as told"].iter().filter_map(|end| on.find(end)).min().unwrap_or(on.len());
-        let on = if on.is_empty() { on } else { format!("; {}", &on[..end]) };
+    for (at, finding) in listed(&found.findings, lengths.lines.min(FINDINGS)) {
+        let on = ranks_with(found, finding).map_or_else(String::new, |ranks| format!("; {ranks}"));
         let _ = writeln!(
             out,
             "{}. {} {}{}{on}",
@@ -253,8 +256,8 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     if found.findings.is_empty() {
         out.push_str("none\n");
     }
-    for line in stackline_present::findings::uncovered(found) {
-        let _ = writeln!(out, "{}", short(&place_of(&line), lengths.uncovered));
+    for line in stackline_present::findings::uncovered(found).iter().take(lengths.lines.saturating_add(1)) {
+        let _ = writeln!(out, "{}", short(&place_of(line), lengths.uncovered));
     }
     // The head has those of the window.
     let notes: Vec<&String> = found.notes.iter().filter(|note| !out.contains(note.as_str())).take(FINDINGS).collect();
@@ -265,11 +268,11 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
 
 /// First findings with their positions, including at least one memory finding. Memory findings come after those that
 /// gain time.
-fn listed(findings: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
-    let has_memory = findings.iter().take(FINDINGS).any(|finding| finding.memory.is_some());
+fn listed(findings: &[Finding], most: usize) -> impl Iterator<Item = (usize, &Finding)> {
+    let has_memory = findings.iter().take(most).any(|finding| finding.memory.is_some());
     let is_of_memory = |finding: &(usize, &Finding)| finding.1.memory.is_some();
     let first_of_memory = findings.iter().enumerate().find(is_of_memory).filter(|_| !has_memory);
-    findings.iter().enumerate().take(FINDINGS).chain(first_of_memory)
+    findings.iter().enumerate().take(most).chain(first_of_memory)
 }
 
 fn gain(finding: &Finding, found: &Findings) -> String {

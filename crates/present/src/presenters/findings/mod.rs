@@ -178,22 +178,28 @@ fn length(found: &Findings) -> String {
     }
 }
 
-/// Ranks that have a finding, of several ranks: `on ranks 0-3, least on rank 2 (1.2 %), shown of rank 0`; nothing of
-/// one trace.
+/// Ranks that have a finding, and where it is largest and smallest: `on ranks 0-3, largest on rank 1 (shown), smallest
+/// on rank 2 (1.2 %)`; `None` for a single trace.
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.told_of()?;
-    let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
-    let on =
-        if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) };
+    let on = ranks_with(found, finding)?;
     let least = finding.ranks.iter().filter_map(|of| Some((of.gain_ns?, of.rank))).min();
     Some(match least {
-        _ if ranks.len() == 1 => on,
+        _ if finding.ranks.len() == 1 => on,
         Some((ns, rank)) if rank != shown => {
             format!("{on}, largest on rank {shown} (shown), smallest on rank {rank} ({})", percent(found, ns))
         }
         _ => format!("{on}, shown for rank {shown}"),
     })
+}
+
+/// Ranks that have a finding: `on all ranks`, `on ranks 0-3`; `None` for a single trace.
+#[must_use]
+pub fn ranks_with(found: &Findings, finding: &Finding) -> Option<String> {
+    finding.told_of()?;
+    let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
+    Some(if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) })
 }
 
 /// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
