@@ -7,9 +7,6 @@ use crate::{files, layers, links, registered, vocabulary, words};
 /// Longest source file, lines. Short files are what keeps a reader and a merge happy.
 const MOST_LINES: usize = 500;
 
-/// Tables of constants, which may be longer, and why.
-const LONG_TABLES: &[(&str, &str)] = &[("crates/findings/src/gain_methodology.rs", "one entry per rule")];
-
 /// Declarations that are generated from Rust, of any length.
 const GENERATED: &str = "web/src/generated/";
 
@@ -76,11 +73,7 @@ fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
     let source = [".rs", ".py", ".pyi", ".sh", ".toml", ".ts", ".tsx", ".css"].iter().any(|end| path.ends_with(end))
         || path == "dev";
     let lines = text.lines().count();
-    if source
-        && !path.starts_with(GENERATED)
-        && lines > MOST_LINES
-        && !LONG_TABLES.iter().any(|(known, _)| *known == path)
-    {
+    if source && !path.starts_with(GENERATED) && lines > MOST_LINES {
         faults.push(format!("{path}: {lines} lines, more than {MOST_LINES}; split it"));
     }
     for (forbidden, reason) in FORBIDDEN {
@@ -93,14 +86,8 @@ fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// An exemption for a file that is gone, or no longer long, would hide the next one.
+/// An exemption for a file that is gone would hide the next one.
 fn check_exemptions(paths: &[String], faults: &mut Vec<String>) {
-    for (path, _) in LONG_TABLES {
-        let lines = std::fs::read_to_string(files::root().join(path)).map_or(0, |text| text.lines().count());
-        if lines <= MOST_LINES {
-            faults.push(format!("xtask/src/tidy.rs: {path} needs no exemption any more ({lines} lines)"));
-        }
-    }
     for (path, _, _) in MAY_HOLD {
         if !paths.iter().any(|known| known == path) {
             faults.push(format!("xtask/src/tidy.rs: {path} is gone, its exemption too should be"));

@@ -11,7 +11,7 @@ mod estimate;
 mod external_rules;
 mod finding;
 mod gain;
-mod gain_methodology;
+mod gain_method;
 mod gpu_work_by_launcher;
 mod host_gaps;
 mod identity;
@@ -39,7 +39,7 @@ mod within;
 
 pub use external_rules::{ExternalFact, ExternalFinding, ExternalRule, ExternalRules, Message};
 pub use finding::{Candidate, Fact, Finding, GainEstimate, OfRank, REPLAY, SPECULATIVE, STATED, Support};
-pub use gain_methodology::GainMethod;
+pub use gain_method::GainMethod;
 pub use identity::{Identity, Mark, fingerprints, pair};
 pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
 pub use options::Options;

@@ -20,7 +20,7 @@ impl Rule {
         let mut page = format!("# {} {}\n\n{}.\n\n", self.code, self.name, capital(self.about));
         let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
         section(if self.is_of_memory() { "Why it matters" } else { "Why it costs time" }, self.why);
-        section("How the gain is estimated", &self.how_measured());
+        section("How the gain is estimated", &gain(self));
         section("Fix", self.advice);
         section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
         for other in self.advice_variants {
@@ -37,6 +37,11 @@ impl Rule {
         section("Source", &format!("{}.", capital(self.source)));
         page.trim_end().to_owned() + "\n"
     }
+}
+
+fn gain(rule: &Rule) -> String {
+    let methods: Vec<&str> = rule.gain_methods.iter().map(|method| method.about()).collect();
+    format!("{}\n\n{}", rule.gain_text, methods.join("\n\n"))
 }
 
 fn needs(rule: &Rule) -> String {

@@ -1,6 +1,7 @@
 //! Registered rules: metadata, requirements, settings and advice.
 
 use super::finding::Candidate;
+use super::gain_method::GainMethod;
 use super::rule_context::RuleContext;
 use stackline_model::{CallMetric, CallingContextTree, EventKind, FrameKind, LinkKind, SampleMetric, Trace};
 use stackline_timeline::vocabulary::STALL_REASON;
@@ -366,6 +367,10 @@ pub struct Rule {
     pub about: &'static str,
     /// Reason why the problem costs time.
     pub why: &'static str,
+    /// Methods of the gain estimates; a finding has one of them.
+    pub gain_methods: &'static [GainMethod],
+    /// Description of the gain estimate: measured and changed times, with the edits.
+    pub gain_text: &'static str,
     /// Advice.
     pub advice: &'static str,
     /// Example code before and after the change.

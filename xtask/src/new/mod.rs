@@ -39,8 +39,7 @@ const KINDS: [Kind; 4] = [
         list: "crates/findings/src/rules/mod.rs",
         entry: "    {name}::RULE,\n",
         order: Order::Last,
-        next: "Describe its gain in crates/findings/src/gain_methodology.rs\n\
-               Write its page: STACKLINE_BLESS=1 cargo nextest run -p stackline-analyze -E 'test(findings_docs)'",
+        next: "Write its page: STACKLINE_BLESS=1 cargo nextest run -p stackline-analyze -E 'test(findings_docs)'",
     },
     Kind {
         noun: "analysis",

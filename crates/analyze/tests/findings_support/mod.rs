@@ -226,8 +226,8 @@ pub(crate) fn find(trace: &Trace, settings: &[&str]) -> Findings {
     let found = findings::find(trace, &options).unwrap();
     for finding in &found.findings {
         let rule = findings::rules::find(&finding.rule.code).unwrap();
-        let (code, measured) = (rule.code, finding.measured());
-        assert!(rule.measured().contains(&measured), "{code}: {measured:?}, and its page says {:?}", rule.measured());
+        let (code, method, methods) = (rule.code, finding.gain_method(), rule.gain_methods);
+        assert!(methods.contains(&method), "{code}: {method:?}, and its page has {methods:?}");
     }
     found
 }

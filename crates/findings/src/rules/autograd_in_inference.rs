@@ -1,6 +1,6 @@
 //! SL048: a program without a backward pass records autograd's graph.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashMap;
 use stackline_critical_path::exact::what_if::{Action, Chosen};
 use stackline_model::{EventId, LinkKind, TrackId};
@@ -16,6 +16,10 @@ pub(super) const RULE: Rule = Rule {
     about: "autograd records a graph, although the program runs no backward pass",
     why: "Each operator creates a graph node, saves its inputs, and frees both later. The saved inputs keep memory \
         of all layers allocated.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The outermost operators with a sequence number get shorter by 2.4 µs per graph node (`scale`), a value \
+         between those measured in two programs. The bounds are 0.8 and 5 µs. Kernels keep their time, so the gain is \
+         0 if the GPU is the bottleneck.",
     advice: "Run the forward pass under torch.inference_mode(), or under torch.no_grad() if training uses its \
         outputs later.",
     example: ("def serve(x):\n    return model(x)", "@torch.inference_mode()\ndef serve(x):\n    return model(x)"),

@@ -1,6 +1,6 @@
 //! SL062: steps after the first search for algorithms, as cuDNN's benchmark mode and autotuners do for each new shape.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::{Action, Edit};
 use stackline_model::{EventId, EventKind, Step, Unit};
@@ -16,6 +16,10 @@ pub(super) const RULE: Rule = Rule {
     about: "steps after the first search for the fastest algorithm or configuration of a kernel",
     why: "Each candidate runs, twice with cuDNN, while the host waits for it. The search runs once per new shape, so \
         it never ends if shapes differ from step to step.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "In each convolution that searches, the runtime calls up to the end of its last wait go, with the \
+         kernels that they launched (`remove`). Of an autotuner's function, all work goes. Searches of the first step \
+         count if all later steps search.",
     advice: "Set torch.backends.cudnn.benchmark = False if input sizes vary, or lower \
         torch.backends.cudnn.benchmark_limit. Pad or crop inputs to a few sizes. Use fewer keys or configurations in \
         @triton.autotune, and run all shapes once before training.",

@@ -1,6 +1,6 @@
 //! SL006: the backward pass of an operator takes much longer than its forward pass.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::names::module_class;
@@ -18,6 +18,9 @@ pub(super) const RULE: Rule = Rule {
     about: "the backward pass of an operator takes several times its forward pass on the GPU",
     why: "Most backward operators take at most twice the time of their forward operator. A larger ratio indicates a \
         slow algorithm: ordered sums, colliding additions, or unsuitable memory layouts.",
+    gain_methods: &[GainMethod::Speculative],
+    gain_text: "The kernels of the backward pass take twice the time of those of the forward pass (`scale`). The \
+         trace's links connect backward and forward operators.",
     advice: "Inspect the kernels of the backward pass. Use another operator with the same result, allow \
         nondeterministic algorithms, or change the memory layout of the inputs.",
     example: ("y = table[indices]", "y = table.index_select(0, indices)"),

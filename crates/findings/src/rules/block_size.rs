@@ -1,6 +1,6 @@
 //! SL035: kernels whose block size is not a multiple of the warp size.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use serde_json::Value;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{Device, EventId, Vendor};
@@ -14,6 +14,9 @@ pub(super) const RULE: Rule = Rule {
     about: "a hot kernel has a block size that leaves GPU lanes idle",
     why: "GPUs run threads in groups: warps of 32 on NVIDIA, wavefronts of 64 on AMD data-center GPUs. A partly \
         filled group takes as long as a full one.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The kernels get shorter by the share of idle lanes (`scale`): the threads of a block, divided by the \
+         same number rounded up to whole warps.",
     advice: "Choose a multiple of the warp size as the number of threads per block: num_warps of a Triton kernel, or \
         the block size of a CUDA or HIP kernel. Report a library kernel to its library.",
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),

@@ -2,7 +2,7 @@
 
 use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, rebuilt_constants};
 use crate::host_gaps::Seen;
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::Category;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::names::{MODULE_PREFIX, is_compilation};
@@ -19,6 +19,11 @@ pub(super) const RULE: Rule = Rule {
     about: "Python code of a function outside of operators takes a large share of the step, in a program without a \
         GPU",
     why: "Parsing, string processing and loops over numbers are slow in Python, and are often repeated in each step.",
+    gain_methods: &[GainMethod::Speculative],
+    gain_text: "In a recording, the rule takes the time between two operators in which CPU samples show the function, \
+         outside of operators and frameworks. That time is halved (`scale`), and goes in the upper bound; the bounds \
+         cover the sampling error. The reported line has most of these samples. In a trace with every call, the same \
+         applies to the time of the function and its callees on the critical path.",
     advice: "Move the work before the loop and keep its result, or move it into a DataLoader worker. Read a format \
         without parsing, and write loops over numbers as tensor operators.",
     example: (

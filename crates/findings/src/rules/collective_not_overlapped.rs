@@ -1,7 +1,9 @@
 //! SL019: collectives on the critical path that no computation overlaps.
 
 use super::small_collectives::{MIDDLE, latency_bound, small_size};
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+};
 use rustc_hash::FxHashMap;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, Unit};
@@ -14,6 +16,10 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Communication,
     about: "work waits for collectives that could overlap with computation",
     why: "While only a collective runs, the GPU computes nothing.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The reported share is the time of the collective on the critical path. No other GPU work waits for the \
+         collective (`overlap`); waits of the host stay. Traces do not show which work needs the result, so the gain \
+         is an upper limit.",
     advice: "Start collectives earlier and overlap them with computation: smaller buckets (bucket_cap_mb), \
         async_op=True with wait() before the first use, prefetching in FSDP.",
     example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),

@@ -1,6 +1,8 @@
 //! SL017: copies that only change the memory layout, or duplicate tensors.
 
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_critical_path::exact::what_if::{Action, Chosen};
 use stackline_model::{EventId, EventKind, INFERRED, StrId};
 use stackline_timeline::confidence::Confidence;
@@ -16,6 +18,11 @@ pub(super) const RULE: Rule = Rule {
         them",
     why: "After transpose, permute, expand or slicing, a tensor is not contiguous. A copy into contiguous memory \
         reads and writes all of it, and so does clone().",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "On a GPU, the kernels that copy take no time, and operators that do nothing else go. On a CPU, the \
+         outermost operators that copied take no time (`remove`). If calls are recorded, all calls of copy.deepcopy go \
+         with their Python time. Otherwise, the time from its first to its last operator goes; the bounds cover its \
+         operators alone, and also the time before the first of them.",
     advice: "Choose memory layouts that the next operator accepts: einsum, a transposed weight, or one permute \
         instead of several. Repeat tensors only after the product, or use torch.compile, which reads any layout \
         while it computes. Remove clone() of tensors that no code changes afterwards.",

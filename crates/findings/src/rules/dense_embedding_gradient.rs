@@ -1,6 +1,6 @@
 //! SL065: a large embedding table has a dense gradient, although a batch looks up few of its rows.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 use stackline_critical_path::exact::what_if::{Action, Edit};
@@ -16,6 +16,12 @@ pub(super) const RULE: Rule = Rule {
     about: "an embedding table has a dense gradient, although a batch looks up few of its rows",
     why: "A dense gradient is as large as the table. Each step fills it with zeros, and the optimizer reads and \
         writes all rows and their state, although few rows changed.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Operators (on a GPU their kernels) that read or write all rows of the embedding table shrink \
+         (`scale`). Their first input has the shape of the table; lookups and copies of the table stay unchanged. The \
+         share of used rows is the number of indices in the largest lookup divided by the number of rows of the table. \
+         The operators keep three times this share of their time; the bounds are one and ten times the share. For an \
+         operator with a list of tensors, only the table's part of the elements shrinks.",
     advice: "Create the table with sparse=True, and use an optimizer with sparse gradients for it: SparseAdam, SGD \
         or Adagrad. All other parameters keep their optimizer.",
     example: (

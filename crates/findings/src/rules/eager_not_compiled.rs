@@ -1,6 +1,6 @@
 //! SL036: chains of elementwise kernels without compilation.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind};
@@ -16,6 +16,9 @@ pub(super) const RULE: Rule = Rule {
     about: "chains of elementwise kernels are not compiled into one kernel each",
     why: "Each kernel of a chain reads the output of the previous kernel from memory. Compiled, the chain is one \
         kernel.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Of each chain of consecutive elementwise kernels, all kernels but the longest take no time, and \
+         operators that launch nothing else go (`remove`).",
     advice: "Call torch.compile on the function that runs these kernels. If the program already compiles its model, \
         fix the graph break that excludes the function (TORCH_LOGS=graph_breaks).",
     example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),

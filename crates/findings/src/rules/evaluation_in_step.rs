@@ -1,6 +1,6 @@
 //! SL047: training steps with a forward pass that has no backward pass.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::names::MODULE_PREFIX;
@@ -16,6 +16,10 @@ pub(super) const RULE: Rule = Rule {
     about: "training steps also run modules forward without a backward pass: an evaluation, or a network that is not \
         trained",
     why: "An evaluation takes a share of the training time, and the model hardly changes between two steps.",
+    gain_methods: &[GainMethod::Replay, GainMethod::Speculative],
+    gain_text: "The reported share is the critical path in the calls and in their GPU work. Both take no time \
+         (`remove`); the lower bound assumes an evaluation in every tenth step (`scale`). If nothing identifies the \
+         code as an evaluation, the gain is speculative. Measured on the CPU: see [accuracy](../findings-accuracy.md).",
     advice: "Evaluate every N steps or once per epoch, on a part of the data. For a network that is not trained (a \
         teacher, a frozen encoder), compute its outputs once and keep them, or run it in lower precision.",
     example: (

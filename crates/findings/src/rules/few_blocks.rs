@@ -1,7 +1,7 @@
 //! SL041: kernels with fewer blocks than the GPU has multiprocessors, although their blocks could be divided.
 
 use super::block_size::{common, product, warp_size};
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::EventId;
 use stackline_timeline::confidence::Confidence;
@@ -15,6 +15,9 @@ pub(super) const RULE: Rule = Rule {
     about: "a hot kernel launches fewer blocks than the GPU has multiprocessors, although its blocks could be smaller",
     why: "A block runs on one multiprocessor; with fewer blocks, the other multiprocessors are idle. Block sizes \
         that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or larger warps.",
+    gain_methods: &[GainMethod::Speculative],
+    gain_text: "The kernels take a share of their time equal to blocks divided by multiprocessors, and at least one \
+         warp of each block (`scale`).",
     advice: "Launch more and smaller blocks on this GPU, or divide a reduction among blocks. In PyTorch, use another \
         implementation of the operator, or report the operator with the numbers of the finding.",
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),

@@ -1,6 +1,6 @@
 //! SL021: DistributedDataParallel searches for unused parameters in each step.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::EventKind;
 use stackline_timeline::confidence::Confidence;
@@ -12,6 +12,8 @@ pub(super) const RULE: Rule = Rule {
     about: "DistributedDataParallel searches for unused parameters in each step",
     why: "With find_unused_parameters=True, each forward pass is followed by a search of the whole graph, and \
         gradients are communicated later.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The searches take no time (`remove`).",
     advice: "Remove find_unused_parameters if every parameter gets a gradient, or use static_graph=True.",
     example: (
         "DistributedDataParallel(model, find_unused_parameters=True)",

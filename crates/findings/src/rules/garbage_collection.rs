@@ -1,7 +1,7 @@
 //! SL025: Python's garbage collection interrupts steps again and again.
 
 use crate::step_words::StepWords;
-use crate::{Area, Candidate, Fact, GainEstimate, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::format::duration;
 use stackline_model::names::{COLLECTION, IMPORTS};
@@ -16,6 +16,8 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Host,
     about: "Python runs garbage collection during the work, automatically or by gc.collect()",
     why: "A collection visits all live objects and blocks all other Python code. Models consist of many objects.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Collections that recur take no time (`remove`). Of nested collections only the outermost counts.",
     advice: "Call gc.collect() and gc.freeze() after setup, so that collections skip the existing objects. Call \
         gc.disable(), and collect every N steps. Remove gc.collect() from steps.",
     example: (

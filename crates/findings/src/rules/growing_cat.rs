@@ -1,6 +1,6 @@
 //! SL046: a tensor that grows by `cat` from step to step.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use serde_json::Value;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Unit};
@@ -16,6 +16,9 @@ pub(super) const RULE: Rule = Rule {
     about: "a cache or history grows by torch.cat, which copies all of it each time",
     why: "torch.cat allocates a new tensor and copies both parts. The copied bytes grow with the square of the \
         number of calls, and memory for two tensors is needed.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Each call keeps the share of its new elements among all copied elements (`scale`): in kernels on a \
+         GPU, otherwise in operators.",
     advice: "Allocate the tensor once at its maximum size and write each part in place: StaticCache for keys and \
         values of transformers, otherwise index_copy_ or slices. If only the final tensor is read, collect the parts \
         in a list and call cat once.",

@@ -1,6 +1,6 @@
 //! SL064: copies between host and GPU on the critical path.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
@@ -15,6 +15,9 @@ pub(super) const RULE: Rule = Rule {
     about: "work waits for copies between host and GPU",
     why: "PCI Express is 20 to 100 times slower than the GPU's own memory. While all other work waits for a copy, \
         the GPU computes nothing.",
+    gain_methods: &[GainMethod::Speculative],
+    gain_text: "Copies of one direction and kind of memory go, with their calls (`remove`). In the upper bound, \
+         operators that only copy go, too. No trace shows how much of the data can stay on the GPU.",
     advice: "Keep repeatedly copied data on the GPU: offloaded weights, caches, tables. If it does not fit, prefetch \
         the next copy during computation (another stream, pinned memory, non_blocking=True). Do more work per copy \
         (larger batches), and copy fewer bytes (bfloat16, quantized weights).",

@@ -1,6 +1,8 @@
 //! SL004: waits of the host for the GPU within the work.
 
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_critical_path::value_reads::is_read;
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
@@ -17,6 +19,10 @@ pub(super) const RULE: Rule = Rule {
     about: "the host waits for the GPU: item(), cpu(), nonzero(), synchronize(), or copies from unpinned memory",
     why: "While the host waits it launches no kernels, so the GPU is idle from the end of its work until the next \
         launch.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Calls that waited at least `SL004.wait_us` no longer wait, and the thread continues (`remove`). An \
+         operator that only reads a value (`item`) goes with its copy. For an operator that reads the size of its \
+         result (`nonzero`), the copy to the host goes.",
     advice: "Keep values on the GPU: avoid .item(), print and `if tensor` in each step. Collect the values and read \
         them every N steps, or with a non-blocking copy.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),

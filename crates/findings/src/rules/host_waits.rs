@@ -4,7 +4,9 @@ use super::dataloader_starved::is_next;
 use super::logging_in_step;
 use super::rebuilt_constants::LOADER;
 use crate::host_gaps::{Seen, Spans};
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -19,6 +21,10 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Host,
     about: "steps wait for a thread, a process, a lock, a file or the network",
     why: "During the wait, the program computes nothing and launches nothing.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Functions that wait, by their names, take no time (`remove`). If no such function is on the stack, the \
+         time between two operators shrinks by the time in which samples show no computation (`scale`). Then the \
+         bounds are the sampling error.",
     advice: "Let the other thread or process run concurrently with the program, and read its result later: keep the \
         future and wait for the previous one. Use a bounded queue instead of join().",
     example: (

@@ -1,6 +1,8 @@
 //! SL005: code on the critical path with much more host time than GPU time.
 
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::Category;
 use stackline_critical_path::exact::what_if::Action;
@@ -17,6 +19,9 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Host,
     about: "a function, module or annotated range keeps the host busy, launches little GPU work, and delays all other work",
     why: "While the host does other work, it launches no kernels.",
+    gain_methods: &[GainMethod::Speculative],
+    gain_text: "The reported share is the host time on the critical path in the code, excluding code that has a \
+         finding of its own. The host time of all its calls is halved (`scale 0.5`).",
     advice: "Move the work into a DataLoader worker, another thread or the GPU, run it less often, or run it once \
         before the loop.",
     example: (

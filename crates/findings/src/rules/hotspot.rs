@@ -1,6 +1,6 @@
 //! SL001: one kernel takes a large share of GPU time.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::Unit;
 use stackline_timeline::confidence::Confidence;
@@ -12,6 +12,9 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Kernels,
     about: "a kernel takes a large share of GPU time",
     why: "An improvement of the longest kernel saves the most time.",
+    gain_methods: &[GainMethod::Speculative],
+    gain_text: "All runs of the kernel take half their time (`scale 0.5`). The reported share is the kernel's part of \
+         the time of kernels, copies and fills on the GPU.",
     advice: "Speed up the kernel: lower precision, a fused or tuned implementation, better shapes, or less work.",
     example: ("y = x.float() @ w.float()", "y = x @ w  # both bfloat16: tensor cores"),
     cost: "depends on the kernel",

@@ -1,6 +1,6 @@
 //! SL007: backward pass of indexing that sorts its indices and adds equal ones in order.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind};
@@ -17,6 +17,9 @@ pub(super) const RULE: Rule = Rule {
     about: "the backward pass of table[indices] takes much longer than its forward pass",
     why: "PyTorch sums the gradient of indexing in a fixed order: it sorts the indices and adds equal ones one after \
          another.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The GPU work of the backward pass takes `SL007.factor` times that of its forward pass (`scale`). If \
+         the trace has no link to the forward pass, it takes a quarter of its time.",
     advice: "Use torch.index_select or torch.nn.functional.embedding, which sum gradients with atomic additions.",
     example: ("rows = table[indices]", "rows = table.index_select(0, indices)"),
     cost: "one line; gradients may differ in the last bits between runs",

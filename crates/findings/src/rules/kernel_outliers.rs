@@ -1,6 +1,6 @@
 //! SL032: kernel calls that take many times the median of calls with the same shapes.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, GpuId, StrId, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -13,6 +13,9 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Kernels,
     about: "a few calls of a kernel take many times as long as other calls of the same size",
     why: "Equal work takes equal time. A much longer call was disturbed, or had to load its data first.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Runs of at least `SL032.times` the median of their name and size take the median (`set`). The bounds \
+         are the 5th and 95th percentiles of the other runs.",
     advice: "Check which activities overlap the slow calls: copies, other streams, other processes on the GPU, page \
          faults of managed memory, or a falling GPU clock.",
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),

@@ -1,6 +1,8 @@
 //! SL012: host that launches kernels more slowly than the GPU runs them.
 
-use crate::{AdviceVariant, Area, Candidate, Fact, Programs, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainMethod, Programs, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_critical_path::exact::Category;
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind, Trace};
@@ -15,6 +17,10 @@ pub(super) const RULE: Rule = Rule {
     about: "the GPU waits because the host takes longer to launch kernels than the GPU takes to run them",
     why: "An operator costs the host some microseconds in Python and the framework. A short kernel ends before the \
          next launch.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The outermost operators that launch kernels, except those in which the host waits, take `SL012.scale` \
+         of their time (`scale`). This factor is an assumption about CUDA graphs and compiled code, not a measurement \
+         of the program.",
     advice: "Launch fewer kernels: use torch.compile(mode=\"reduce-overhead\") or CUDA graphs, which replay all \
          launches with one call, or increase the batch size for longer kernels.",
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),

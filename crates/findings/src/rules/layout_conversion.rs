@@ -1,6 +1,6 @@
 //! SL003: kernels that only convert between channels-first and channels-last layout.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind};
 use stackline_timeline::confidence::Confidence;
@@ -12,6 +12,9 @@ pub(super) const RULE: Rule = Rule {
     about: "kernels convert between channels-first and channels-last layout around convolutions",
     why: "Fast convolutions of the GPU libraries require channels-last tensors, so other layouts are copied before \
          and after.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The conversion kernels and the calls that launch them go (`remove`). In the upper bound, batch norm \
+         also takes 0.3 of its time.",
     advice: "Keep model and input in channels_last: call .to(memory_format=torch.channels_last) on both.",
     example: (
         "model = UNet().cuda()\ny = model(x.cuda())",

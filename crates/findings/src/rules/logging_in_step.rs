@@ -4,7 +4,9 @@ use super::dataloader_starved::is_next;
 use super::host_waits;
 use crate::estimate::Estimate;
 use crate::host_gaps::{HostGap, Seen, Spans};
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::format::duration;
 use stackline_model::{EventId, EventKind};
@@ -19,6 +21,10 @@ pub(super) const RULE: Rule = Rule {
     about: "print, logging, progress bars, TensorBoard, wandb, torch.save, json.dump, to_csv or savefig block the step",
     why: "The host formats and writes text and launches nothing meanwhile. A GPU tensor in the text also makes the \
          host wait for the GPU.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Calls that log, print or save take no time, including the waits for the GPU in them (`remove`). If \
+         only samples show these calls, the time between two operators shrinks by their share of the samples \
+         (`scale`). If nearly all samples show them, all of that time goes, including waits.",
     advice: "Log every N steps; collect values as GPU tensors and read them then; write from another thread.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
     cost: "one line; values are logged less often",

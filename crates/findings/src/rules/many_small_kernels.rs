@@ -1,6 +1,6 @@
 //! SL002: many kernels that are about as short as their launch.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::names::module_class;
@@ -16,6 +16,10 @@ pub(super) const RULE: Rule = Rule {
     about: "a module or operator launches many short kernels that could be one",
     why: "Each launch costs the host some microseconds, and each kernel has a fixed start and end cost. Short kernels \
          consist mostly of both.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The kernels of each call become one kernel with their total time (`fuse`). The operators that launched \
+         all kernels but the first go (`remove`); in the lower bound they stay. Calls longer than ten times the \
+         median, such as a first call, stay unchanged.",
     advice: "Fuse the kernels: torch.compile the module, or use a fused implementation.",
     example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
     cost: "compilation at the first call and for each new shape",

@@ -1,6 +1,6 @@
 //! SL063: matrix products on tensor cores with dimensions that are not multiples of 8.
 
-use crate::{Area, Candidate, Fact, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -12,6 +12,9 @@ pub(super) const RULE: Rule = Rule {
     about: "matrix products run on tensor cores with a dimension that is not a multiple of 8",
     why: "Rows of such a matrix do not begin at multiples of 16 bytes. Kernels of older GPUs then load elements one \
          or two at a time instead of 16 bytes at once.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Kernels on tensor cores that read one or two elements at once take `SL063.scale` of their time \
+         (`scale`). The bounds are 0.5 and 2.4 times that.",
     advice: "Pad the dimension to a multiple of 8, better of 64: for example a vocabulary of 50,257 to 50,304, or the \
          number of classes or channels.",
     example: (

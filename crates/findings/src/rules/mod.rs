@@ -178,6 +178,7 @@ fn kind_in(table: &[(&'static str, &[&str])], name: &str) -> Option<&'static str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GainMethod;
 
     #[test]
     fn codes_and_names_are_unique_and_settings_make_sense() {
@@ -188,9 +189,29 @@ mod tests {
                 let (least, most) = setting.range;
                 assert!((least..=most).contains(&setting.default), "{rule:?} {}", setting.name);
             }
-            for text in [rule.about, rule.why, rule.advice, rule.cost, rule.false_positives, rule.source] {
-                assert!(!text.is_empty(), "{rule:?}");
+            let texts =
+                [rule.about, rule.why, rule.gain_text, rule.advice, rule.cost, rule.false_positives, rule.source];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{rule:?}");
+            assert!(!rule.gain_methods.is_empty(), "{rule:?}");
+        }
+    }
+
+    #[test]
+    fn gain_texts_name_settings_and_edits_that_exist() {
+        let edits = ["remove", "fuse", "overlap", "more-workers", "set", "scale", "scale 0.5"];
+        for rule in ALL {
+            let (code, text) = (rule.code, rule.gain_text);
+            for name in text.split('`').skip(1).step_by(2) {
+                let setting = name.strip_prefix(&format!("{code}."));
+                assert!(
+                    setting.is_none_or(|name| rule.settings.iter().any(|setting| setting.name == name)),
+                    "{code} has no setting {name}"
+                );
+                assert!(!name.starts_with("SL") || setting.is_some(), "{code} names {name}");
             }
+            let has_edit = edits.iter().any(|edit| text.contains(&format!("`{edit}`")));
+            let is_replay = |method: &GainMethod| matches!(method, GainMethod::Replay | GainMethod::Speculative);
+            assert!(has_edit || !rule.gain_methods.iter().any(is_replay), "{code}: which edit?");
         }
     }
 }

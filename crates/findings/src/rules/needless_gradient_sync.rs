@@ -1,7 +1,7 @@
 //! SL022: gradient reductions in every backward pass of a step with gradient accumulation.
 
 use crate::collectives::Collective;
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, StrId};
 use stackline_timeline::confidence::Confidence;
@@ -15,6 +15,9 @@ pub(super) const RULE: Rule = Rule {
     about: "each of several accumulated backward passes reduces gradients before one optimizer step",
     why: "DistributedDataParallel reduces all gradients in each backward pass. With gradient accumulation, only the \
          last pass before the optimizer step needs the reduction. The earlier communication is wasted.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Between two optimizer steps, the AllReduces of all backward passes but the last take no time, and \
+         neither do the operators that call them (`remove`). Only backward passes that reduce the same tensors count.",
     advice: "Run forward and backward of all passes but the last under model.no_sync().",
     example: (
         "for batch in batches:\n    loss(model(batch)).backward()\noptimizer.step()",

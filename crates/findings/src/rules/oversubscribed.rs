@@ -1,6 +1,8 @@
 //! SL028: more OpenMP threads compute than processors are available.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Recording, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    Area, Candidate, Fact, GainEstimate, GainMethod, Recording, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::{EventId, Key, OPENMP, SampleMetric, TrackId, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -15,6 +17,11 @@ pub(super) const RULE: Rule = Rule {
     why: "A parallel operator ends when its last thread ends. A thread without a processor delays all others, \
          which spin, or sleep and wake up. Containers and CPU affinity often allow fewer processors than the \
          machine has.",
+    gain_methods: &[GainMethod::Model],
+    gain_text: "Samples measure the CPU time of each thread, and the part of it in OpenMP's library. One estimate \
+         divides the computing evenly among the processors. The other removes the waiting: its CPU time divided by the \
+         number of processors. The gain is the smaller estimate; its bounds are half of the smaller and the larger \
+         estimate.",
     advice: "Divide the usable processors of the finding by the number of processes that compute at once, and use no \
          more threads: torch.set_num_threads or OMP_NUM_THREADS. torchrun sets 1, and a DataLoader sets 1 in its \
          workers. Python's os.cpu_count and os.sched_getaffinity ignore the limit of a container.",

@@ -1,6 +1,6 @@
 //! SL011: copies to the GPU from pageable memory.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::{Action, Edit};
 use stackline_model::{EventId, EventKind};
 use stackline_timeline::confidence::Confidence;
@@ -13,6 +13,10 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Copies,
     about: "copies to the GPU come from pageable (not pinned) memory",
     why: "Such a copy goes through a buffer of the driver, which is slower, and the host waits until the copy ends.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The copies take the time that their bytes need from pinned memory (`scale`), and the host no longer \
+         waits in their calls (`remove`). The rate is that of the trace's own copies from pinned memory, else that of \
+         the GPU model, else `SL011.gb_per_s`. The bounds cover copies that take 0.8 and 1.25 times as long.",
     advice: "Pin the memory and copy asynchronously: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
          .to(device, non_blocking=True).",
     example: (

@@ -1,7 +1,9 @@
 //! SL010: data preparation that is repeated in each step.
 
 use super::dataloader_starved::is_next;
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -13,6 +15,9 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Data,
     about: "images, audio or text are decoded, resized, normalized or tokenized while the GPU waits",
     why: "The host computes the same result in each step or epoch, and the GPU waits for it.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The reported share is the time of the preprocessing functions on the critical path. They take no time \
+         (`remove`). If these functions call each other, only the outermost counts.",
     advice: "Prepare the data once and store the result. Otherwise prepare it on the GPU (torchvision.transforms.v2 \
          on batches), or in DataLoader workers.",
     example: (

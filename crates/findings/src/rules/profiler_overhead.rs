@@ -1,6 +1,8 @@
 //! SL033: the profiler itself takes a large part of the recorded time.
 
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Programs, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Programs, Rule, RuleContext, Setting, Support,
+};
 use stackline_critical_path::exact::Category;
 use stackline_model::{EventId, EventKind, TrackId, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -13,6 +15,10 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Measurement,
     about: "the profiler takes so much time that host times are unreliable",
     why: "Each recorded call adds overhead. For short calls, the overhead is most of the measured time.",
+    gain_methods: &[GainMethod::Nothing],
+    gain_text: "The rule reports two numbers. One is the share of the critical path that the trace marks as the \
+         profiler's own work. The other is the number of Python frames of the thread with most of them, times \
+         `SL033.frame_ns`, as a share of the time in these frames.",
     advice: "Record Python frames (with_stack, with_modules) only for source locations, and record times without \
          them; record fewer steps.",
     example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for source locations"),

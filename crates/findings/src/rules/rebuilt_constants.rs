@@ -4,7 +4,9 @@ mod lists;
 mod tables;
 
 use crate::constant_runs::constant_runs;
-use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+};
 use lists::{LISTS_TITLE, ListReads, Lists};
 use rustc_hash::FxHashMap;
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
@@ -26,6 +28,13 @@ pub(super) const RULE: Rule = Rule {
     about: "each step builds the same masks, positions or tables, with equal operators and shapes",
     why: "Values that depend only on sizes are equal in each step. torch.tensor(list) also reads a Python list \
          element by element.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The reported share is the critical path in the function, if the function does nothing else, otherwise \
+         in the builtin functions and operators. They take no time, and their GPU work goes (`remove`). The bounds \
+         cover the operators alone, and also the time from the first to the last of them. Without a GPU, the time of \
+         `torch.tensor` of a list from its first to its last operator counts, too. Of the time before the first \
+         operator, in which PyTorch determines the sizes of the list, 1.2 times that span counts; the upper bound is \
+         twice the span.",
     advice: "Build the tensor once: register_buffer in __init__, or functools.lru_cache by size and device. Use \
          is_causal=True instead of a mask.",
     example: (

@@ -1,6 +1,6 @@
 //! SL026: `torch.compile` that still compiles in later steps.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::format::duration;
 use stackline_model::names::is_compilation;
@@ -15,6 +15,9 @@ pub(super) const RULE: Rule = Rule {
     about: "torch.compile compiles again in steps after the first",
     why: "A compilation takes as long as many steps, and repeats for each new shape or value that the compiled code \
          does not support.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Compilation in steps after the first takes no time (`remove`). Of nested spans only the outermost \
+         counts.",
     advice: "Find the reason with TORCH_LOGS=recompiles. Use torch.compile(dynamic=True) or mark_dynamic for varying \
          sizes, pad to few sizes, and avoid changing Python numbers in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),

@@ -1,6 +1,6 @@
 //! SL016: casts of parameters to a lower precision in each step.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::EventId;
 use stackline_timeline::confidence::Confidence;
@@ -13,6 +13,10 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Copies,
     about: "autocast converts the same parameters in each step",
     why: "Autocast keeps parameters in float32 and casts each of them to a lower precision in every step.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The conversions take no time, and operators that do nothing else go (`remove`). A converted tensor is \
+         a parameter if it has the shape of an input after the first input of a layer, and is converted at least once \
+         per step.",
     advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that \
          supports it, or accumulate more samples under one autocast context, which casts each parameter once.",
     example: (

@@ -1,6 +1,6 @@
 //! SL037: dtype conversions by kernels that handle one element at a time.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind};
 use stackline_timeline::confidence::Confidence;
@@ -13,6 +13,9 @@ pub(super) const RULE: Rule = Rule {
     about: "kernels convert a tensor's dtype element by element",
     why: "PyTorch's generic copy kernel selects the dtype of each element at run time, and loads and stores one \
          element at a time.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The kernels take `SL037.scale` of their time (`scale`). This factor is an assumption about kernels \
+         with fixed types.",
     advice: "Fuse the conversion with neighboring operators (torch.compile, a fused norm). Otherwise keep the tensor in one \
          dtype, or use a version of PyTorch with a vectorized kernel for this pair of dtypes.",
     example: (

@@ -1,7 +1,7 @@
 //! SL044: many small collectives that could be a few large ones.
 
 use crate::collectives::Collective;
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
 use stackline_model::{EventId, StrId, Unit};
@@ -15,6 +15,11 @@ pub(super) const RULE: Rule = Rule {
     about: "each step has many small collectives of one kind that could be combined into a few large ones",
     why: "A small collective takes its latency (launch, and a message to each rank), however little data it moves. \
          One hundred collectives take one hundred latencies.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "All collectives but one per bucket of 25 MB go, with their operators, launches and the short gaps \
+         between them (`remove`). The remaining collectives carry all data: they take the time of all, less one \
+         latency for each removed collective (`scale`). The latency is the time of the shortest collective. The lower \
+         bound removes half of the latencies, the upper bound all time of the removed collectives.",
     advice: "Let DistributedDataParallel reduce gradients in buckets (bucket_cap_mb) instead of one parameter at a \
          time. Elsewhere, use torch._utils._flatten_dense_tensors, all_reduce_coalesced or a foreach copy into one \
          buffer.",

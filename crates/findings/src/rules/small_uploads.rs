@@ -1,6 +1,6 @@
 //! SL030: small tensors that each step creates on the host and copies to the GPU.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, Unit};
@@ -16,6 +16,10 @@ pub(super) const RULE: Rule = Rule {
     about: "each step creates the same small tensors from Python values and copies them to the GPU",
     why: "torch.tensor(…, device=\"cuda\") creates a tensor on the host, copies it and waits for the copy, all for a \
          few bytes.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The `aten::to` operators that copy such tensors, and their copies, take no time (`remove`). The rule \
+         recognizes them by the calls of `torch.tensor(…, device=…)`: a small copy right before the tensor is \
+         returned.",
     advice: "Create constants once, outside of the loop (as buffers of the module). Compute values that depend on GPU \
          data on the GPU: torch.arange, torch.full, torch.where.",
     example: (

@@ -1,6 +1,6 @@
 //! SL008: expensive kernel that mostly stalls for one sampled reason.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -12,6 +12,9 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Kernels,
     about: "a kernel with much GPU time mostly stalls for one reason",
     why: "Instruction samples show warps that wait: for memory, for other instructions, or at a barrier.",
+    gain_methods: &[GainMethod::Speculative],
+    gain_text: "Half of the time in samples with the stall reason goes (`scale` by 1 minus half of the share of these \
+         samples).",
     advice: "For memory stalls, use fewer or wider loads, reuse data through shared memory, or fuse kernels. For \
          arithmetic stalls, use faster instructions, such as vectorized conversions. For barrier stalls, use smaller \
          blocks.",

@@ -1,6 +1,6 @@
 //! SL024: GPU memory that the driver still allocates in later steps.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Unit};
 use stackline_timeline::confidence::Confidence;
@@ -15,6 +15,8 @@ pub(super) const RULE: Rule = Rule {
     why: "Frameworks cache memory, because driver allocations are slow. A free (cudaFree, hipFree) also waits until \
          all GPU work ends: a synchronization that no line of the program shows. In uniform steps, such calls \
          indicate that memory is short, fragmented, or freed by hand.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "Driver calls that allocate, free and retry take no time, and waits in them go (`remove`).",
     advice: "Remove torch.cuda.empty_cache() from steps; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for \
          varying sizes; reduce the batch size if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),

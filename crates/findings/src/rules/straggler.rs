@@ -1,6 +1,8 @@
 //! SL040: rank that arrives last at collectives.
 
-use crate::{Area, Fact, Finding, OfRank, RankTimes, Requirement, Rule, RuleContext, Setting, Settings, Support};
+use crate::{
+    Area, Fact, Finding, GainMethod, OfRank, RankTimes, Requirement, Rule, RuleContext, Setting, Settings, Support,
+};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::Unit;
 use stackline_timeline::confidence::Confidence;
@@ -14,6 +16,10 @@ pub(super) const RULE: Rule = Rule {
     why: "A collective ends when the last rank arrives, so the slowest rank determines the speed of all, and itself \
          waits least. Waits on other ranks are an effect: they are not findings there. This finding names a finding \
          of the last rank that the other ranks lack, or whose gain is at least twice as large there.",
+    gain_methods: &[GainMethod::Model],
+    gain_text: "For each rank, the rule measures the time in which collectives run alone. The last rank has the least \
+         of it. The gain is the difference to the next rank. The lower bound is 0, and the upper bound is the \
+         difference to the median of the other ranks.",
     advice: "Check the other findings of that rank, and compare it with another rank (`stackline diff`). Common \
          causes: more data or longer sequences, a slower or hotter GPU, a busier host, work that rank 0 does for all \
          ranks.",

@@ -1,6 +1,6 @@
 //! SL014: attention as separate matrix product, softmax and matrix product.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::EventId;
 use stackline_timeline::confidence::Confidence;
@@ -13,6 +13,10 @@ pub(super) const RULE: Rule = Rule {
     about: "attention writes all scores to memory between a matrix product, a softmax and a second matrix product",
     why: "The size of the scores grows with the square of the sequence length. Scaling, masking and softmax each read \
          and write all of them.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "All GPU work between the two matrix products, including softmax, takes no time, and operators that \
+         launch nothing else go (`remove`). The products stay unchanged. In the upper bound the products and the \
+         copies next to them go, too.",
     advice: "Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation=\"sdpa\") with \
          shapes, dtypes and a mask that its flash, memory-efficient or cuDNN backend supports.",
     example: (

@@ -1,6 +1,6 @@
 //! SL042: gradients that are filled with zeros before each backward pass.
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::{Action, Edit};
 use stackline_model::{EventId, EventKind, LinkKind};
 use stackline_timeline::confidence::Confidence;
@@ -15,6 +15,8 @@ pub(super) const RULE: Rule = Rule {
     about: "the optimizer fills gradients with zeros instead of releasing them",
     why: "Each parameter costs an operator and, on a GPU, a launch and a short kernel. The backward pass then reads \
          the zeros and adds to them instead of writing.",
+    gain_methods: &[GainMethod::Replay],
+    gain_text: "The operators in `zero_grad`, and the kernels that they launch, take no time (`remove`).",
     advice: "Call zero_grad(set_to_none=True), the default of PyTorch since version 2.0.",
     example: ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad(set_to_none=True)"),
     cost: "one argument, or a newer PyTorch",

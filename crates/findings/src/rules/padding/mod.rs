@@ -3,7 +3,7 @@
 mod batches;
 mod operators;
 
-use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use batches::{Batch, Remaining};
 use operators::{BatchShapes, OnBatches};
 use stackline_model::{EventId, EventKind, Unit};
@@ -18,6 +18,13 @@ pub(super) const RULE: Rule = Rule {
     about: "sequences are padded to the longest of their batch, and much of the work is on padding",
     why: "The program discards the results of padding. A batch takes as long as if all of its sequences were as long \
          as the longest.",
+    gain_methods: &[GainMethod::Replay, GainMethod::Speculative],
+    gain_text: "The inputs of `pad_sequence` show the lengths of the sequences, so the share of padding in their \
+         batches. The rule computes the padding that remains if the sequences of a call in all recorded steps are \
+         sorted by length. Operators (on a GPU their kernels) with inputs of such shapes shrink accordingly (`scale`); \
+         attention shrinks with the squares of the lengths. The bounds are half of the padding and all of it. If \
+         sorting leaves more than half, or all sequences are padded to one length, the gain is speculative: half of \
+         the padding.",
     advice: "Batch sequences of similar length (sort within a few hundred batches, then shuffle the batches), or pack \
          sequences without padding: nested tensors, or attention with sequence lengths.",
     example: (
