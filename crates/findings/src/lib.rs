@@ -44,7 +44,7 @@ pub use identity::{Identity, Mark, fingerprints, pair};
 pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
 pub use options::Options;
 pub use path::{files_of, files_of_calls, path_of};
-pub use rank::{Findings, find, find_kept, find_with};
+pub use rank::{Findings, find, find_with};
 pub use ranks::{RankTimes, merge, ranges};
 pub use recording::{Gone, recorded_in};
 pub use rule::{AdviceVariant, Area, Programs, Requirement, Rule, RuleInfo, Setting};
