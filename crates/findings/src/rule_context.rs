@@ -118,7 +118,7 @@ fn ran(hop: &PathSegment) -> bool {
     hop.event.is_some() && hop.category != Category::Unknown
 }
 
-/// Rule context: access to the trace for one rule.
+/// Rule context: access to the trace for one rule. Only rules of this crate read it.
 #[derive(Clone, Copy)]
 pub struct RuleContext<'a> {
     shared: &'a SharedContext<'a>,
