@@ -112,8 +112,8 @@ pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<P
 }
 
 /// Same prediction for a trace with an existing graph. `hops` receives the critical-path segments after the edits. Each
-/// begins at the end of the previous one (the first at the start of the window). Adjacent segments of one cause and name
-/// are merged.
+/// segment begins at the end of the previous one, the first at the start of the window. Adjacent segments of one cause
+/// and name are merged.
 ///
 /// # Errors
 /// Returns the same errors as [`predict`].
