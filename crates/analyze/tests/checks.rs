@@ -2,6 +2,7 @@
 
 use crate::support::{for_each_trace, read};
 use stackline_analyze::checks::{ALL, Outcome};
+use stackline_ingest::diagnostics;
 use stackline_model::{Trace, flags};
 use stackline_testkit::mini::MiniTrace;
 
@@ -107,6 +108,31 @@ fn each_check_tells_a_breach_from_its_sound_twin() {
         let Outcome { breaches, checked } = &broken;
         assert!(breaches.len() == 1 && *checked > 0, "{}: {broken:?}", check.name);
     }
+}
+
+/// Codes of excluded times that `times_left_out` does not name: only a run of the check finds their events.
+const UNNAMED: [&str; 3] = ["garbled_time", "implausible_length", "implausible_time"];
+
+#[test]
+fn checks_name_codes_that_sources_emit() {
+    let emitted = |code: &str| diagnostics::ALL.iter().any(|known| known.code == code);
+    for check in ALL {
+        let unknown: Vec<_> = check.read_codes.iter().filter(|code| !emitted(code)).collect();
+        assert!(unknown.is_empty(), "{}: no source emits {unknown:?}", check.name);
+    }
+}
+
+#[test]
+fn codes_of_excluded_times_are_named_by_their_check() {
+    let check = ALL.iter().find(|check| check.name == "times_left_out").unwrap();
+    let excludes = |message: &str| {
+        ["excluded from all totals", "excluded from windows and totals"].iter().any(|text| message.contains(text))
+    };
+    // A message that names another code is about the records that the other code counts.
+    let codes = diagnostics::ALL.iter().filter(|known| excludes(known.message) && !known.message.contains('`'));
+    let mut unnamed: Vec<_> = codes.map(|known| known.code).filter(|code| !check.read_codes.contains(code)).collect();
+    unnamed.sort_unstable();
+    assert_eq!(unnamed, UNNAMED);
 }
 
 #[test]

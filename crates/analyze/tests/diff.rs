@@ -1,9 +1,8 @@
-//! Comparisons: the test against SciPy, false alarms and planted changes over many made-up pairs, TraceLens' comparison.
+//! Comparisons: false alarms and planted changes over many made-up pairs, TraceLens' comparison.
 
 use crate::support::{read, read_mini};
 use crate::tl_support;
 
-use stackline_diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
 use stackline_diff::{
     Change, ChangeTable, Diff, Measure, Method, Options, Profile, Side, Verdict, compare, trim_warmup,
 };
@@ -17,65 +16,6 @@ use tl_support::Csv;
 
 fn close(got: f64, expected: f64) {
     assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1e-3), "{got} is not {expected}");
-}
-
-/// SciPy 1.17.1: `stats.t.sf(t, df) * 2`, `stats.t.isf(p / 2, df)`.
-#[test]
-fn students_distribution_is_scipys() {
-    close(student_two_sided(2.0, 3.0), 0.139_325_968_558_843_06);
-    close(student_two_sided(-0.5, 1.5), 0.680_567_110_669_94);
-    close(student_two_sided(12.0, 30.0) * 1e13, 5.580_185_415_199_261);
-    close(student_quantile(0.05, 4.0), 2.776_445_105_197_794_3);
-    close(student_quantile(0.05, 1.0), 12.706_204_736_174_705);
-    close(student_quantile(0.01, 57.3), 2.664_389_436_492_397_2);
-}
-
-/// SciPy 1.17.1: `stats.ttest_ind(b, a, equal_var=False, trim=trim)` with its `confidence_interval(0.95)`, and
-/// `stats.trim_mean`.
-#[test]
-fn the_test_is_scipys() {
-    let a = [10.1, 9.8, 10.4, 10.0, 9.9, 10.2, 30.0, 10.1, 9.7];
-    let b = [10.6, 10.9, 10.5, 11.0, 10.4, 10.8, 10.7];
-    let of = |trim| {
-        let (a, b) = (Location::independent(&a, trim).unwrap(), Location::independent(&b, trim).unwrap());
-        welch(&a, &b, 0.05, 0.0).unwrap()
-    };
-    let plain = of(0.0);
-    close(plain.p, 0.506_653_260_962_022);
-    close(plain.interval.0, -6.666_109_993_110_274_5);
-    close(plain.interval.1, 3.577_221_104_221_386);
-    let trimmed = of(0.2);
-    close(trimmed.p, 0.001_086_963_036_301_508);
-    close(trimmed.interval.0, 0.321_289_146_130_304_35);
-    close(trimmed.interval.1, 0.935_853_711_012_548_3);
-    close(trimmed.before, 10.071_428_571_428_571);
-    close(trimmed.after, 10.7);
-}
-
-/// SciPy 1.17.1: `stats.ttest_ind([5.9], x, equal_var=True)`, `stats.false_discovery_control`.
-#[test]
-fn one_value_and_many_rows_are_scipys() {
-    let x = Location::independent(&[5.0, 5.2, 4.9, 5.1], 0.0).unwrap();
-    let one = Location::independent(&[5.9], 0.2).unwrap();
-    let tested = welch(&x, &one, 0.05, 0.0).unwrap();
-    close(tested.p, 0.009_772_625_841_292_4);
-    close(tested.interval.0, 0.390_653_442_240_731_34);
-    close(tested.interval.1, 1.309_346_557_759_269_8);
-    for (got, expected) in
-        adjusted(&[0.001, 0.04, 0.03, 0.2, 0.9]).iter().zip([0.005, 1.0 / 15.0, 1.0 / 15.0, 0.25, 0.9])
-    {
-        close(*got, expected);
-    }
-    assert!(welch(&one, &one, 0.05, 0.0).is_none(), "nothing has a spread");
-}
-
-#[test]
-fn equal_values_are_told_apart_without_spread() {
-    let of = |value: f64| Location::estimate(&[value; 4], 0.2).unwrap();
-    assert_eq!(welch(&of(3.0), &of(3.0), 0.05, 0.0).unwrap().p, 1.0);
-    let changed = welch(&of(3.0), &of(4.0), 0.05, 0.0).unwrap();
-    assert_eq!((changed.p, changed.interval), (0.0, (1.0, 1.0)));
-    assert!(Location::estimate(&[], 0.2).is_none());
 }
 
 /// Numbers that look random (splitmix64).

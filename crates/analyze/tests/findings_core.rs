@@ -5,7 +5,7 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, find, steps, text};
 use serde_json::json;
-use stackline_findings::{Finding, Findings, Options};
+use stackline_findings::{ExternalRules, Finding, Findings, Options, find_with};
 use stackline_timeline::confidence::Confidence;
 use std::collections::BTreeSet;
 
@@ -194,7 +194,7 @@ fn edits_of_one_text_at_two_places_are_two() {
 fn what_is_ignored_gains_nothing_with_the_others() {
     let program = long_run(3, (1, true));
     let keep = |f: &Finding| f.rule.code != "SL004";
-    let found = stackline_findings::find_kept(&program.trace(), &Options::default(), &keep).unwrap();
+    let found = find_with(&program.trace(), &Options::default(), &ExternalRules::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
     assert!(found.together.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
 }

@@ -109,7 +109,10 @@ fn a_first_step_that_warms_up_is_left_out_and_said() {
     assert_eq!(window(&slow, &Scope::default()), (3, (2600, 5600)));
     let notes = Looked::at(&slow, &Scope::default()).notes;
     assert!(notes[0].starts_with("step 0 took 2.6 times as long as the median"), "{notes:?}");
-    assert_eq!(Looked::at(&slow, &Scope { whole: true, ..Scope::default() }).steps, 0);
+    let is_default = |steps| Looked::at(&slow, &Scope::of_steps(steps)).is_default;
+    assert!(is_default(None) && is_default(Some((1, 3))) && !is_default(Some((0, 3))));
+    let whole = Looked::at(&slow, &Scope { whole: true, ..Scope::default() });
+    assert_eq!((whole.steps, whole.is_default), (0, false));
     let beside = "1/1 user_annotation setup 0+1500".to_owned();
     let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
     assert_eq!(StartUp::from_trace(&late).map(|start_up| start_up.before_ns), Some(2_000_000));

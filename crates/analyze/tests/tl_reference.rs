@@ -12,8 +12,8 @@ use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{Table, Trace};
 use stackline_testkit::corpus;
 use stackline_timeline::Scope;
-use stackline_timeline::classify::TRACELENS_OTHER;
 use stackline_timeline::gpu_view::{Definition, GpuView};
+use stackline_timeline::vocabulary::categories::TRACELENS_OTHER;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tl_support::compare::{

@@ -42,7 +42,11 @@ fn steps_are_measured_between_their_ends() {
 #[test]
 fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
     for_each_small_trace(|name, trace| {
-        let predict = |edits: &[Edit]| what_if::predict_with_hops(trace, &WindowChoice::Whole, edits);
+        let predict = |edits: &[Edit]| {
+            let mut hops = Vec::new();
+            let found = what_if::predict_in(Exact::new(trace), &WindowChoice::Whole, edits, Some(&mut hops));
+            found.map(|found| (found, hops))
+        };
         let sweep = |options: &SweepOptions| what_if::sweep(trace, &WindowChoice::Whole, options, &|| false);
         for text in ["scale kernel:* 0.5", "remove category:launch_latency", "scale kernel:* 2", "scale operator:* 0.5"]
         {

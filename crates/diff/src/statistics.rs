@@ -6,26 +6,22 @@
 
 /// A trimmed mean with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Location {
+pub(super) struct Location {
     /// The trimmed mean.
-    pub center: f64,
+    pub(super) center: f64,
     /// Square of its standard error; `None` for a single value.
-    pub error2: Option<f64>,
+    pub(super) error2: Option<f64>,
     /// Degrees of freedom of the error.
-    pub freedom: f64,
+    freedom: f64,
 }
 
 /// Difference of two means.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Difference {
-    /// Mean before.
-    pub before: f64,
-    /// Mean after.
-    pub after: f64,
-    /// Confidence interval of `after - before`.
-    pub interval: (f64, f64),
+pub(super) struct Difference {
+    /// Confidence interval of the mean after minus the mean before.
+    pub(super) interval: (f64, f64),
     /// Two-sided probability of such a difference without a real one.
-    pub p: f64,
+    pub(super) p: f64,
 }
 
 /// Minimum number of values for a correction by autocorrelation, which cannot be estimated from fewer.
@@ -39,7 +35,7 @@ impl Location {
     /// Correlated neighboring steps (a GPU that warms up, a busy machine) carry less information than independent ones.
     /// The error is increased by their autocorrelation, as for an AR(1) process.
     #[must_use]
-    pub fn estimate(values: &[f64], trim: f64) -> Option<Self> {
+    pub(super) fn estimate(values: &[f64], trim: f64) -> Option<Self> {
         let plain = Self::independent(values, trim)?;
         if values.len() < ORDERED {
             return Some(plain);
@@ -55,7 +51,7 @@ impl Location {
 
     /// Estimate the location of independent values, in any order.
     #[must_use]
-    pub fn independent(values: &[f64], trim: f64) -> Option<Self> {
+    pub(super) fn independent(values: &[f64], trim: f64) -> Option<Self> {
         let n = values.len();
         if n == 0 {
             return None;
@@ -94,7 +90,7 @@ fn neighbours(values: &[f64]) -> f64 {
 ///
 /// A side with a single value is assumed to have the spread of the other.
 #[must_use]
-pub fn welch(before: &Location, after: &Location, level: f64, floor2: f64) -> Option<Difference> {
+pub(super) fn welch(before: &Location, after: &Location, level: f64, floor2: f64) -> Option<Difference> {
     let (error2, freedom) = match (before.error2, after.error2) {
         (Some(a), Some(b)) => {
             let terms = a * a / before.freedom.max(1.0) + b * b / after.freedom.max(1.0);
@@ -113,13 +109,13 @@ pub fn welch(before: &Location, after: &Location, level: f64, floor2: f64) -> Op
         (false, same) => f64::from(u8::from(same)),
     };
     let interval = (change - reach, change + reach);
-    Some(Difference { before: before.center, after: after.center, interval, p })
+    Some(Difference { interval, p })
 }
 
 /// Benjamini and Hochberg's adjusted p values: among those up to a level, the expected share of false alarms is at most
 /// that level.
 #[must_use]
-pub fn adjusted(p: &[f64]) -> Vec<f64> {
+pub(super) fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
     let (mut out, mut least) = (vec![1.0; p.len()], 1.0_f64);
@@ -147,7 +143,7 @@ pub fn any_adjusted(p: &[f64]) -> Vec<f64> {
 
 /// Probability that a value of Student's t distribution is at least as far from 0 as `t`.
 #[must_use]
-pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
+fn student_two_sided(t: f64, freedom: f64) -> f64 {
     if !t.is_finite() || !freedom.is_finite() || freedom <= 0.0 {
         return if t.is_nan() || freedom.is_nan() { 1.0 } else { f64::from(u8::from(t.is_finite())) };
     }
@@ -156,7 +152,7 @@ pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
 
 /// Two-sided quantile of Student's t distribution for this probability.
 #[must_use]
-pub fn student_quantile(two_sided: f64, freedom: f64) -> f64 {
+fn student_quantile(two_sided: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while student_two_sided(high, freedom) > two_sided && high < 1e12 {
         high *= 2.0;
@@ -239,6 +235,70 @@ fn ln_gamma(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn close(got: f64, expected: f64) {
+        assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1e-3), "{got} is not {expected}");
+    }
+
+    /// SciPy 1.17.1: `stats.t.sf(t, df) * 2`, `stats.t.isf(p / 2, df)`.
+    #[test]
+    fn students_distribution_is_scipys() {
+        close(student_two_sided(2.0, 3.0), 0.139_325_968_558_843_06);
+        close(student_two_sided(-0.5, 1.5), 0.680_567_110_669_94);
+        close(student_two_sided(12.0, 30.0) * 1e13, 5.580_185_415_199_261);
+        close(student_quantile(0.05, 4.0), 2.776_445_105_197_794_3);
+        close(student_quantile(0.05, 1.0), 12.706_204_736_174_705);
+        close(student_quantile(0.01, 57.3), 2.664_389_436_492_397_2);
+    }
+
+    /// SciPy 1.17.1: `stats.ttest_ind(b, a, equal_var=False, trim=trim)` with its `confidence_interval(0.95)`, and
+    /// `stats.trim_mean`.
+    #[test]
+    fn the_test_is_scipys() {
+        let a = [10.1, 9.8, 10.4, 10.0, 9.9, 10.2, 30.0, 10.1, 9.7];
+        let b = [10.6, 10.9, 10.5, 11.0, 10.4, 10.8, 10.7];
+        let of = |trim| {
+            let (a, b) = (Location::independent(&a, trim).unwrap(), Location::independent(&b, trim).unwrap());
+            welch(&a, &b, 0.05, 0.0).unwrap()
+        };
+        let plain = of(0.0);
+        close(plain.p, 0.506_653_260_962_022);
+        close(plain.interval.0, -6.666_109_993_110_274_5);
+        close(plain.interval.1, 3.577_221_104_221_386);
+        let trimmed = of(0.2);
+        close(trimmed.p, 0.001_086_963_036_301_508);
+        close(trimmed.interval.0, 0.321_289_146_130_304_35);
+        close(trimmed.interval.1, 0.935_853_711_012_548_3);
+        let center = |values: &[f64]| Location::independent(values, 0.2).unwrap().center;
+        close(center(&a), 10.071_428_571_428_571);
+        close(center(&b), 10.7);
+    }
+
+    /// SciPy 1.17.1: `stats.ttest_ind([5.9], x, equal_var=True)`, `stats.false_discovery_control`.
+    #[test]
+    fn one_value_and_many_rows_are_scipys() {
+        let x = Location::independent(&[5.0, 5.2, 4.9, 5.1], 0.0).unwrap();
+        let one = Location::independent(&[5.9], 0.2).unwrap();
+        let tested = welch(&x, &one, 0.05, 0.0).unwrap();
+        close(tested.p, 0.009_772_625_841_292_4);
+        close(tested.interval.0, 0.390_653_442_240_731_34);
+        close(tested.interval.1, 1.309_346_557_759_269_8);
+        for (got, expected) in
+            adjusted(&[0.001, 0.04, 0.03, 0.2, 0.9]).iter().zip([0.005, 1.0 / 15.0, 1.0 / 15.0, 0.25, 0.9])
+        {
+            close(*got, expected);
+        }
+        assert!(welch(&one, &one, 0.05, 0.0).is_none(), "nothing has a spread");
+    }
+
+    #[test]
+    fn equal_values_are_told_apart_without_spread() {
+        let of = |value: f64| Location::estimate(&[value; 4], 0.2).unwrap();
+        assert_eq!(welch(&of(3.0), &of(3.0), 0.05, 0.0).unwrap().p, 1.0);
+        let changed = welch(&of(3.0), &of(4.0), 0.05, 0.0).unwrap();
+        assert_eq!((changed.p, changed.interval), (0.0, (1.0, 1.0)));
+        assert!(Location::estimate(&[], 0.2).is_none());
+    }
 
     /// Computed by hand: 4 times the smallest, 3 times the next, and no value less than the previous one.
     #[test]

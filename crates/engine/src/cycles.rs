@@ -40,12 +40,11 @@ fn main_process(trace: &Trace) -> Option<i64> {
         return trace.process_of(step).as_int();
     }
     let mut events: BTreeMap<Key, usize> = BTreeMap::new();
-    for &track in &trace.events.track {
-        if trace.tracks.get(track).kind == TrackKind::Thread {
-            *events.entry(trace.tracks.pid(track)).or_default() += 1;
-        }
+    for track in trace.tracks.ids().filter(|&track| trace.tracks.get(track).kind == TrackKind::Thread) {
+        *events.entry(trace.tracks.pid(track)).or_default() += trace.track_events(track).len();
     }
-    let numbered = events.into_iter().filter_map(|(process, count)| Some((count, process.as_int()?)));
+    let events = events.into_iter().filter(|&(_, count)| count > 0);
+    let numbered = events.filter_map(|(process, count)| Some((count, process.as_int()?)));
     numbered.max_by_key(|&(count, pid)| (count, std::cmp::Reverse(pid))).map(|(_, pid)| pid)
 }
 

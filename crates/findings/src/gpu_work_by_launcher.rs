@@ -37,38 +37,24 @@ impl Launches {
 
 /// Work that vanishes with loops of operators.
 #[derive(Debug, Default)]
-pub struct Loops {
+pub(crate) struct Loops {
     /// Functions that consist of a loop, and otherwise the operators.
-    pub gone: Vec<EventId>,
+    pub(crate) gone: Vec<EventId>,
     /// First and last operator of each run of these operators.
-    pub runs: Vec<(EventId, EventId)>,
+    pub(crate) runs: Vec<(EventId, EventId)>,
     /// Total duration in ns.
-    pub ns: i64,
+    pub(crate) ns: i64,
 }
 
 /// Runs of consecutive operators without other operators between them.
 #[derive(Debug, Default)]
-pub struct Runs {
+pub(crate) struct Runs {
     /// First and last operator of each run.
-    pub runs: Vec<(EventId, EventId)>,
+    pub(crate) runs: Vec<(EventId, EventId)>,
     /// Total duration of the runs, including the time between their operators, in ns.
-    pub ns: i64,
+    pub(crate) ns: i64,
     /// Operators before and after each run on its thread, if any.
-    pub neighbours: Vec<(Option<EventId>, Option<EventId>)>,
-}
-
-/// Completion times of launched GPU work.
-pub struct Done {
-    /// Start of each launch, and the latest end of all work launched until then, in ns.
-    ends: Vec<(i64, i64)>,
-}
-
-impl Done {
-    /// End of all GPU work launched before a moment, in ns; the moment itself if there is none.
-    pub fn before(&self, moment: i64) -> i64 {
-        let launched = self.ends.partition_point(|&(start, _)| start < moment);
-        launched.checked_sub(1).map_or(moment, |last| self.ends[last].1)
-    }
+    pub(crate) neighbours: Vec<(Option<EventId>, Option<EventId>)>,
 }
 
 /// Excludes step markers, which traces of 2021 and before record as operators.
@@ -89,29 +75,12 @@ const JAX_CALL: &str = "PjitFunction(";
 
 impl<'a> RuleContext<'a> {
     /// Check if the program uses JAX: it calls functions that JAX compiled.
-    pub fn uses_jax(&self) -> bool {
+    pub(crate) fn uses_jax(&self) -> bool {
         !self.named(&[EventKind::Operator], |name| name.starts_with(JAX_CALL)).is_empty()
     }
 
-    /// Completion times of launched GPU work.
-    pub fn done(&self) -> Done {
-        let trace = self.trace();
-        let (rows, events) = (&trace.gpu, &trace.events);
-        let timed = rows.ids().filter(|gpu| events.is_timed(rows.event[gpu.index()]));
-        let times = self.launch_times();
-        let row = |gpu: stackline_model::GpuId| (times.launch_of(gpu).at, events.end(rows.event[gpu.index()]));
-        let mut ends: Vec<(i64, i64)> = timed.map(row).collect();
-        ends.sort_unstable();
-        let mut latest = i64::MIN;
-        for (_, end) in &mut ends {
-            latest = latest.max(*end);
-            *end = latest;
-        }
-        Done { ends }
-    }
-
     /// Event and its ancestors, innermost first; for GPU work its launch and the launch's ancestors.
-    pub fn stack(&self, event: EventId) -> impl Iterator<Item = EventId> + use<'a> {
+    pub(crate) fn stack(&self, event: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let trace = self.trace();
         let first = launch_of(trace, event);
         std::iter::once(first).chain(trace.ancestors(first))
@@ -123,12 +92,12 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Outermost operator around the launch of GPU work.
-    pub fn outermost_operator(&self, work: EventId) -> Option<EventId> {
+    pub(crate) fn outermost_operator(&self, work: EventId) -> Option<EventId> {
         self.stack(work).filter(|&e| self.is_operator(e)).last()
     }
 
     /// GPU work that the thread of a span launched within it, in launch order.
-    pub fn launched_in(&self, span: EventId) -> impl Iterator<Item = EventId> + use<'a> {
+    pub(crate) fn launched_in(&self, span: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let events = &self.trace().events;
         let (from, to) = (events.start[span.index()], events.end(span));
         let launched = self.launches().between(events.track[span.index()], from, to).iter().map(|&(.., work)| work);
@@ -136,13 +105,13 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Check if the thread of an event launched GPU work in the window.
-    pub fn is_on_launching_thread(&self, event: EventId) -> bool {
+    pub(crate) fn is_on_launching_thread(&self, event: EventId) -> bool {
         let (from, to) = self.window();
         !self.launches().between(self.trace().events.track[event.index()], from, to).is_empty()
     }
 
     /// GPU work of the window per thread, in launch order.
-    pub fn launch_order(&self) -> Vec<Vec<EventId>> {
+    pub(crate) fn launch_order(&self) -> Vec<Vec<EventId>> {
         let threads = self.launches().0.chunk_by(|a, b| a.0 == b.0);
         let of_window =
             |thread: &[(TrackId, i64, EventId)]| thread.iter().map(|&(.., e)| e).filter(|&e| self.counts(e)).collect();
@@ -150,7 +119,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Busy time of all GPUs in the window, in ns.
-    pub fn gpu_busy_ns(&self) -> i64 {
+    pub(crate) fn gpu_busy_ns(&self) -> i64 {
         let trace = self.trace();
         let (from, to) = self.window();
         let span = |&e: &EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
@@ -160,19 +129,19 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Share of a GPU time in all GPU time of the window, in percent.
-    pub fn percent_of_gpu(&self, ns: i64) -> f64 {
+    pub(crate) fn percent_of_gpu(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.gpu_ns().max(1) as f64
     }
 
     /// Recorded stack frames of an event, innermost first; empty if there are none.
-    pub fn stack_frames(&self, event: EventId) -> Vec<StrId> {
+    pub(crate) fn stack_frames(&self, event: EventId) -> Vec<StrId> {
         let stacks = &self.trace().stacks;
         stacks.names(stacks.of_event(event)).collect()
     }
 
     /// Work that would vanish with loops over these operators. Calls with gaps of at most `gap` ns form one run of a
     /// loop, including Python between them.
-    pub fn loops_of(&self, operators: &[EventId], gap: i64) -> Loops {
+    pub(crate) fn loops_of(&self, operators: &[EventId], gap: i64) -> Loops {
         let trace = self.trace();
         let mut by_function: BTreeMap<(TrackId, Option<EventId>), Vec<EventId>> = BTreeMap::new();
         for &operator in operators {
@@ -203,12 +172,12 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Forward operator of the backward pass that an event belongs to.
-    pub fn forward_of(&self, event: EventId) -> Option<EventId> {
+    pub(crate) fn forward_of(&self, event: EventId) -> Option<EventId> {
         self.stack(event).find_map(|e| self.trace().forward_of(e)).map(|(forward, _)| forward)
     }
 
     /// Innermost framework operator that launched GPU work; empty if none did.
-    pub fn operator(&self, work: EventId) -> &'a str {
+    pub(crate) fn operator(&self, work: EventId) -> &'a str {
         let trace = self.trace();
         let operator = trace.gpu.of_event(work).and_then(|gpu| trace.gpu.operator[gpu.index()].some());
         operator.map_or("", |operator| trace.name(operator))
@@ -216,7 +185,7 @@ impl<'a> RuleContext<'a> {
 
     /// Events by source location, by descending time. Calls of one function in modules of one class count as one
     /// location, such as all layers of a network.
-    pub fn by_code(&self, events: &[EventId]) -> Vec<(SourceLocation, Vec<EventId>)> {
+    pub(crate) fn by_code(&self, events: &[EventId]) -> Vec<(SourceLocation, Vec<EventId>)> {
         let mut groups: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
         for (mut place, events) in self.by_place(events) {
             place.module = place.module.map(|module| module_class(&module).to_owned());
@@ -229,24 +198,24 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Check if the program has a GPU, whose work may be missing.
-    pub fn uses_gpu(&self) -> bool {
+    pub(crate) fn uses_gpu(&self) -> bool {
         self.indexes().uses_gpu(|| uses_gpu(self.trace()))
     }
 
     /// GPUs that the trace's metadata describe.
-    pub fn devices(&self) -> Vec<Device> {
+    pub(crate) fn devices(&self) -> Vec<Device> {
         self.trace().meta.devices()
     }
 
     /// Attribute of an event that contains JSON, such as shapes.
-    pub fn json(&self, key: &str, event: EventId) -> Option<serde_json::Value> {
+    pub(crate) fn json(&self, key: &str, event: EventId) -> Option<serde_json::Value> {
         let trace = self.trace();
         let value = trace.attr(key).get(event)?;
         serde_json::from_str(value.as_str(&trace.strings)?).ok()
     }
 
     /// Outermost operators that launch only this GPU work, and vanish with it.
-    pub fn operators_of_nothing_else(&self, work: &[EventId]) -> Vec<EventId> {
+    pub(crate) fn operators_of_nothing_else(&self, work: &[EventId]) -> Vec<EventId> {
         let wanted: FxHashSet<EventId> = work.iter().copied().collect();
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         let mut found = Vec::new();

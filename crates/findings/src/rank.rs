@@ -94,22 +94,11 @@ const GROUPS: usize = 8;
 /// # Errors
 /// If the trace has no work, or no such steps.
 pub fn find(trace: &Trace, options: &Options) -> Result<Findings, CriticalPathError> {
-    find_kept(trace, options, &|_| true)
+    find_with(trace, options, &ExternalRules::default(), &|_| true)
 }
 
-/// Run [`find`] with a test: findings that fail it are ignored, and excluded from the combined gain.
-///
-/// # Errors
-/// See [`find`].
-pub fn find_kept(
-    trace: &Trace,
-    options: &Options,
-    keep: &dyn Fn(&Finding) -> bool,
-) -> Result<Findings, CriticalPathError> {
-    find_with(trace, options, &ExternalRules::default(), keep)
-}
-
-/// Run built-in rules over a trace, add the findings of Python rules, and rank those that pass `keep`.
+/// Run built-in rules over a trace, add the findings of Python rules, and rank those that pass `keep`. The others are
+/// ignored, and excluded from the combined gain.
 ///
 /// # Errors
 /// See [`find`].

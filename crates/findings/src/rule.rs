@@ -4,6 +4,7 @@ use super::finding::Candidate;
 use super::gain_method::GainMethod;
 use super::rule_context::RuleContext;
 use stackline_model::{CallMetric, CallingContextTree, EventKind, FrameKind, LinkKind, SampleMetric, Trace};
+use stackline_timeline::recording::Recording;
 use stackline_timeline::vocabulary::STALL_REASON;
 use std::sync::Arc;
 
@@ -226,13 +227,12 @@ impl Requirement {
             Self::BackwardLinks => trace.links.has(LinkKind::Backward),
             Self::GpuModel => trace.meta.devices().iter().any(|of| of.name.is_some() || of.multiprocessors.is_some()),
             Self::Processors => {
-                let is_known =
-                    super::Recording::from_trace(trace).is_some_and(|recording| recording.knows_processors());
+                let is_known = Recording::from_trace(trace).is_some_and(|recording| recording.knows_processors());
                 is_known && trace.key(SampleMetric::CpuTime.key()).is_some()
             }
             // Calls in recordings are inferred from operators and samples.
             Self::PythonTimes => {
-                super::Recording::from_trace(trace).is_none() || trace.key(SampleMetric::CpuTime.key()).is_some()
+                Recording::from_trace(trace).is_none() || trace.key(SampleMetric::CpuTime.key()).is_some()
             }
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::ClockCounters => {

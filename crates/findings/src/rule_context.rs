@@ -118,7 +118,7 @@ fn ran(hop: &PathSegment) -> bool {
     hop.event.is_some() && hop.category != Category::Unknown
 }
 
-/// Rule context: access to the trace for one rule.
+/// Rule context: access to the trace for one rule. Only rules of this crate read it.
 #[derive(Clone, Copy)]
 pub struct RuleContext<'a> {
     shared: &'a SharedContext<'a>,
@@ -131,34 +131,34 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Trace that the rule examines.
-    pub fn trace(&self) -> &'a Trace {
+    pub(crate) fn trace(&self) -> &'a Trace {
         self.shared.exact.trace()
     }
 
     /// Properties of Stackline's own recording; `None` for other traces.
-    pub fn recording(&self) -> Option<&'a Recording> {
+    pub(crate) fn recording(&self) -> Option<&'a Recording> {
         self.shared.recording()
     }
 
     /// Overhead of recording all operators in spans, in ns, by which the spans are shorter without a recorder. 0 if
     /// unknown.
-    pub fn recording_ns(&self, spans: &[EventId]) -> i64 {
+    pub(crate) fn recording_ns(&self, spans: &[EventId]) -> i64 {
         let ns = |recorded: &RecordedOperators| recorded.ns_in(self.trace(), spans.iter().copied());
         self.shared.recorded().map_or(0, |recorded| ns(recorded) as i64)
     }
 
     /// Value of one of the rule's settings.
-    pub fn setting(&self, name: &str) -> f64 {
+    pub(crate) fn setting(&self, name: &str) -> f64 {
         self.shared.settings.get(self.rule, name)
     }
 
     /// Value of a setting of another rule, whose findings this rule excludes.
-    pub fn setting_of(&self, rule: &Rule, name: &str) -> f64 {
+    pub(crate) fn setting_of(&self, rule: &Rule, name: &str) -> f64 {
         self.shared.settings.get(rule, name)
     }
 
     /// Number of steps in the window; 1 if the trace has none.
-    pub fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.shared.asked_for_steps.store(true, Ordering::Relaxed);
         self.shared.steps
     }
@@ -169,50 +169,50 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Start and end of the window, in ns since the base.
-    pub fn window(&self) -> (i64, i64) {
+    pub(crate) fn window(&self) -> (i64, i64) {
         (self.shared.window.start, self.shared.window.end)
     }
 
     /// Length of the window without standstills, in ns.
-    pub fn steps_ns(&self) -> i64 {
+    pub(crate) fn steps_ns(&self) -> i64 {
         (self.shared.window.length_ns() - self.shared.standstill().ns).max(1)
     }
 
     /// Time in percent of the window without standstills.
-    pub fn percent(&self, ns: i64) -> f64 {
+    pub(crate) fn percent(&self, ns: i64) -> f64 {
         let percent = 100.0 * ns as f64 / self.steps_ns() as f64;
         // A time that includes a standstill, such as that of a waiting thread, is at most all steps.
         if self.shared.standstill().ns > 0 { percent.min(100.0) } else { percent }
     }
 
     /// Time in percent of the whole window, including standstills.
-    pub fn percent_of_window(&self, ns: i64) -> f64 {
+    pub(crate) fn percent_of_window(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.shared.window.length_ns().max(1) as f64
     }
 
     /// Time of the whole window divided by its steps, in ns.
-    pub fn per_step(&self, ns: i64) -> i64 {
+    pub(crate) fn per_step(&self, ns: i64) -> i64 {
         ns / self.shared.steps.max(1) as i64
     }
 
     /// Worker processes of data loaders that the trace shows.
-    pub fn loader_workers(&self) -> &'a LoaderWorkers {
+    pub(crate) fn loader_workers(&self) -> &'a LoaderWorkers {
         self.shared.exact.loader_workers()
     }
 
     /// Critical path through the window that the rule examines.
-    pub fn path(&self) -> &'a ExactPath {
+    pub(crate) fn path(&self) -> &'a ExactPath {
         self.shared.path()
     }
 
     /// Critical-path segments of the window, without those in standstills.
-    pub fn hops(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
+    pub(crate) fn hops(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
         let standstill = self.shared.standstill();
         self.path().hops.iter().filter(|hop| !standstill.holds(hop))
     }
 
     /// Time on the critical path by event, in ns, without standstills.
-    pub fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
+    pub(crate) fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
         self.shared.on_path.get_or_init(|| {
             let mut by_event = FxHashMap::default();
             for hop in self.hops().filter(ran) {
@@ -223,13 +223,13 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Time on the critical path by cause, in ns, without standstills.
-    pub fn path_of(&self, category: Category) -> i64 {
+    pub(crate) fn path_of(&self, category: Category) -> i64 {
         self.hops().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
     }
 
     /// Check that an event is in the window, with valid times. GPU work counts by its launch, or by its start if the
     /// host launched it before the GPU completed earlier steps.
-    pub fn counts(&self, event: EventId) -> bool {
+    pub(crate) fn counts(&self, event: EventId) -> bool {
         let trace = self.trace();
         let events = &trace.events;
         if !events.is_timed(event) {
@@ -249,7 +249,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Events of the window of the given kinds whose name passes a test; each name is tested once.
-    pub fn named(&self, kinds: &[EventKind], test: impl Fn(&str) -> bool) -> Vec<EventId> {
+    pub(crate) fn named(&self, kinds: &[EventKind], test: impl Fn(&str) -> bool) -> Vec<EventId> {
         let trace = self.trace();
         let fits: Vec<bool> = trace.strings.iter().map(test).collect();
         let fits = |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
@@ -258,44 +258,44 @@ impl<'a> RuleContext<'a> {
     }
 
     /// GPU operations (kernels, copies, fills) in the window.
-    pub fn gpu_work(&self) -> Vec<EventId> {
+    pub(crate) fn gpu_work(&self) -> Vec<EventId> {
         self.trace().gpu.event.iter().copied().filter(|&event| self.counts(event)).collect()
     }
 
     /// GPU kernels in the window.
-    pub fn kernels(&self) -> Vec<EventId> {
+    pub(crate) fn kernels(&self) -> Vec<EventId> {
         self.named(&[EventKind::Kernel], |_| true)
     }
 
     /// Classifier that assigns kernel types to GPU operations by name.
-    pub fn kernel_types(&self) -> NameTypes<'a> {
+    pub(crate) fn kernel_types(&self) -> NameTypes<'a> {
         NameTypes::new(self.trace(), RULES)
     }
 
     /// Operators in the window.
-    pub fn operators(&self) -> Vec<EventId> {
+    pub(crate) fn operators(&self) -> Vec<EventId> {
         self.named(&[EventKind::Operator], is_operators_name)
     }
 
     /// Duration of a trace event in ns.
-    pub fn dur(&self, event: EventId) -> i64 {
+    pub(crate) fn dur(&self, event: EventId) -> i64 {
         self.trace().events.dur[event.index()]
     }
 
     /// Durations of events, in ns, ascending.
-    pub fn lengths(&self, events: &[EventId]) -> Vec<i64> {
+    pub(crate) fn lengths(&self, events: &[EventId]) -> Vec<i64> {
         let mut lengths: Vec<i64> = events.iter().map(|&event| self.dur(event)).collect();
         lengths.sort_unstable();
         lengths
     }
 
     /// Sum of the durations of events, in ns.
-    pub fn total(&self, events: &[EventId]) -> i64 {
+    pub(crate) fn total(&self, events: &[EventId]) -> i64 {
         events.iter().map(|&e| self.dur(e)).sum()
     }
 
     /// Events by source location (for GPU work that of its launch), in the order of locations.
-    pub fn by_place(&self, events: &[EventId]) -> Vec<(SourceLocation, Vec<EventId>)> {
+    pub(crate) fn by_place(&self, events: &[EventId]) -> Vec<(SourceLocation, Vec<EventId>)> {
         let places = self.places();
         let mut groups: BTreeMap<SourceLocationKey, Vec<EventId>> = BTreeMap::new();
         for &event in events {
@@ -305,7 +305,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Source location of an event: file, line, function, module.
-    pub fn place(&self, event: EventId) -> SourceLocation {
+    pub(crate) fn place(&self, event: EventId) -> SourceLocation {
         self.places().place(self.places().key(event))
     }
 
@@ -314,7 +314,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Total duration of GPU work in the window, in ns; concurrent work counts separately.
-    pub fn gpu_ns(&self) -> i64 {
+    pub(crate) fn gpu_ns(&self) -> i64 {
         *self.shared.gpu_ns.get_or_init(|| self.total(&self.gpu_work()))
     }
 
@@ -324,7 +324,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Check if an event is a call of a function of the user's own code.
-    pub fn is_own_frame(&self, event: EventId) -> bool {
+    pub(crate) fn is_own_frame(&self, event: EventId) -> bool {
         self.places().is_own_frame(event)
     }
 
@@ -348,13 +348,13 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Events that are not nested in another one of them.
-    pub fn outermost(&self, events: &[EventId]) -> Vec<EventId> {
+    pub(crate) fn outermost(&self, events: &[EventId]) -> Vec<EventId> {
         let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), events.iter().copied().collect());
         events.iter().copied().filter(|&e| !trace.ancestors(e).any(|around| all.contains(&around))).collect()
     }
 
     /// Spans by source location, with the sum of a value of each span (such as its time on the path).
-    pub fn sums_by_place(&self, mut spans: Vec<(EventId, i64)>) -> Vec<(SourceLocation, i64, Vec<EventId>)> {
+    pub(crate) fn sums_by_place(&self, mut spans: Vec<(EventId, i64)>) -> Vec<(SourceLocation, i64, Vec<EventId>)> {
         spans.sort_unstable();
         let events: Vec<EventId> = spans.iter().map(|&(span, _)| span).collect();
         let ns = |span: &EventId| spans.binary_search_by_key(span, |&(event, _)| event).map_or(0, |at| spans[at].1);
@@ -363,13 +363,13 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Check if an event is a copy from a device to the host.
-    pub fn is_copy_to_host(&self, event: EventId) -> bool {
+    pub(crate) fn is_copy_to_host(&self, event: EventId) -> bool {
         let trace = self.trace();
         trace.kind(event) == EventKind::Memcpy && copy_direction(trace.name(event)) == Some(CopyDirection::ToHost)
     }
 
     /// Steps of the window, except for the first step of the trace, which includes one-time work.
-    pub fn later_steps(&self) -> &'a [Step] {
+    pub(crate) fn later_steps(&self) -> &'a [Step] {
         let (steps, (from, to)) = (&self.trace().steps, self.window());
         let first = steps.partition_point(|s| s.start < from).max(1).min(steps.len());
         let last = steps.partition_point(|s| s.start < to).max(first);
@@ -377,7 +377,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Index in a list of steps of the step of an event's own process in which the event starts.
-    pub fn step_of(&self, steps: &[Step], event: EventId) -> Option<usize> {
+    pub(crate) fn step_of(&self, steps: &[Step], event: EventId) -> Option<usize> {
         let (trace, at) = (self.trace(), event.index());
         let index = self.shared.step_index.get_or_init(|| StepIndex::new(trace));
         let step = index.running(trace.events.start[at], trace.tracks.pid(trace.events.track[at]))?;
@@ -388,20 +388,20 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Indexes in a list of steps of those in which events start.
-    pub fn steps_with(&self, steps: &[Step], events: impl IntoIterator<Item = EventId>) -> BTreeSet<usize> {
+    pub(crate) fn steps_with(&self, steps: &[Step], events: impl IntoIterator<Item = EventId>) -> BTreeSet<usize> {
         events.into_iter().filter_map(|event| self.step_of(steps, event)).collect()
     }
 
     /// Check that these are all steps of the window. The first or last step may be missing: if an optimizer call ends
     /// each step, work after it belongs to the next step, and the first step lacks it.
-    pub fn are_all_steps(&self, steps: &BTreeSet<usize>) -> bool {
+    pub(crate) fn are_all_steps(&self, steps: &BTreeSet<usize>) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
         let is_all_but_one = steps.len() >= 2 && steps.len() + 1 == self.steps() && last - first + 1 == steps.len();
         steps.len() >= self.steps() || is_all_but_one
     }
 
     /// Events by name, by descending time.
-    pub fn by_name(&self, events: &[EventId]) -> Vec<(&'a str, Vec<EventId>)> {
+    pub(crate) fn by_name(&self, events: &[EventId]) -> Vec<(&'a str, Vec<EventId>)> {
         let trace = self.trace();
         let mut groups: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
         for &event in events {
@@ -413,12 +413,12 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Edit of events, with a readable label; none if the action does not apply to them.
-    pub fn edit(&self, action: Action, text: impl Into<String>, events: &[EventId]) -> Option<Edit> {
+    pub(crate) fn edit(&self, action: Action, text: impl Into<String>, events: &[EventId]) -> Option<Edit> {
         self.edit_of(action, text, Chosen { events: events.to_vec(), ..Chosen::default() })
     }
 
     /// Edit of events and time ranges, with a readable label; none if the action does not apply to them.
-    pub fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
+    pub(crate) fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
         if chosen.events.is_empty() && chosen.between.is_empty() && chosen.stretches.is_empty() {
             return None;
         }

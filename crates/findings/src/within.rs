@@ -52,7 +52,7 @@ fn moment(trace: &Trace, event: EventId) -> (stackline_model::TrackId, i64, Even
 
 impl<'a> RuleContext<'a> {
     /// Time on the path in each span and its contents, in ns; nested spans get 0.
-    pub fn path_inside(&self, spans: &[EventId]) -> Vec<i64> {
+    pub(crate) fn path_inside(&self, spans: &[EventId]) -> Vec<i64> {
         let PathTimes { nesting, before } = self.indexes().path.get_or_init(|| {
             let times = self.on_path();
             let nesting = Nesting::from_trace(self.trace(), times.keys().copied());
@@ -68,7 +68,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Operators of the window within spans, ascending.
-    pub fn operators_in(&self, spans: &[EventId]) -> Vec<EventId> {
+    pub(crate) fn operators_in(&self, spans: &[EventId]) -> Vec<EventId> {
         let nesting = self.indexes().operators.get_or_init(|| Nesting::from_trace(self.trace(), self.operators()));
         let inside = nesting.ranges(spans).into_iter().zip(spans).flat_map(|(range, &span)| {
             nesting.events()[range].iter().copied().filter(move |&operator| operator != span)
@@ -80,7 +80,7 @@ impl<'a> RuleContext<'a> {
 
     /// Calls of the window that wait for the GPU: synchronizations, copies to pageable memory, which return when they
     /// end, and spans in which JAX reads a value.
-    pub fn waiting_calls(&self) -> &'a [EventId] {
+    pub(crate) fn waiting_calls(&self) -> &'a [EventId] {
         &self.waiting().0
     }
 
@@ -110,7 +110,7 @@ impl<'a> RuleContext<'a> {
 
     /// Spans with the waiting calls inside them, and the copies to the host that they read: the events that vanish with
     /// the spans.
-    pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
+    pub(crate) fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
         let inside = self.waiting_calls_in(spans);
         let read = spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| self.is_copy_to_host(work));
         let mut found: Vec<EventId> = spans.iter().copied().chain(inside).chain(read).collect();
@@ -120,7 +120,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Backward operators of forward operators, with the enclosing work of the autograd engine.
-    pub fn backward_of(&self, operators: &[EventId]) -> Vec<EventId> {
+    pub(crate) fn backward_of(&self, operators: &[EventId]) -> Vec<EventId> {
         let trace = self.trace();
         let BackwardLinks { starts, links } = self.indexes().backward.get_or_init(|| {
             let mut links: Vec<_> = trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
@@ -148,7 +148,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Runs of consecutive outermost operators, including the time between them.
-    pub fn runs_of(&self, some: &[EventId]) -> Runs {
+    pub(crate) fn runs_of(&self, some: &[EventId]) -> Runs {
         let (trace, operators) = (self.trace(), self.outermost_in_order());
         let position = |&e: &EventId| operators.binary_search_by_key(&moment(trace, e), |&of| moment(trace, of)).ok();
         let mut positions: Vec<usize> = some.iter().filter_map(position).collect();
@@ -170,7 +170,7 @@ impl<'a> RuleContext<'a> {
 
     /// For each backward operator, the gap from the end of its backward pass to the next operator of its thread, in
     /// which autograd frees its graph.
-    pub fn ends_of_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
+    pub(crate) fn ends_of_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
         let engine = self.indexes().engine.get_or_init(|| {
             let is_engine = |&e: &EventId| autograd::is_node(trace.name(e));

@@ -53,7 +53,16 @@ fn consequence(check: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stackline_ingest::diagnostics;
     use stackline_model::Severity;
+
+    #[test]
+    fn conditional_codes_and_their_checks_exist() {
+        for (code, check) in [WITHOUT_GPU, WITHOUT_LAUNCH] {
+            assert!(diagnostics::ALL.iter().any(|known| known.code == code), "no source emits {code}");
+            assert!(checks::ALL.iter().any(|known| known.name == check), "no check {check}");
+        }
+    }
 
     #[test]
     fn what_failed_depends_on_the_gpu_operations_that_there_are() {

@@ -159,12 +159,10 @@ impl PathOfTrace {
     /// first, under keys that stay.
     fn from_trace(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
         let looked = Looked::or_inferred(trace, scope);
-        let Looked { choice, notes, .. } = &looked;
         // The page asks for the steps of the default window by their numbers.
-        let has_default_steps = || scope.steps.is_none() || Looked::at(trace, &Scope::default()).choice == *choice;
-        let is_default = !scope.whole && has_default_steps();
-        let start_up = StartUp::from_trace(trace).filter(|_| is_default);
-        let after = AfterSteps::from_trace(trace).filter(|_| is_default);
+        let Looked { choice, notes, is_default, .. } = &looked;
+        let start_up = StartUp::from_trace(trace).filter(|_| *is_default);
+        let after = AfterSteps::from_trace(trace).filter(|_| *is_default);
         let of = match choice {
             WindowChoice::Whole => String::new(),
             choice => format!(" of {}", choice.in_words()),

@@ -4,8 +4,6 @@
 use crate::vocabulary::aten;
 use crate::vocabulary::categories::{NATIVE_KERNEL_PREFIX, NATIVE_KERNELS, OPERATOR_PREFIXES, OPERATORS};
 
-pub use crate::vocabulary::categories::TRACELENS_OTHER;
-
 /// Category of operators that match no rule.
 pub const OTHER: &str = "other";
 
@@ -137,6 +135,7 @@ pub fn element_bytes(dtype: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vocabulary::categories::TRACELENS_OTHER;
 
     #[test]
     fn operators() {

@@ -6,12 +6,12 @@
 
 use crate::Scope;
 use crate::classify;
-use crate::classify::TRACELENS_OTHER;
 use crate::intervals::subtract;
 use crate::intervals::{total, union};
 use crate::kernel_type::{KernelType, NameTypes, RULES, is_fill};
 use crate::op_tree::OpTree;
 use crate::stats::percent;
+use crate::vocabulary::categories::TRACELENS_OTHER;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, GpuId, StrId, Trace};
 

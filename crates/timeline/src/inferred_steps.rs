@@ -25,7 +25,7 @@ impl Looked {
             Some(LikelySteps::Pattern(pattern)) => {
                 let (from, to) = pattern.window();
                 let (choice, notes) = (WindowChoice::Between(from, to), vec![pattern.taken_as_steps()]);
-                (Self { choice, steps: pattern.repeats.len(), notes, warm_ups: Vec::new() }, None)
+                (Self { choice, steps: pattern.repeats.len(), notes, ..looked }, None)
             }
             Some(LikelySteps::Spans(spans)) => (looked, Some(format!("no steps are marked, but {spans}"))),
             None => (looked, None),

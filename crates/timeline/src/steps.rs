@@ -38,6 +38,8 @@ pub struct Looked {
     pub notes: Vec<String>,
     /// Numbers of excluded warm-up steps.
     pub warm_ups: Vec<i64>,
+    /// True if the default scope selects the same window; also if its steps were given by number.
+    pub is_default: bool,
 }
 
 impl Looked {
@@ -46,39 +48,45 @@ impl Looked {
     #[must_use]
     pub fn at(trace: &Trace, scope: &Scope) -> Self {
         if scope.whole {
-            return Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new() };
+            return Self { is_default: false, ..Self::everything() };
         }
         let work = LaunchedWork::from_trace(trace, is_timed(trace));
         let window = |from, to| match has_work(trace, &work, (from, to)) {
             false => WindowChoice::Steps(from, to),
             true => WindowChoice::StepsWithWork(from, to),
         };
-        let cycle = Cycle::from_trace(trace, scope.steps);
-        let of_processes = timed_steps(trace, &work, &cycle.steps);
-        let shared = || note_of_processes(trace, &cycle.steps).into_iter().chain(cycle.note(trace));
+        let shared = |cycle: &Cycle<'_>| note_of_processes(trace, &cycle.steps).into_iter().chain(cycle.note(trace));
+        let default = DefaultSteps::from_trace(trace, &work);
         if let Some((from, to)) = scope.steps {
-            let notes = missing_steps(trace, (from, to)).into_iter().chain(shared()).collect();
-            let steps = most_steps(&of_processes, (from, to));
-            return Self { choice: window(from, to), steps, notes, warm_ups: Vec::new() };
+            let cycle = Cycle::from_trace(trace, scope.steps);
+            let notes = missing_steps(trace, (from, to)).into_iter().chain(shared(&cycle)).collect();
+            let steps = most_steps(&timed_steps(trace, &work, &cycle.steps), (from, to));
+            let is_default = default.numbers() == Some((from, to));
+            return Self { choice: window(from, to), steps, notes, warm_ups: Vec::new(), is_default };
         }
-        // If another cycle has the same numbers, numbers cannot exclude the first steps of this cycle.
-        let warm_ups = if cycle.has_same_numbers { WarmUps::default() } else { WarmUps::new(&of_processes) };
-        let Some((from, to)) = warm_ups.others(&of_processes) else { return Self::without_imports(trace) };
+        let Some((from, to)) = default.numbers() else { return Self::without_imports(trace) };
+        let DefaultSteps { cycle, of_processes, warm_ups } = &default;
         let several = of_processes.len() > 1;
-        let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(shared()).collect();
-        let steps = most_steps(&of_processes, (from, to));
-        Self { choice: window(from, to), steps, notes, warm_ups: warm_ups.left_out((from, to)) }
+        let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(shared(cycle)).collect();
+        let steps = most_steps(of_processes, (from, to));
+        let warm_ups = warm_ups.left_out((from, to));
+        Self { choice: window(from, to), steps, notes, warm_ups, is_default: true }
+    }
+
+    /// Selection of the whole trace by the default scope.
+    fn everything() -> Self {
+        Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: true }
     }
 
     fn without_imports(trace: &Trace) -> Self {
-        let whole = Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new() };
+        let whole = Self::everything();
         let (Some(end), Some((start, _))) = (end_of_imports(trace), trace.span()) else { return whole };
         if end <= start {
             return whole;
         }
         let note =
             format!("the window excludes the first {}, in which the program imports modules", duration(end - start));
-        Self { choice: WindowChoice::From(end), steps: 0, notes: vec![note], warm_ups: Vec::new() }
+        Self { choice: WindowChoice::From(end), notes: vec![note], ..whole }
     }
 
     /// Reason for each of [`Trace::steps`] that is excluded; `None` for selected ones.
@@ -209,6 +217,28 @@ fn timed_steps(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) -> BTreeMap<
 fn most_steps(of_processes: &BTreeMap<Key, Lengths>, (from, to): (i64, i64)) -> usize {
     let count = |steps: &Lengths| steps.iter().filter(|(number, _)| (from..=to).contains(number)).count();
     of_processes.values().map(count).max().unwrap_or(0)
+}
+
+/// Steps of the default scope, with the warm-up steps among them.
+struct DefaultSteps<'a> {
+    cycle: Cycle<'a>,
+    of_processes: BTreeMap<Key, Lengths>,
+    warm_ups: WarmUps,
+}
+
+impl<'a> DefaultSteps<'a> {
+    fn from_trace(trace: &'a Trace, work: &LaunchedWork) -> Self {
+        let cycle = Cycle::from_trace(trace, None);
+        let of_processes = timed_steps(trace, work, &cycle.steps);
+        // If another cycle has the same numbers, numbers cannot exclude the first steps of this cycle.
+        let warm_ups = if cycle.has_same_numbers { WarmUps::default() } else { WarmUps::new(&of_processes) };
+        Self { cycle, of_processes, warm_ups }
+    }
+
+    /// First and last number of the selected steps, without warm-up; `None` without steps.
+    fn numbers(&self) -> Option<(i64, i64)> {
+        self.warm_ups.others(&self.of_processes)
+    }
 }
 
 /// Warm-up steps of all processes.

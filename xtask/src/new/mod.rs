@@ -71,10 +71,10 @@ const KINDS: [Kind; 4] = [
         list: "crates/query/src/queries/mod.rs",
         entry: "    Query {\n        name: \"{dashed}\",\n        about: \"TODO: the answer, in one line.\",\n        \
                 arguments: RANK,\n        columns: &[],\n        first: {name}::first,\n        order: 0,\n        \
-                answer: {name}::answer,\n    },\n",
+                answer: {name}::answer,\n        #[cfg(test)]\n        \
+                typescript: Declarations::add::<{name}::Document>,\n    },\n",
         order: Order::ByName,
-        next: "Add `all.add::<{name}::Document>(\"{dashed}\");` to crates/query/src/queries/typescript.rs, by name\n\
-               Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(types_of_the_page)'\n\
+        next: "Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(types_of_the_page)'\n\
                Add its page, if it has one: web/src/pages/{dashed}.tsx, a line in PAGES of web/src/state.ts, and one in Page of web/src/main.tsx",
     },
 ];

@@ -1,4 +1,7 @@
 //! Registry of analyses: one file and one line in [`ALL`] per analysis.
+//!
+//! The modules of HTA's and TraceLens' analyses are public: tests compare their tables with those of the tools, under
+//! definitions and thresholds that no option selects.
 
 mod checks;
 mod clocks;

@@ -3,8 +3,8 @@
 use super::{Csv, python};
 use serde_json::Value;
 use stackline_model::{Table, Values};
-use stackline_timeline::classify::TRACELENS_OTHER;
 use stackline_timeline::gpu_view::Definition;
+use stackline_timeline::vocabulary::categories::TRACELENS_OTHER;
 use std::collections::BTreeMap;
 
 pub(crate) type Convert = fn(&str) -> String;

@@ -48,6 +48,33 @@ impl OfTrace {
     }
 }
 
+/// Tables of a command over all traces, and texts about them.
+struct OfRun {
+    tables: Vec<Table>,
+    /// Default window as a sentence, for commands with tables of steps.
+    window: Option<String>,
+    /// Notes on the source of steps, for `steps`.
+    marks: Vec<String>,
+}
+
+impl OfRun {
+    fn merge(of_traces: Vec<OfTrace>, command: TableCommand, session: &Session<'_>) -> Self {
+        let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for of in of_traces {
+            of_each.push(of.tables);
+            looked.extend(of.looked);
+            marks.extend(of.marks);
+            ends.extend(of.ends);
+        }
+        let mut tables = session.together(of_each);
+        if command == TableCommand::Collectives && session.infos.len() > 1 {
+            let ranks: Vec<i64> = session.infos.iter().map(|info| info.rank).collect();
+            tables.push(stackline_engine::rank_clock_table(&ranks, &ends));
+        }
+        Self { tables, window: session.looked_at(&looked), marks }
+    }
+}
+
 /// Run the analyses of a table command and print their tables.
 pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
     let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
@@ -55,60 +82,65 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
         of_command(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
     let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &wanted), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
-    let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for of in of_traces {
-        of_each.push(of.tables);
-        looked.extend(of.looked);
-        marks.extend(of.marks);
-        ends.extend(of.ends);
-    }
-    let is_of_steps = OF_STEPS.contains(&command);
-    let window = if is_of_steps { session.looked_at(&looked) } else { None };
-    let mut tables = session.together(of_each);
-    if command == TableCommand::Collectives && session.infos.len() > 1 {
-        let ranks: Vec<i64> = session.infos.iter().map(|info| info.rank).collect();
-        tables.push(stackline_engine::rank_clock_table(&ranks, &ends));
-    }
+    let OfRun { tables, window, marks } = OfRun::merge(of_traces, command, &session);
     let tables = session.pick(tables)?;
-    let people = common.format == Format::Table && common.tables.is_empty();
-    let of_host = session.is_of_host_alone();
-    let of_gpu = [TableCommand::Kernels, TableCommand::Timeline].contains(&command);
-    let mut head = window.clone().filter(|_| people).unwrap_or_default();
-    if people && command == TableCommand::Steps {
-        head.push_str(&notes(marks));
+    let (mut head, mut shown) = (String::new(), None);
+    if common.format == Format::Table && common.tables.is_empty() {
+        let of_host = session.is_of_host_alone();
+        let lacks_gpu = of_host && [TableCommand::Kernels, TableCommand::Timeline].contains(&command);
+        head = match lacks_gpu {
+            true => format!("{NO_GPU}{}\n", operators_next(&inputs.inputs, common)),
+            false => window.clone().unwrap_or_default() + &notes(marks),
+        };
+        let has_window = window.is_some();
+        let view = TextView { wanted: &wanted, on_request: &on_request, has_window, of_host, lacks_gpu };
+        shown = Some(view.visible(&tables, &mut head));
     }
-    if people && of_host && of_gpu {
-        head = format!("{NO_GPU}{}\n", operators_next(&inputs.inputs, common));
-    }
-    let shown = people.then(|| {
+    let text = window.map_or(Value::Null, |text| text.trim_end().into());
+    let extra = if OF_STEPS.contains(&command) { vec![("window", Extra::Value(text))] } else { Vec::new() };
+    Answer { command: name, session: &session, extra, tables, head, shown }.write(common)
+}
+
+/// Selection of the tables of a command that people see.
+struct TextView<'a> {
+    wanted: &'a [&'static Analysis],
+    on_request: &'a [&'static Analysis],
+    /// The head names the default window.
+    has_window: bool,
+    /// No trace has GPU work.
+    of_host: bool,
+    /// The command is about GPU work, and no trace has any.
+    lacks_gpu: bool,
+}
+
+impl TextView<'_> {
+    /// Visible tables, with notes that name the others. A text about several tables is added to the head.
+    fn visible(&self, tables: &[Table], head: &mut String) -> Vec<Table> {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
         let bulky = |name: &str| {
-            wanted.iter().any(|analysis| analysis.hides(name)) || (name == INSTEAD_OF_OPERATORS && operators)
+            self.wanted.iter().any(|analysis| analysis.hides(name)) || (name == INSTEAD_OF_OPERATORS && operators)
         };
         let mut hidden: Vec<&str> = tables.iter().map(|t| t.name.as_str()).filter(|n| bulky(n)).collect();
         hidden.dedup();
-        let mut shown: Vec<_> = tables.iter().filter(|t| !bulky(&t.name)).cloned().collect();
-        if of_host {
-            shown = without_gpu(shown);
+        let mut visible: Vec<_> = tables.iter().filter(|t| !bulky(&t.name)).cloned().collect();
+        if self.of_host {
+            visible = without_gpu(visible);
         }
-        if window.is_some() && without_window_notes(&mut shown) {
+        if self.has_window && without_window_notes(&mut visible) {
             head.push_str("Tables named hta_… cover the whole trace, as in HTA.\n");
         }
-        if of_host && of_gpu {
-            shown.retain(has_numbers);
+        if self.lacks_gpu {
+            visible.retain(has_numbers);
         }
-        if let (Some(last), false) = (shown.last_mut(), hidden.is_empty()) {
+        if let (Some(last), false) = (visible.last_mut(), hidden.is_empty()) {
             last.notes.push(format!("Not shown: {}. Select one with --table NAME, or use JSON.", hidden.join(", ")));
         }
-        if let (Some(last), false) = (shown.last_mut(), on_request.is_empty()) {
-            let names: Vec<&str> = on_request.iter().flat_map(|analysis| analysis.tables).copied().collect();
+        if let (Some(last), false) = (visible.last_mut(), self.on_request.is_empty()) {
+            let names: Vec<&str> = self.on_request.iter().flat_map(|analysis| analysis.tables).copied().collect();
             last.notes.push(format!("One row per record: {}. Select one with --table NAME.", names.join(", ")));
         }
-        shown
-    });
-    let text = window.map_or(Value::Null, |text| text.trim_end().into());
-    let extra = if is_of_steps { vec![("window", Extra::Value(text))] } else { Vec::new() };
-    Answer { command: name, session: &session, extra, tables, head, shown }.write(common)
+        visible
+    }
 }
 
 /// Note for inputs without GPU work.

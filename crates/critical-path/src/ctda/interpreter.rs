@@ -4,13 +4,13 @@ use stackline_model::Trace;
 
 /// Top-level key of a trace with the state of the GIL: `true`, `false`, 1 or 0, as number or text. Written by
 /// `prof.add_metadata_json("python_gil_enabled", "false")`.
-pub const GIL_KEY: &str = "python_gil_enabled";
+const GIL_KEY: &str = "python_gil_enabled";
 
 /// Top-level key with `sys.version`, in which free-threaded builds are named.
 const VERSION_KEY: &str = "python_version";
 
 /// True if the threads of the program shared the GIL, which is assumed unless the trace states otherwise.
-pub fn has_lock(trace: &Trace) -> bool {
+pub(super) fn has_lock(trace: &Trace) -> bool {
     let entry = |key: &str| trace.meta.entry(key).map(|v| v.trim().trim_matches('"').to_ascii_lowercase());
     match entry(GIL_KEY).as_deref() {
         Some("false" | "0") => false,

@@ -28,7 +28,6 @@ mod window;
 
 pub use graph::{CtdaEdge, CtdaEdgeKind, CtdaGraph, CtdaNode, CtdaPiece};
 pub use hotspots::Hotspot;
-pub use interpreter::{GIL_KEY, has_lock};
 pub use path::CtdaStep;
 pub use report::{CtdaReport, ReportHotspot, ReportNode};
 pub use result::{Categories, CtdaPath};
@@ -39,6 +38,7 @@ pub use stackline_timeline::phase_rules::{
 use super::hta::Instances;
 use super::{CriticalPathError, Warning, WarningCode};
 use gpu::Gpu;
+use interpreter::has_lock;
 use serde::{Deserialize, Serialize};
 use stackline_model::Trace;
 use stackline_timeline::phase_rules::RuleBook;

@@ -1,14 +1,14 @@
 //! SL009: the program waits for batches from its data loader.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Programs, Recording, Rule, RuleContext, Setting,
-    Support,
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Programs, Rule, RuleContext, Setting, Support,
 };
 use stackline_critical_path::exact::Category;
 use stackline_critical_path::exact::what_if::Edit;
 use stackline_model::vocabulary::lightning;
 use stackline_model::{EventId, EventKind, Unit};
 use stackline_timeline::confidence::Confidence;
+use stackline_timeline::recording::Recording;
 use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS, TAKE_BATCH};
 
 pub(super) const RULE: Rule = Rule {

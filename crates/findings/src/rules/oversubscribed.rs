@@ -1,11 +1,10 @@
 //! SL028: more OpenMP threads compute than processors are available.
 
-use crate::{
-    Area, Candidate, Fact, GainEstimate, GainMethod, Recording, Requirement, Rule, RuleContext, Setting, Support,
-};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::{EventId, Key, OPENMP, SampleMetric, TrackId, Unit};
 use stackline_timeline::confidence::Confidence;
+use stackline_timeline::recording::Recording;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 

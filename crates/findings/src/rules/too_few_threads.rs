@@ -1,11 +1,10 @@
 //! SL049: large operators that compute on one thread while processors are idle.
 
-use crate::{
-    Area, Candidate, Fact, GainEstimate, GainMethod, Recording, Requirement, Rule, RuleContext, Setting, Support,
-};
+use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::{Action, Edit};
 use stackline_model::{EventId, EventKind, Key, SampleMetric, TrackId, Unit};
 use stackline_timeline::confidence::Confidence;
+use stackline_timeline::recording::Recording;
 use stackline_timeline::vocabulary::aten;
 use std::collections::BTreeMap;
 

@@ -3,9 +3,9 @@
 use crate::prefetch::{Stage, of_before, plain};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_findings::Recording;
 use stackline_model::{CallProcess, CallingContextTree, DeviceClock, EventKind, FrameKind, ReadReport, Trace};
 use stackline_present::TraceInfo;
+use stackline_timeline::recording::Recording;
 
 /// Metadata of a trace that people ask about, and what it is for them.
 const ENTRIES: [&str; 12] = [

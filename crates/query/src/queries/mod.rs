@@ -27,6 +27,8 @@ use serde::Serialize;
 use serde_json::{Value, to_value};
 use stackline_present::json::{Document, Extra, write};
 use std::fmt;
+#[cfg(test)]
+use typescript::Declarations;
 
 /// A query.
 #[derive(Clone, Copy)]
@@ -45,6 +47,9 @@ pub struct Query {
     pub(crate) order: u8,
     /// Works the answer out.
     pub answer: fn(&OpenRun, &Arguments) -> Result<Answer, QueryError>,
+    /// Adds the type of its document to the TypeScript declarations.
+    #[cfg(test)]
+    typescript: fn(&mut Declarations, &'static str),
 }
 
 impl fmt::Debug for Query {
@@ -88,6 +93,8 @@ pub const ALL: &[Query] = &[
         first: calls::first,
         order: 11,
         answer: calls::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<calls::Calls<'static>>,
     },
     Query {
         name: "compare",
@@ -97,6 +104,8 @@ pub const ALL: &[Query] = &[
         first: compare::first,
         order: 1,
         answer: compare::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<foreign::Comparison<'static>>,
     },
     Query {
         name: "compare-memory",
@@ -106,6 +115,8 @@ pub const ALL: &[Query] = &[
         first: compare::first,
         order: 2,
         answer: compare::memory,
+        #[cfg(test)]
+        typescript: Declarations::add::<compare::MemoryPeaks<'static>>,
     },
     Query {
         name: "counters",
@@ -115,6 +126,8 @@ pub const ALL: &[Query] = &[
         first: tiles::first,
         order: 10,
         answer: counters::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<counters::CounterDocument>,
     },
     Query {
         name: "event",
@@ -124,6 +137,8 @@ pub const ALL: &[Query] = &[
         first: events::first,
         order: 0,
         answer: events::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<events::EventDetail<'static>>,
     },
     Query {
         name: "excerpt",
@@ -133,6 +148,8 @@ pub const ALL: &[Query] = &[
         first: source::first_excerpts,
         order: 0,
         answer: source::excerpt,
+        #[cfg(test)]
+        typescript: Declarations::add::<crate::source::Excerpt<'static>>,
     },
     Query {
         name: "finding",
@@ -142,6 +159,8 @@ pub const ALL: &[Query] = &[
         first: findings::first,
         order: 0,
         answer: findings::one,
+        #[cfg(test)]
+        typescript: Declarations::add::<findings::FindingDetail<'static>>,
     },
     Query {
         name: "findings",
@@ -151,6 +170,8 @@ pub const ALL: &[Query] = &[
         first: findings::first_list,
         order: 6,
         answer: findings::all,
+        #[cfg(test)]
+        typescript: Declarations::add::<foreign::Findings<'static>>,
     },
     Query {
         name: "frame",
@@ -160,6 +181,8 @@ pub const ALL: &[Query] = &[
         first: calls::frame::first,
         order: 0,
         answer: calls::frame,
+        #[cfg(test)]
+        typescript: Declarations::add::<calls::frame::FrameDetail<'static>>,
     },
     Query {
         name: "lanes",
@@ -169,6 +192,8 @@ pub const ALL: &[Query] = &[
         first: tiles::first_lanes,
         order: 8,
         answer: tiles::lanes,
+        #[cfg(test)]
+        typescript: Declarations::add::<tiles::Lanes>,
     },
     Query {
         name: "memory",
@@ -178,6 +203,8 @@ pub const ALL: &[Query] = &[
         first: memory::overview::first,
         order: 1,
         answer: memory::overview,
+        #[cfg(test)]
+        typescript: Declarations::add::<foreign::memory::MemoryOverview<'static>>,
     },
     Query {
         name: "memory-allocator",
@@ -187,6 +214,8 @@ pub const ALL: &[Query] = &[
         first: memory::allocator::first,
         order: 2,
         answer: memory::allocator,
+        #[cfg(test)]
+        typescript: Declarations::add::<foreign::memory::AllocatorDocument<'static>>,
     },
     Query {
         name: "memory-apply",
@@ -196,6 +225,8 @@ pub const ALL: &[Query] = &[
         first: memory::apply::first,
         order: 3,
         answer: memory::apply,
+        #[cfg(test)]
+        typescript: Declarations::add::<foreign::memory::AppliedDocument<'static>>,
     },
     Query {
         name: "memory-call",
@@ -205,6 +236,8 @@ pub const ALL: &[Query] = &[
         first: none,
         order: 0,
         answer: memory::call,
+        #[cfg(test)]
+        typescript: Declarations::add::<memory::calls::CallDetail>,
     },
     Query {
         name: "memory-calls",
@@ -214,6 +247,8 @@ pub const ALL: &[Query] = &[
         first: memory::calls::first,
         order: 3,
         answer: memory::calls,
+        #[cfg(test)]
+        typescript: Declarations::add::<memory::calls::CallsDocument>,
     },
     Query {
         name: "memory-curve",
@@ -223,6 +258,8 @@ pub const ALL: &[Query] = &[
         first: memory::curve::first,
         order: 1,
         answer: memory::curve,
+        #[cfg(test)]
+        typescript: Declarations::add::<memory::curve::CurveDocument>,
     },
     Query {
         name: "memory-holders",
@@ -232,6 +269,8 @@ pub const ALL: &[Query] = &[
         first: memory::holders::first,
         order: 1,
         answer: memory::holders,
+        #[cfg(test)]
+        typescript: Declarations::add::<foreign::memory::HoldersDocument<'static>>,
     },
     Query {
         name: "memory-object",
@@ -241,6 +280,8 @@ pub const ALL: &[Query] = &[
         first: memory::object::first,
         order: 0,
         answer: memory::object,
+        #[cfg(test)]
+        typescript: Declarations::add::<memory::object::ObjectDetail<'static>>,
     },
     Query {
         name: "memory-objects",
@@ -250,6 +291,8 @@ pub const ALL: &[Query] = &[
         first: memory::objects::first,
         order: 2,
         answer: memory::objects,
+        #[cfg(test)]
+        typescript: Declarations::add::<memory::objects::ObjectsDocument>,
     },
     Query {
         name: "memory-suggestions",
@@ -259,6 +302,8 @@ pub const ALL: &[Query] = &[
         first: memory::suggestions::first,
         order: 2,
         answer: memory::suggestions,
+        #[cfg(test)]
+        typescript: Declarations::add::<foreign::memory::SuggestionsDocument<'static>>,
     },
     Query {
         name: "meta",
@@ -268,6 +313,8 @@ pub const ALL: &[Query] = &[
         first: meta::first,
         order: 3,
         answer: meta::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<meta::Meta<'static>>,
     },
     Query {
         name: "overview",
@@ -277,6 +324,8 @@ pub const ALL: &[Query] = &[
         first: overview::first,
         order: 5,
         answer: overview::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<foreign::Overview<'static>>,
     },
     Query {
         name: "path",
@@ -286,6 +335,8 @@ pub const ALL: &[Query] = &[
         first: path::first,
         order: 7,
         answer: path::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<path::PathDocument>,
     },
     Query {
         name: "range",
@@ -295,6 +346,8 @@ pub const ALL: &[Query] = &[
         first: events::first_ranges,
         order: 4,
         answer: events::range,
+        #[cfg(test)]
+        typescript: Declarations::add::<events::Range>,
     },
     Query {
         name: "rule",
@@ -304,6 +357,8 @@ pub const ALL: &[Query] = &[
         first: none,
         order: 0,
         answer: findings::rule,
+        #[cfg(test)]
+        typescript: Declarations::add::<findings::RulePage>,
     },
     Query {
         name: "search",
@@ -313,6 +368,8 @@ pub const ALL: &[Query] = &[
         first: none,
         order: 0,
         answer: search::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<search::SearchAnswer<'static>>,
     },
     Query {
         name: "source",
@@ -322,6 +379,8 @@ pub const ALL: &[Query] = &[
         first: source::first,
         order: 12,
         answer: source::answer,
+        #[cfg(test)]
+        typescript: Declarations::add::<source::Source<'static>>,
     },
     Query {
         name: "tiles",
@@ -331,6 +390,8 @@ pub const ALL: &[Query] = &[
         first: tiles::first,
         order: 9,
         answer: tiles::tiles,
+        #[cfg(test)]
+        typescript: Declarations::add::<tiles::TileDocument>,
     },
 ];
 

@@ -1,6 +1,6 @@
 //! TypeScript declarations of all answers, for the web page.
 
-use super::{ALL, calls, compare, counters, events, findings, foreign, memory, meta, path, search, source, tiles};
+use super::ALL;
 use std::collections::BTreeMap;
 use std::path::Path;
 use ts_rs::{TS, TypeVisitor};
@@ -22,7 +22,7 @@ import type { Column } from \"../transport/decode\";
 
 /// Types that documents are made of, by name, and the type of the document of each query.
 #[derive(Debug, Default)]
-struct Declarations {
+pub(super) struct Declarations {
     types: BTreeMap<String, String>,
     documents: BTreeMap<&'static str, Document>,
 }
@@ -38,38 +38,14 @@ impl Declarations {
     /// Collect the TypeScript declarations of the answers of all queries.
     fn all() -> Self {
         let mut all = Self::default();
-        all.add::<calls::Calls<'_>>("calls");
-        all.add::<foreign::Comparison<'_>>("compare");
-        all.add::<compare::MemoryPeaks<'_>>("compare-memory");
-        all.add::<counters::CounterDocument>("counters");
-        all.add::<events::EventDetail<'_>>("event");
-        all.add::<crate::source::Excerpt<'_>>("excerpt");
-        all.add::<findings::FindingDetail<'_>>("finding");
-        all.add::<foreign::Findings<'_>>("findings");
-        all.add::<calls::frame::FrameDetail<'_>>("frame");
-        all.add::<tiles::Lanes>("lanes");
-        all.add::<foreign::memory::MemoryOverview<'_>>("memory");
-        all.add::<foreign::memory::AllocatorDocument<'_>>("memory-allocator");
-        all.add::<foreign::memory::AppliedDocument<'_>>("memory-apply");
-        all.add::<memory::calls::CallDetail>("memory-call");
-        all.add::<memory::calls::CallsDocument>("memory-calls");
-        all.add::<memory::curve::CurveDocument>("memory-curve");
-        all.add::<foreign::memory::HoldersDocument<'_>>("memory-holders");
-        all.add::<memory::object::ObjectDetail<'_>>("memory-object");
-        all.add::<memory::objects::ObjectsDocument>("memory-objects");
-        all.add::<foreign::memory::SuggestionsDocument<'_>>("memory-suggestions");
-        all.add::<meta::Meta<'_>>("meta");
-        all.add::<foreign::Overview<'_>>("overview");
-        all.add::<path::PathDocument>("path");
-        all.add::<events::Range>("range");
-        all.add::<findings::RulePage>("rule");
-        all.add::<search::SearchAnswer<'_>>("search");
-        all.add::<source::Source<'_>>("source");
-        all.add::<tiles::TileDocument>("tiles");
+        for query in ALL {
+            (query.typescript)(&mut all, query.name);
+        }
         all
     }
 
-    fn add<T: TS + 'static>(&mut self, query: &'static str) {
+    /// Add the document type of a query.
+    pub(super) fn add<T: TS + 'static>(&mut self, query: &'static str) {
         self.visit::<T>();
         self.documents.insert(query, Document { name: T::name(), inline: T::inline() });
     }
@@ -123,7 +99,6 @@ fn types_of_the_page_are_those_of_the_queries() {
 }
 
 #[test]
-fn every_query_has_a_type() {
-    let declared = Declarations::all();
-    assert!(ALL.iter().map(|query| query.name).eq(declared.documents.keys().copied()));
+fn queries_are_in_the_order_of_their_names() {
+    assert!(ALL.windows(2).all(|pair| pair[0].name < pair[1].name));
 }

@@ -88,7 +88,7 @@ pub(in crate::commands) fn window(
     let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
     let instances = (number(first)?, number(last)?);
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
-    Ok(Looked { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new() })
+    Ok(Looked { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: false })
 }
 
 /// Keys of the JSON document of `critical-path --method exact`.

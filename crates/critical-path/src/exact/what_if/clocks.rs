@@ -111,22 +111,9 @@ pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<P
     predict_in(Exact::new(trace), choice, edits, None)
 }
 
-/// Same prediction, with all critical-path segments after the edits. Each begins at the end of the previous one (the
-/// first at the start of the window). Adjacent segments of one cause and name are merged.
-///
-/// # Errors
-/// Returns the same errors as [`predict`].
-pub fn predict_with_hops(
-    trace: &Trace,
-    choice: &WindowChoice,
-    edits: &[Edit],
-) -> Result<(Prediction, Vec<NewHop>), CriticalPathError> {
-    let mut hops = Vec::new();
-    let found = predict_in(Exact::new(trace), choice, edits, Some(&mut hops))?;
-    Ok((found, hops))
-}
-
-/// Same prediction for a trace with an existing graph. `hops` receives the critical-path segments after the edits.
+/// Same prediction for a trace with an existing graph. `hops` receives the critical-path segments after the edits. Each
+/// segment begins at the end of the previous one, the first at the start of the window. Adjacent segments of one cause
+/// and name are merged.
 ///
 /// # Errors
 /// Returns the same errors as [`predict`].

@@ -34,7 +34,7 @@ mod tables;
 mod waits;
 
 pub use cases::Case;
-pub use clocks::{Gains, predict, predict_in, predict_with_hops, sweep};
+pub use clocks::{Gains, predict, predict_in, sweep};
 pub use edit::{Action, Edit};
 pub use index::module_class;
 pub use main_process_loader::own_loading;
