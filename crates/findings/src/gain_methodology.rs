@@ -434,7 +434,7 @@ const METHODOLOGY: &[(&str, &[GainMethod], &str)] = &[
     (
         "SL054",
         &[Memory],
-        "The rule finds objects that only fills and copies write, and that nothing reads. In the replay the object \
+        "The rule finds objects that only fills and copies write, and that are never read. In the replay the object \
         is neither allocated nor filled.",
     ),
     (
