@@ -230,9 +230,9 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
         let _ = writeln!(out, "{} of it are between steps.", human::duration(ns));
     }
     for (at, finding) in listed(&found.findings) {
-        // Where it gains least is left to `findings`.
+        // The rank with the smallest gain is left to `findings`.
         let on = on_ranks(found, finding).unwrap_or_default();
-        let end = [", most on", ", as told"].iter().filter_map(|end| on.find(end)).min().unwrap_or(on.len());
+        let end = [", largest on", ", shown for"].iter().filter_map(|end| on.find(end)).min().unwrap_or(on.len());
         let on = if on.is_empty() { on } else { format!("; {}", &on[..end]) };
         let _ = writeln!(
             out,
