@@ -7,7 +7,7 @@ use stackline_findings::Recording;
 use stackline_model::{CallProcess, CallingContextTree, DeviceClock, EventKind, FrameKind, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
-/// Metadata of a trace that people ask about, and what it is for them.
+/// Metadata entries of a trace, with their labels for people.
 const ENTRIES: [&str; 12] = [
     "schemaVersion",
     "trace_name",
