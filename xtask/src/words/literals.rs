@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Next character, which is consumed.
-    pub(super) fn next(&mut self) -> Option<char> {
+    pub(super) fn take_any(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.skip(c.len_utf8());
         Some(c)
@@ -81,8 +81,8 @@ impl<'a> Reader<'a> {
 
     /// Append the next character of a literal, with escapes replaced.
     pub(super) fn take_char(&mut self, text: &mut String) {
-        match self.next() {
-            Some('\\') => match self.next() {
+        match self.take_any() {
+            Some('\\') => match self.take_any() {
                 // A literal that goes on: the indentation of the next line is no text.
                 Some('\n') => *text = format!("{}\n", text.trim_end()),
                 Some(quote @ ('"' | '\'' | '`')) => text.push(quote),

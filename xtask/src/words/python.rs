@@ -36,7 +36,7 @@ fn scan(source: &str) -> Vec<Literal> {
             continue;
         }
         if c.is_whitespace() || c == '\\' {
-            reader.next();
+            reader.take_any();
             let ends = c == '\n' && depth == 0;
             is_statement |= ends;
             is_adjacent &= !ends;
@@ -53,7 +53,7 @@ fn scan(source: &str) -> Vec<Literal> {
             is_adjacent = true;
         } else {
             if prefix.is_empty() {
-                reader.next();
+                reader.take_any();
                 depth = depth_after(c, depth);
             }
             is_adjacent = false;
@@ -103,7 +103,7 @@ fn literal(reader: &mut Reader<'_>, prefix: &str, is_docstring: bool) -> Option<
 
 fn skip_value(reader: &mut Reader<'_>) {
     let mut depth = 0;
-    while let Some(c) = reader.next() {
+    while let Some(c) = reader.take_any() {
         depth = depth_after(c, depth);
         if depth == 0 {
             return;

@@ -69,9 +69,9 @@ fn scan<'a>(source: &'a str, mut pass: impl FnMut(usize, Token<'a>)) {
             let raw = matches!(word, "r" | "br" | "cr").then(|| raw_literal(&mut reader)).flatten();
             pass(line, raw.map_or(Token::Word(word), Token::Literal));
         } else if c.is_whitespace() {
-            reader.next();
+            reader.take_any();
         } else {
-            reader.next();
+            reader.take_any();
             pass(line, Token::Sign);
         }
     }
@@ -89,7 +89,7 @@ fn skip_comment(reader: &mut Reader<'_>) {
                 return;
             }
         } else {
-            reader.next();
+            reader.take_any();
         }
     }
 }
@@ -98,7 +98,7 @@ fn skip_comment(reader: &mut Reader<'_>) {
 fn skip_character(reader: &mut Reader<'_>) {
     reader.take("'");
     if reader.take("\\") {
-        reader.next();
+        reader.take_any();
         reader.take_past("'");
     } else if reader.starts_with("\"'") {
         reader.skip(2);

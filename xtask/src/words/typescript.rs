@@ -55,7 +55,7 @@ impl Scan<'_> {
                 self.reader.take_past("*/");
                 continue;
             } else if c.is_whitespace() {
-                self.reader.next();
+                self.reader.take_any();
                 continue;
             }
             let is_value = is_before_value;
@@ -70,7 +70,7 @@ impl Scan<'_> {
             } else if c == '<' && is_value && self.has_elements {
                 self.element();
             } else {
-                self.reader.next();
+                self.reader.take_any();
                 // After a value, `!` is the assertion that it exists.
                 is_before_value = !matches!(c, ')' | ']' | '}') && (c != '!' || is_value);
                 match c {
@@ -90,10 +90,10 @@ impl Scan<'_> {
     /// Text of a literal, from its quote on. Values within a template are placeholders; their texts are found too.
     fn literal(&mut self) -> String {
         let mut text = String::new();
-        let quote = self.reader.next().unwrap_or_default();
+        let quote = self.reader.take_any().unwrap_or_default();
         while let Some(c) = self.reader.peek() {
             if c == quote {
-                self.reader.next();
+                self.reader.take_any();
                 break;
             } else if quote == '`' && self.reader.take("${") {
                 self.code();
@@ -107,11 +107,11 @@ impl Scan<'_> {
 
     /// Skip a regular expression.
     fn skip_pattern(&mut self) {
-        self.reader.next();
+        self.reader.take_any();
         let mut is_class = false;
-        while let Some(c) = self.reader.next() {
+        while let Some(c) = self.reader.take_any() {
             match c {
-                '\\' => drop(self.reader.next()),
+                '\\' => _ = self.reader.take_any(),
                 '[' => is_class = true,
                 ']' => is_class = false,
                 '/' if !is_class => return,
@@ -139,7 +139,7 @@ impl Scan<'_> {
             } else if is_word(c) {
                 self.attribute();
             } else {
-                self.reader.next();
+                self.reader.take_any();
             }
         }
     }
@@ -151,7 +151,7 @@ impl Scan<'_> {
         }
         let line = self.reader.line();
         if let Some(quote) = self.reader.peek().filter(|c| matches!(c, '"' | '\'')) {
-            self.reader.next();
+            self.reader.take_any();
             let text = self.reader.take_past(quote.encode_utf8(&mut [0; 4])).to_owned();
             if SHOWN.contains(&name) && has_words(&text) {
                 self.found.push((line, text));
@@ -179,7 +179,7 @@ impl Scan<'_> {
                 self.element();
                 text.push_str(VALUE);
             } else {
-                self.reader.next();
+                self.reader.take_any();
                 text.push(c);
                 continue;
             }
