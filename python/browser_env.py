@@ -1,4 +1,4 @@
-"""A headless Chromium for the tests of the page: the distribution's, unpacked beside the system, made once and kept.
+"""A headless Chromium for the tests of the page: the distribution's, unpacked outside of the system, made once and kept.
 
     python3 python/browser_env.py [--root DIR]
 
@@ -27,7 +27,7 @@ WITHOUT_APT = "Tests of the page need a Chromium: set STACKLINE_CHROMIUM to one,
 
 
 def packages(options: list[str]) -> list[str]:
-    """The package and what it needs that the system lacks."""
+    """The package and its dependencies that the system lacks."""
     said = run(["apt-get", *options, "install", "--print-uris", "--yes", "--no-install-recommends", PACKAGE])
     files = [line.split()[1] for line in said.splitlines() if line.startswith("'")]
     return [file.split("_")[0] for file in files]
@@ -80,7 +80,7 @@ def make(home: Path) -> None:
     script = starter(home)
     said = run([script, "--no-sandbox", "--dump-dom", "data:text/html,<p>ready</p>"])
     if "ready" not in said:
-        raise Failure(f"{script} does not show a page; it said: {said[:400]}")
+        raise Failure(f"{script} does not show a page; its output: {said[:400]}")
     shutil.rmtree(scratch)
     put_stamp(home, STAMP, RECIPE)
 

@@ -2,7 +2,7 @@
 
     python -P python/generate_methods.py
 
-A test compares the file with what this would write.
+A test compares the file with the output of this program.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
     python3 python/torch_env.py [--torch VERSION] [--python INTERPRETER] [--jax] [--root DIR]
 
 prints the path of the environment's python. PyTorch's default wheel wants gigabytes of NVIDIA libraries only to be
-imported, so the wheel is installed without them, and tiny stubs take their place: shared libraries with the same names,
-in which every function that PyTorch looks up returns cudaErrorNoDevice. PyTorch then does what it does on any machine
+imported, so the wheel is installed without them, and tiny stubs replace them. Stubs are shared libraries with the same
+names, in which every function that PyTorch looks up returns cudaErrorNoDevice. PyTorch then behaves as on any machine
 without a GPU. Nothing in the wheel is changed; a wheel built for CPUs needs no stub and gets none.
 
-Each environment is a directory of its own. It is made at its final place, since virtual environments hold absolute
-paths, under a lock, and counts as complete only with a stamp, written last: what an interrupted run left is wiped.
+Each environment is a directory of its own. It is made at its final path, since virtual environments hold absolute
+paths, under a lock, and counts as complete only with a stamp, written last: the remains of an interrupted run are removed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CHECK = "import torch; x = torch.ones(3, requires_grad=True); (x * x).sum().back
 
 
 class Failure(Exception):
-    """Why there is no environment, and what to do about it, as sentences for the user."""
+    """Reason for a missing environment, and its remedy, as sentences for the user."""
 
 
 def say(text: str) -> None:
@@ -59,7 +59,7 @@ def say(text: str) -> None:
 
 # What pip says, and what its user should do. Its own words are printed too; the first that fits is explained.
 PIP_HINTS = (
-    (r"No space left on device", "The disk is full: free some space or pick another place with --root."),
+    (r"No space left on device", "The disk is full: free some space or pick another directory with --root."),
     (
         r"NewConnectionError|NameResolution|Temporary failure|Max retries|timed out|ProxyError|Network is unreachable",
         "pip could not reach its package index: connect the machine, or set PIP_INDEX_URL or PIP_PROXY.",
@@ -73,8 +73,8 @@ PIP_HINTS = (
 
 
 def run(command: Sequence[str | Path], env: dict[str, str] | None = None, keep: Sequence[int] = ()) -> str:
-    """Runs a command, which keeps those descriptors, and gives its output; failure shows the end of what it said, with
-    a hint where there is one."""
+    """Run a command, which keeps those descriptors, and return its output; a failure shows the end of the output, with
+    a hint if there is one."""
     try:
         done = subprocess.run(command, text=True, capture_output=True, check=False, env=env, pass_fds=keep)
     except OSError as error:
@@ -97,7 +97,7 @@ def python_version(interpreter: str) -> tuple[int, int]:
 
 
 def default_root() -> Path:
-    """Where environments are kept between runs: what a CI job should cache."""
+    """Directory that keeps environments between runs: a CI job should cache it."""
     cache = os.environ.get("STACKLINE_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "stackline"
 
@@ -116,7 +116,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def is_stamped(home: Path, stamp: str, recipe: object) -> bool:
-    """Whether a folder is there, whole, and of this recipe."""
+    """Check if a folder exists, is complete, and has this recipe."""
     try:
         return bool(json.loads((home / stamp).read_text(encoding="utf-8")) == recipe)
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def put_stamp(home: Path, stamp: str, recipe: object) -> None:
 
 
 def complete(home: Path, torch: str) -> bool:
-    """Whether an environment is there, whole, of this recipe, and its interpreter was not removed."""
+    """Check if an environment exists, is complete, has this recipe, and still has its interpreter."""
     try:
         stamp = json.loads((home / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -194,8 +194,8 @@ def add_tools(home: Path, lock: int) -> None:
 
 
 def requirements_of_torch(site: Path) -> list[str]:
-    """What the wheel wants, less what is of use only with a GPU; markers are left to pip. NumPy is optional to PyTorch,
-    but without it DataLoader and many programs are not what users run."""
+    """Requirements of the wheel, without those for a GPU; markers are left to pip. NumPy is optional to PyTorch,
+    but programs of users have it, and without it DataLoader differs."""
     metadata = next(site.glob("torch-*.dist-info")) / "METADATA"
     lines = re.findall(r"^Requires-Dist: (.*)$", metadata.read_text(encoding="utf-8"), re.MULTILINE)
     return [line for line in lines if not GPU_REQUIREMENT.match(line)] + ["numpy"]
@@ -228,7 +228,7 @@ class Library:
                 self.undefined.append((found[3], found[4] or ""))
 
     def owner(self, symbol: str, version: str) -> tuple[str, str] | None:
-        """Which NVIDIA library, and version node of it, a symbol is expected in. Symbols without a version tell by
+        """NVIDIA library, and version node of it, in which a symbol is expected. Symbols without a version are assigned by
         their name only: ncclSend belongs to libnccl, cuFileRead to libcufile and not to libcuda."""
         if version:
             found = self.nodes.get(version)
@@ -242,7 +242,7 @@ class Library:
 
 
 def shared_start(soname: str, symbol: str) -> int:
-    """How many characters two names share at their start, whatever their case."""
+    """Number of characters that two names share at their start, ignoring case."""
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(soname.lower(), symbol.lower(), strict=False))))
 
 
@@ -298,7 +298,7 @@ def environment(interpreter: str, torch: str | None, jax: bool, root: Path) -> P
             if not is_stamped(home, TOOLS_STAMP, TOOLS):
                 add_tools(home, lock)
     except OSError as error:
-        raise Failure(f"{error}: give a place with --root (or STACKLINE_CACHE) that can be written to.") from error
+        raise Failure(f"{error}: give a writable directory with --root (or STACKLINE_CACHE).") from error
     return python
 
 
@@ -316,7 +316,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Prints the path, or says what is wrong."""
+    """Print the path, or the error."""
     options = arguments()
     try:
         print(environment(options.python, options.torch, options.jax, options.root.absolute()))

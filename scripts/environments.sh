@@ -37,6 +37,6 @@ needs() {
   if [ "${CI:-}" = true ]; then
     step "$4" false
   else
-    echo "no $4: what needs it is not tested ($3 names one)"
+    echo "no $4: tests that need it are skipped ($3 names one)"
   fi
 }

@@ -31,7 +31,7 @@ note() {
 begin() {
   local name=$1 from=$SECONDS
   shift
-  say "$name (beside what follows)"
+  say "$name (in parallel with the next steps)"
   (
     outcome=ok
     ("$@") >"$logs/$name.log" 2>&1 || outcome=FAILED
@@ -78,7 +78,7 @@ what_failed() {
   for name in "${failed[@]}"; do
     log="$logs/$name.log"
     [ -f "$log" ] || continue
-    say "$name failed; the end of what it printed"
+    say "$name failed; the end of its output"
     tail -n 80 "$log"
   done
   if again=$(grep -rhE '^ *FLAKY|\(retry x[0-9]' "$logs" | sort -u); then

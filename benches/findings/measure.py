@@ -1,13 +1,13 @@
-"""What `stackline findings` predicts for programs with one problem each, beside what mending the problem gains.
+"""Compare the gains that `stackline findings` predicts with measured gains, for programs with one problem each.
 
-Each program of `programs/` is recorded; of its findings, the one is taken whose code stands in the program, in a comment
-`# finding: CODE` (or `# finding anywhere: CODE`). In each round it is recorded, and runs without recorder as it is and
-`--mended`, so that whatever else the machine does meets all three alike. The table has medians over the rounds.
+Each program of `programs/` is recorded; of its findings, the one is taken whose code is named in the program by a comment
+`# finding: CODE` (or `# finding anywhere: CODE`). In each repetition it is recorded, and runs without recorder, unchanged
+and `--mended`, so that other work on the machine affects all three equally. The table has medians over the repetitions.
 
     python benches/findings/measure.py --stackline target/release/stackline
 
-prints a table in Markdown; with `--calls` the programs are recorded as sums of calls, which is what `stackline record` does
-by default. Needs torch 2.4 or later; the recorder is found as `stackline record` finds it.
+prints a table in Markdown; with `--calls` the programs are recorded as sums of calls, the default of `stackline record`.
+Needs torch 2.4 or later; the recorder is found as `stackline record` finds it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RECORD = ["--mode", "trace", "--real-hz", "499"]
 
 
 def expected(program: Path) -> tuple[str, int | None]:
-    """The code of the planted problem, and its line, if it has one."""
+    """The code of the injected problem, and its line, if it has one."""
     for number, line in enumerate(program.read_text().splitlines(), start=1):
         if found := MARK.search(line):
             return found[2], None if found[1] else number
@@ -52,7 +52,7 @@ def run(arguments: list[str]) -> None:
 
 
 def predicted(options: argparse.Namespace, program: Path, folder: Path) -> tuple[dict[str, object] | None, int]:
-    """The finding that belongs to the program's problem, if there is one, and its place among all."""
+    """The finding that belongs to the program's problem, if there is one, and its position among all."""
     code, line = expected(program)
     folder.mkdir(exist_ok=True)
     recording = folder / f"{program.stem}.stackline"

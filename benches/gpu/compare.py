@@ -1,9 +1,9 @@
-"""What `stackline findings` predicts from the traces that `gains.py` took, beside what mending each problem gained.
+"""Compare the gains that `stackline findings` predicts from the traces of `gains.py` with the measured gains.
 
     python benches/gpu/compare.py STACKLINE OUT
 
-prints a table in Markdown: the step and the measured gain (with the least and the most of the rounds), and for each
-trace what the finding of the planted problem says, with its rank, bounds, and the line that it names.
+prints a table in Markdown: the step and the measured gain (with the minimum and maximum of the repetitions). For each
+trace it has the finding of the injected problem, with its rank, bounds, and line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MARK = re.compile(r"# finding( anywhere)?: (SL\d+)")
 
 
 def planted() -> dict[str, tuple[str, int | None]]:
-    """The code and the line of each problem, by its name: what stands in its function, or in what the function calls."""
+    """The code and the line of each problem, by its name: from its function, or from the callees of the function."""
     names: dict[str, str] = {}
     marks: dict[str, tuple[str, int | None]] = {}
     for source in SOURCES:

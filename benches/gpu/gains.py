@@ -1,9 +1,9 @@
-"""What each problem of `problems.py` costs on this machine, and traces of it, for `stackline findings` to be held to.
+"""Measure the cost of each problem of `problems.py` on this machine, and take traces of it to check `stackline findings`.
 
     python benches/gpu/gains.py OUT [NAME…]
     torchrun --nproc-per-node 2 benches/gpu/gains.py OUT "a collective for each gradient"
 
-Writes `OUT/gains.json` (seconds of a step with the problem and without, medians over rounds in turn, with their spread)
+Writes `OUT/gains.json` (seconds of a step with the problem and without, medians over interleaved runs, with their spread)
 and of each problem three traces of torch.profiler: `plain` (its defaults), `full` (shapes and stacks) and `mended`.
 """
 

@@ -47,7 +47,7 @@ def train(model, optimizer, images, labels):
 
 
 def train_and(waste, mended, batch=8, **sizes):
-    """A training step, and behind it something that it could do without."""
+    """A training step, followed by avoidable work."""
     inner = transformer(batch=batch, **sizes)
 
     def step(number):
@@ -285,7 +285,7 @@ def growing_cache(mended):
 
 def evaluation(every):
     def make(mended):
-        """An evaluation runs beside the training."""
+        """An evaluation runs during the training."""
         inner = transformer(batch=8)
         tokens = torch.randint(64, (size(32, 2), size(256, 16)), device=DEVICE)
 
@@ -470,6 +470,6 @@ PROBLEMS = {
     "elementwise chain": elementwise_chain,
     "waiting in the step": sleeping,
     "vocabulary that is not aligned": odd_vocabulary,
-    "optimizer beside graphs": optimizer_beside_graphs,
+    "optimizer outside of graphs": optimizer_beside_graphs,
     "a collective for each gradient": small_collectives,
 }

@@ -1,4 +1,4 @@
-"""Does a program on a GPU run on as it does alone when it is recorded, and what does that cost?
+"""Check that a recorded program on a GPU runs as without recorder, and measure the cost.
 
     python benches/gpu/recorder.py check|costs STACKLINE OUT [KIND…]
 

@@ -1,8 +1,8 @@
-"""Snapshots of PyTorch's CUDA allocator, as people take them, each with what PyTorch itself says of the same moment.
+"""Snapshots of PyTorch's CUDA allocator, as users take them, each with PyTorch's own statistics of the same moment.
 
     python benches/gpu/snapshots.py OUT
 
-writes `OUT/NAME.pickle` and `OUT/NAME.json` (`torch.cuda.memory_stats` and the sizes of what the program knows it holds).
+writes `OUT/NAME.pickle` and `OUT/NAME.json` (`torch.cuda.memory_stats` and the sizes of the objects that the program holds).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""A training program whose output is the same in each run, to the bit, and which tells how long its steps took.
+"""A training program whose output is the same in each run, to the bit, and which reports the times of its steps.
 
     python benches/gpu/train.py KIND [--steps N] [--times FILE]
 
-KIND: `small` (many small kernels: the host launches), `large` (matrix products: the GPU computes), `graph` (a CUDA graph
-is replayed), `compile` (torch.compile), `workers` (batches by two workers), `profiled` (under torch.profiler with the
-GPU's activity), `memory` (out of memory, caught), `threads` (two threads on two streams), `distributed` (one rank, NCCL).
+Kinds of bounds: `small` (many small kernels: the host launches), `large` (matrix products: the GPU computes).
+Kinds of features: `graph` (a CUDA graph is replayed), `compile` (torch.compile), `workers` (batches by two workers),
+`profiled` (under torch.profiler with the GPU's activity), `memory` (out of memory, caught), `threads` (two threads on two
+streams), `distributed` (one rank, NCCL).
 """
 
 from __future__ import annotations

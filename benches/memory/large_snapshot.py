@@ -1,8 +1,8 @@
-"""How much memory `stackline memory` takes for a large snapshot of GPU memory: `python benches/memory/large_snapshot.py SNAPSHOT`.
+"""Peak memory of `stackline memory` for a large snapshot of GPU memory: `python benches/memory/large_snapshot.py SNAPSHOT`.
 
 Repeats the history of a real snapshot, as a longer training would, until its pickle has so many bytes: frames are shared, and events
-that shared a list of frames in one round still do, as PyTorch writes them. Prints the most memory that each command took, and how
-many times the file's size that is.
+that shared a list of frames in one repetition still do, as PyTorch writes them. Prints the peak memory of each command, also as a
+multiple of the file's size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Event = dict[str, object]
 
 
 def once_more(trace: list[Event]) -> list[Event]:
-    """The events of one more round: lists of frames are new, but where one list served several events."""
+    """The events of one more repetition: lists of frames are new, except where one list served several events."""
     lists: dict[int, list[object]] = {}
 
     def copied(event: Event) -> Event:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Size of the graph and time of the analysis, method ctda beside HTA 0.6.1: the table of the CTDA-CPA paper (its Table 3), and how
-many of the 20 names with most time the two have in common.
+"""Size of the graph and time of the analysis, method ctda and HTA 0.6.1: the table of the CTDA-CPA paper (its Table 3), and the
+number of names that the two have in common among the 20 with most time.
 
     VENV/bin/python benches/peers/ctda_table.py target/release/stackline [TRACE…] [--runs 3]
 
@@ -49,7 +49,7 @@ def ours(binary: str, method: str, trace: str, runs: int) -> tuple[dict, float]:
 
 
 def peer(trace: str, runs: int) -> tuple[int, int, float] | None:
-    """Nodes, edges, and the median of HTA's CPU seconds for loading and analysing; None where HTA fails."""
+    """Nodes, edges, and the median of HTA's CPU seconds for loading and analyzing; None where HTA fails."""
     bench = str(Path(__file__).resolve().parent / "hta_bench.py")
     try:
         measured = [last_json(measure([sys.executable, bench, "--peer", trace])[2]) for _ in range(runs)]
@@ -60,7 +60,7 @@ def peer(trace: str, runs: int) -> tuple[int, int, float] | None:
 
 
 def in_common(ctda: dict, hta: dict) -> str:
-    """How many of HTA's first names are among as many of ctda's. Annotations, which HTA gives no time, do not count."""
+    """Number of HTA's first names that are among as many of ctda's. Annotations, which HTA gives no time, do not count."""
     theirs = [row["name"] for row in hta["top"]][:TOP]
     ours = [row["name"] for row in ctda["hotspots"] if row["category"] != "user_annotation"][: len(theirs)]
     return f"{len(set(ours) & set(theirs))} of {len(theirs)}"

@@ -10,16 +10,16 @@ The peer is the PyPI package `traceinsight` 0.6.1, with pandas 2.2.3 and numpy 2
 One fixture per trace, `fixtures/hta/<trace>.json`. An analysis that HTA cannot do on a trace is
 stored as `{"error": "<exception>: <first line>"}`, so that the fixture also says where HTA fails.
 
-What is kept small, and how:
+Measures to keep fixtures small:
 * long names (over 96 bytes) become their first 64 characters, `#`, and the FNV-1a 64 hash of the whole
   name (the Rust test builds the same key);
-* a series is kept as its length, its last point of every distinct time (the only part that does not
-  depend on how an unstable sort orders events of one time) as a checksum and up to 32 sampled points,
-  and HTA's own summary (`describe`) of it.
+* a series is kept as its length, its last points as a checksum and up to 32 sampled points, and HTA's own
+  summary (`describe`) of it. Last points are those of every distinct time, the only part that does not
+  depend on the order in which an unstable sort puts events of one time.
 HTA sorts with pandas' default, an unstable sort, so where several rows have one time its answer depends on
 the numpy version and the CPU. Every table is therefore computed twice: by HTA as it is, and by HTA with the
 same sorts made stable. Where the two differ, the fixture has both, the second as `<table>@stable`: that one
-is the same on every machine, and is what ours is compared with.
+is the same on every machine, and ours is compared with it.
 """
 
 from __future__ import annotations

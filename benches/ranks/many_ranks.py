@@ -1,7 +1,7 @@
-"""How long, and how much memory, commands take for a job of thousands of ranks: `python benches/ranks/many_ranks.py`.
+"""Time and memory of commands for a job of thousands of ranks: `python benches/ranks/many_ranks.py`.
 
-Makes as many small traces as there are ranks, one rank of a data-parallel training each (`stackline-synth demo`), and prints what each
-command takes. Issue 27 asks for `report` and `collectives` of 4,096 ranks in 1.5 GB.
+Makes as many small traces as there are ranks, one rank of a data-parallel training each (`stackline-synth demo`), and prints the
+resources of each command. Issue 27 asks for `report` and `collectives` of 4,096 ranks in 1.5 GB.
 """
 
 from __future__ import annotations

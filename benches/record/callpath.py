@@ -1,9 +1,9 @@
-"""What a call path costs through DLMonitor's C interface, by Python depth and by source.
+"""Cost of a call path through DLMonitor's C interface, by Python depth and by source.
 
     python benches/record/callpath.py --python PYTHON_WITH_TORCH [--library FOLDER] [--rounds 3]
 
 A tool in C (callpath_tool.c) asks for the call path at each `aten::mul` of an LSTM cell that is written out in PyTorch
-operators, and times the call. Each line is a process of its own; the best of all rounds counts. FOLDER holds
+operators, and times the call. Each line is a process of its own; the best of all repetitions counts. FOLDER holds
 libdlmonitor.so (default: target/release).
 """
 

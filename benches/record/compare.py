@@ -1,14 +1,14 @@
-"""What recording costs, beside the tools that people use instead: runs all in turn, several times, and prints a table.
+"""Cost of recording, compared with other tools: runs all in turn, several times, and prints a table.
 
     python benches/record/compare.py --python PYTHON_WITH_TORCH [--small] [--steps 300] [--rounds 3] [--only NAME…]
 
-`--small` takes programs of small operators (`programs/`), which report the CPU time of each step; "empty callback" is what
-PyTorch itself takes to report operators, below which no profiler that sees each of them can stay.
+`--small` takes programs of small operators (`programs/`), which report the CPU time of each step; "empty callback" is the
+time in which PyTorch itself reports operators, a lower bound for any profiler that sees each of them.
 
-Each run is a process of its own; rounds are interleaved, so that a busy moment of the machine hits all alike. Times of
-steps are the minimum and the 10th percentile over all rounds, in ms; the factor is that of the 10th percentile over the
+Each run is a process of its own; repetitions are interleaved, so that a busy moment of the machine affects all alike. Times of
+steps are the minimum and the 10th percentile over all repetitions, in ms; the factor is that of the 10th percentile over the
 run without any tool. Memory is the growth of the largest resident set over it. py-spy, Scalene and memray are left out
-where they are not installed beside that Python.
+where they are not installed for that Python.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LIMIT_S = 600
 
 @dataclasses.dataclass
 class Tool:
-    """How to run the program under a tool."""
+    """Command line of the program under a tool."""
 
     name: str
     before: list[str] = dataclasses.field(default_factory=list)
@@ -49,7 +49,7 @@ class Tool:
 
 @dataclasses.dataclass
 class Measured:
-    """All that the runs under one tool took."""
+    """Measurements of the runs under one tool."""
 
     steps_ms: list[float] = dataclasses.field(default_factory=list)
     wall_s: list[float] = dataclasses.field(default_factory=list)
@@ -95,7 +95,7 @@ def tools(python: str, scratch: pathlib.Path) -> list[Tool]:
 
 
 def run(tool: Tool, python: str, program: list[str], scratch: pathlib.Path, measured: Measured) -> None:
-    """Runs the program once under a tool and keeps what it took."""
+    """Run the program once under a tool and store its measurements."""
     times = scratch / "times.json"
     times.unlink(missing_ok=True)
     command = [*(tool.before or [python]), *program, "--times", str(times)]
@@ -148,13 +148,13 @@ def table(title: str, results: dict[str, Measured]) -> None:
 def compare(
     chosen: list[Tool], options: argparse.Namespace, program: list[str], scratch: pathlib.Path
 ) -> dict[str, Measured]:
-    """Runs the program under each tool in turn, as many times as there are rounds."""
+    """Runs the program under each tool in turn, once per repetition."""
     results = {tool.name: Measured() for tool in chosen}
     for round_ in range(options.rounds):
         for tool in chosen:
             installed = tool.needs is None or (pathlib.Path(options.python).parent / tool.needs).exists()
             if installed and results[tool.name].failed is None:
-                print(f"round {round_ + 1}: {tool.name}", file=sys.stderr)
+                print(f"repetition {round_ + 1}: {tool.name}", file=sys.stderr)
                 run(tool, options.python, program, scratch, results[tool.name])
     return results
 

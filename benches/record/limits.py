@@ -1,4 +1,4 @@
-"""What recording costs besides time per operator: at the start, at the end, and in memory over many steps.
+"""Cost of recording other than time per operator: at the start, at the end, and in memory over many steps.
 
     python benches/record/limits.py --python PYTHON_WITH_TORCH [--rounds 10] [--steps 10000]
 
@@ -45,7 +45,7 @@ print("LAST", time.monotonic(), flush=True)
 
 
 def environment(run: str, recorder: str) -> dict[str, str]:
-    """What makes a Python record itself, with samples as they are by default."""
+    """Environment that makes a Python record itself, with default sampling."""
     return {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "PYTHONPATH": str(ROOT / "crates/record/bootstrap")}
 
 

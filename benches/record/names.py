@@ -1,9 +1,9 @@
-"""What the names of tensors cost in each step of an optimizer: the step itself, with and without them, by number of parameters.
+"""Cost of the names of tensors in each step of an optimizer: the step itself, with and without them, by number of parameters.
 
     python benches/record/names.py --python PYTHON_WITH_TORCH [--rounds 3] [--recorder FILE]
 
-Rounds of a program without recorder, one with `--mode trace --memory`, and one whose hook is taken away are interleaved; shown are
-minima over all steps, in µs per parameter. The recorder is `target/release/libstackline_record.so` unless told otherwise.
+Runs without recorder, with `--mode trace --memory`, and without its hook are interleaved; shown are
+minima over all steps, in µs per parameter. The recorder is `target/release/libstackline_record.so` unless another one is given.
 """
 
 from __future__ import annotations

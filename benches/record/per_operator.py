@@ -1,8 +1,8 @@
-"""What recording costs per operator: tiny operators, many times, by Python depth and by what is recorded.
+"""Cost of recording per operator: tiny operators, many times, by Python depth and by recorded data.
 
     python benches/record/per_operator.py --python PYTHON_WITH_TORCH [--rounds 5] [--only NAME…] [--recorder FILE]
 
-Each way of recording is a process of its own, rounds are interleaved. A table for each program shows ns per operator more
+Each way of recording is a process of its own, repetitions are interleaved. A table for each program shows ns per operator more
 than without the recorder: minimum and 10th percentile over all repeats of a batch. The recorder is
 `target/release/libstackline_record.so` unless STACKLINE_RECORDER or the option says otherwise.
 """
@@ -144,7 +144,7 @@ def main() -> int:
                     "STACKLINE_SAMPLE_HZ": "0",
                 }
                 taken = run(options.python, "measure", {} if way is None else base | way)
-            print(f"round {round_ + 1}: {name}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+            print(f"repetition {round_ + 1}: {name}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
             for program, batches in taken.items():
                 times[name].setdefault(program, []).extend(batches)
     print("ns per operator over nothing, minimum / 10th percentile (first row: ns per operator without the recorder)\n")

@@ -2,7 +2,7 @@
 
     python benches/record/soak.py --python PYTHON_WITH_TORCH [--seconds 600] [--native] [--memory] [--trace]
 
-Prints the digests of both runs, which must be the same, and how the resident set grew from the third round on.
+Prints the digests of both runs, which must be the same, and the growth of the resident set from the third iteration on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> int:
     for name, result in (("alone", alone), ("recorded", watched)):
         resident = result["resident_mb"]
         early = resident[min(2, len(resident) - 1)]
-        print(f"{name}: {result['rounds']} rounds, {early} MB after the third, {resident[-1]} MB at the end, {max(resident)} MB at most")
+        print(f"{name}: {result['rounds']} iterations, {early} MB after the third, {resident[-1]} MB at the end, {max(resident)} MB at most")
     print(f"streams: {len(streams)}, {sum(streams) / 1e6:.1f} MB, the largest {streams[0] / 1e6:.1f} MB")
     same = alone["digest"] == watched["digest"] and len(alone["digest"]) == 1
     print("results: " + ("the same" if same else f"DIFFERENT: {alone['digest']} and {watched['digest']}"))

@@ -1,4 +1,4 @@
-"""How long it takes to walk a call tree of a million nodes: `python benches/rules/walk.py [NODES]`.
+"""Time to walk a call tree of a million nodes: `python benches/rules/walk.py [NODES]`.
 
 Makes a trace whose call paths all differ (a tree that branches eight ways, operators down to a depth of seven), opens it, and goes
 through all nodes level by level, reading the name and time of each. The issue asks for less than 2 s (release build).

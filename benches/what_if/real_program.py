@@ -1,10 +1,10 @@
-"""Predictions of `stackline what-if` beside what the same changes gain in a real program.
+"""Predictions of `stackline what-if`, compared with the gains of the same changes in a real program.
 
-A small model is trained on the CPU with PyTorch: a DataLoader whose transform waits (as for a disk), with one worker for
-longer than a step takes; a teacher that gives the targets without gradients; and a function that logs far too much. The
-program is profiled; `stackline what-if` predicts from the traces what three changes gain: more workers where there is
+A small model is trained on the CPU with PyTorch. It has a DataLoader whose transform waits (as for a disk), with one worker
+for longer than a step takes; a teacher that gives the targets without gradients; and a function that logs far too much.
+The program is profiled; `stackline what-if` predicts from the traces the gains of three changes: more workers where there is
 one, the others where there are enough. Then the changes are made, and the program is measured, with and without
-profiler, in turns, so that whatever else the machine does meets all variants alike.
+profiler, in turns, so that other work on the machine affects all variants equally.
 
     python benches/what_if/real_program.py --stackline target/release/stackline
 
@@ -38,7 +38,7 @@ SAMPLE_SECONDS = 0.003
 
 @dataclass(frozen=True)
 class Variant:
-    """What the changes change."""
+    """Parameters that the changes set."""
 
     workers: int = 1
     teacher_layers: int = 24
@@ -86,7 +86,7 @@ class Student(nn.Module):
 
 
 def log_everything(model: nn.Module, loss: torch.Tensor) -> int:
-    """Writes weights as text that nobody reads."""
+    """Write weights as text that is never read."""
     lines = [repr(loss.item())]
     for name, parameter in model.named_parameters():
         lines.append(name + repr(parameter.detach().flatten()[:8000].tolist()))

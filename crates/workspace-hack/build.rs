@@ -1,3 +1,4 @@
-//! Its dependencies are all that counts: they give those of other build scripts and procedural macros their features.
+//! Empty build script. Only its dependencies matter: they give those of other build scripts and procedural macros their
+//! features.
 
 fn main() {}

@@ -1,4 +1,4 @@
-//! Any bytes at all: reading ends, does not panic, and what comes out is a sound trace.
+//! Any bytes at all: reading ends, does not panic, and the result is a valid trace.
 
 use crate::invariants;
 use stackline_ingest::{ReadOptions, read_bytes};

@@ -1,4 +1,4 @@
-//! Differential: whatever serde_json takes for a Chrome document, we read the same, and call it undamaged.
+//! Differential: each Chrome document that serde_json accepts is read the same, and reported as undamaged.
 
 use crate::oracle;
 use stackline_ingest::{ReadOptions, read_bytes};

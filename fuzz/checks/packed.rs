@@ -5,7 +5,7 @@ use flate2::{Compression, write::GzEncoder};
 use stackline_ingest::{ReadOptions, read_bytes};
 use std::io::Write;
 
-/// A tar header with the right checksum, so that mutation gets behind it.
+/// A tar header with the right checksum, so that mutation reaches the content.
 fn tar_member(name: &[u8], content: &[u8]) -> Vec<u8> {
     let mut header = [0u8; 512];
     let length = name.len().min(100);

@@ -1,4 +1,4 @@
-//! Streams of recordings, of each format, with any records in a whole chunk: what is read is a tree, and its values add up.
+//! Recording streams of each format, with any records in a whole chunk: the result is a tree, and its values add up.
 
 use stackline_ingest::recording::{read_streams, traces_of};
 

@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/chrome.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/chrome.rs`.
 #![no_main]
 
 #[path = "../checks/chrome.rs"]

@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/document.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/document.rs`.
 #![no_main]
 
 #[path = "../checks/document.rs"]

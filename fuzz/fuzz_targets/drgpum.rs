@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/drgpum.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/drgpum.rs`.
 #![no_main]
 
 #[path = "../checks/drgpum.rs"]

@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/memory.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/memory.rs`.
 #![no_main]
 
 #[path = "../checks/memory.rs"]

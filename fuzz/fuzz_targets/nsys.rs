@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/nsys.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/nsys.rs`.
 #![no_main]
 
 #[path = "../checks/nsys.rs"]

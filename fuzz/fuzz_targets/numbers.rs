@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/numbers.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/numbers.rs`.
 #![no_main]
 
 #[path = "../checks/numbers.rs"]

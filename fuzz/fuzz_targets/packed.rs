@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/packed.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/packed.rs`.
 #![no_main]
 
 #[path = "../checks/packed.rs"]

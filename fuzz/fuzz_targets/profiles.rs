@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/profiles.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/profiles.rs`.
 #![no_main]
 
 #[path = "../checks/profiles.rs"]

@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/recording.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/recording.rs`.
 #![no_main]
 
 #[path = "../checks/recording.rs"]

@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/rocprofv3.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/rocprofv3.rs`.
 #![no_main]
 
 #[path = "../checks/rocprofv3.rs"]

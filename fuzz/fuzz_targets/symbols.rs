@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/symbols.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/symbols.rs`.
 #![no_main]
 
 #[path = "../checks/symbols.rs"]

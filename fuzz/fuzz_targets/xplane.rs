@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing of what `fuzz/checks/xplane.rs` says.
+//! Coverage-guided fuzzing with the check of `fuzz/checks/xplane.rs`.
 #![no_main]
 
 #[path = "../checks/xplane.rs"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Progress: TypeAlias = "bool | Callable[[int, int], object] | None"
-"""How progress is shown. ``None``: a bar on a terminal or in a notebook if the read takes longer than 0.5 s. ``True``: always a bar.
+"""Display of progress. ``None``: a bar on a terminal or in a notebook if the read takes longer than 0.5 s. ``True``: always a bar.
 ``False``: no bar. A function is called in the calling thread about 20 times per second with (bytes read, total bytes)."""
 
 _DELAY_S = 0.5

@@ -16,7 +16,7 @@ class Problem:
     severity: str
     """``note`` (data unchanged), ``repaired``, ``skipped`` (a record or value is left out) or ``lost`` (the file is truncated)."""
     message: str
-    """The problem and how it was handled, in one sentence."""
+    """The problem and its handling, in one sentence."""
     count: int
     """Number of occurrences."""
     offsets: tuple[int, ...]

@@ -214,7 +214,7 @@ def with_settings(rules: Sequence[Rule], settings: Iterable[str]) -> list[Rule]:
             known = ", ".join(known.code for known in rules)
             raise AnalysisError(f"--set {text}: there is no rule {code}; the Python rules are {known}")
         if threshold not in one.thresholds:
-            there_are = f"there are {', '.join(one.thresholds)}" if one.thresholds else "it declares none"
+            there_are = f"there are {', '.join(one.thresholds)}" if one.thresholds else "the rule declares none"
             raise AnalysisError(f"--set {text}: {one.code} has no threshold {threshold!r}; {there_are}")
         try:
             number = float(value)

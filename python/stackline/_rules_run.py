@@ -141,14 +141,14 @@ def _run_rule(one: Rule, given: dict[str, object], tell: Tell, timeout: float) -
             _rules.found_by(one, given, found.append)
     except RuleTimeout as error:
         text, place = trace_of(error)
-        reason = f"it did not end in {timeout:g} s and was stopped{place} (--rule-timeout)"
+        reason = f"the rule did not end in {timeout:g} s and was stopped{place} (--rule-timeout)"
         failed = {"type": "failed", "code": one.code, "reason": reason, "traceback": text}
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: B036 - after any exception of a rule, SystemExit included, the others run
         failed = failure(one, error)
     if len(found) > MOST:
-        reason = f"it found {len(found):,} issues, of which the first {MOST:,} count; report fewer"
+        reason = f"the rule found {len(found):,} issues, of which the first {MOST:,} count; report fewer"
         failed = failed or {"type": "cut", "code": one.code, "reason": reason}
     try:
         for finding in found[:MOST]:
@@ -165,7 +165,7 @@ def failure(one: Rule, error: BaseException) -> dict[str, Any]:
     # Findings are checked after the rule has ended, when no frame of it is on the stack.
     place = place or f" ({one.source})"
     said = " ".join(str(error).split())
-    reason = f"it raised {type(error).__name__}{f': {said}' if said else ''}{place}"
+    reason = f"the rule raised {type(error).__name__}{f': {said}' if said else ''}{place}"
     return {"type": "failed", "code": one.code, "reason": reason, "traceback": text}
 
 

@@ -409,7 +409,7 @@ class Run(AnalysisMethods):
         if len(lines) > 10:
             lines[10:] = [f"  ... {len(lines) - 10} more"]
         if not self.read_report.is_clean:
-            lines.append(f"  {len(self.read_report)} kinds of read problems: see run.read_report")
+            lines.append(f"  {len(self.read_report)} kinds of diagnostics: see run.read_report")
         return "\n".join([head, *lines])
 
 

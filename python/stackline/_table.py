@@ -22,7 +22,7 @@ _LINE_WIDTH = 180
 class Table:
     """A result table with named columns in Arrow memory.
 
-    It implements the Arrow PyCapsule interface, so pyarrow, polars, duckdb, pandas 3 and others read it directly and
+    Tables implement the Arrow PyCapsule interface, so pyarrow, polars, duckdb, pandas 3 and others read it directly and
     without copies: ``pyarrow.table(t)``, ``polars.DataFrame(t)``, ``duckdb.sql("select * from t")``. None of these libraries
     is required for ``print(t)``, ``t.to_pylist()`` and ``t["name"]``.
 
@@ -115,7 +115,7 @@ class Table:
         """Convert to a ``pandas.DataFrame``. Requires pandas and pyarrow.
 
         Integer and Boolean columns with missing values get pandas' nullable types (``Int64``, ``boolean``): pandas'
-        default, floating point, would round large integers. Text columns with repeated values (names, categories) become
+        default, floating point, cannot represent large integers exactly. Text columns with repeated values (names, categories) become
         ``category`` columns. ``frame.attrs`` contains the table's name, title, notes and units.
         """
         import pandas

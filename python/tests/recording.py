@@ -1,4 +1,4 @@
-"""Programs that record themselves, each in a process of its own, and what they leave behind."""
+"""Programs that record themselves, each in a process of its own, and their recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ needs_recorder = pytest.mark.skipif(sys.platform != "linux", reason="programs ar
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process' environment, without what asks for a recording."""
+    """This process' environment, without variables that start a recording."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STACKLINE_") and name != "PYTHONPATH"}
     return kept | more
 
@@ -37,7 +37,7 @@ def run_program(
 
 
 def succeeds(folder: Path, program: str, *arguments: str, python: str = sys.executable, **env: str) -> str:
-    """What a program prints that ends well, and complains of nothing."""
+    """Output of a program that ends with success and prints no warning."""
     done = run_program(folder, program, *arguments, python=python, env=environment(**env))
     # PyTorch has things to say of its own.
     quiet = done.stderr == "" if python == sys.executable else "stackline" not in done.stderr
@@ -46,7 +46,7 @@ def succeeds(folder: Path, program: str, *arguments: str, python: str = sys.exec
 
 
 def streams(run: Path) -> list[bytes]:
-    """What each recorded process wrote. Texts stand there as they are: names can be looked for."""
+    """Bytes that each recorded process wrote. Texts are not encoded in them: names can be searched for."""
     return [path.read_bytes() for path in sorted((run / "streams").glob("*.slr"))]
 
 

@@ -1,4 +1,4 @@
-"""Call trees: who called what, and what that took."""
+"""Call trees: callers, callees and costs."""
 
 from __future__ import annotations
 

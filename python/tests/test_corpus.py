@@ -1,4 +1,4 @@
-"""Real traces: what Python shows is what stands in the file."""
+"""Real traces: Python shows the data of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/python run, in order, as they stand."""
+"""The examples of docs/python run, in order, unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import stackline as sl
 
 
 def examples(page: Path, at_least: int) -> dict[str, object]:
-    """Runs the examples of a page in order; returns what they name."""
+    """Runs the examples of a page in order; returns their variables."""
     text = page.read_text()
     names: dict[str, object] = {}
     blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))

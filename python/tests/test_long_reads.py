@@ -1,4 +1,4 @@
-"""Long reads: Ctrl-C ends them, other threads go on, progress is told."""
+"""Long reads: Ctrl-C ends them, other threads go on, progress is reported."""
 
 from __future__ import annotations
 

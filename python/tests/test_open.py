@@ -1,4 +1,4 @@
-"""Opening: what is known of a trace, the read report, errors."""
+"""Opening: metadata of a trace, the read report, errors."""
 
 from __future__ import annotations
 

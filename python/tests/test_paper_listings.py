@@ -95,7 +95,7 @@ def share(node: sl.CallNode) -> str:
     return f"{node.kind} {node.name} {node.gpu_time} {node.cpu_time}"
 
 
-@pytest.mark.filterwarnings("error:rule DC00[1-5]. it raised:RuntimeWarning")
+@pytest.mark.filterwarnings("error:rule DC00[1-5]. the rule raised:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:rule DC00[25]. it found:RuntimeWarning")
 @pytest.mark.parametrize("name", TRACES)
 def test_listings_run_on_real_traces(corpus: Path, name: str) -> None:
@@ -103,7 +103,7 @@ def test_listings_run_on_real_traces(corpus: Path, name: str) -> None:
     tree = run.call_tree()
     table = run.findings(rules=LISTINGS, min_gain=0)
     rows = table.to_pylist()
-    assert not any("it raised" in note for note in table.notes), table.notes
+    assert not any("the rule raised" in note for note in table.notes), table.notes
     hot = by_code(rows, "DC001")
     assert len(hot) == sum(n.time > hotspot_threshold * tree.root.time for n in tree.kernels)
     # What has no GPU time has no ratio: of nothing else the listings speak.

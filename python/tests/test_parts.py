@@ -1,4 +1,4 @@
-"""What holds no trace opens as well: sums of calls, and memory."""
+"""Inputs without traces: sums of calls, and memory."""
 
 from __future__ import annotations
 
@@ -189,4 +189,4 @@ def test_a_damaged_profile_says_so(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-3])
     run = sl.open(path)
     assert run.parts == ("calls",) and not run.read_report.is_clean
-    assert "kinds of read problems" in repr(run) and run.read_report[0].trace == "p.json"
+    assert "kinds of diagnostics" in repr(run) and run.read_report[0].trace == "p.json"

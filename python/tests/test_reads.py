@@ -1,4 +1,4 @@
-"""How often commands open their inputs. Each is read once; every further time only its first bytes, which tell what it is."""
+"""Number of times that commands open their inputs. Each is read once; every further time only its first bytes, to detect its format."""
 
 from __future__ import annotations
 

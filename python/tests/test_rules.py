@@ -157,8 +157,8 @@ def test_a_rule_that_raises_stops_nothing_else(run: sl.Run) -> None:
     assert [row["title"] for row in table.to_pylist() if row["code"].startswith("MY")] == ["before", "fine"]
     texts = [str(warning.message) for warning in warned]
     assert len(texts) == 2 and "in broken\n    call_tree.root.nothing" in texts[0] and "_rules_run.py" not in texts[0] and "_rules.py" not in texts[0].replace("test_rules.py", "")
-    assert any("MY001 was not checked: it raised AttributeError" in note and "test_rules.py:" in note for note in table.notes)
-    assert any("MY002 was not checked: it raised SystemExit: 3" in note for note in table.notes)
+    assert any("MY001 was not checked: the rule raised AttributeError" in note and "test_rules.py:" in note for note in table.notes)
+    assert any("MY002 was not checked: the rule raised SystemExit: 3" in note for note in table.notes)
 
 
 def test_a_rule_that_never_ends_is_stopped(run: sl.Run) -> None:
@@ -177,7 +177,7 @@ def test_a_rule_that_never_ends_is_stopped(run: sl.Run) -> None:
     with pytest.warns(RuntimeWarning, match="did not end in 2 s"):
         table = run.findings(rules=[forever, works], rule_timeout=2.0)
     assert "MY002" in table["code"]
-    assert any(note.startswith("MY001 was not checked: it did not end in 2 s and was stopped") for note in table.notes)
+    assert any(note.startswith("MY001 was not checked: the rule did not end in 2 s and was stopped") for note in table.notes)
 
 
 def test_what_rules_need(tmp_path: Path) -> None:

@@ -121,22 +121,22 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
     document = findings.json(*rules)
     assert [row["title"] for row in rows(document) if row["code"].startswith("MY")] == ["before", "fine"]
     unchecked = {row["code"]: row for row in rows(document, "not_checked")}
-    assert unchecked["MY001"]["missing"] == "it raised ZeroDivisionError: division by zero (bad_rules.py:6)"
+    assert unchecked["MY001"]["missing"] == "the rule raised ZeroDivisionError: division by zero (bad_rules.py:6)"
     assert unchecked["MY001"]["traceback"].startswith("Traceback") and "line 6, in raises" in unchecked["MY001"]["traceback"]
-    assert unchecked["MY002"]["missing"].startswith("it did not end in 2 s and was stopped (bad_rules.py:9)")
+    assert unchecked["MY002"]["missing"].startswith("the rule did not end in 2 s and was stopped (bad_rules.py:9)")
     assert unchecked["MY003"]["missing"].count("did not end in 2 s and was stopped") == 1
     assert unchecked["MY004"]["missing"].startswith("the rule ended its interpreter") and "7" in unchecked["MY004"]["missing"]
     assert unchecked["MY005"]["missing"] == "the trace has no collectives"
     assert unchecked["MY007"]["missing"].endswith("lines count from 1 (bad_rules.py:21)"), unchecked["MY007"]
     shown = findings(*rules)
-    assert "Not checked: MY001: it raised ZeroDivisionError" in shown.stdout and "  1 / 0" in shown.stdout
+    assert "Not checked: MY001: the rule raised ZeroDivisionError" in shown.stdout and "  1 / 0" in shown.stdout
     assert "MY006 works: fine" in shown.stdout
     sarif = findings(*rules, "--as", "sarif")
     [invocation] = json.loads(sarif.stdout)["runs"][0]["invocations"]
     told = invocation["toolExecutionNotifications"]
     assert [one["associatedRule"]["id"] for one in told] == ["MY001", "MY002", "MY003", "MY004", "MY007"]
     assert invocation["executionSuccessful"] is False
-    assert "rule MY001: it raised ZeroDivisionError" in sarif.stderr
+    assert "rule MY001: the rule raised ZeroDivisionError" in sarif.stderr
     junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)
     cases = {case.get("name"): case for case in junit.iter("testcase")}
     error, before = cases["MY001 raises: failed"].find("error"), cases["MY001 raises"].find("failure")
@@ -229,7 +229,7 @@ def test_what_gains_too_little_is_told_by_rule(findings: Program) -> None:
 def test_a_rule_that_finds_too_much_is_checked_in_part(findings: Program) -> None:
     many = HEAD + "@sl.rule(code='MY001')\ndef many():\n    for i in range(2576):\n        sl.flag_issue(None, f'n{i}')\n"
     rules = ["--rules", findings.write("my_rules.py", many)]
-    said = "Checked in part: MY001: it found 2,576 issues, of which the first 1,000 count"
+    said = "Checked in part: MY001: the rule found 2,576 issues, of which the first 1,000 count"
     assert said in " ".join(findings(*rules).stdout.split())
 
 

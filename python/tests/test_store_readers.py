@@ -1,4 +1,4 @@
-"""A run directory opens with DuckDB, Polars and pandas, without this package, and holds what the trace holds."""
+"""A run directory opens with DuckDB, Polars and pandas, without this package, and contains the data of the trace."""
 
 from __future__ import annotations
 

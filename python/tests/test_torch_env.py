@@ -1,6 +1,6 @@
-"""The environments that the recorder is tested in: stubs stand in for libraries, half-made environments do not count.
+"""The environments that the recorder is tested in: stubs replace libraries, half-made environments do not count.
 
-None of this needs PyTorch or a network; a library made here stands in for PyTorch's."""
+None of this needs PyTorch or a network; a library made here replaces PyTorch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The annotations: complete, right for users, and the same as what the extension module has."""
+"""The annotations: complete, right for users, and the same as those of the extension module."""
 
 from __future__ import annotations
 

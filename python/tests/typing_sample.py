@@ -1,4 +1,4 @@
-"""Checked with mypy --strict by test_typing.py: what users write must type-check with the shipped annotations."""
+"""Checked with mypy --strict by test_typing.py: programs of users must type-check with the shipped annotations."""
 
 from __future__ import annotations
 

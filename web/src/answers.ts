@@ -9,7 +9,7 @@ export type Asked<A> =
   | { readonly state: "ok"; readonly answer: A }
   | { readonly state: "refused"; readonly error: Refused };
 
-/** Asks; again when the question changes. Without a name nothing is asked. What is known already is there at once. */
+/** Asks; again when the question changes. Without a name nothing is asked. Known answers are available at once. */
 export function useAnswer<Q extends QueryName>(name: Q | undefined, args: Arguments = {}): Asked<AnswerTo<Q>> {
   const question = name === undefined ? "" : key(name, args);
   const [asked, setAsked] = useState<{ question: string; result: Asked<AnswerTo<Q>> }>();

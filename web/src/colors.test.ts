@@ -1,4 +1,4 @@
-/** Palettes as people see them who see colors otherwise: any two of one palette can still be told apart, and names be read on each. */
+/** Palettes under color vision deficiency: any two colors of a palette are distinct, and names are readable on each. */
 
 import { expect, test } from "vitest";
 import { AREAS, canvas, CAUSES, LAYERS } from "./colors";
@@ -6,7 +6,7 @@ import { HEAT } from "./flame/colouring";
 
 type Three = readonly [number, number, number];
 
-/** Matrices over linear red, green and blue for those who lack one of the three cones (Machado, Oliveira and Fernandes, 2009). */
+/** Matrices over linear red, green and blue for eyes without one of the three cones (Machado, Oliveira and Fernandes, 2009). */
 const SIGHTS: Readonly<Record<string, readonly [Three, Three, Three]>> = {
   all: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
   protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -42,7 +42,7 @@ const apart = (a: Three, b: Three) => Math.hypot(a[0] - b[0], a[1] - b[1], a[2] 
 
 const fills = (palette: Readonly<Record<string, { readonly fill: string }>>) => Object.values(palette).map(({ fill }) => fill);
 const PALETTES = { layers: fills(LAYERS), areas: fills(AREAS), causes: fills(CAUSES), heat: HEAT };
-/** Two of 2.3 can just be told apart side by side. */
+/** Smallest difference; two adjacent colors with a difference of 2.3 are just distinct. */
 const LEAST = 10;
 
 test.each(Object.entries(PALETTES))("%s are distinct with every kind of color vision", (_, palette) => {

@@ -1,5 +1,5 @@
 /**
- * Colors with a meaning, after Okabe and Ito: told apart with every kind of color vision, which a test simulates. Fills are light enough for dark
+ * Colors with a meaning, after Okabe and Ito: distinct with every kind of color vision, which a test simulates. Fills are light enough for dark
  * text in both themes, so that one set of labels serves both.
  */
 

@@ -42,7 +42,7 @@ export function setPattern(text: string): void {
 
 const FOLDERS = "stackline.folders";
 
-/** A directory of the recording, and its place on this machine. */
+/** A directory of the recording, and its path on this machine. */
 export interface Folder {
   readonly from: string;
   readonly to: string;
@@ -90,7 +90,7 @@ export function placeOf(file: string, known: readonly Folder[] = knownFolders())
 /** A file by its full name: relative ones count from the folder of the server. */
 export const absolute = (file: string, base = folder): string => (file.startsWith("/") ? file : `${base.replace(/\/$/, "")}/${file}`);
 
-/** The address of a line. Whatever the pattern is, it starts no script of this page. */
+/** The address of a line. No pattern can start a script of this page. */
 export function editorLink(file: string, line: number, template = pattern(), base = folder): string {
   const path = placeOf(absolute(file, base));
   const escaped = path.split("/").map(encodeURIComponent).join("/");

@@ -39,7 +39,7 @@ export function parsed(text: string): readonly [number, number] | undefined {
 /** Steps in words. */
 export const inWords = ([first, last]: readonly [number, number]) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
 
-/** From the beginning of the first to the end of the last of some steps, in ns; nothing if there are none of these numbers. */
+/** Time range from the start of the first to the end of the last of some steps, in ns; undefined if no step has these numbers. */
 export function stretchOf(all: Meta["traces"][number]["steps"], [first, last]: readonly [number, number]): { from: number; to: number } | undefined {
   // Asked while one moves, of thousands: without lists in between.
   let [from, to] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
@@ -52,7 +52,7 @@ export function stretchOf(all: Meta["traces"][number]["steps"], [first, last]: r
   return from === Number.POSITIVE_INFINITY ? undefined : { from, to };
 }
 
-/** Looks at other steps; on the timeline, that is where they are. */
+/** Select other steps; the timeline moves to them. */
 export function chooseSteps(text: string): void {
   const trace = traceOf(run.value);
   const isDefault = trace?.chosen !== null && trace?.chosen !== undefined && text === named(trace.chosen);

@@ -28,5 +28,5 @@ export function memoryAlone(opened: Opened, overview: Pick<MemoryOverview, "read
 export function noGpu(meta: Meta): string {
   if (lostOf(meta).length === 0) return "the program ran on the CPU, or GPU recording was off (torch.profiler: activities=[CPU, CUDA])";
   const named = meta.traces.some(({ info }) => info.gpus.length > 0);
-  return `its records may be lost${named ? ", as the file names a GPU" : ""}; or the program ran on the CPU, or GPU recording was off`;
+  return `GPU records may be lost${named ? ", as the file names a GPU" : ""}; or the program ran on the CPU, or GPU recording was off`;
 }

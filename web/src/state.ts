@@ -1,5 +1,5 @@
 /**
- * What is shown, as it stands in the address: so Back works, and a link shows the same again. The address' part behind
+ * State of the page as part of the address, so that Back works, and a link shows the same view. The part of the address after
  * `#` works for a server, behind a proxy, and for a file on a disk.
  */
 

@@ -1,4 +1,4 @@
-/** What a browser has and tests of logic lack: an address, and a page without answers in it. */
+/** Parts of a browser that tests of logic lack: an address, and a page without answers in it. */
 
 import { vi } from "vitest";
 

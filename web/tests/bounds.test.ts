@@ -1,4 +1,4 @@
-/** Runs at the edge of what a page may be asked to show, and pages at the edge of how they may be shown. */
+/** Runs of extreme contents, and pages of extreme sizes. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

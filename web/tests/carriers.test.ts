@@ -1,4 +1,4 @@
-/** What the server shows, the report shows from a disk: runs that are broken, empty, recorded or large; and both have the numbers of the command line. */
+/** The server and the report on a disk show the same: runs that are broken, empty, recorded or large; and both have the numbers of the command line. */
 
 import { statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Deep stacks: what matters is seen of them, and can be gone through, without opening forty levels. */
+/** Deep stacks: their important frames are visible and reachable without opening forty levels. */
 
 import { join } from "node:path";
 import { expect, test } from "vitest";

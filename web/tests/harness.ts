@@ -1,4 +1,4 @@
-/** The real program, a real browser, and what must never happen in it: an error, a request to anywhere else. */
+/** The real program and a real browser, in which there must be no error, and no request to another host. */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -30,15 +30,15 @@ export interface Suite {
   /** Of all tests of a file. */
   readonly browser: Browser;
   readonly folder: { readonly path: string };
-  /** Looks at a run in a page of its own, in which nothing may fail. */
+  /** Open a run in a page of its own, in which nothing may fail. */
   readonly look: (served: Pick<Served, "url">, at: (page: Page, url: string) => Promise<void>) => Promise<void>;
   /** The same of inputs that are served for it alone. */
   readonly view: (inputs: readonly string[], at: (page: Page, url: string) => Promise<void>) => Promise<void>;
-  /** Writes a trace of these events, and what else it has; gives its path. */
+  /** Write a trace of these events, and its other entries; returns its path. */
   readonly written: (name: string, traceEvents: readonly object[], more?: object) => string;
 }
 
-/** What the tests of a file need: a browser and a folder, which go when all of them have ended. */
+/** Environment of the tests of a file: a browser and a folder, which are removed when all of them have ended. */
 export function suite(): Suite {
   const folder = scratch();
   let launched: Browser | undefined;
@@ -163,7 +163,7 @@ const COLOR_RULES = ["color-contrast", "link-in-text-block"];
 /** Rows of a table are made alike: axe-core, which takes milliseconds for each of thousands of cells, sees the first ones. */
 const MORE_ROWS = "tbody tr:nth-child(n+13)";
 
-/** What axe-core has to say against the page; with `colors` of its colors alone. */
+/** Violations that axe-core finds in the page; with `colors` only those of its colors. */
 export async function violations(page: Page, which: "all" | "colors" = "all"): Promise<string[]> {
   // The policy of the page forbids scripts that are put in; the debugger's do not ask it.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe);
@@ -185,7 +185,7 @@ export function beyond(page: Page): Promise<string[]> {
   });
 }
 
-/** Cells whose text stands in a column as narrow as a few letters; there must be none, for tables can be scrolled. */
+/** Cells whose text is in a column as narrow as a few letters; there must be none, for tables can be scrolled. */
 export function squeezed(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const cells = [...document.querySelectorAll<HTMLElement>("main td:not(.number)")];

@@ -30,7 +30,7 @@ function stacked(name: string, { steps = 3 }: Options = {}): { file: string; sou
   return { file, source };
 }
 
-/** What stands beside lines of the source, by number. */
+/** Costs next to lines of the source, by number. */
 const costs = (page: Page) =>
   page.locator("table.source tbody tr").evaluateAll((rows) => rows.flatMap((row, at) => (row.querySelector("td.heat")?.textContent ? [[at + 1, row.querySelector("td.heat")!.textContent]] : [])));
 

@@ -1,4 +1,4 @@
-/** What is selected and found stays so from view to view, and what is looked for is led to. */
+/** Selections and search results remain from view to view, and a search leads to its result. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

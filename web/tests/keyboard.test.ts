@@ -240,7 +240,7 @@ test("on paper there are the numbers in dark on light, and nothing to click", as
   await page.close();
 });
 
-/** A proxy as notebooks have: it puts a path in front, and gives what comes behind it to the server. */
+/** A proxy as notebooks have: it adds a prefix to paths, and passes the rest to the server. */
 function proxy(target: URL, prefix: string): Promise<Server> {
   const server = createServer((asked, answer) => {
     if (asked.url === "/notebook") {

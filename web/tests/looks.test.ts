@@ -1,4 +1,4 @@
-/** What is seen at once: the theme that was chosen, paper, hints that fit, words for what is not there. */
+/** Appearance: the selected theme, print, hints that fit, texts for missing data. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -143,7 +143,7 @@ test("of a file that was cut, GPU work may be what was lost", async () => {
       const main = await page.locator("main").innerText();
       expect(main, id).toContain("A part of this run was lost");
       expect(main, id).toMatch(/No GPU work in this run|missing in this run/);
-      expect(main, id).toContain("its records may be lost, as the file names a GPU");
+      expect(main, id).toContain("GPU records may be lost, as the file names a GPU");
     }
     await open(page, url, "page=overview");
     expect(await page.locator("main").innerText()).toContain("so some may be missing");

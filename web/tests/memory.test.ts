@@ -1,4 +1,4 @@
-/** The Memory page: its numbers are those of the command line, what it draws can be reached by keys and in tables, and applied. */
+/** The Memory page: its numbers are those of the command line, its drawings can be reached by keys and in tables, and suggestions applied. */
 
 import { execFileSync } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";

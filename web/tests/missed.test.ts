@@ -1,4 +1,4 @@
-/** What is offered where nothing is found, and a server that goes and comes back. */
+/** Offers of an empty search, and a server that goes offline and comes back. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** What the page says of its numbers: which of them are estimates, of what they are, and how they are ordered. */
+/** Labels of the page's numbers: which of them are estimates, their meaning, and their order. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** What may be chosen of how the page looks and lists: high contrast, folders; and what it tells of rules and of recording. */
+/** Options of the page's appearance and lists: high contrast, folders; and its texts about rules and recording. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { none, open, PAGES, part, serve, type Served, settled, suite, trace, violations, watched } from "./harness";

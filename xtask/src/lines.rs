@@ -12,7 +12,7 @@ struct Lines {
     tests: usize,
 }
 
-/// Prints lines of code and of tests: each crate, the page, the Python package, what builds and measures.
+/// Prints lines of code and of tests: each crate, the page, the Python package, builds and benchmarks.
 pub(crate) fn run() -> Result<()> {
     let mut parts: BTreeMap<String, Lines> = BTreeMap::new();
     for path in files::listed()? {

@@ -1,6 +1,6 @@
-//! Draws `docs/img/report.svg`: what `stackline report` prints for the demo trace, as a picture of a terminal.
+//! Draw `docs/img/report.svg`: the output of `stackline report` for the demo trace, as a picture of a terminal.
 //!
-//! The picture is made from real output, so it cannot promise what the tool does not show. `picture --check` fails if it
+//! The picture is made from real output, so it cannot promise more than the tool shows. `picture --check` fails if it
 //! is out of date.
 
 use std::fmt::Write;

@@ -1,10 +1,10 @@
-//! Rules of the house that no compiler checks. Each fault is one line: file, what is wrong, what to do.
+//! Rules of the house that no compiler checks. Each fault is one line: file, fault, remedy.
 
 use anyhow::{Result, bail};
 
 use crate::{files, layers, links, registered, vocabulary, words};
 
-/// Longest source file, lines. Short files are what keeps a reader and a merge happy.
+/// Longest source file, lines. Short files are easy to read and to merge.
 const MOST_LINES: usize = 500;
 
 /// Declarations that are generated from Rust, of any length.

@@ -68,7 +68,7 @@ pub(crate) fn check(path: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// An exemption of a file that no longer holds what it excuses would hide the next one.
+/// An exemption of a file without the excused text would hide the next one.
 pub(crate) fn check_exemptions(text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
     for (path, part, _) in MAY_HOLD {
         let text = text_of(path);
@@ -85,7 +85,7 @@ fn is_checked(path: &str) -> bool {
     file.ends_with(".rs") && !file.contains("vocabulary/") && !is_test
 }
 
-/// The name that a literal of a line begins with. Quotes within a literal are what it says to people.
+/// The name that a literal of a line begins with. Quotes within a literal are part of a message to people.
 fn name_in(line: &str) -> Option<&'static str> {
     if line.trim_start().starts_with("//") {
         return None;

@@ -1,4 +1,4 @@
-"""What the programs share: arguments, and the seconds of each step."""
+"""Shared parts of the programs: arguments, and the seconds of each step."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ def classifier(width, layers=2, classes=10):
 
 
 class Slow(Dataset):
-    """As slow as one that reads small files over a network."""
+    """A dataset as slow as one that reads small files over a network."""
 
     def __init__(self, samples):
         self.samples = samples

@@ -1,4 +1,4 @@
-"""A transposed copy of a table is made in each step, for nothing."""
+"""A transposed copy of a table is made in each step, without effect."""
 
 import torch
 import torch.nn.functional as F

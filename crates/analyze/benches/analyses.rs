@@ -40,7 +40,7 @@ fn every_analysis(c: &mut Criterion) {
     group.finish();
 }
 
-/// The exact method by its parts: the graph, the walk over it, what what-if prepares once, one edit, a sweep.
+/// The exact method by its parts: the graph, the walk over it, the preparation of what-if, one edit, a sweep.
 fn exact_and_what_if(c: &mut Criterion) {
     let trace = training();
     let mut group = c.benchmark_group("critical_path_exact");

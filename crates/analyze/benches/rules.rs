@@ -17,7 +17,7 @@ const TICK: f64 = 0.01;
 const RUNS: usize = 3;
 const EVENTS: u64 = 1_000_000;
 
-/// CPU seconds of this process so far; none where the system does not tell.
+/// CPU seconds of this process so far; none if the system does not report them.
 fn cpu() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The name of the program, in parentheses, may hold spaces.
@@ -26,7 +26,7 @@ fn cpu() -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) * TICK)
 }
 
-/// What something returns, its CPU seconds (or, where these are not told, those of the clock).
+/// Result of a call, and its CPU seconds (wall time if CPU time is not available).
 fn timed<T>(run: impl FnOnce() -> T) -> (T, f64) {
     let (begin, clock) = (cpu(), Instant::now());
     let result = run();

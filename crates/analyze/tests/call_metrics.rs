@@ -1,4 +1,4 @@
-//! What trees of calls count beside times: launches, copied bytes, idle GPU time, memory.
+//! Non-time metrics of call trees: launches, copied bytes, idle GPU time, memory.
 
 use crate::support::{read, read_mini};
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ fn program(launches: &[Launch]) -> Program {
     (lines, host, gpu)
 }
 
-/// Who has the idle time, moment by moment (1 us each).
+/// Idle time by call path, from one moment to the next (1 us each).
 fn idle_by_moment(host: &[(String, i64, i64)], gpu: &[(i64, i64, i64)]) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     let (from, to) = (gpu.iter().map(|k| k.0).min().unwrap(), gpu.iter().map(|k| k.1).max().unwrap());
@@ -115,7 +115,7 @@ fn another_thread_takes_over_where_the_launching_one_was_in_no_call() {
     assert_eq!(own(&tree, CallMetric::GpuIdle), wanted);
 }
 
-/// A copy to the host was asked for before the gap, and its call returns behind it; so does that of a graph.
+/// A copy to the host was requested before the gap, and its call returns after it; so does that of a graph.
 #[test]
 fn calls_that_return_late_keep_no_gpu_waiting() {
     let trace = read_mini(
@@ -182,7 +182,7 @@ fn memory_counts_at_the_call_of_the_thread_whose_number_is_text() {
     assert_eq!(own(&tree, CallMetric::Allocated), BTreeMap::from(wanted));
 }
 
-/// One name in turns as what it can be: no frame is taken for the one before it.
+/// One name alternates between all kinds of frames: no frame is mistaken for the previous one.
 #[test]
 fn frames_of_one_name_are_told_apart() {
     let kinds = ["cpu_op", "user_annotation", "python_function"];

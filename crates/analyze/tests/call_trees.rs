@@ -40,7 +40,7 @@ fn name_path(index: &CallIndex, node: CallNodeId) -> Vec<String> {
     index.tree.path(node).into_iter().map(|node| index.name(node).to_owned()).collect()
 }
 
-/// Whether names match parts, by definition.
+/// True if names match parts, by definition.
 fn matches(parts: &[&str], names: &[String]) -> bool {
     match parts {
         [] => names.is_empty(),

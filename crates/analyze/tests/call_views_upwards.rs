@@ -1,4 +1,4 @@
-//! Trees turned round that are made no further than they can be seen.
+//! Inverted trees, computed only as far as they are visible.
 
 use proptest::prelude::*;
 use stackline_calls::{CallView, ViewDirection, ViewOptions, view, view_upwards};
@@ -23,7 +23,7 @@ fn tree(hits: &[(String, u64)]) -> CallingContextTree {
     builder.finish()
 }
 
-/// Rows by what stands between them and the root.
+/// Rows by the frames between them and the root.
 fn by_path(view: &CallView) -> BTreeMap<String, (CallStats, CallStats)> {
     let mut paths: Vec<String> = Vec::new();
     for (row, node) in view.nodes.iter().enumerate() {
@@ -34,7 +34,7 @@ fn by_path(view: &CallView) -> BTreeMap<String, (CallStats, CallStats)> {
 }
 
 proptest! {
-    /// What is wide enough is there as in the whole view, and of nothing else there is a row.
+    /// Wide rows are equal to those of the whole view, and there are no others.
     #[test]
     fn what_is_wide_towards_callers_is_as_in_the_whole_view(
         hits in prop::collection::vec(("[a-d]{1,8}", 1_u64..1000), 1..40),

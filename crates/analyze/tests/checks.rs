@@ -1,4 +1,4 @@
-//! Each check on a small trace that breaks its rule, beside a sound twin.
+//! Each check on a small trace that violates its rule, and on a valid twin.
 
 use crate::support::{for_each_trace, read};
 use stackline_analyze::checks::{ALL, Outcome};
@@ -177,7 +177,7 @@ fn fills_without_a_record_and_collectives_of_others_break_nothing() {
     assert_eq!(run("collective_fields", &of_torch).breaches.len(), 1);
 }
 
-/// Three nodes in their order, twice: two losses share a graph, or one is differentiated twice.
+/// Three nodes in their order, twice: two loss values share a graph, or one is differentiated twice.
 #[test]
 fn a_graph_that_runs_again_breaks_nothing() {
     let nodes = [(7, "MseLossBackward0"), (6, "AddmmBackward0"), (5, "ReluBackward0")];
@@ -194,7 +194,7 @@ fn a_graph_that_runs_again_breaks_nothing() {
     assert_eq!(twice(&trace(&[pass(0), backward(1_000, 102, &nodes)].concat())).breaches.len(), 3);
 }
 
-/// What was in one operator whose time is lost is in none, and no second claim.
+/// Events of an operator whose time is lost are in no operator, and cause no second claim.
 #[test]
 fn what_was_inside_of_a_lost_operator_claims_nothing_again() {
     let twice: fn(&Trace) -> Outcome = ALL.iter().find(|check| check.name == "sequence_number_twice").unwrap().run;

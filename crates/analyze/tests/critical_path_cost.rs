@@ -1,4 +1,4 @@
-//! What the analysis costs on the largest trace of the corpus, once the trace is read.
+//! Cost of the analysis on the largest trace of the corpus, once the trace is read.
 
 use crate::support::{mini, read, read_file};
 use stackline_critical_path::ctda;
@@ -8,7 +8,7 @@ use stackline_critical_path::hta::HtaOptions;
 use stackline_testkit::corpus;
 use stackline_timeline::hta_view::HtaView;
 
-/// CPU time of this thread in ms, where the system tells it.
+/// CPU time of this thread in ms, if the system reports it.
 fn cpu_ms() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e6)

@@ -126,7 +126,7 @@ fn compare_edge_counts(diff: &mut Differences, trace: &Trace, cp: &CriticalPath,
     }
 }
 
-/// The trace as HTA rounds it, with GPU work a nanosecond earlier, so that it comes before a launch at the same µs.
+/// The trace with times rounded as by HTA, and GPU work a nanosecond earlier, so that it precedes a launch at the same µs.
 fn kernels_first(trace: &Trace) -> Trace {
     let mut trace = trace.clone();
     let view = HtaView::load(&trace, true);
@@ -280,7 +280,7 @@ fn compare_what_if(diff: &mut Differences, cp: &CriticalPath, reference: &Value)
     }
 }
 
-/// Where HTA fails, ours gives a result or says why.
+/// Cases in which HTA fails: ours gives a result or a reason.
 fn compare_failure(
     diff: &mut Differences,
     result: &Result<CriticalPath, CriticalPathError>,

@@ -1,5 +1,5 @@
-//! What HTA cannot analyse gives a result or a clear reason (C14), the same bytes come out however the input is
-//! arranged (C15), and random traces agree with a search of all paths.
+//! Traces that HTA cannot analyze give a result or a clear reason (C14), the output has the same bytes for each
+//! arrangement of the input (C15), and random traces agree with a search of all paths.
 
 use crate::support::{mini, read, read_file, read_json};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn analyze_bytes(bytes: &[u8]) -> Result<CriticalPath, CriticalPathError> {
     hta::analyze(&read(bytes), &HtaOptions::default())
 }
 
-/// The event synchronisation trace, which every variant is made of: its path weighs 2,411 µs over 40 nodes.
+/// The event synchronization trace, from which every variant is made: its path weighs 2,411 µs over 40 nodes.
 fn base() -> Option<Value> {
     Some(read_json(&corpus::folder()?.join("kineto/nvidia-a100-event-sync.json.gz")))
 }
@@ -184,7 +184,7 @@ fn the_same_bytes_for_any_number_of_threads() {
     assert!(run(2) == one && run(8) == one);
 }
 
-/// What does not name positions in the file.
+/// Parts that do not name positions in the file.
 fn seen(cp: &CriticalPath) -> impl PartialEq + std::fmt::Debug + use<> {
     let r = cp.report();
     let path: Vec<_> = r.path.into_iter().map(|p| (p.at.into_owned(), p.time_ns, p.track.into_owned())).collect();

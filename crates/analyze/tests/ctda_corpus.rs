@@ -1,5 +1,5 @@
 //! Method "ctda" over real traces: coverage where threads depend on each other, agreement with HTA where they do not, and
-//! what must hold for any trace.
+//! invariants of any trace.
 
 use crate::support::read_file;
 use stackline_critical_path::ctda;

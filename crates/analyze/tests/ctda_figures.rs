@@ -13,7 +13,7 @@ fn analyze(t: &MiniTrace) -> CtdaPath {
     ctda::analyze(&read(t.json()), &CtdaOptions::default()).unwrap()
 }
 
-/// Names on the path in order, each with its effective time in µs; neighbours of one name are one.
+/// Names on the path in order, each with its effective time in µs; neighbors of one name are one.
 fn path(cp: &CtdaPath) -> Vec<(String, i64)> {
     let mut names: Vec<(String, i64)> = Vec::new();
     for (_, piece) in cp.path_pieces() {
@@ -64,7 +64,7 @@ fn figure_1_the_path_goes_through_both_threads() {
     assert!((hta.path.weight_us * 1e3 / hta.window_ns() as f64) < 0.7, "HTA's path breaks between the threads");
 }
 
-/// Names without repetition of neighbours.
+/// Names without repetition of neighbors.
 fn dedup(mut names: Vec<String>) -> Vec<String> {
     names.dedup();
     names
@@ -323,7 +323,7 @@ fn launch(t: &mut MiniTrace, stream: i64, start: i64, duration: i64) {
     ));
 }
 
-/// Of many streams only those whose work ended last are looked at where no record says what a wait is about.
+/// For a wait without record, of many streams only those whose work ended last are considered.
 #[test]
 fn waits_without_records_find_their_stream_among_many() {
     let mut t = mini("");

@@ -1,4 +1,4 @@
-//! What every registered analysis says about the generated demo trace, as snapshots.
+//! Results of every registered analysis for the generated demo trace, as snapshots.
 //!
 //! The oracles in the other test files pin single numbers over the corpus; this shows a whole result, notes and units
 //! included, so that a change of any of it is seen and decided upon. A new analysis is covered as soon as it is

@@ -1,4 +1,4 @@
-//! Comparisons: false alarms and planted changes over many made-up pairs, TraceLens' comparison.
+//! Comparisons: false alarms and injected changes over many simulated pairs, TraceLens' comparison.
 
 use crate::support::{read, read_mini};
 use crate::tl_support;
@@ -47,9 +47,9 @@ struct Program {
     noise: f64,
     /// Share of steps in which something else takes another three times as long as a step.
     pauses: f64,
-    /// How much of a step's deviation the next one keeps.
+    /// Part of a step's deviation that the next one keeps.
     memory: f64,
-    /// How much faster or slower all of a run is, as a share.
+    /// Change in speed of a whole run, as a share.
     run: f64,
 }
 
@@ -110,7 +110,7 @@ fn alarms(diffs: &[Diff]) -> usize {
     diffs.iter().filter(|diff| step(diff).verdict.is_change()).count()
 }
 
-/// Of 300 pairs at a level of 5 % 15 are expected; more than 26 would be chance once in 300 times.
+/// Of 300 pairs at a level of 5 % 15 are expected; more than 26 would occur by chance once in 300 times.
 const PAIRS: u64 = 300;
 const MOST_ALARMS: usize = 26;
 
@@ -373,7 +373,7 @@ fn one_step_is_said_to_have_no_spread_only_if_it_is_the_only_run() {
 }
 
 /// A program of eight steps that calls `slow`, and `quick`, which calls it, too, as a trace with stacks has it; `line` is that of
-/// the first function, the others stand below it.
+/// the first function, the others follow below it.
 fn python(folder: &str, line: u32, slow_us: i64) -> Profile {
     let mut trace = MiniTrace::new("");
     let (step_line, quick_line) = (line + 20, line + 9);

@@ -1,4 +1,4 @@
-//! Which steps a comparison compares: those that other commands look at, the same on both sides.
+//! Selection of steps in a comparison: those of other commands, the same on both sides.
 
 use crate::support::read_mini;
 use stackline_diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdict, compare, tables, trim_warmup};
@@ -101,7 +101,7 @@ fn lost_times_are_not_faster() {
     assert_eq!((steps, operators, kernels), (vec![Measure::Gpu], Vec::new(), vec![Measure::Gpu]));
 }
 
-/// Of a comparison: what is missing, and the measures with any verdict.
+/// Of a comparison: missing parts, and the measures with any verdict.
 fn tested(before: &Trace, after: &Trace) -> (Vec<String>, Vec<Measure>) {
     let diff = compare(&vec![vec![profile(before)]], &vec![vec![profile(after)]], Options::default());
     let all = diff.changes.values().flatten().filter(|change| change.verdict != Verdict::Untested);

@@ -1,4 +1,4 @@
-//! What the exact path says for certain, and what it does not, in tiny traces with records that are wrong or missing.
+//! Certain and uncertain parts of the exact path, in tiny traces with records that are wrong or missing.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +23,7 @@ fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Ite
     path.hops.iter().filter(move |h| h.event.is_some() && trace.name(h.event) == name)
 }
 
-/// Two kernels of a stream; the first is said to end long after the second began.
+/// Two kernels of a stream; by its record, the first ends long after the second began.
 fn late_flush() -> MiniTrace {
     mini(
         "10/10   cpu_op        aten::mm          0+60

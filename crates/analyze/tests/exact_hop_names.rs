@@ -1,4 +1,4 @@
-//! Hops are named by what ran: checked against a plain look at all spans of a thread.
+//! Names of path segments, compared with a plain search of all spans of a thread.
 
 use crate::support;
 
@@ -7,7 +7,7 @@ use stackline_model::{EventId, EventKind, Trace, TrackId};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// Looking at all spans of a thread for each hop takes long: of longer paths so many hops, evenly.
+/// Maximum number of segments to check, evenly spaced: a search of all spans of a thread for each segment takes long.
 const HOPS: usize = 1_500;
 
 fn is_host_span(trace: &Trace, event: EventId) -> bool {
@@ -30,8 +30,8 @@ impl Threads {
     }
 }
 
-/// How long a stretch is, and for how long of it another name ran: at each moment that of the span around it that began last, and of
-/// those that began together the shortest.
+/// Length of a segment, and the part of it in which another name ran. At each moment, the name is that of the span around it that
+/// began last, and of those that began together the shortest.
 fn wrong(trace: &Trace, threads: &mut Threads, hop: &MergedSegment) -> (i64, i64) {
     let end = |e: EventId| trace.events.end(e);
     let start = |e: EventId| trace.events.start[e.index()];

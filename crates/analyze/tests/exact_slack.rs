@@ -1,4 +1,4 @@
-//! How much longer events could take, in a trace small enough to know it by hand.
+//! Slack of events, in a trace small enough to compute it by hand.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,7 +32,7 @@ fn annotation(text: &str) -> WindowChoice {
     WindowChoice::Annotation { text: text.to_owned(), instances: (0, 0) }
 }
 
-/// Slack of what has one of these names, in µs.
+/// Slack of events with one of these names, in µs.
 fn slack_us(choice: &WindowChoice) -> BTreeMap<String, i64> {
     let trace = trace();
     let exact = Exact::new(&trace);

@@ -1,4 +1,4 @@
-//! The story of a path: few lines that follow one another, each with a place.
+//! The summary of a path: few lines that follow one another, each with a location.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -47,7 +47,7 @@ fn stories_of_real_traces_are_short_and_whole() {
     });
 }
 
-/// One module in a loop, work of an optimizer behind it.
+/// One module in a loop, followed by work of an optimizer.
 fn training() -> MiniTrace {
     mini(
         "10/10  python_function  train.py(1): main  0+1000

@@ -1,4 +1,4 @@
-//! Recordings of kernels alone: no call, no thread.
+//! Recordings of only kernels: no call, no thread.
 
 use crate::support::{mini, read};
 use stackline_critical_path::exact::{Category, Exact, WindowChoice, what_if};
@@ -16,7 +16,7 @@ fn turns() -> Trace {
     read(kernels.json())
 }
 
-/// What the path through all of the trace spends its time on, in ns.
+/// Time on the path through the whole trace by category, in ns.
 fn spent(trace: &Trace) -> Vec<(Category, i64)> {
     let path = Exact::new(trace).path(&WindowChoice::Whole).unwrap();
     path.by_category().into_iter().filter(|(_, ns)| *ns > 0).collect()
@@ -45,7 +45,7 @@ fn the_path_goes_over_to_the_stream_that_worked() {
     assert_eq!((between.rule, between.evidence.name()), ("other_stream_without_launch", "inferred"));
 }
 
-/// Half of `c` is gained where the path goes through it; what runs beside gains nothing.
+/// Half of `c` is gained where the path goes through it; concurrent work gains nothing.
 #[test]
 fn edits_gain_what_the_device_waits_for() {
     let trace = turns();
@@ -57,7 +57,7 @@ fn edits_gain_what_the_device_waits_for() {
     assert_eq!(gain("scale kernel:beside 0.5").ns, 0);
 }
 
-/// Nobody knows when the program launched what started long after all else: maybe no earlier.
+/// Work that started long after all else: its launch time is unknown, and may be as late.
 #[test]
 fn before_idle_time_maybe_nothing_is_gained() {
     for stream in [7, 9] {
@@ -71,7 +71,7 @@ fn before_idle_time_maybe_nothing_is_gained() {
     }
 }
 
-/// Where the device does nothing for long, nothing in the file says why.
+/// Long idle times of the device: the file has no cause for them.
 #[test]
 fn idle_time_stays_unknown() {
     let t = mini(
@@ -88,14 +88,14 @@ fn streams_that_are_processes_are_of_one_device() {
     assert_eq!(spent(&trace), [(Category::GpuCompute, 300_000), (Category::GpuQueue, 10_000)]);
 }
 
-/// What another device does holds nothing back.
+/// Work of another device delays nothing.
 #[test]
 fn devices_are_told_apart() {
     let trace = in_turn([(0, 7, 0, 0), (1, 7, 1, 105), (0, 7, 0, 210)]);
     assert_eq!(spent(&trace), [(Category::GpuCompute, 200_000), (Category::Unknown, 110_000)]);
 }
 
-/// A call that is recorded of a device tells that calls were: then times alone conclude nothing.
+/// A recorded call of a device shows that calls were recorded: then nothing is inferred from times alone.
 #[test]
 fn where_launches_are_recorded_nothing_changes() {
     let t = mini(

@@ -169,7 +169,7 @@ fn gradients_that_are_reduced_before_they_are_complete() {
     assert_eq!(of(&[false, true, true], HOOK), []);
 }
 
-/// What several ranks find, as one list.
+/// Findings of several ranks, as one list.
 fn merged(all: Vec<(i64, Findings)>) -> Findings {
     merge(all, &Options::default(), &|_| true).unwrap()
 }
@@ -184,7 +184,7 @@ fn rank(us: i64, waits: i64) -> Program {
     })
 }
 
-/// What two ranks of one job find: each computes for its own time, then waits for the other in a collective.
+/// Findings of two ranks of one job: each computes for its own time, then waits for the other in a collective.
 fn two_ranks(computes: [i64; 2]) -> Findings {
     let slowest = computes[0].max(computes[1]);
     let rank = |us: i64| rank(us, slowest - us + 40).findings();
@@ -426,7 +426,7 @@ fn small_collectives_are_not_to_be_made_smaller() {
     assert_eq!(waits.found("SL019").len(), 1, "{}", text(&waits.found("SL019")));
 }
 
-/// Where it takes longer to launch a collective than to run it, the launches are what goes, with the host's pauses between them.
+/// Collectives whose launch takes longer than their run: the launches are removed, with the host's pauses between them.
 #[test]
 fn launches_of_small_collectives() {
     let reduces = |calls: i64, us: i64, pause_us: i64| {

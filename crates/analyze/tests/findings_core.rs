@@ -155,7 +155,7 @@ fn long_run(steps: usize, (kernels, waits): (usize, bool)) -> Program {
     program
 }
 
-/// When the GPU is done, in ns per step.
+/// End of the GPU work, in ns per step.
 fn gpu_time(program: &Program, steps: usize) -> i64 {
     let trace = program.trace();
     trace.gpu.event.iter().map(|&e| trace.events.end(e)).max().unwrap() / steps as i64
@@ -199,7 +199,7 @@ fn what_is_ignored_gains_nothing_with_the_others() {
     assert!(found.together.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
 }
 
-/// The profiler waits for the GPU where it ends: in functions of its own, or, without them, behind all launches.
+/// The profiler waits for the GPU where it ends: in functions of its own, or, without them, after all launches.
 #[test]
 fn waits_of_the_profiler_are_no_findings() {
     let ends = |frames: &[&str]| {
@@ -239,7 +239,7 @@ fn traces_without_steps_are_not_told_of_steps() {
     assert!(!of[0].rule.advice.contains("step"), "{}", of[0].rule.advice);
 }
 
-/// One step is not each step, and what waits outside of steps waits in none.
+/// One step is not each step, and waits outside of steps are in none.
 #[test]
 fn what_is_seen_in_one_step_or_outside_of_steps_is_said_so() {
     let title = |steps: usize, waits: usize, between: usize| {
@@ -324,7 +324,7 @@ fn sure(found: &Findings) -> BTreeSet<(String, String)> {
     found.findings.iter().filter(|f| f.confidence == Confidence::High).map(identity).collect()
 }
 
-/// What is seen only where a trace was cut off is not certain, wherever that is: within a record, or between two.
+/// Evidence only near the cut of a truncated trace is not certain, for a cut within a record or between two.
 #[test]
 fn a_trace_that_is_cut_off_shows_nothing_new_for_certain() {
     let text = long_run(6, (4, true)).text(json!({"id": 0}));

@@ -45,7 +45,7 @@ fn loops_of_small_operators() {
     assert_eq!(different.found("SL038"), [], "layers, not turns of a loop");
 }
 
-/// As stacks tell of a loop with two lines: a frame around each call.
+/// Stacks of a loop with two lines: a frame around each call.
 #[test]
 fn lines_that_take_turns_are_one_loop() {
     let body = |p: &mut Program, line: u32, us: i64| {
@@ -68,7 +68,7 @@ fn lines_that_take_turns_are_one_loop() {
     assert_eq!(after_each_other.found("SL038").len(), 2);
 }
 
-/// What Python does between the calls of a loop goes with them, also where the function around them does other things.
+/// Python time between the calls of a loop is removed with them, also if the function around them does other things.
 #[test]
 fn loops_take_their_python_with_them() {
     let found = steps(|p| {
@@ -146,7 +146,7 @@ fn copies_on_a_cpu() {
     );
 }
 
-/// Python takes half of the time of a deepcopy: what is told is all of it, and that it is a deepcopy.
+/// Python takes half of the time of a deepcopy: the finding covers all of it, and names the deepcopy.
 #[test]
 fn deep_copies_are_told_with_what_python_does_in_them() {
     let copies = |deep: bool| {
@@ -172,8 +172,8 @@ fn deep_copies_are_told_with_what_python_does_in_them() {
     assert!((1000..=1030).contains(&only(&plain)) && plain[0].title.starts_with("aten::clone copies tensors"));
 }
 
-/// Without steps layers that are called for one token after another are no loop of small operators; turns of a cell are, though
-/// two functions take turns in them.
+/// Without steps, layers that are called for one token after another are no loop of small operators; iterations of a cell are,
+/// although two functions alternate in them.
 #[test]
 fn without_steps_a_loop_has_turns_that_follow_each_other() {
     let layers = |linear_us: i64| {
@@ -219,7 +219,7 @@ fn steps_are_no_operators() {
     assert!(!text(&found).contains("ProfilerStep"), "{}", text(&found));
 }
 
-/// Nor is one what autograd does around the backward of an operator.
+/// Work of autograd around the backward of an operator is none either.
 #[test]
 fn steps_are_no_backward() {
     let gain = |old: bool| {
@@ -335,7 +335,7 @@ fn findings_of_incomplete_traces_are_less_certain() {
     assert!(cut.notes.iter().any(|note| note.contains("part of the trace is missing")), "{:?}", cut.notes);
 }
 
-/// As torch.profiler records calls: a function of the program that parses, by a library.
+/// Calls as recorded by torch.profiler: a function of the program that parses, by a library.
 #[test]
 fn python_of_programs_without_a_gpu() {
     let parses = |library: &'static str, us: i64| {
@@ -363,7 +363,7 @@ fn python_of_programs_without_a_gpu() {
     assert_eq!(on_gpu.found("SL043"), [], "SL005's");
 }
 
-/// What helps depends on what is waited for.
+/// The advice depends on the cause of the wait.
 #[test]
 fn advice_fits_what_is_waited_for() {
     let advice = |frame: &str| {
@@ -411,7 +411,7 @@ fn list_in_line(p: &mut Program, other_us: i64, first_us: i64, second_us: i64) {
     });
 }
 
-/// PyTorch looks at the numbers before the first operator, and writes them behind it. What else is done before is not its own.
+/// PyTorch reads the numbers before the first operator, and writes them after it. Other work before it is not its own.
 #[test]
 fn lists_cost_what_reading_them_takes() {
     for other_us in [0, 5000] {

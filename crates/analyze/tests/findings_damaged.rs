@@ -1,4 +1,4 @@
-//! Traces with one record whose times cannot be true: it is never what should be changed first.
+//! Traces with one record whose times cannot be true: it is never the first finding.
 
 use stackline_findings as findings;
 use stackline_findings::{Findings, Options};
@@ -43,7 +43,7 @@ impl Drawn {
     }
 }
 
-/// The value of a key of a record, and where in the text it stands.
+/// The value of a key of a record, and its position in the text.
 fn member(text: &str, record: &str, key: &str) -> Option<(std::ops::Range<usize>, f64)> {
     let at = record.as_ptr() as usize - text.as_ptr() as usize;
     let from = record.find(&format!("\"{key}\":"))? + key.len() + 3;
@@ -105,7 +105,7 @@ fn what_is_found_first_is_not_the_damaged_record() {
     assert!(changed > TRACES.len() * RECORDS / 2, "{changed}");
 }
 
-/// A kernel that would last five seconds, among others of its stream that it cannot have run beside.
+/// A kernel that would last five seconds, among others of its stream that cannot have run at the same time.
 #[test]
 fn a_kernel_that_runs_into_all_later_ones_of_its_stream_changes_nothing() {
     for (name, number) in [("schema-2021-v100-resnet50.json.gz", 3000), ("nvidia-h100-bert-small.json.gz", 10)] {

@@ -1,4 +1,4 @@
-//! Rules about what programs that compile nothing launch, be it the same in each step, and what their host does meanwhile.
+//! Rules about launches of programs that compile nothing, also if equal in each step, and about concurrent host work.
 
 use crate::findings_kernels::steps;
 use crate::findings_support;
@@ -46,7 +46,7 @@ fn sums_of_gradients_that_were_zeros() {
     }
 }
 
-/// A program that compiles nothing: chains of three that take most of its time. What is reduced between them may become part, too.
+/// A program that compiles nothing: chains of three that take most of its time. Reductions between them may become part, too.
 #[test]
 fn chains_in_a_program_that_compiles_nothing() {
     let eager = "void at::native::vectorized_elementwise_kernel<4, add>";
@@ -74,7 +74,7 @@ fn chains_in_a_program_that_compiles_nothing() {
     assert_eq!(little.found("SL036"), []);
 }
 
-/// A first call loads and tunes: the others are what a step costs. Collections of garbage are SL025's.
+/// A first call loads and tunes: the others are the cost of a step. Collections of garbage are SL025's.
 #[test]
 fn work_of_the_host_without_its_first_call() {
     let mut first = true;
@@ -94,7 +94,7 @@ fn work_of_the_host_without_its_first_call() {
     assert_eq!(collects.found("SL005"), []);
 }
 
-/// What a function calls many times is the time of that function: neither takes much by itself.
+/// Time of callees that a function calls many times counts for that function: neither takes much by itself.
 #[test]
 fn work_of_the_host_in_many_small_calls() {
     let program = steps(|p| {
@@ -163,7 +163,7 @@ fn constants_that_cost_the_gpus_time() {
     assert_eq!(masks(30).found("SL045"), [], "little");
 }
 
-/// What the host does in a model is nothing for a worker of the loader.
+/// Host work in a model is nothing for a worker of the loader.
 #[test]
 fn work_of_the_host_in_a_model() {
     let mask = |p: &mut Program| {
@@ -219,7 +219,7 @@ fn gpu_work_that_was_not_recorded_is_not_little() {
     assert!(found.notes.iter().any(|note| note.starts_with(told)), "{:?}", found.notes);
 }
 
-/// Five steps that the optimizer ends, and what the program does before and after it in some of them.
+/// Five steps that the optimizer ends, with work of the program before and after it in some of them.
 fn steps_of_optimizer(before: impl Fn(&mut Program, usize), after: impl Fn(&mut Program, usize)) -> Program {
     let mut program = Program::new();
     for at in 0..5 {
@@ -235,7 +235,7 @@ fn steps_of_optimizer(before: impl Fn(&mut Program, usize), after: impl Fn(&mut 
     program
 }
 
-/// The first step has nothing of what follows the optimizer, the last one ends before it.
+/// The first step has no work that follows the optimizer, the last one ends before it.
 #[test]
 fn constants_built_after_the_optimizer() {
     let mask = |p: &mut Program| {

@@ -6,7 +6,7 @@ use findings_support::{Program, host_steps, steps, text};
 use serde_json::{Value, json};
 use stackline_findings::Finding;
 
-/// What the table's work takes, in µs: the gradient's zeros, the optimizer's operator.
+/// Time of the table's work, in µs: the gradient's zeros, the optimizer's operator.
 const ZEROS: i64 = 2_000;
 const UPDATE: i64 = 6_000;
 

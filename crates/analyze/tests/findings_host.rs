@@ -22,7 +22,7 @@ fn model(p: &mut Program) {
     p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
 }
 
-/// The one finding of a code gains what its repair gains: the difference of the lengths of a step, and that by hand.
+/// The one finding of a code has the gain of its repair: the difference of the lengths of a step, and that by hand.
 fn repaired(bad: &Program, good: &Program, code: &str, by_hand_us: i64) -> Vec<Finding> {
     let found = bad.found(code);
     assert_eq!(found.len(), 1, "{}", text(&found));
@@ -186,7 +186,7 @@ fn garbage() {
     assert_eq!(collects(200, "data.py(7): collect").found("SL025"), []);
 }
 
-/// As recordings tell of them: by a span, whoever asked.
+/// Collections in recordings: a span, independent of the caller.
 #[test]
 fn garbage_of_one_line() {
     let collects = |lines: &'static [&'static str]| {
@@ -423,13 +423,13 @@ fn clocks_of_one_kernel_whose_runs_differ() {
     assert!(gain.low_ns < 80_000 && gain.high_ns > 110_000, "{gain:?}");
 }
 
-/// What the rules of this file say of a trace of the corpus, by code; none without the corpus.
+/// Findings of the rules of this file for a trace of the corpus, by code; none without the corpus.
 fn of_corpus(name: &str) -> Option<Findings> {
     let path = stackline_testkit::corpus::file(&format!("kineto/{name}"))?;
     Some(find(&crate::support::read_file(&path), &[]))
 }
 
-/// Read by a person: what is true of these traces, and what is not.
+/// Findings checked by a person: which are true of these traces, and which are not.
 #[test]
 fn findings_corpus_host() {
     let known: &[(&str, &[&str], &[&str])] = &[

@@ -61,14 +61,14 @@ fn networks_that_are_not_trained_are_a_hope() {
     assert!(found[0].title.starts_with("Forward pass without a backward pass in each step"));
 }
 
-/// What follows the optimizer lies in the next step where steps end with it.
+/// Work after the optimizer lies in the next step if steps end with it.
 #[test]
 fn the_first_step_may_hold_no_evaluation() {
     let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
     assert_eq!(training(|number| number > 0, |p, _| evaluate(p)).found("SL047").len(), 1);
 }
 
-/// Every third step evaluates: the gain of a step is a third of an evaluation. What else runs forward in some steps is not told.
+/// Every third step evaluates: the gain of a step is a third of an evaluation. Other forward work in some steps is not reported.
 #[test]
 fn evaluations_in_some_steps() {
     let run = |function: &str| {

@@ -1,4 +1,4 @@
-//! Rules about kernels: what runs on the GPU, and how it is launched.
+//! Rules about kernels: GPU work and its launches.
 
 use crate::findings_support;
 
@@ -24,7 +24,7 @@ pub(crate) fn gain(program: &Program, code: &str) -> i64 {
     found[0].gain_ns()
 }
 
-/// Whether the gain of a rule's only finding is what the repaired program saves, within some µs a step.
+/// Assert that the gain of a rule's only finding equals the savings of the repaired program, within some µs a step.
 #[track_caller]
 fn assert_gain(program: &Program, code: &str, repaired: &Program, within_us: i64) {
     let (gain, truth) = (gain(program, code), program.findings().step_ns - repaired.findings().step_ns);

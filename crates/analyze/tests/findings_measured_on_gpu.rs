@@ -1,4 +1,4 @@
-//! Kinds of waste whose gain was first measured on an H100: what is found, and what the bounds hold.
+//! Kinds of waste whose gain was first measured on an H100: their findings and bounds.
 
 use crate::findings_kernels::{gain, steps};
 use crate::findings_support::Program;

@@ -1,4 +1,4 @@
-//! What fires on the real traces: a page for people, who say beside it what is true.
+//! Findings of the real traces: a page on which people mark the true ones.
 
 use crate::support;
 
@@ -19,7 +19,7 @@ fn row(trace: &str, finding: &Finding, step_ns: i64) -> String {
     format!("| {trace} | {} | {gain} | {title} |\n", finding.rule.code)
 }
 
-/// A row of the table of what no finding is about.
+/// A row of the table of time without findings.
 fn uncovered_row(trace: &str, group: &LargeGroup, step_ns: i64) -> String {
     let gain =
         group.gain.map_or_else(String::new, |gain| format!("{:.1}", 100.0 * gain.ns as f64 / step_ns.max(1) as f64));

@@ -1,4 +1,4 @@
-//! Findings that need what only recordings say: processors, and what recording itself cost.
+//! Findings that need data of recordings: processors, and the cost of recording.
 
 use crate::findings_support;
 
@@ -126,7 +126,7 @@ fn a_limit_below_one_processor_counts() {
     assert!(found[0].title.contains("2 threads compute on 1.5 processors"), "{}", text(&found));
 }
 
-/// Four steps of 4 ms, all of it a product of matrices, with a sample of its thread each 100 µs, and of one beside it if that
+/// Four steps of 4 ms, all of it a product of matrices, with a sample of its thread each 100 µs, and of a concurrent one if that
 /// computes, too.
 fn product(operator: &str, beside: bool, usable: i64, busy: i64) -> Vec<Finding> {
     let mut program = Program::new();
@@ -206,7 +206,7 @@ fn loops(cost: Option<i64>) -> Program {
     program
 }
 
-/// The same where a rule of the user's own names what goes.
+/// The same if a Python rule names the removed work.
 #[test]
 fn what_recording_cost_is_no_gain_of_what_is_named() {
     let gain = |cost| {
@@ -310,7 +310,7 @@ fn loading_itself(usable_milli: i64, threads: i64) -> Finding {
     program.found("SL009").remove(0)
 }
 
-/// Loading beside the computing takes as many processors as both want: no more is gained than they give.
+/// Loading that overlaps computing takes as many processors as both want: they limit the gain.
 #[test]
 fn loading_beside_the_computing_needs_processors() {
     for full in [loading_itself(1000, 1), loading_itself(2000, 2)] {
@@ -354,7 +354,7 @@ fn few_workers_load_no_faster_than_they_can() {
     assert!(near(gain(1), 3000) && near(gain(2), 7500) && near(gain(3), 8900), "{:?}", [1, 2, 3].map(gain));
 }
 
-/// Workers are killed at the end of a program: what they did not write tells of no GPU.
+/// Workers are killed at the end of a program: their missing records do not concern the GPU.
 #[test]
 fn recordings_of_killed_workers_are_of_programs_without_a_gpu() {
     let mut trace = waiting_for(1);

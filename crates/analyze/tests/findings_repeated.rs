@@ -1,4 +1,4 @@
-//! Rules about what is done again in each step, or again and more.
+//! Rules about work that is repeated in each step, or that grows with each.
 
 use crate::findings_support;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use stackline_findings::Finding;
 use stackline_timeline::source_location::source_location_of;
 
-/// Six steps of a product of 1 ms on the host, and what `inside` adds to each.
+/// Six steps of a product of 1 ms on the host, with the work of `inside` in each.
 fn steps(mut inside: impl FnMut(&mut Program, usize)) -> Program {
     let mut program = Program::new();
     for number in 0..6 {
@@ -91,7 +91,7 @@ fn constants_within_a_function_that_does_more() {
     assert_eq!(forward(&[("aten::tril", 64), ("aten::index_put_", 64)]).found("SL045"), [], "it is written to");
 }
 
-/// What only goes to the GPU is SL030's, unless reading the list takes the time.
+/// Data that only go to the GPU are SL030's, unless reading the list takes the time.
 #[test]
 fn lists_that_go_to_the_gpu() {
     let lists = |us: i64| {
@@ -115,7 +115,7 @@ fn lists_that_go_to_the_gpu() {
     assert_eq!(lists(900).len(), 1);
 }
 
-/// What begins as zeros is mostly written afterwards, as the start state of an RNN is.
+/// Tensors that begin as zeros are mostly written afterwards, like the start state of an RNN.
 #[test]
 fn zeros_are_no_constants() {
     for then in [None, Some("aten::fill_"), Some("aten::to"), Some("aten::copy_")] {
@@ -130,7 +130,7 @@ fn zeros_are_no_constants() {
     }
 }
 
-/// A function that also does something else is told of its lines alone, whichever call does it.
+/// A function that also does other work is reported with its lines only, for each of its calls.
 #[test]
 fn functions_that_do_other_things_in_some_call() {
     let of = |other: bool| {
@@ -151,7 +151,7 @@ fn functions_that_do_other_things_in_some_call() {
     assert!(alone.ns > 490_000 && mixed.ns < alone.ns && mixed.ns > 400_000, "{alone:?}, {mixed:?}");
 }
 
-/// `torch.tensor(list)`: what it takes lies before its operators, in the builtin function.
+/// `torch.tensor(list)`: its time lies before its operators, in the builtin function.
 #[test]
 fn lists_that_become_tensors_in_each_step() {
     let lists = steps(|p, _| {
@@ -246,7 +246,7 @@ fn caches_that_grow_by_cat() {
     assert_eq!(growing(99, 7), [], "what came out is not what goes in");
 }
 
-/// What a model joins of what its layers made grows within each forward; the cache of a program that generates does so over steps.
+/// Concatenated results of a model's layers grow within each forward; the cache of a program that generates grows over steps.
 #[test]
 fn what_grows_within_a_step_begins_anew() {
     let grown = |p: &mut Program, from: i64, times: i64| (from..from + times).for_each(|old| cat(p, old, 1, 20));
@@ -390,7 +390,7 @@ fn attention_on_padded_batches() {
     assert_eq!(found[0].edit_labels.len(), 2, "{:?}", found[0].edits);
 }
 
-/// What cuDNN's benchmark mode does for a new shape: three candidates, each run twice.
+/// Work of cuDNN's benchmark mode for a new shape: three candidates, each run twice.
 fn search(p: &mut Program) {
     p.sync("cudaDeviceSynchronize");
     for us in [300, 100, 200] {

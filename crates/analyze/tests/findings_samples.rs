@@ -12,7 +12,7 @@ const LOGS: &str = "logging/__init__.py(1489): Logger.info";
 const STEPS: usize = 40;
 const LULL_US: i64 = 3000;
 
-/// What samples see between the operators: a name each, in so many of the steps.
+/// Samples between the operators: a name each, in so many of the steps.
 fn sampled(seen: &[(&str, usize)]) -> Program {
     let mut names: Vec<Option<&str>> = seen.iter().flat_map(|&(name, count)| vec![Some(name); count]).collect();
     names.resize(STEPS, None);
@@ -49,7 +49,7 @@ fn logging_is_told_of_steps_without_a_sample() {
     assert!(low > 1000 && low < likely && likely <= high && high < LULL_US + 100, "{low} {likely} {high}");
 }
 
-/// Four samples are 40 of 120 ms. Whoever writes a file waits for it: where nothing else is done, that is no finding of its own.
+/// Four samples are 40 of 120 ms. A writer of a file waits for it: without other work, that is no finding of its own.
 #[test]
 fn what_writing_waits_for_is_part_of_it() {
     let (found, low, likely, high) = gains(&sampled(&[(LOGS, 4)]), "SL029");
@@ -66,7 +66,7 @@ fn what_writing_waits_for_is_part_of_it() {
     assert_eq!(shared.found("SL039").len(), 1);
 }
 
-/// Where samples see nothing but logging, all the time between those operators is its own, on a machine that others use, too.
+/// If samples see only logging, all the time between those operators is its own, also on a machine that others use.
 #[test]
 fn what_saving_waits_for_a_processor_is_part_of_it() {
     const SAVES: &str = "torch/serialization.py(1004): save";
@@ -90,7 +90,7 @@ fn what_saving_waits_for_a_processor_is_part_of_it() {
     assert!((likely..LULL_US + 100).contains(&high), "{likely} {high}");
 }
 
-/// A wait that a call tells is not told again as one of logging.
+/// A wait that a call reports is not reported again as one of logging.
 #[test]
 fn waits_that_are_known_are_nobody_elses() {
     let mut program = Program::new();
@@ -113,7 +113,7 @@ fn waits_that_are_known_are_nobody_elses() {
     assert!(logs < 1100, "{logs}");
 }
 
-/// What was seen once may be more or less: the error of the count is in the bounds, and the truth within them.
+/// A single sample may mean more or less time: the error of the count is in the bounds, and the ground truth within them.
 #[test]
 fn time_between_operators_divides_as_samples_do() {
     let (found, low, likely, high) = gains(&sampled(&[(LOGS, 4), ("train.py(50): other", 8)]), "SL029");
@@ -130,7 +130,7 @@ fn a_single_sample_is_no_certainty() {
     assert!(low < LULL_US / 100, "{low}");
 }
 
-/// Functions that samples saw are as long as a sample stands for, at most to the next operator: they count as what was seen.
+/// Functions that samples saw are as long as a sample stands for, at most to the next operator: they count as seen by samples.
 #[test]
 fn functions_that_were_seen_do_not_count_twice() {
     let mut program = Program::new();
@@ -211,7 +211,7 @@ fn waits_between_steps_are_not_in_the_function_of_the_operators() {
     assert_eq!((place.file.as_deref(), place.line, place.function), (Some("train.py"), None, None));
 }
 
-/// A program that has samples in each of its steps, between two operators, by the names of what runs, outermost first.
+/// A program with samples in each of its steps, between two operators, by the names of the frames, outermost first.
 fn python(frames: &[&str], stretch_us: i64) -> Vec<Finding> {
     let mut program = Program::new();
     for number in 0..STEPS {
@@ -248,8 +248,8 @@ fn busy_lines_of_one_function_are_one_finding() {
     assert!(only.gain.unwrap().high_ns > 6_000_000, "{:?}", only.gain);
 }
 
-/// On a busy machine operators take nine times as long, for their thread waits for a processor: what a function computes is as much of the
-/// rest as it is on an idle one.
+/// On a busy machine operators take nine times as long, for their thread waits for a processor: the share of a function in the rest
+/// is the same as on an idle one.
 #[test]
 fn busy_python_on_a_busy_machine_is_found() {
     let found = |delayed_us: i64, counted: bool| {
@@ -309,7 +309,7 @@ fn python_that_takes_much_of_the_step_is_named() {
     assert_eq!(python(&[LOGS], LULL_US), [], "another rule's");
 }
 
-/// The bounds of what all gain together hold those of the single ones.
+/// The bounds of the combined gain contain those of the single ones.
 #[test]
 fn what_all_gain_together_is_at_least_what_one_surely_does() {
     let found = sampled(&[(LOGS, 12)]).findings();
@@ -323,7 +323,7 @@ fn traces_without_samples_do_not_tell() {
     assert_eq!(sampled(&[]).found("SL029"), []);
 }
 
-/// Sixty turns, their backward, and what autograd does between that.
+/// Sixty iterations, their backward, and the work of autograd between them.
 fn turns(python_us: i64, engine_us: i64) -> Program {
     let mut program = Program::new();
     let number = |turn: usize, thread: i64| json!({"Sequence number": turn, "Fwd thread id": thread});
@@ -357,14 +357,14 @@ fn what_autograd_does_between_the_backward_of_turns_goes_with_them() {
     assert!(high >= likely + 150, "the operator that gathers the turns may go, too: {high}");
 }
 
-/// Turns that take Python longer than the operators: a part of the loop, or other things that it does.
+/// Iterations that take Python longer than the operators: a part of the loop, or other work in it.
 #[test]
 fn python_between_turns_is_in_the_upper_bound() {
     let (found, _, likely, high) = gains(&turns(60, 2), "SL038");
     assert!(likely < 2000 && high > 60 * 60, "{}", text(&[found]));
 }
 
-/// Two threads that do the same beside each other: no more goes than what one of them does.
+/// Two concurrent threads with the same work: the gain is at most the work of one of them.
 #[test]
 fn busy_threads_are_not_summed() {
     let mut program = Program::new();
@@ -390,7 +390,7 @@ fn busy_threads_are_not_summed() {
     assert!(only.gain.unwrap().high_ns < 3_200_000, "{:?}", only.gain);
 }
 
-/// Operators that take longer now and then would not without what keeps the processor from them: so says the upper bound.
+/// Operators that sometimes take longer because other work has the processor: the upper bound excludes that work.
 #[test]
 fn slow_operators_are_in_the_upper_bound_of_busy_python() {
     let high = |slow_us: i64| {

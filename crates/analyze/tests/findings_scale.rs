@@ -1,5 +1,5 @@
-//! Rules on many places, samples and steps: what they ask of each place costs no pass over all events. Of the larger
-//! sizes such passes would take many times as long as all else.
+//! Rules on many source locations, samples and steps: no location costs a pass over all events. For the larger sizes,
+//! such passes would take many times as long as all else.
 
 use crate::findings_support;
 

@@ -19,7 +19,7 @@ fn steps(count: usize, mut inside: impl FnMut(&mut Program, usize)) -> Program {
     program
 }
 
-/// The set-up collects once, and no step gets shorter without: what recurs in steady-state steps counts.
+/// The setup collects once, and no step gets shorter without it: only collections in steady-state steps count.
 #[test]
 fn garbage_of_the_set_up() {
     let collects = |name: &'static str, us: fn(usize) -> i64| {
@@ -69,7 +69,7 @@ fn garbage_without_steps() {
     assert_eq!(collects(|number| number == 30), []);
 }
 
-/// What is launched in a step.
+/// Launches of a step.
 fn launch_adds(p: &mut Program) {
     for _ in 0..100 {
         p.op("aten::add", |p| {

@@ -1,4 +1,4 @@
-//! What no finding is about: calls, operators and functions that take much of the time are named.
+//! Time that no finding covers: calls, operators and functions with large times are named.
 
 use crate::findings_support;
 
@@ -12,7 +12,7 @@ use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::Scope;
 use stackline_timeline::steps::Looked;
 
-/// Steps of one product of 2 ms that the host waits for, and what `inside` adds to each.
+/// Steps of one product of 2 ms that the host waits for, with the work of `inside` in each.
 fn steps(mut inside: impl FnMut(&mut Program)) -> Findings {
     let mut program = Program::new();
     for number in 0..4 {
@@ -50,7 +50,7 @@ fn a_call_that_takes_most_of_the_time_is_named() {
     );
 }
 
-/// A copy of a host that waits for the GPU all the time: it is named, and that its removal gains little is said.
+/// A copy of a host that waits for the GPU all the time: it is named, with its small gain.
 #[test]
 fn a_call_that_only_waits_is_named_with_what_it_gains() {
     let mut program = Program::new();
@@ -71,7 +71,7 @@ fn a_call_that_only_waits_is_named_with_what_it_gains() {
     assert!(call.unwrap().gain.is_some_and(|gain| gain.ns < 500_000), "{call:?}");
 }
 
-/// The copy waits while the GPU computes, so that its removal gains nothing: what gains more does not push it out of the list.
+/// The copy waits while the GPU computes, so that its removal gains nothing: entries with larger gains do not remove it from the list.
 #[test]
 fn a_large_call_is_named_beside_many_that_gain_more() {
     let mut program = Program::new();
@@ -93,7 +93,7 @@ fn a_large_call_is_named_beside_many_that_gain_more() {
     assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
 }
 
-/// An operator has most of what the call takes of the path, which is little: it says nothing of all of the call's time.
+/// An operator has most of the call's time on the path, which is little: it does not describe all of the call's time.
 #[test]
 fn a_large_call_is_not_told_by_an_operator_with_a_part_of_its_path() {
     let mut program = Program::new();
@@ -111,7 +111,7 @@ fn a_large_call_is_not_told_by_an_operator_with_a_part_of_its_path() {
     assert!(call.is_some_and(|call| call.percent > 80.0), "{:?}", named(&found));
 }
 
-/// What one of several ranks spends its time on is told of that rank, though another one is the slowest.
+/// Large times of one of several ranks are reported for that rank, although another one is the slowest.
 #[test]
 fn large_calls_of_other_ranks_are_named_with_the_rank() {
     let of = |call: &str, work: i64| {
@@ -155,7 +155,7 @@ fn groups_of_other_ranks_stand_below_their_own_sentence() {
     assert_eq!(uncovered(&merged), Vec::<String>::new());
 }
 
-/// A blocking copy behind a collective lasts until the last rank has come: that is what the straggler's finding says, of its rank.
+/// A blocking copy after a collective lasts until the last rank arrives: the straggler's finding reports that for its rank.
 #[test]
 fn copies_of_ranks_that_wait_for_a_straggler_are_no_groups_of_their_own() {
     let of = |works: i64, waits: i64| {
@@ -181,7 +181,7 @@ fn copies_of_ranks_that_wait_for_a_straggler_are_no_groups_of_their_own() {
     assert!(!merged.uncovered.groups.iter().any(|group| is_copy(&group)), "{:?}", merged.uncovered.groups);
 }
 
-/// What findings are about is not told again, and of what is short only a large call is told.
+/// Covered time is not reported again, and of short times only a large call is reported.
 #[test]
 fn nothing_is_named_twice() {
     let covered = steps(|p| p.op("aten::nonzero", |p| p.sync("cudaStreamSynchronize")));
@@ -196,7 +196,7 @@ fn nothing_is_named_twice() {
     assert_eq!(named(&quick.findings()), []);
 }
 
-/// Where rules cover most of the time small things are not named.
+/// If rules cover most of the time, small groups are not named.
 #[test]
 fn small_groups_are_named_only_where_findings_cover_little() {
     let found = steps(|p| {
@@ -253,7 +253,7 @@ fn held_by(call: &str, after_launch: impl FnOnce(&mut Program)) -> Program {
     program
 }
 
-/// A wait whose cause is not recorded is told by itself, and not as time of the kernel that comes after it.
+/// A wait whose cause is not recorded is reported by itself, and not as time of the kernel that follows it.
 #[test]
 fn a_wait_of_unknown_cause_is_told_by_itself() {
     let found = held_back(|_| ()).findings();
@@ -263,7 +263,7 @@ fn a_wait_of_unknown_cause_is_told_by_itself() {
     assert!(found.findings.iter().all(|finding| finding.gain_ns() < 100_000), "{}", text(&found.findings));
 }
 
-/// Where a call of the program is in progress all the while, the wait is told of it.
+/// A call of the program that is in progress all the while: the wait is reported for it.
 #[test]
 fn a_wait_of_unknown_cause_is_told_of_the_call_in_progress() {
     let found = held_back(|p| p.pageable(2, 4096)).findings();
@@ -272,7 +272,7 @@ fn a_wait_of_unknown_cause_is_told_of_the_call_in_progress() {
     assert!(call.wait_percent > 95.0 && call.percent > 95.0 && call.path_percent < 5.0, "{call:?}");
 }
 
-/// Removing an operation does not remove what held it back: it may, at best.
+/// Removing an operation may remove the cause of its delay, but need not.
 #[test]
 fn removing_a_kernel_does_not_gain_the_wait_before_it() {
     let trace = held_back(|p| p.pageable(2, 4096)).trace();
@@ -377,7 +377,7 @@ fn calls_are_told_where_most_of_their_time_is() {
     assert!((0.74..=0.76).contains(&part), "{group:?}");
 }
 
-/// Threads wait side by side: a share of the window is that of one of them.
+/// Threads wait concurrently: a share of the window is that of one of them.
 #[test]
 fn the_place_of_a_call_is_that_of_the_thread_that_its_share_is_of() {
     let mut trace = MiniTrace::new("");

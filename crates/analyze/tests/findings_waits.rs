@@ -39,8 +39,8 @@ fn waits_are_told_at_the_line_that_waits() {
     assert_eq!(found.iter().map(|f| f.place.text()).collect::<Vec<_>>(), ["fetch.py:21 in fetch"], "{}", text(&found));
 }
 
-/// The path goes over to the thread that is waited for, from its start: what one waits for is all of that, not the return alone; but no
-/// operators, which have to run anyway.
+/// The path continues in the thread that is waited for, from its start: the wait is for all of its work, not for the return alone; but
+/// for no operators, which have to run anyway.
 #[test]
 fn waits_last_as_long_as_the_path_is_elsewhere() {
     let waits = |operator_us: i64| {
@@ -75,7 +75,7 @@ fn waits_for_data_are_another_rule_s() {
     assert_eq!(starved.found("SL039"), []);
 }
 
-/// Three looks at two threads that wait beside each other, and a third that waits all the time and is asked rarely.
+/// Three samples of two threads that wait concurrently, and of a third that waits all the time and is sampled rarely.
 #[test]
 fn waiting_threads_are_not_summed() {
     let mut program = Program::new();
@@ -143,7 +143,7 @@ fn waits_that_nobody_asks_about_are_told_beside_those_that_are_asked() {
     assert_eq!(functions(true), ["next_batch"], "there it computes");
 }
 
-/// Two lines of one function: the wait is behind the first one.
+/// Two lines of one function: the wait is after the first one.
 #[test]
 fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
     let mut program = Program::new();
@@ -172,7 +172,7 @@ fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
     assert_eq!(wait.place.text(), "train.py:12 in step");
 }
 
-/// One pause of many steps' time is named, and does not make what each step loses too little to be told.
+/// One pause of many steps' time is named, and does not make the loss of each step too small to report.
 #[test]
 fn a_standstill_is_named() {
     let paused = |pause_us: i64| {

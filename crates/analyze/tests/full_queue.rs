@@ -1,4 +1,4 @@
-//! A program that the GPU bounds, whose host runs ahead until CUDA's launch queue is full: what faster kernels gain.
+//! A program that the GPU bounds, whose host runs ahead until CUDA's launch queue is full: gain of faster kernels.
 
 use crate::support::read_mini;
 use stackline_critical_path::exact::WindowChoice;

@@ -48,7 +48,7 @@ fn operators_of_a_large_model_are_names_of_aten() {
     assert_eq!(operators.into_iter().collect::<Vec<_>>().join(" "), expected);
 }
 
-/// XLA's programs list what they fused.
+/// XLA's programs list fused operators.
 #[test]
 fn fusions_of_xla_have_the_operators_of_their_program() {
     let trace = read_file(&corpus::repository().join("fixtures/profiles-h100/jax-train.xplane.pb.gz"));

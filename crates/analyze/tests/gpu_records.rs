@@ -1,4 +1,4 @@
-//! Which records of GPU work are missing, and from how many on GPU times are not those of the program.
+//! Missing records of GPU work, and their number from which on GPU times are not those of the program.
 
 use crate::support::read_mini;
 use stackline_model::{Trace, flags};

@@ -61,7 +61,7 @@ fn launched_before_recording(trace: &Trace) -> BTreeSet<GpuId> {
     found
 }
 
-/// When all plausible work is done that a step's process, or nobody known, launched before a moment; that moment at the earliest.
+/// End of all plausible work that a step's process, or an unknown one, launched before a moment; that moment at the earliest.
 fn done(trace: &Trace, old: &BTreeSet<GpuId>, step: &stackline_model::Step, moment: i64) -> i64 {
     let pid = |event: stackline_model::EventId| trace.tracks.pid(trace.events.track[event.index()]);
     let work = trace.gpu.ids().filter_map(|gpu| {
@@ -74,13 +74,13 @@ fn done(trace: &Trace, old: &BTreeSet<GpuId>, step: &stackline_model::Step, mome
     work.fold(moment, i64::max)
 }
 
-/// From when to when steps take with their work.
+/// Time ranges of steps with their work.
 fn step_spans(trace: &Trace) -> Vec<(i64, i64)> {
     let old = launched_before_recording(trace);
     trace.steps.iter().map(|step| (done(trace, &old, step, step.start), done(trace, &old, step, step.end))).collect()
 }
 
-/// From the start of the first to the end of the last step with its work, without a first one that warms up.
+/// Time range from the start of the first to the end of the last step with its work, without a first one that warms up.
 fn step_window(trace: &Trace) -> Option<(i64, i64)> {
     let spans = step_spans(trace);
     let mut others: Vec<i64> = spans.iter().skip(1).map(|(from, to)| to - from).collect();

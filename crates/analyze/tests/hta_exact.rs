@@ -1,4 +1,4 @@
-//! The exact tables beside HTA's, over hand-made traces and by sums over the corpus; and HTA's tables of damaged traces.
+//! The exact tables compared with HTA's, over hand-made traces and by sums over the corpus; and HTA's tables of damaged traces.
 
 use crate::hta_support::{number, text};
 use crate::support::{read_file, read_mini};

@@ -1,6 +1,6 @@
 //! HTA's tables over the corpus against the numbers of HTA 0.6.1 itself, stored by `benches/peers/hta_tables.py` in
 //! `fixtures/hta`. Where HTA's unstable sorts make its answer arbitrary, the fixture also has the answer of HTA with
-//! stable sorts (`<table>@stable`), and that one is compared; the unmodified one must agree in everything that does not
+//! stable sorts (`<table>@stable`), and that one is compared. The unmodified one must agree in everything that does not
 //! depend on the order within one time (counts, and a series' last value of every time).
 
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn checksum(values: impl Iterator<Item = f64>) -> String {
     format!("{:016x}", fnv1a64(&text.join(",")))
 }
 
-/// Collects what differs, so that one run shows all of it.
+/// Collector of differences, so that one run shows all of them.
 struct Differences {
     trace: String,
     found: Vec<String>,

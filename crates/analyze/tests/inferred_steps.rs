@@ -1,4 +1,4 @@
-//! Steps that are inferred from a repeated pattern of launches, where nobody marks any.
+//! Steps that are inferred from a repeated pattern of launches, in programs without marks.
 
 use crate::steps::{call, step, trace};
 use crate::support::read;
@@ -130,7 +130,7 @@ fn pauses_between_repeats_are_no_part_of_inferred_steps() {
     assert_eq!(LaunchPattern::find(&trace(bursts)), None);
 }
 
-/// Critical paths and what-if look at the window of findings: the edits of one gain there what it says.
+/// Critical paths and what-if use the window of findings: the edits of one have its gain there.
 #[test]
 fn edits_of_findings_gain_what_they_say_in_inferred_steps() {
     let trace = decode_loop(20, false);

@@ -65,7 +65,7 @@ fn counts_of_annotations(trace: &Trace) -> usize {
     trace.logical_parents().filter(is_one).count()
 }
 
-/// As a damaged file may have it: each group lies in the one before, and all of them last to the end.
+/// Groups of a damaged file: each lies in the one before, and all of them last to the end.
 #[test]
 fn many_open_groups_take_no_time_each() {
     let count = 20_000;

@@ -100,7 +100,7 @@ fn rows_of_steps_name_their_process_where_there_are_several() {
     assert!(run(&alone, "steps", &Scope::default()).iter().all(|table| table.column("process").is_none()));
 }
 
-/// Only what numbers leave out is said to be left out.
+/// A note reports only the work that numbers leave out.
 #[test]
 fn a_warm_up_among_the_steps_of_another_process_is_not_said_to_be_left_out() {
     let of = |pid: i64, first: i64, lengths: [i64; 4]| {
@@ -242,7 +242,7 @@ fn silence_between_steps_whose_numbers_follow_is_idle_time() {
     assert_eq!(idle_ns(&trace, &Scope::default()), 900_000 - 4 * 60_000);
 }
 
-/// What runs between steps is in the tables of operators as in those of kernels.
+/// Work between steps is in the tables of operators as in those of kernels.
 #[test]
 fn operators_and_kernels_are_of_one_window() {
     let steps = [0, 1, 2].map(|number| step(1, number, 1000 * number, 600));
@@ -257,7 +257,7 @@ fn operators_and_kernels_are_of_one_window() {
     assert_eq!((operators(&one), kernels(&one)), (vec![1], vec![1]));
 }
 
-/// A kernel of a step that runs beside a collective of the step before lies before the step's window of GPU work.
+/// A kernel of a step that overlaps a collective of the step before lies before the step's window of GPU work.
 #[test]
 fn operators_have_the_gpu_work_that_they_launched_wherever_it_runs() {
     let steps = (0..4).map(|number| step(1, number, 1000 * number, 1000));

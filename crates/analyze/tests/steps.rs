@@ -1,4 +1,4 @@
-//! Which steps a command looks at, and in which window.
+//! Selection of steps by commands, and their windows.
 
 use crate::support::{for_each_trace, read, read_mini};
 use stackline_analyze::analyses;
@@ -52,7 +52,7 @@ fn one(number: i64) -> Scope {
     Scope::of_steps(Some((number, number)))
 }
 
-/// A full launch queue: the GPU still runs what was launched before the recording, whose launches are not in the file.
+/// A full launch queue: the GPU still runs work from before the recording, whose launches are not in the file.
 #[test]
 fn work_that_was_launched_before_the_recording_is_none_of_its_steps() {
     let steps = [step(0, 100, 100), step(1, 200, 100), step(2, 300, 100)];
@@ -169,7 +169,7 @@ fn a_long_first_step_that_comes_again_is_none_that_warms_up() {
     assert_eq!(looked(&[3000, 1000, 1000, 1000, 3000, 1000, 1000]), 6, "one slow step is no pattern");
 }
 
-/// Steps are said to be with their GPU work only where it makes a difference: they launched some, or some reaches into them.
+/// Steps are labeled "with their GPU work" only if it makes a difference: they launched some, or some reaches into them.
 #[test]
 fn steps_without_gpu_work_of_their_own_are_those_that_the_program_marks() {
     let of = |events: &[String], number: i64| {
@@ -322,7 +322,7 @@ fn what_a_step_did_on_the_gpu_is_not_zero_where_it_is_not_known() {
     assert_eq!(trace.report.count_of("kernels_not_recorded"), 4);
 }
 
-/// Of the two tables of steps: which steps have a length with GPU work, and what is noted of the spread.
+/// Of the two tables of steps: the steps that have a length with GPU work, and the notes on the spread.
 fn with_gpu(trace: &Trace) -> (Vec<bool>, Vec<String>) {
     let run = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap().run;
     let tables = run(trace, &Scope::default());
@@ -414,7 +414,7 @@ fn what_a_step_launched_is_not_known_of_marks_on_a_stream() {
     assert_eq!((us, kernels), (vec![None; 3], vec![None; 3]));
 }
 
-/// All steps are listed; those that are looked at count, as in the tables of a report.
+/// All steps are listed; selected ones count, as in the tables of a report.
 #[test]
 fn the_spread_of_steps_is_of_those_that_are_looked_at() {
     let run = analyses::find("steps").unwrap().run;

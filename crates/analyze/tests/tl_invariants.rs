@@ -1,4 +1,4 @@
-//! What must hold of TraceLens' tables, steps and operators on any trace, over all Kineto traces of the corpus.
+//! Invariants of TraceLens' tables, steps and operators on any trace, over all Kineto traces of the corpus.
 
 use stackline_analyze::analyses;
 use stackline_ingest::{ReadOptions, read_paths};

@@ -53,7 +53,7 @@ const LOSSY: &[(&str, usize)] = &[
     ("amd-mi300-resnet-ddp-checkpointing", 1049),
 ];
 
-/// How many values the references have in all, so that none is lost to a renamed column.
+/// Number of values in all references, so that none is lost to a renamed column.
 const COMPARED_AT_LEAST: usize = 31_000;
 
 /// One trace with its references.
@@ -167,7 +167,7 @@ impl Case<'_> {
         self.kernel_details(reference, ours, kernels);
     }
 
-    /// `kernel_details_summary`: the kernels behind each row, found by the row's example event.
+    /// `kernel_details_summary`: the kernels of each row, found by the row's example event.
     fn kernel_details(&mut self, reference: &Csv, ours: &Table, kernels: &Table) {
         let mut by_row: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for row in 0..kernels.rows() {
@@ -356,7 +356,7 @@ fn our_definition_agrees_where_tracelens_loses_nothing() {
     finish(compared, 8_000, &failures);
 }
 
-/// The traces of which TraceLens leaves out GPU work lose exactly what the page says.
+/// The traces of which TraceLens leaves out GPU work lose exactly the amounts on the page.
 #[test]
 fn lost_gpu_work_is_as_documented() {
     let Some(corpus) = corpus::folder() else { return };

@@ -40,7 +40,7 @@ fn loading(first_us: i64) -> Program {
     program
 }
 
-/// What more workers gain, in percent of the window and in ns.
+/// Gain of more workers, in percent of the window and in ns.
 fn gain(trace: &Trace, more: u32) -> (f64, Gain) {
     let choice = Looked::at(trace, &Scope::default()).choice;
     let found = predict(trace, &choice, &[Edit::more_workers(more).unwrap()]).unwrap();
@@ -63,7 +63,7 @@ fn waits_for_workers_shrink_beside_a_loader_without_workers() {
     assert!(gain.low_ns > 30_000_000, "{gain:?}");
 }
 
-/// A slow first batch tells nothing of the later ones, and workers have it no sooner.
+/// A slow first batch gives no information about the later ones, and workers have it no sooner.
 #[test]
 fn a_slow_first_batch_does_not_bound_the_others() {
     let (even, _) = gain(&loading(9000).trace(), 1);
@@ -76,7 +76,7 @@ fn a_slow_first_batch_does_not_bound_the_others() {
     assert!((60_000_000..100_000_000).contains(&ns), "{ns}");
 }
 
-/// Operators of what waits for workers are not those of the program's own loading: their recording stays.
+/// Operators of the code that waits for workers are not those of the program's own loading: their recording stays.
 #[test]
 fn recording_goes_with_the_loading_alone() {
     let told = |mut program: Program| {

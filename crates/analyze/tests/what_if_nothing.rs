@@ -130,7 +130,7 @@ fn a_name_of_another_kind_is_offered_as_such() {
     assert!(message("scale kernel:gemn 0.5").contains("'gemm'"), "{}", message("scale kernel:gemn 0.5"));
 }
 
-/// Where many threads are in Python at once, their spans do not tell who has the interpreter: bounds stay within reason.
+/// Many threads in Python at once: their spans do not show which one holds the interpreter. Bounds stay within reason.
 #[test]
 fn threads_that_run_at_once_take_no_turns() {
     let mut t = mini("");

@@ -13,8 +13,8 @@ const OTHER: &str = "text.py(40): collate";
 /// Samples are taken this often, in µs of the thread's time.
 const PERIOD_US: i64 = 10_100;
 
-/// Turns with two operators and two functions between them, of which samples see few: what a recording has of it, and how long the first
-/// function takes in all, in µs.
+/// Iterations with two operators and two functions between them, of which samples see few: the recording, and the total time of the
+/// first function, in µs.
 fn recorded(turns: i64, seed: i64) -> (String, i64) {
     let mut program = Program::new();
     program.recorded(json!({}));

@@ -83,7 +83,7 @@ impl Answer<'_> {
     }
 }
 
-/// A line for each device whose times were shifted: said before all that was computed from them.
+/// One line for each device whose times were shifted, printed before all results that depend on them.
 fn shifted_clocks(set: &TraceSet) -> String {
     let problems = set.traces.iter().flat_map(|t| &t.report.problems);
     let told = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
@@ -100,7 +100,7 @@ pub(crate) fn checks_that_failed(session: &Session<'_>) -> Vec<FailedCheck> {
     FailedCheck::all(&session.set.traces, operations)
 }
 
-/// A line that names checks that failed, and what is wrong then; none where all passed.
+/// One line with the failed checks and their consequences; empty if all passed.
 pub(crate) fn failed_checks(session: &Session<'_>) -> String {
     let one = |FailedCheck { check, count, consequence }: FailedCheck| match consequence {
         "" => format!("{check} {count}"),
@@ -170,8 +170,8 @@ pub(crate) fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     written.with_context(|| format!("{}: cannot write; check that the directory exists and has room", path.display()))
 }
 
-/// Refuses a place for a run that is taken: by a run, unless that may be replaced, or by anything else. Said before
-/// minutes of reading rather than after.
+/// Refuse a path for a run that is taken: by a run, unless that may be replaced, or by anything else. The check
+/// precedes minutes of reading.
 pub(crate) fn may_become_run(run: &Path, force: bool) -> Result<()> {
     if !run.exists() {
         return Ok(());

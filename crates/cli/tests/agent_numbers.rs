@@ -10,11 +10,11 @@ struct Number {
     value: f64,
     decimals: i32,
     unit: &'static str,
-    /// What else stands in its line.
+    /// Rest of its line.
     line: String,
 }
 
-/// Units with what they are in ns or bytes.
+/// Units and their sizes in ns or bytes.
 const UNITS: [(&str, f64); 10] = [
     ("GiB", 1_073_741_824.0),
     ("MiB", 1_048_576.0),
@@ -105,7 +105,7 @@ fn derived(report: &Value, findings: &Value) -> Vec<f64> {
     found
 }
 
-/// Whether a number is one of those, as it is rounded.
+/// True if a number is one of those, up to rounding.
 fn is_known(number: &Number, known: &[f64]) -> bool {
     let unit = UNITS.iter().find(|(unit, _)| *unit == number.unit).map_or(1.0, |(_, size)| *size);
     let off = 0.5001 * 10_f64.powi(-number.decimals) + 1e-9;
@@ -114,7 +114,7 @@ fn is_known(number: &Number, known: &[f64]) -> bool {
     known.iter().any(|known| scales.iter().any(|scale| (known.abs() * scale / unit - number.value).abs() <= off))
 }
 
-/// The numbers of a trace's report that stand in no document.
+/// The numbers of a trace's report that are in no document.
 fn unknown(file: &str) -> Vec<Number> {
     let document =
         |command: &str| -> Value { serde_json::from_str(&stdout(&[command, file, "--format", "json"])).unwrap() };

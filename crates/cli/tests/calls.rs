@@ -44,7 +44,7 @@ fn the_views() {
     insta::assert_snapshot!("calls_csv", view(&["--view", "flat", "--format", "csv", "--top", "5"]));
 }
 
-/// What `record --shapes` knows tells operators apart, in every view, and in comparisons of runs that both know it.
+/// Shapes from `record --shapes` distinguish operators in every view, and in comparisons of runs that both have shapes.
 #[test]
 fn shapes_tell_operators_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ fn two_runs_side_by_side() {
     );
 }
 
-/// The tables that `record` makes say what the streams say, and a stream that grew since is read anew.
+/// The tables that `record` makes are equal to the streams, and a stream that grew since is read again.
 #[test]
 fn merged_or_not_the_answer_is_the_same() {
     let folder = sample();
@@ -236,7 +236,7 @@ fn what_cannot_be_shown_is_said() {
     assert!(text.contains("open it with `stackline calls"), "{text}");
 }
 
-/// What `export` writes for other programs, `calls` takes for a profile with the same sums, and `report` and `diff` do, too.
+/// Exports for other programs are profiles with the same sums for `calls`, `report` and `diff`.
 #[test]
 fn exports_are_profiles() {
     let folder = sample();

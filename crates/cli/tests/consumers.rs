@@ -1,7 +1,7 @@
 //! Tests of recording exports with the programs that read them (`python/consumers`): they find the same data as
 //! `calls`.
 //!
-//! No registry has the Firefox Profiler: what is known of its format is tested where the export is (`stackline-present`).
+//! No registry has the Firefox Profiler: tests of its format are next to the export (`stackline-present`).
 
 use crate::common;
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What opens a file takes a second; a loaded machine may take some more.
+/// Timeout of a program that opens a file, which takes a second; a loaded machine may take some more.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The folder that `python/consumers_env.py` makes; where there is none the tests are skipped, but not in CI.
@@ -28,7 +28,7 @@ fn consumers() -> Option<PathBuf> {
     folder
 }
 
-/// What a command prints, as JSON.
+/// Output of a command, as JSON.
 fn printed(command: &mut Command, folder: &Path) -> Value {
     let (said, complained) = (folder.join("said"), folder.join("complained"));
     let mut child = command

@@ -372,7 +372,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The example of the documentation is what the program writes: `STACKLINE_BLESS=1` writes it anew.
+/// The example of the documentation is the output of the program: `STACKLINE_BLESS=1` writes it anew.
 #[test]
 fn the_example_is_up_to_date() {
     let case = Case::new();
@@ -428,7 +428,7 @@ fn action(text: &str) -> (BTreeMap<String, String>, Vec<ActionStep>) {
 }
 
 /// Runs the scripts of the action one after the other, as the host of the code would: exit code of the first that fails,
-/// and the step summary with what the steps say. What is not tried: building from `source`, and the host's own reading of the file.
+/// and the step summary with the output of the steps. Not tested: building from `source`, and the host's own reading of the file.
 fn act(case: &Case, given: &[(&str, &str)]) -> (i32, String) {
     let text = fs::read_to_string(root().join(".github/actions/stackline-diff/action.yml")).unwrap();
     let (mut inputs, steps) = action(&text);

@@ -7,8 +7,8 @@ use common::{recorder, stackline, torch};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs of each program by default, and by the long tests unless `STACKLINE_REPEATS` says another number. By default `torchrun.rs` has a
-/// job that is recorded so, as part of what it tests.
+/// Runs of each program by default, and by the long tests unless `STACKLINE_REPEATS` is another number. By default `torchrun.rs` has a
+/// job that is recorded so, as part of its tests.
 const FEW: usize = 1;
 const MANY: usize = 100;
 
@@ -16,9 +16,9 @@ const MANY: usize = 100;
 struct Program {
     name: &'static str,
     arguments: Vec<String>,
-    /// Whether standard error is the program's alone, and the same each time.
+    /// True if standard error is the program's alone, and the same each time.
     compares_errors: bool,
-    /// Whether some of its runs abort as [`ABORT_OF_GLOO`] says, and are tried again.
+    /// True if some of its runs abort with [`ABORT_OF_GLOO`], and are tried again.
     may_abort: bool,
 }
 
@@ -59,7 +59,7 @@ fn prepared(command: &mut Command, home: &Path) -> Output {
     command.current_dir(home).output().unwrap()
 }
 
-/// Text without what differs between two runs of a program: the time that pytest took.
+/// Text without parts that differ between two runs of a program: the time that pytest took.
 fn stable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let without_time = |line: &str| match line.rsplit_once(" in ") {
@@ -69,7 +69,7 @@ fn stable(bytes: &[u8]) -> String {
     text.lines().map(without_time).collect::<Vec<_>>().join("\n")
 }
 
-/// Why a recorded run differs from the one alone.
+/// Difference between a recorded run and the one alone.
 fn difference(program: &Program, alone: &Output, recorded: &Output) -> Option<String> {
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let same = alone.status == recorded.status && stable(&alone.stdout) == stable(&recorded.stdout);
@@ -82,14 +82,14 @@ fn difference(program: &Program, alone: &Output, recorded: &Output) -> Option<St
     (!same || !same_errors).then(|| format!("{}: {both:#?}", program.name))
 }
 
-/// What ranks of gloo say that abort while they end, now and then, without a recorder, too, as where a `std::thread` is destroyed that
-/// nobody joined. The other programs do not use gloo: if one of them says so, that is a fault of the recorder.
+/// Message of gloo's ranks that sometimes abort while they end, also without a recorder: a `std::thread` is destroyed without being
+/// joined. The other programs do not use gloo: if one of them says so, that is a fault of the recorder.
 const ABORT_OF_GLOO: &str = "terminate called without an active exception";
 
 /// Runs of a program that may abort, of which one must end as expected.
 const TRIES: usize = 5;
 
-/// Runs a program alone and recorded so many times; returns what went wrong.
+/// Run a program alone and recorded so many times; returns the differences.
 fn differences(python: &Path, program: &Program, repeats: usize) -> Vec<String> {
     let home = tempfile::tempdir().unwrap();
     let expected = if program.name == "pytest" { Some(1) } else { Some(0) };
@@ -156,7 +156,7 @@ fn ipython_kernel_runs_as_alone() {
     check("ipykernel", FEW);
 }
 
-/// As many runs as are asked for, else a hundred.
+/// Check as many runs as requested, by default a hundred.
 fn check_many(name: &str) {
     let named = std::env::var("STACKLINE_REPEATS").ok().and_then(|text| text.parse().ok());
     check(name, named.unwrap_or(MANY));

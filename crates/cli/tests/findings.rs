@@ -72,7 +72,7 @@ fn json_has_the_events_behind_findings() {
     assert!(!stdout(&["findings", &case.waits, "--as", "sarif"]).contains("events_total"));
 }
 
-/// The types of the consumer's crate are made from the official schema: what comes back the same has no unknown property
+/// The types of the consumer's crate are made from the official schema: a document that is parsed and written unchanged has no unknown property
 /// and no wrong type.
 #[test]
 fn sarif_is_what_the_schema_says() {
@@ -364,7 +364,7 @@ fn traces_that_are_no_ranks_of_one_job() {
     assert!(run(&[case.folder.path().to_str().unwrap(), "--rank", "1"]).status.success());
 }
 
-/// What no rule covers is told of the slowest rank, by its number; a large call of another one is told of that.
+/// Uncovered time is reported for the slowest rank, by its number; a large call of another one for that one.
 #[test]
 fn what_no_rule_covers_is_told_of_its_rank() {
     let folder = tempfile::tempdir().unwrap();

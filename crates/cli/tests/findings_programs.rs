@@ -21,10 +21,10 @@ const SMALL: [&str; 4] = ["--set", "SL015.mean_us=200", "--set", "SL038.median_u
 const ALL_TIME: &[&str] = &["--mode", "trace", "--real-hz", "499"];
 /// Each call, as users record that.
 const TRACE: &[&str] = &["--mode", "trace"];
-/// Sums of calls, which is what is recorded if nobody says otherwise.
+/// Sums of calls, the default mode of recording.
 const CALLS: &[&str] = &[];
 
-/// What is found in a recording of a program, recorded in some way.
+/// Findings of a recording of a program, recorded in some way.
 fn found_in(python: &Path, how: &[&str], program: &str, options: &[&str]) -> Vec<Found> {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run.stackline");
@@ -137,7 +137,7 @@ fn waits_are_seen_in_sums_of_calls() {
     finds(CALLS, "waits.py");
 }
 
-/// What rules over sums of calls know.
+/// Findings of rules over sums of calls.
 #[test]
 #[ignore = "long: ./dev test --long"]
 fn sums_of_calls_tell_what_takes_time() {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// All that the recorder can do at once.
+/// All options of the recorder at once.
 const EVERYTHING: &[&str] = &["--native", "--mode", "trace", "--shapes", "--memory"];
 
 type Counts = BTreeMap<String, i64>;
@@ -30,7 +30,7 @@ impl<'a> Foreign<'a> {
         Self { python, command: vec![file.to_str().unwrap().to_owned()], is_job: false }
     }
 
-    /// As a job of two ranks.
+    /// Run the program as a job of two ranks.
     fn of_ranks(mut self) -> Self {
         let job = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"];
         self.command = job.into_iter().map(str::to_owned).chain(self.command).collect();
@@ -58,7 +58,7 @@ impl<'a> Foreign<'a> {
         self.run(command, environment)
     }
 
-    /// What the program itself writes.
+    /// Output of the program itself.
     fn said(&self, output: &Output) -> (Option<i32>, Vec<String>, Vec<String>) {
         let lines = |bytes: &[u8]| -> Vec<String> {
             let text = String::from_utf8_lossy(bytes).into_owned();
@@ -115,7 +115,7 @@ fn counts(run: &Path, is_job: bool) -> Counts {
     counts
 }
 
-/// What PyTorch's profiler counted: one file, or one of each rank.
+/// Counts of PyTorch's profiler: one file, or one of each rank.
 fn profiled(path: &Path) -> Counts {
     let mut counts = Counts::new();
     for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {

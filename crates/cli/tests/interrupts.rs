@@ -32,13 +32,13 @@ fn interrupt(child: &Child) {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
 }
 
-/// What the kernel says of a process.
+/// Status of a process in the kernel.
 fn status(child: &Child, key: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().trim().to_owned()
 }
 
-/// Waits until a process listens for Ctrl-C: from then on it does what can be interrupted with a result.
+/// Wait until a process listens for Ctrl-C: from then on its work can be interrupted with a result.
 fn wait_until_it_listens(child: &mut Child) {
     let began = Instant::now();
     let listens = |child: &Child| {
@@ -109,8 +109,8 @@ fn an_interrupted_sweep_prints_what_it_has() {
     panic!("no edit was tried");
 }
 
-/// The first Ctrl-C asks for what was found, the second one means it. Nobody takes the result, so that the program is there
-/// for both, however fast it is.
+/// The first Ctrl-C requests the partial result, the second one ends the program. No process reads the result, so that the program is
+/// alive for both, however fast it is.
 #[test]
 fn a_second_interrupt_ends_the_sweep() {
     let folder = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ fn a_second_interrupt_ends_the_sweep() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// Nothing else listens: the signal ends the program as it ends any, and no half-written file stays.
+/// Commands without a handler: the signal ends the program as usual, and no half-written file stays.
 #[test]
 fn an_interrupted_path_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();

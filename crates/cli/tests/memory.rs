@@ -50,7 +50,7 @@ fn snapshot() -> Value {
     })
 }
 
-/// Two buffers: one allocated early and never freed in time, one that could take the other's place.
+/// Two buffers: one allocated early and never freed in time, one that could reuse the other's memory.
 const PROGRAM: &str = "a weights 4194304 name=weights kind=parameter at=train.py:10:build
 a input 1048576 name=input at=train.py:20:step
 a output 1048576 name=output at=train.py:21:step
@@ -85,7 +85,7 @@ fn names_are_cleaned() {
     }
 }
 
-/// As of `findings`: one kernel lies between.
+/// Format as of `findings`: one kernel lies between.
 #[test]
 fn thresholds_can_be_set() {
     let folder = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ fn snapshots_say_whether_call_paths_are_known() {
     assert!(head(&serde_json::from_str(&text).unwrap()).contains("no peak, no call paths"));
 }
 
-/// Findings come before places, and those that are alike are one.
+/// Findings come before source locations, and equal ones are merged.
 #[test]
 fn findings_of_memory_are_told_to_language_models() {
     let folder = tempfile::tempdir().unwrap();
@@ -211,7 +211,7 @@ fn keys_of_the_document() {
     insta::assert_snapshot!("schema_memory", text.join("\n"));
 }
 
-/// Other commands say who reads a memory snapshot; the help does not offer what is refused.
+/// Other commands name those that read a memory snapshot; the help does not offer refused options.
 #[test]
 fn other_commands_point_here() {
     let folder = sample();
@@ -260,7 +260,7 @@ fn tensors_of_a_recording_have_names() {
     }
 }
 
-/// A program with planted waste, recorded: each is told at its line, and what 24 layers make is one row.
+/// A recorded program with injected waste: each is reported at its line, and that of 24 layers is one row.
 #[test]
 fn planted_waste_is_told_by_line() {
     let Some(python) = torch() else { return };
@@ -386,7 +386,7 @@ fn what_cannot_be_shown_is_said() {
     insta::assert_snapshot!(refusals(folder.path(), &commands));
 }
 
-/// What a run keeps of memory is what its source says, to the byte of each answer.
+/// The memory data of a run are equal to those of its source, to the byte of each answer.
 #[track_caller]
 fn assert_kept(folder: &Path, source: &str, others: bool) {
     let run = format!("{}.stackline", source.replace('/', "-"));

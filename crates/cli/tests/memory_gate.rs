@@ -7,7 +7,7 @@ use common::{failure, stackline, write_sample};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A buffer that is made too early, one that is freed too late, one that nobody uses, a leak, and a write for nothing.
+/// A buffer that is made too early, one that is freed too late, an unused one, a leak, and a write without effect.
 const WASTE: &str = "a weights 4194304 name=weights kind=parameter at=train.py:2:build
 a mask 1048576 name=mask at=train.py:3:step
 a spare 524288 name=spare at=train.py:4:step
@@ -76,7 +76,7 @@ impl Case {
         serde_json::from_str(&self.shown(&[args, &["--format", "json"]].concat())).unwrap()
     }
 
-    /// What a run has as its document for later ones.
+    /// Write the document of a run as the baseline of later ones.
     fn kept(&self, input: &str, name: &str) {
         self.shown(&["memory", input, "--format", "json", "-o", name]);
     }
@@ -223,7 +223,7 @@ fn wrong_use_is_told() {
     assert_eq!(of(&["--baseline", "curve.json"]).0, Some(3));
 }
 
-/// Comments in the program, and what is left then.
+/// Comments in the program, and the remaining findings.
 #[test]
 fn comments_ignore_findings() {
     let case = Case::new();

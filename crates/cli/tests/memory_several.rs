@@ -14,7 +14,7 @@ fn tables(args: &[&str]) -> Value {
     document["tables"].clone()
 }
 
-/// What is said for people, in one line: it is wrapped.
+/// Output for people as one line, since it is wrapped.
 fn words(text: &[u8]) -> String {
     String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -23,7 +23,7 @@ fn column(table: &Value, name: &str) -> Vec<Value> {
     table["rows"].as_array().unwrap().iter().map(|row| row[name].clone()).collect()
 }
 
-/// Four ranks, of which the third one holds 24 MiB more at line 7; files of settings lie beside them.
+/// Four ranks, of which the third one holds 24 MiB more at line 7; files of settings lie next to them.
 fn ranks(folder: &Path) {
     std::fs::create_dir_all(folder.join("step_10")).unwrap();
     for rank in 0..4 {
@@ -132,7 +132,7 @@ fn devices_tell_ranks_where_names_do_not() {
     assert_eq!(column(&told["memory_ranks"], "file"), ["a.json", "b.json"]);
 }
 
-/// What cannot be read does not take the others away, and is named.
+/// An unreadable input does not exclude the others, and is named.
 #[test]
 fn a_damaged_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ fn archive(folder: &Path, target: &Path, files: &[&str]) {
     assert!(tar.status().unwrap().success());
 }
 
-/// Archives and folders of memory are imported beside traces.
+/// Archives and folders of memory are imported together with traces.
 #[test]
 fn archives_and_folders_are_imported_beside_traces() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +206,7 @@ fn archives_of_several_are_shown() {
     );
 }
 
-/// Files of the same names in several folders are told apart, and the commands to run next open those that are shown.
+/// Files of the same names in several folders are distinguished, and the commands to run next open those that are shown.
 #[test]
 fn folders_with_files_of_the_same_names_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ fn options_of_one_memory_trace_are_refused() {
     }
 }
 
-/// The report for a language model says what several files are to each other.
+/// The report for a language model describes the relation between several files.
 #[test]
 fn reports_for_agents_tell_several_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -338,7 +338,7 @@ fn one_peak_is_no_series() {
     assert!(told.contains("contain no allocations: snapshot_2.json."), "{told}");
 }
 
-/// Names tell which file is of a rank: the others are not read.
+/// Names identify the file of a rank: the others are not read.
 #[test]
 fn one_rank_is_read_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -352,7 +352,7 @@ fn one_rank_is_read_alone() {
     assert!(said.contains("rank1_snapshot.json"), "{said}");
 }
 
-/// A folder with a profile, however small, is no folder of memory alone.
+/// A folder with a profile, however small, is no folder of only memory data.
 #[test]
 fn profiles_are_not_passed_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Edits of `what-if` and of `critical-path --what-if`, and windows of `--compare`: what cannot be, or does nothing, is
-//! said, and why.
+//! Edits of `what-if` and of `critical-path --what-if`, and windows of `--compare`: impossible
+//! ones, and those without effect, are reported with the reason.
 
 use crate::common;
 
@@ -26,7 +26,7 @@ fn demo() -> (tempfile::TempDir, String) {
 /// The sample, in its folder.
 const RANK: &str = "rank0.json";
 
-/// What one command prints that is refused.
+/// Output of one refused command.
 fn refused(folder: &Path, args: &[&str]) -> String {
     refusals(folder, &[args])
 }

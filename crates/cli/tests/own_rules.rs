@@ -64,7 +64,7 @@ fn what_rules_say_is_among_the_findings() {
 fn what_a_rule_found_before_it_raised_stands_in_junit() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
-    let failed = r#"{"type":"failed","code":"MY001","reason":"it raised KeyError","traceback":"r.py:7"}"#;
+    let failed = r#"{"type":"failed","code":"MY001","reason":"the rule raised KeyError","traceback":"r.py:7"}"#;
     let lines = [HELLO, RULE, LOADED, BEGIN, FOUND, failed, END].map(|line| format!("printf '%s\\n' '{line}'\n"));
     let script = format!("#!/bin/sh\ncat >/dev/null\n{}", lines.concat());
     let (code, xml, err) = run_as(folder.path(), &trace, &script, &["--as", "junit"]);
@@ -72,7 +72,7 @@ fn what_a_rule_found_before_it_raised_stands_in_junit() {
     assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
     assert!(xml.contains("name=\"MY001 mine\"") && xml.contains("<failure message=\"flagged\""), "{xml}");
     assert!(
-        xml.contains("name=\"MY001 mine: failed\"") && xml.contains("<error message=\"it raised KeyError\""),
+        xml.contains("name=\"MY001 mine: failed\"") && xml.contains("<error message=\"the rule raised KeyError\""),
         "{xml}"
     );
 }

@@ -24,7 +24,7 @@ fn cycle(folder: &Path, name: &str, (pid, from): (i64, i64), file: &str) -> Stri
     write(folder, name, trace.json())
 }
 
-/// What `report` says of inputs, and the command that it names next.
+/// Output of `report` for inputs, and the command that it names next.
 fn report(inputs: &[&str]) -> (String, Vec<String>) {
     let output = run(&[&["report"], inputs].concat());
     let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
@@ -54,7 +54,7 @@ fn cycles_of_a_process_are_no_ranks() {
         cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, from), "");
     }
     let (said, next) = report(&[path]);
-    assert!(said.contains("Newest profiler cycle of its process: 2 older ones are omitted"), "{said}");
+    assert!(said.contains("Newest profiler cycle of the process: 2 older ones are omitted"), "{said}");
     assert!(said.contains("older_cycle") && !said.contains("rank 0") && !said.contains("by order"), "{said}");
     assert_eq!(next, ["findings", path]);
     accepts(&next);

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// `stackline record … -- sh -c SCRIPT` in a folder of its own. What is no Python never asks for the recorder.
+/// `stackline record … -- sh -c SCRIPT` in a folder of its own. Programs other than Python never load the recorder.
 fn record(folder: &Path, options: &[&str], script: &str) -> Command {
     let recorder = folder.join("recorder.so");
     std::fs::write(&recorder, "").unwrap();
@@ -73,7 +73,7 @@ fn signals_are_passed_on() {
     }
 }
 
-/// `nohup` ignores SIGHUP, and what it runs ignores it, too: with the launcher between them as without.
+/// `nohup` ignores SIGHUP, and so does its command, with or without the launcher between them.
 #[test]
 fn ignored_signals_stay_ignored() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn ignored_signals_stay_ignored() {
     assert_eq!(String::from_utf8_lossy(&recorded.output().unwrap().stdout), "");
 }
 
-/// Signals that glibc keeps to itself and leaves ignored in what `posix_spawn` starts, as it did in this test.
+/// Signals that glibc reserves and leaves ignored in processes from `posix_spawn`, as it did in this test.
 #[test]
 fn signals_of_glibc_are_not_ignored() {
     let reset = "import ctypes, os, platform, struct, sys\n\
@@ -215,7 +215,7 @@ fn what_cannot_be_run_is_said() {
     assert!(text.contains("no recorder at the path of STACKLINE_RECORDER"), "{text}");
 }
 
-/// What a process wrote is merged, and the names of runs count up.
+/// The output of a process is merged, and the names of runs count up.
 #[test]
 fn runs_are_named_after_the_script_and_a_free_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -279,7 +279,7 @@ compute()
 wait_for_nothing()
 ";
 
-/// Programs that hang, and what is told of where.
+/// Programs that hang, and the reported locations.
 const HANGING: [(&str, [&str; 2]); 2] =
     [(HANGS, ["in_flight", "a span without end on thread"]), (HANGS_IN_PYTHON, ["last_seen", ": wait_for_nothing ("])];
 
@@ -327,7 +327,7 @@ fn a_call_in_flight_and_the_signal_are_told() {
     }
 }
 
-/// Shells start what runs in the background with SIGINT ignored; a program may handle it all the same.
+/// Shells start background processes with SIGINT ignored; a program may handle it all the same.
 #[test]
 fn a_signal_that_is_ignored_at_first_reaches_its_handler() {
     let folder = tempfile::tempdir().unwrap();
@@ -408,7 +408,7 @@ fn sums(document: &serde_json::Value, table: &str, value: &str) -> std::collecti
     sums
 }
 
-/// A recording of single calls opens in the analyses of traces, and says there what its tree says.
+/// A recording of single calls opens in the analyses of traces, with the same data as its tree.
 #[test]
 fn a_real_training_program_as_a_trace() {
     let Some(python) = torch() else { return };

@@ -44,7 +44,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 busy(0.7)
 ";
 
-/// Records a program in a folder of its own; what it prints, and what is said on standard error.
+/// Record a program in a folder of its own; returns its output, and standard error.
 fn record(folder: &Path, options: &[&str], program: &str, arguments: &[&str]) -> (String, String) {
     std::fs::write(folder.join("program.py"), program).unwrap();
     let mut command =
@@ -64,7 +64,7 @@ fn helpers_that_end_a_moment_later_are_not_said_to_run_on() {
     assert!(!said.contains("still running") && !said.contains("records may be missing"), "{said}");
 }
 
-/// Whether the process is in the part that is recorded as it begins.
+/// True if the process is in the recorded part when it begins.
 fn begins_within(folder: &Path, pid: &str) -> bool {
     let file = std::fs::read(folder.join(format!("run.stackline/streams/{pid}-0.slr"))).unwrap();
     let windows = |record: Record| if let Record::Window { open, .. } = record { Some(open) } else { None };

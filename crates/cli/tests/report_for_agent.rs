@@ -71,7 +71,7 @@ fn traces_that_are_no_job_are_told_to_be_looked_at_in_part() {
     assert!(shown.contains("\nNote: findings cover one.json alone: "), "{shown}");
 }
 
-/// What a text of many ranks says at the top leaves room for kernels.
+/// The top of a text about many ranks leaves room for kernels.
 #[test]
 fn many_ranks_leave_room_for_kernels() {
     let Some(file) = corpus("bundles/param-dlrm_kineto.tar.gz") else { return };
@@ -165,7 +165,7 @@ fn that_there_are_no_steps_is_said() {
     assert!(shown.contains("\nSteps: none are marked; the numbers are of the whole trace.\n"), "{shown}");
 }
 
-/// What breaks off has measured no causes of idle time.
+/// A truncated trace has no measured causes of idle time.
 #[test]
 fn causes_of_idle_time_are_not_zero_where_the_file_breaks_off() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,7 +201,7 @@ fn commands_of_files_of_memory_are_those_of_a_shell() {
     assert!(shown.contains(&format!("More: {quoted}")), "{shown}");
 }
 
-/// Repeats of a pattern of launches stand in for steps in findings and the critical path; tables are of the whole trace.
+/// Repeats of a pattern of launches serve as steps in findings and the critical path; tables are of the whole trace.
 #[test]
 fn inferred_steps_are_told_from_marked_ones() {
     let folder = tempfile::tempdir().unwrap();

@@ -147,7 +147,7 @@ fn section<'a>(page: &'a str, title: &str) -> &'a str {
     &rest[..rest.find("\n## ").unwrap_or(rest.len())]
 }
 
-/// All that stands between backticks, word by word.
+/// Words between backticks.
 fn words(text: &str) -> BTreeSet<&str> {
     text.split('`').skip(1).step_by(2).flat_map(|t| t.split([' ', '.', '[', ']'])).collect()
 }

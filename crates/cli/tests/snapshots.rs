@@ -24,7 +24,7 @@ fn report_of_the_sample() {
     assert!(of_steps.contains("\nCritical path of steps 1 to 2 with their GPU work: 1900 µs, bound by "), "{of_steps}");
 }
 
-/// A trace of something else than PyTorch: what time goes to is all that can be said.
+/// A trace of another program than PyTorch: only the composition of its time can be reported.
 #[test]
 fn report_of_a_plain_chrome_trace() {
     let folder = tempfile::tempdir().unwrap();

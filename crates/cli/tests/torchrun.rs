@@ -142,7 +142,7 @@ fn phases_hold_what_ddp_does(document: &serde_json::Value) {
     }
 }
 
-/// Each rank holds a buffer of its own size that nobody needs.
+/// Each rank holds an unused buffer of its own size.
 #[test]
 fn memory_of_each_rank() {
     let Some(python) = torch() else { return };

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A program in place of the one that starts browsers: it writes down what it was started with.
+/// A program in place of the one that starts browsers: it writes down its arguments.
 fn fake_browser(folder: &Path) -> PathBuf {
     let bin = folder.join("bin");
     std::fs::create_dir(&bin).unwrap();

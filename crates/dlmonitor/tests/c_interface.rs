@@ -55,7 +55,7 @@ fn a_tool_may_start_before_pytorch() {
     }
 }
 
-/// Its constructor runs before the interpreter starts.
+/// Constructor of a library that runs before the interpreter starts.
 #[test]
 fn a_tool_may_be_preloaded() {
     let Some(python) = torch() else { return };

@@ -60,7 +60,7 @@ fn problem(state: State) -> Option<LibraryProblem> {
     }
 }
 
-/// Replace each frame by its chain of frames, if it has one. The order of rows, and thus the tree's invariants, remain.
+/// Replace each frame by its inlined frames, if it has any. The order of rows, and thus the tree's invariants, remain.
 fn expanded(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> CallingContextTree {
     let mut frames: Vec<Frame> = Vec::with_capacity(tree.frames.len());
     let mut new_frames: Vec<std::ops::Range<usize>> = Vec::with_capacity(tree.frames.len());

@@ -131,7 +131,7 @@ impl Seen {
             quick += lengths[lengths.len() / 10] * lengths.len() as i64;
         }
         let left = (quick as f64 / taken.max(1) as f64).clamp(0.0, 1.0);
-        (taken > quick).then(|| context.edit(Action::Scale(left), "operators beside it".to_owned(), &inside)).flatten()
+        (taken > quick).then(|| context.edit(Action::Scale(left), "concurrent operators".to_owned(), &inside)).flatten()
     }
 
     /// Gain of removing all work, together with other edits; none if no edit applies.

@@ -18,7 +18,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Create the identity (rule, place, edits) that matches a finding between runs.
+    /// Create the identity (rule, source location, edits) that matches a finding between runs.
     pub fn from_finding(finding: &Finding) -> Self {
         Self::new(&finding.rule.code, &finding.place, &finding.edit_labels.join("; "))
     }
@@ -68,7 +68,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Create the mark (place and title) that distinguishes findings of the same identity.
+    /// Create the mark (source location and title) that distinguishes findings of the same identity.
     pub fn from_finding(finding: &Finding) -> Self {
         Self::new(&finding.place, &finding.title)
     }

@@ -1,6 +1,6 @@
 //! Rates of reading, in bytes of text per second: `cargo bench -p stackline-ingest`.
 //!
-//! * `inflate`: unpacking alone, the floor of what a packed trace takes.
+//! * `inflate`: only unpacking, the lower bound for a packed trace.
 //! * `scan`: the text with each record turned into metadata, so that records are scanned and their arguments read, but
 //!   no rows are made and nothing is resolved.
 //! * `read`: text in memory to a sealed trace.

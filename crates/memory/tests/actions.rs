@@ -198,7 +198,7 @@ fn where_no_object_is_touched_all_are_unused() {
     assert_eq!(removed, ["remove A", "remove B"]);
 }
 
-/// As in recordings: `F.relu` calls `aten::relu`, which runs `aten::clamp_min`.
+/// Calls as in recordings: `F.relu` calls `aten::relu`, which runs `aten::clamp_min`.
 #[test]
 fn the_operator_that_the_program_called_writes_over_its_input() {
     let nested = |operators: &[&str]| {

@@ -1,4 +1,4 @@
-//! How long ten million accesses take. Not run by default: it measures. In a release build, alone on the machine:
+//! Time of ten million accesses. Not run by default: it measures. In a release build, alone on the machine:
 //!
 //! ```sh
 //! cargo test --release --locked -p stackline-memory --test it large -- --ignored --nocapture

@@ -1,4 +1,4 @@
-//! Lanes of memory traces whose calls do not stand in the order of their times.
+//! Lanes of memory traces whose calls are not in the order of their times.
 
 use stackline_ingest::memory::text;
 use stackline_model::Trace;
@@ -13,7 +13,7 @@ fn spans(trace: &Trace) -> Vec<String> {
     trace.events.ids().map(one).collect()
 }
 
-/// A recording tells of an operator when it ends: after what it allocates, and after the operators that it called.
+/// A recording has the record of an operator at its end: after its allocations, and after the operators that it called.
 #[test]
 fn operators_are_drawn_from_their_begin_and_nest() {
     let text =

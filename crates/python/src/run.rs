@@ -33,7 +33,7 @@ pub(crate) struct NativeRun {
     pub(crate) memory: Option<Arc<MemoryTrace>>,
 }
 
-/// Problem of the read report as a dictionary, with its trace and rank.
+/// Diagnostic of the read report as a dictionary, with its trace and rank.
 pub(crate) fn told<'py>(py: Python<'py>, problem: &Problem, trace: &str, rank: i64) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("code", &problem.code)?;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// A view that was made, or is being made.
 pub(crate) type BeingMade = Arc<OnceLock<Arc<CallView>>>;
 
-/// A critical path, and what it is of.
+/// A critical path, and its window.
 #[derive(Clone, Debug)]
 pub(crate) struct PathOfWindow {
     pub(crate) path: ExactPath,

@@ -94,7 +94,7 @@ impl<'a> LargeCallShare<'a> {
     }
 }
 
-/// Time before the first step, and what of it imports take, in ns.
+/// Time before the first step, and the part of it in imports, in ns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct StartUpTime {

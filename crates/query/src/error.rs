@@ -33,7 +33,7 @@ pub enum QueryError {
         /// Description, as a sentence.
         what: String,
     },
-    /// The run cannot answer this: it lacks what the query needs.
+    /// The run cannot answer this: it lacks data that the query needs.
     #[error("{why}")]
     Unavailable {
         /// Reason and remedy, as a sentence.
@@ -54,5 +54,5 @@ impl QueryError {
 }
 
 fn in_words(known: &[&str]) -> String {
-    if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) }
+    if known.is_empty() { "there are none".to_owned() } else { format!("known are {}", known.join(", ")) }
 }

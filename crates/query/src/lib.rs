@@ -1,4 +1,4 @@
-//! Queries: what the page, editors and programs ask of an opened run. An answer is a JSON document with typed columns
+//! Queries of the page, editors and programs to an opened run. An answer is a JSON document with typed columns
 //! where there are many values, and depends on nothing but the run and the arguments, so that it can be kept.
 //!
 //! A query is one file in `queries/` and one entry in [`ALL`].

@@ -14,7 +14,7 @@ pub(crate) struct Found {
     pub(crate) first: u32,
 }
 
-/// All names of events that last, those of one kind each; what took longest comes first.
+/// All names of events with a duration, by kind, sorted by total time.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Vec<Found>);
 

@@ -1,5 +1,5 @@
-//! Queries that a report answers beyond its first views, in order, as far as there is room. A report holds of these what there
-//! is room for, in this order.
+//! Queries that a report answers beyond its first views, in order, as far as there is room. A report contains as many
+//! of these as there is room for, in this order.
 
 use crate::OpenRun;
 use crate::prefetch::{Part, Question, Stage, asked};
@@ -53,7 +53,7 @@ fn size(opened: &OpenRun) -> usize {
     events + opened.recording.as_ref().map_or(0, |tree| tree.nodes.len())
 }
 
-/// Each step by itself: what it took, its tree, and all that ran in it.
+/// Each step by itself: its time, its call tree, and its events.
 fn single_steps(opened: &OpenRun) -> Vec<Question> {
     let (Ok((_, trace)), Ok(_)) = (opened.trace(None), opened.origin(None)) else { return Vec::new() };
     let stage = |step: &Step| Stage::Step(step.number, step.start, step.end);

@@ -208,7 +208,7 @@ impl PathOfTrace {
     }
 }
 
-/// That steps are less than half of the trace, if they are: what else it holds is in no table of the report.
+/// Note if steps are less than half of the trace: no table of the report contains the rest.
 fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
     let (start, end) = looked.window(trace)?;
     let (first, last) = trace.span()?;

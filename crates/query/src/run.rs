@@ -58,7 +58,7 @@ pub struct OpenRun {
 
 /// Maximum number of cached call tree views. A view of a million nodes takes about 200 MB.
 const VIEWS: usize = 4;
-/// No trace is older, in ns since 1970 (2001): what seems to be counts from something else.
+/// Earliest time of a trace, in ns since 1970 (2001). Earlier times have another origin.
 const EARLIEST: i64 = 1_000_000_000_000_000_000;
 /// Maximum number of cached trees of a trace, each for other steps.
 const TREES: usize = 3;

@@ -2,7 +2,7 @@
 
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
 
-/// Rows of a track whose events overlap, at most: what is beyond is drawn over each other.
+/// Maximum number of rows of a track whose events overlap; further events are drawn over each other.
 const MOST: usize = 63;
 
 /// Track layout: events by track and row, each row by start.

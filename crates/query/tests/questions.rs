@@ -115,7 +115,7 @@ fn narrow_events_become_one_box() {
     assert!(boxes("30") < boxes("0") / 4, "{} against {}", boxes("30"), boxes("0"));
 }
 
-/// A trace of spans at the ends of what times can be.
+/// A trace of spans at the limits of times.
 fn extreme() -> &'static OpenRun {
     static OPENED: OnceLock<OpenRun> = OnceLock::new();
     OPENED.get_or_init(|| {
@@ -353,7 +353,7 @@ fn a_run_that_is_not_there_is_refused() {
     assert!(OpenRun::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
 }
 
-/// Values of an argument: what it may be, and what it may not.
+/// Values of an argument, valid and invalid.
 fn value(name: &'static str) -> BoxedStrategy<String> {
     let known = match name {
         "shape" => vec!["top-down", "bottom-up", "flat", "callers", "callees"],
@@ -393,7 +393,7 @@ fn question() -> impl Strategy<Value = (&'static str, Vec<(&'static str, String)
 }
 
 proptest! {
-    /// Whatever is asked of whatever run: an answer, or a refusal in words; never a panic.
+    /// Any query to any run: an answer, or a refusal with a message; never a panic.
     #[test]
     fn any_question((name, arguments) in question()) {
         for run in [opened(), extreme(), memory()] {

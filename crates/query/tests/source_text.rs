@@ -50,7 +50,7 @@ fn a_file_that_is_named_without_its_folder_is_found() {
     assert_eq!(ask("excerpt", &whole)["lines"][1], "b = 3");
 }
 
-/// A trace may name any file: text is read below directories that were opened or named, and what was read is told.
+/// A trace may name any file: text is read below directories that were opened or named, and the read files are reported.
 #[test]
 fn source_text_is_read_below_opened_directories_alone() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -83,7 +83,7 @@ fn source_text_is_read_below_opened_directories_alone() {
     }
 }
 
-/// What the user says of source text holds for the run that another one is compared with, in whatever order it is said.
+/// Options for source text also apply to the baseline, in any order of options.
 #[test]
 fn source_text_of_the_baseline_is_read_as_that_of_the_run() {
     let folder = tempfile::tempdir().expect("a folder");

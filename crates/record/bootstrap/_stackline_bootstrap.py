@@ -1,6 +1,6 @@
 """Starts Stackline's recorder in a Python process whose environment enables it.
 
-It imports as few modules as possible, because it runs before the program, in every Python process that the program starts. A failure
+The module imports as few others as possible, because it runs before the program, in every Python process that the program starts. A failure
 prints one line on stderr and does not affect the program. ``stackline.record`` uses this module, too. At most one recording is active.
 """
 

@@ -25,7 +25,7 @@ struct Method {
     doc: *const c_char,
 }
 
-/// `PyModuleDef` of the stable ABI: two words of object head, three of module head, then what is set here.
+/// `PyModuleDef` of the stable ABI: two words of object head, three of module head, then the fields that are set here.
 #[repr(C)]
 struct Definition {
     head: [usize; 5],

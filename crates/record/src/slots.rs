@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         Self { slots, nth }
     }
 
-    /// Metric slot of a place, with its node and metric. Its values may be those of another slot ([`Self::values`]).
+    /// Metric slot with its node and metric. Its values may be those of another slot ([`Self::values`]).
     pub(crate) fn slot(&self) -> &'a Slot {
         &self.slots[self.nth]
     }

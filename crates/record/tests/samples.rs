@@ -260,7 +260,7 @@ fn signals_disturb_nothing_and_find_whole_paths() {
     }
 }
 
-/// As while a program imports its libraries: most samples contain new code objects.
+/// Samples as during the imports of a program: most contain new code objects.
 #[test]
 fn new_code_has_names() {
     let program = "import time\n\

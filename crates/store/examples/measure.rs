@@ -1,7 +1,7 @@
-//! Writes the traces given as a run directory and reads them back: CPU times of one thread, and how long it takes on all cores.
+//! Write the given traces as a run directory and read them: CPU times of one thread, and wall time on all cores.
 //!
 //! `cargo run --release -p stackline-store --example measure -- TRACE... RUN`
-#![allow(clippy::print_stdout, reason = "its purpose")]
+#![allow(clippy::print_stdout, reason = "prints measurements")]
 
 use stackline_store::{ReadSelection, WriteOptions, read_run, write_run};
 use std::path::PathBuf;

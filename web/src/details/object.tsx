@@ -129,7 +129,7 @@ function Accesses({ detail: { accesses, accesses_all } }: { detail: ObjectDetail
   );
 }
 
-/** Its life as parts of the address, with a tenth of it around it. */
+/** Lifetime of an object as parts of the address, with a margin of a tenth. */
 function lifeOf({ life: [from, to] }: ObjectDetail): Record<"from" | "to", string> {
   const shown = around(from, to, { from: 0, to: Number.POSITIVE_INFINITY });
   return { from: `${shown.from}`, to: `${shown.to}` };

@@ -6,7 +6,7 @@ import type { Tree } from "../flame/layout";
 import { isAll, labelOf, timesOf } from "../flame/messages";
 import type { Brief, EventDetail, FindingDetail, FrameDetail, Label, Row } from "../generated/answers";
 
-/** A frame with its place: `step (train.py:12)`. */
+/** A frame with its source location: `step (train.py:12)`. */
 export function titleOf([, name, inputs, file, line]: Label): string {
   const place = file === "" ? "" : ` (${file}${line > 0 ? `:${line}` : ""})`;
   return `${name}${inputs === "" ? "" : ` ${inputs}`}${place}`;

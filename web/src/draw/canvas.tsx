@@ -1,6 +1,6 @@
 /**
- * A canvas that is as sharp as the screen. It is no larger than what is seen of it: what it shows may be far taller, and is
- * scrolled below it. It is drawn when what it shows, its size, the theme or the scroll position changes.
+ * A canvas that is as sharp as the screen. It is no larger than its visible part: its content may be far taller, and is
+ * scrolled below it. It is drawn when its content, its size, the theme or the scroll position changes.
  */
 
 import type { HTMLAttributes, RefObject } from "preact";

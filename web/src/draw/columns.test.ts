@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { fillColumns } from "./columns";
 
-/** What a curve is filled with: from, to, height. */
+/** Filled areas of a curve: from, to, height. */
 function filled(start: number[], high: number[], last: number[], scale: number, width: number): { seen: Array<[number, number, number]>; highest: number } {
   const seen: Array<[number, number, number]> = [];
   const context = { fillRect: (x: number, _: number, wide: number, high: number) => void seen.push([x, x + wide, high]) };

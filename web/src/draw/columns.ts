@@ -2,7 +2,7 @@
 
 /** A curve that is highest at the beginning of each of its parts, and then holds a value until the next begins. */
 export interface Steps {
-  /** When its parts begin, ascending. */
+  /** Starts of its parts, ascending. */
   readonly start: ArrayLike<number>;
   readonly high: ArrayLike<number>;
   readonly last: ArrayLike<number>;

@@ -11,7 +11,7 @@ export interface Frame {
 }
 
 const PREFIX = "frame:";
-/** Stands in no name. */
+/** Separator, which no name contains. */
 const BETWEEN = "\t";
 
 /** A frame in the form that the URL uses for selections. */

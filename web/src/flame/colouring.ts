@@ -23,7 +23,7 @@ export interface Colour {
 export type Colouring = (node: number) => Colour;
 
 const PALE = "#e4e4ea";
-/** From pale to hot, in distinct steps. */
+/** Colors from pale to hot, in distinct steps. */
 export const HEAT = ["#f3efe6", "#f9e0a8", "#f5c069", "#ee964b", "#e0693a"];
 /** Okabe and Ito's, lightened so that dark text can be read on them. */
 const FILES = ["#8cc4ee", "#f3c06b", "#6fcfae", "#f3e98a", "#9fb3f0", "#f0925b", "#e0a3c8", "#c9c2b4"];
@@ -76,7 +76,7 @@ export function modulesOf(tree: Pick<Tree, "parent" | "label" | "document">): In
   return modules;
 }
 
-/** From blue (less) over pale to orange (more), by share of the total change: distinct with any color vision. */
+/** Colors from blue (less) over pale to orange (more), by share of the total change: distinct with any color vision. */
 const LESS = ["#cfe3f3", "#9fcbea", "#6fb1de"];
 const MORE = ["#f9ddc6", "#f3b98a", "#e8935b"];
 

@@ -5,8 +5,8 @@ import type { AnswerTo } from "../transport";
 import type { Column } from "../transport/decode";
 
 /**
- * A tree of the query `calls`: its columns by node (callers before what they call, `row` is what each is asked for by, `calls` is 0 where
- * that was not counted, `before` is of the run that it is compared with), each of the smallest type that holds its numbers.
+ * A tree of the query `calls`: its columns by node, each of the smallest type that holds its numbers. Callers come before their callees.
+ * `row` identifies a node in queries, `calls` is 0 if calls were not counted, and `before` is of the baseline.
  */
 export interface Tree extends TreeColumns {
   readonly document: Calls;
@@ -68,7 +68,7 @@ export interface Visible {
   readonly width: number;
 }
 
-/** The nodes that are at least half a pixel wide in a view, with their places in pixels. */
+/** The nodes that are at least half a pixel wide in a view, with their positions in pixels. */
 export function visible(tree: Tree, root: number, width: number, rows: readonly [first: number, last: number]): Visible[] {
   const shown: Visible[] = [];
   const scale = width / (tree.width[root]! || 1);
@@ -85,7 +85,7 @@ export function visible(tree: Tree, root: number, width: number, rows: readonly 
   return shown;
 }
 
-/** The node at a place, by depth and distance from the root's left in units of the metric. */
+/** The node at a position, by depth and distance from the root's left in units of the metric. */
 export function nodeAt(tree: Tree, root: number, level: number, at: number): number | undefined {
   const depth = tree.depth[root]! + level;
   for (let node = root; node < tree.parent.length; node += 1) {

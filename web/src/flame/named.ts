@@ -15,7 +15,7 @@ export interface Named {
 const CUT = "…";
 const isCalled = (name: string, whole: string) => name === whole || (name.endsWith(CUT) && whole.startsWith(name.slice(0, -CUT.length)));
 
-/** Name in a finding besides its line: its operator, or the one wait or kernel of its edit. */
+/** Name in a finding in addition to its line: its operator, or the one wait or kernel of its edit. */
 function thingOf({ operator, edit_labels: edits }: Row): string | undefined {
   if (operator) return `${operator}`;
   return /\b(?:wait|kernel|collective):([^~;][^;]*?)(?: [\d.]+)?(?:;|$)/.exec(`${edits ?? ""}`)?.[1];

@@ -52,13 +52,13 @@ export function layoutOf(lanes: readonly StreamLane[], phases: readonly Phase[],
   return { gutter: gutterOf(width), curve, heads, rows, objectsHead: y, objects: y + HEAD, height: y + HEAD + objects * LANE + GAP };
 }
 
-/** The place of a position, right of the gutter. */
+/** The x coordinate of a position, right of the gutter. */
 export function scaleOf({ from, to }: TimeRange, gutter: number, width: number): (position: number) => number {
   const room = Math.max(width - gutter, 1);
   return (position) => gutter + ((position - from) / Math.max(to - from, 1e-9)) * room;
 }
 
-/** The position at a place. */
+/** The position at an x coordinate. */
 export function positionAt(x: number, { from, to }: TimeRange, gutter: number, width: number): number {
   return from + ((x - gutter) / Math.max(width - gutter, 1)) * (to - from);
 }
@@ -93,7 +93,7 @@ export function neighbour(objects: ArrayLike<number>, selected: number | undefin
   return objects[Math.min(Math.max(at + step, 0), objects.length - 1)];
 }
 
-/** The peak whose mark is within some pixels of a place. */
+/** The peak whose mark is within some pixels of an x coordinate. */
 export function peakAt(peaks: readonly Peak[], x: number, xOf: (position: number) => number, reach = 8): Peak | undefined {
   const near = peaks.map((peak) => ({ peak, far: Math.abs(xOf(peak.call) - x) })).filter(({ far }) => far <= reach);
   return near.toSorted((a, b) => a.far - b.far)[0]?.peak;
@@ -124,7 +124,7 @@ export function namesOfPeaks(marks: ReadonlyArray<{ readonly x: number; readonly
   return marks.map(({ x, wide }) => apart({ left: x + 2 + wide <= width ? x + 2 : Math.max(x - 2 - wide, 0), top, wide }, taken));
 }
 
-/** The place of a name, moved down until it is on none of those that are there already; it is one of them from then on. */
+/** The position of a name, moved down until it covers no earlier name; it is then added to these. */
 export function apart(wanted: Label, taken: Label[]): Label {
   let { top } = wanted;
   const meets = (other: Label) => wanted.left < other.left + other.wide && other.left < wanted.left + wanted.wide && Math.abs(top - other.top) < LABEL;

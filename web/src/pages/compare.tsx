@@ -33,7 +33,7 @@ export function Compare({ meta }: { meta: Meta }) {
   );
 }
 
-/** Properties of a run besides its times: versions, devices, recording. */
+/** Properties of a run other than its times: versions, devices, recording. */
 export function surroundings(meta: Meta): ReadonlyMap<string, string> {
   const [trace, process] = [meta.traces[0], meta.recording?.processes[0]];
   const pairs: Array<readonly [string, string | undefined]> = [
@@ -180,8 +180,8 @@ const isOfCalls = (row: Row, per: string): boolean => per === "call" && typeof r
 export const timeText = (row: Row, side: Side, per: string): string =>
   isAbsent(row, side) ? "–" : isOfCalls(row, per) ? `${time(row[`${side}_ns_per_call`])} a call` : time(row[`${side}_ns`]);
 
-/** The change of a row: of what is on one side only, that side, whose mean is another one than that of single steps. Missing records are no
- * change: what is not tested has none if a side is absent. */
+/** The change of a row. If only one side has the row, it is the mean of that side, which differs from that of single steps. Missing records
+ * are no change: a row without a test has none if a side is absent. */
 export const changeOf = (row: Row): number | undefined => {
   const numeric = (value: Row[string] | undefined) => (typeof value === "number" ? value : undefined);
   const before = numeric(row.before_ns);

@@ -156,7 +156,7 @@ function Tables({ report, meta }: { report: Report; meta: Meta }) {
 /** Show a name in the flame graph, with its callers. */
 const inFlame = (name: string, metric: string) => lookAt({ page: "flame", shape: "bottom-up", of: "", find: name, metric, sel: selOf({ name }) });
 
-/** The ranks, the slowest first; a click looks at one. */
+/** The ranks, the slowest first; a click selects one. */
 function Ranks() {
   const findings = useFindings();
   if (findings.state !== "ok" || findings.answer.document.ranks.length === 0) return null;

@@ -81,7 +81,7 @@ function FolderTree({ folder, metrics, whole }: Level) {
   );
 }
 
-/** A folder; those that cost most are open. What a closed one holds is made once it is opened. */
+/** A folder; those that cost most are open. The content of a closed one is created once it is opened. */
 function OneFolder({ folder, metrics, whole }: Level) {
   const [open, setOpen] = useState((folder.exclusive[0] ?? 0) >= whole / 10);
   return (

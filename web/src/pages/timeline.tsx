@@ -165,7 +165,7 @@ function spoken({ known, segments, reached, critical }: Shown, lanes: Lanes): st
   return `${cut(name)}: ${duration(dur)} at ${duration(start)}${lane ? `, ${laneName(lane)}` : ""}.${path}`;
 }
 
-/** From the start to the end of an event, with a tenth of it around it. */
+/** Time range of an event, with a margin of a tenth. */
 const lifeOf = ({ start, dur }: Brief): TimeRange => ({ from: start - Math.max(dur / 10, 10), to: start + dur + Math.max(dur / 10, 10) });
 
 function View({ whole }: { whole: Lanes }) {

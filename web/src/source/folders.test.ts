@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { type Folder, foldersOf } from "./folders";
 
-/** A folder in words: what it costs, folders and files in their order. */
+/** A folder as data: its cost, folders and files in their order. */
 const words = (folder: Folder): unknown => [folder.name, folder.exclusive, folder.folders.map(words), folder.files.map(({ file }) => file)];
 
 test("files are listed in their folders with summed costs, costliest first", () => {

@@ -6,7 +6,7 @@ export interface File {
 }
 
 export interface Folder {
-  /** Its name below the one that holds it; of several that hold nothing else, all of them. */
+  /** Name relative to the parent folder; for nested folders with nothing else in them, the joined names. */
   readonly name: string;
   /** Total cost of all files below, by metric. */
   readonly exclusive: readonly number[];

@@ -14,7 +14,7 @@ export interface Laid {
   readonly answer: AnswerTo<"tiles">;
   /** Indices of boxes with a lane, by color, since color changes are expensive. Highlighted ones come first. */
   readonly groups: ReadonlyArray<{ readonly fill: string; readonly faded: boolean; readonly at: readonly number[] }>;
-  /** When each begins and ends, in one kind of list: answers have them in many, and code that meets many is slow. */
+  /** Start and end of each, in one kind of list: answers have them in many, and code that meets many is slow. */
   readonly start: Float64Array;
   readonly end: Float64Array;
   /** The upper edge of each. */
@@ -135,7 +135,7 @@ export function wordsOf({ columns, document }: AnswerTo<"tiles">, at: number): s
   return `${labelOf(document.texts[name[at]!] ?? "", counts[at]!)}: ${duration(busy[at]!)}`;
 }
 
-/** The box at a place, by its place in the answer. */
+/** The box at a position, by its index in the answer. */
 export function boxAt({ groups, start, end, y }: Laid, { stretch, width }: Pick<Sight, "stretch" | "width">, x: number, down: number): number | undefined {
   const scale = width / (stretch.to - stretch.from);
   // A box may be narrower than a pointer is exact.

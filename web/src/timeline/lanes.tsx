@@ -33,7 +33,7 @@ interface Props {
   readonly arrows?: ReadonlyArray<readonly [from: Brief, to: Brief]>;
   readonly selected: number | undefined;
   readonly mark?: TimeRange | undefined;
-  /** When the trace breaks off, if it does. */
+  /** Time at which the trace breaks off, if it does. */
   readonly cut?: number | undefined;
   readonly width: number;
   readonly setWidth: (width: number) => void;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Columns, Lane } from "../generated/answers";
 import { idleLevels, levelsOf, outerOf } from "./levels";
 
-/** Track 0: ten levels, of which each of the outer eight is one box, but for what hardly lasts on the second; from level 8 on there are two. Track 1: a stream. */
+/** Track 0: ten levels, of which each of the outer eight is one box, except for very short events on the second; from level 8 on there are two. Track 1: a stream. */
 const deep = Array.from({ length: 8 }, (_, level) => [0, level, level, 0, 1000]);
 const rows = [...deep, [0, 1, 30, 1000, 5], [0, 8, 8, 100, 200], [0, 8, 9, 500, 200], [0, 9, 10, 120, 50], [1, 0, 20, 150, 30]];
 const columns = Object.fromEntries(["track", "depth", "event", "start", "length"].map((name, at) => [name, Float64Array.from(rows, (row) => row[at]!)])) as Columns["tiles"];

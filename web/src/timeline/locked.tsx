@@ -22,7 +22,7 @@ interface Side {
   readonly run: "before" | undefined;
   readonly lanes: Lanes;
   readonly steps: readonly Step[];
-  /** The step that is chosen, by its place among the steps. */
+  /** The selected step, by its index among the steps. */
   readonly at: number;
 }
 
@@ -55,7 +55,7 @@ function chosen(part: string, steps: readonly Step[]): number {
   return wanted >= 0 ? wanted : steps.length >> 1;
 }
 
-/** When the chosen step starts and how long it takes; the whole trace where there are no steps. */
+/** Start and length of the selected step; the whole trace if there are no steps. */
 function stepOf({ steps, at, lanes }: Side): { start: number; length: number } {
   const step = steps[at];
   return step ? { start: step[1], length: Math.max(step[2] - step[1], 1) } : { start: 0, length: Math.max(lanes.length, 1) };

@@ -6,7 +6,7 @@ import { HEAD, type Placed, type TimeRange } from "./view";
 
 /** Pixels above the first row of a lane, between its head and its boxes, without names. */
 const ABOVE = 2;
-/** A change of lane this close to the last one that was drawn is not drawn: many would only be a grey area. */
+/** A change of lane this close to the last one that was drawn is not drawn: many would only be a gray area. */
 const CLOSE = 3;
 
 export function drawPath(

@@ -9,7 +9,7 @@ export interface TimeRange {
   readonly to: number;
 }
 
-/** Nobody sees less than this much. */
+/** Shortest visible range. */
 const SHORTEST = 20;
 
 /** Zoom a time range around a position in it (0 to 1), within all data. */
@@ -58,7 +58,7 @@ export interface Tiles {
   readonly last: number;
 }
 
-/** Boxes that are asked for at most: as many as can be drawn while one moves. What would be more is merged. */
+/** Boxes that are asked for at most: as many as can be drawn while one moves. More are merged. */
 export const MOST_BOXES = 7000;
 
 /** The tiles whose buckets are one to two pixels wide. */
@@ -140,7 +140,7 @@ export function sorted(lanes: readonly Lane[]): Lane[] {
 /** On Linux the first thread of a process has its number. */
 const isMain = ({ kind, process, thread }: Lane): boolean => kind === "thread" && process === thread;
 
-/** Round times for the ruler, at most so many, and how far they are apart. */
+/** Times with few digits for the ruler, at most so many, and their distance. */
 export function ticks({ from, to }: TimeRange, most: number): { at: number[]; unit: number } {
   const length = Math.max(to - from, 1);
   const rough = Math.max(length / Math.max(most, 1), 1);

@@ -1,6 +1,6 @@
 /**
- * Where answers come from. A page asks by name and arguments, and does not know who answers: the server it came from, or
- * the file that it stands in.
+ * Source of answers. A page asks by name and arguments, and does not know its source: the server it came from, or the
+ * file that contains it.
  */
 
 import type { ReadonlySignal } from "@preact/signals";

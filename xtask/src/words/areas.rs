@@ -7,14 +7,16 @@ pub(super) enum Text {
     Markdown,
     /// Code blocks of generated pages of commands: the output of `--help`.
     Help,
-    /// Documentation comments in Rust, outside of tests.
+    /// Documentation comments in Rust and TypeScript, and docstrings in Python.
     DocComments,
-    /// String literals of several words in Rust, outside of tests.
+    /// String literals of several words in Rust and Python, outside of tests.
     Messages,
-    /// Text between tags, and string literals of several words, in TypeScript.
+    /// Text between tags, shown attributes, and literals of several words, in TypeScript.
     Web,
     /// Names of files without folder and extension.
     FileNames,
+    /// Names of functions in Rust, with those of tests.
+    FunctionNames,
 }
 
 /// A kind of text in a set of files.
@@ -30,9 +32,12 @@ pub(super) const AREAS: &[Area] = &[
     Area { name: "rule-pages", text: Text::Markdown },
     Area { name: "help", text: Text::Help },
     Area { name: "doc-comments", text: Text::DocComments },
+    Area { name: "docstrings", text: Text::DocComments },
     Area { name: "messages", text: Text::Messages },
+    Area { name: "python-messages", text: Text::Messages },
     Area { name: "page-text", text: Text::Web },
     Area { name: "file-names", text: Text::FileNames },
+    Area { name: "function-names", text: Text::FunctionNames },
 ];
 
 /// Pages that are written from Rust as a whole.
@@ -40,31 +45,38 @@ const GENERATED_PAGES: &[&str] = &["docs/diff-example.md", "docs/findings/README
 
 /// Names of the areas that a file belongs to.
 pub(super) fn of_file(path: &str) -> Vec<&'static str> {
-    let is_test = path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("testing.rs");
-    let is_source = path.contains("/src/") && !is_test && !path.starts_with("web/src/generated/");
-    if path.ends_with(".md") {
-        let is_rule = path.starts_with("docs/findings/SL") || GENERATED_PAGES.contains(&path);
-        let area = if path.starts_with("docs/cli/") {
-            "help"
-        } else if is_rule {
-            "rule-pages"
-        } else {
-            "docs"
-        };
-        vec![area]
-    } else if !is_source {
-        Vec::new()
-    } else if path.ends_with(".rs") {
-        match path.starts_with("xtask/src/words/") {
-            // It contains the phrases.
-            true => vec!["doc-comments", "file-names"],
-            false => vec!["doc-comments", "messages", "file-names"],
-        }
-    } else if path.ends_with(".ts") || path.ends_with(".tsx") {
-        vec!["page-text", "file-names"]
-    } else {
-        Vec::new()
+    let (_, extension) = path.rsplit_once('.').unwrap_or_default();
+    // Declarations written from Rust, and inputs.
+    let is_given = path.starts_with("web/src/generated/") || path.starts_with("fixtures/");
+    match extension {
+        "md" => vec![page_area(path)],
+        _ if is_given => Vec::new(),
+        "rs" if is_test(path) => vec!["doc-comments", "file-names", "function-names"],
+        // It contains the phrases.
+        "rs" if path.starts_with("xtask/src/words/") => vec!["doc-comments", "file-names", "function-names"],
+        "rs" => vec!["doc-comments", "messages", "file-names", "function-names"],
+        "ts" | "tsx" if is_test(path) => vec!["doc-comments", "file-names"],
+        "ts" | "tsx" => vec!["doc-comments", "page-text", "file-names"],
+        "py" | "pyi" if is_test(path) => vec!["docstrings", "file-names"],
+        "py" | "pyi" => vec!["docstrings", "python-messages", "file-names"],
+        _ => Vec::new(),
     }
+}
+
+/// Area of a page in Markdown.
+fn page_area(path: &str) -> &'static str {
+    let is_rule = path.starts_with("docs/findings/SL") || GENERATED_PAGES.contains(&path);
+    match path.starts_with("docs/cli/") {
+        true => "help",
+        false if is_rule => "rule-pages",
+        false => "docs",
+    }
+}
+
+/// Files of tests and of programs that tests run.
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/")
+        || ["tests.rs", "testing.rs", ".test.ts", "testing.ts"].iter().any(|end| path.ends_with(end))
 }
 
 #[cfg(test)]
@@ -77,22 +89,22 @@ mod tests {
         assert_eq!(of_file("README.md"), ["docs"]);
         assert_eq!(of_file("docs/findings/SL001-hotspot.md"), ["rule-pages"]);
         assert_eq!(of_file("docs/cli/diff.md"), ["help"]);
-        assert_eq!(of_file("crates/a/src/b.rs"), ["doc-comments", "messages", "file-names"]);
-        assert_eq!(of_file("web/src/b.tsx"), ["page-text", "file-names"]);
-        for none in [
-            "crates/a/tests/b.rs",
-            "crates/a/src/b/tests.rs",
-            "web/src/generated/a.ts",
-            "fuzz/fuzz_targets/a.rs",
-            "dev",
-        ] {
+        assert_eq!(of_file("crates/a/src/b.rs"), ["doc-comments", "messages", "file-names", "function-names"]);
+        assert_eq!(of_file("web/src/b.tsx"), ["doc-comments", "page-text", "file-names"]);
+        for test in ["crates/a/tests/b.rs", "crates/a/src/b/tests.rs"] {
+            assert_eq!(of_file(test), ["doc-comments", "file-names", "function-names"]);
+        }
+        assert_eq!(of_file("python/a/b.pyi"), ["docstrings", "python-messages", "file-names"]);
+        assert_eq!(of_file("python/tests/test_a.py"), ["docstrings", "file-names"]);
+        assert_eq!(of_file("web/src/a.test.ts"), ["doc-comments", "file-names"]);
+        for none in ["web/src/generated/a.ts", "fixtures/a.py", "dev"] {
             assert!(of_file(none).is_empty(), "{none}");
         }
     }
 
     #[test]
     fn every_area_of_a_file_is_listed() {
-        for path in ["a.md", "docs/cli/a.md", "docs/findings/SL1.md", "a/src/b.rs", "a/src/b.ts"] {
+        for path in ["a.md", "docs/cli/a.md", "docs/findings/SL1.md", "a/src/b.rs", "a/src/b.ts", "a.py"] {
             for name in of_file(path) {
                 assert!(AREAS.iter().any(|area| area.name == name), "{name}");
             }

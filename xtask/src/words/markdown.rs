@@ -27,9 +27,16 @@ pub(super) struct Sentence {
 }
 
 impl Sentence {
-    /// Words in lower case, without punctuation.
+    /// Words in lower case, without punctuation. Acronyms and names of arguments such as `WHAT` stay upper case.
     pub(super) fn words(&self) -> Vec<String> {
-        let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '`').to_lowercase();
+        let bare = |word: &str| {
+            let is_sign = |c: char| !c.is_alphanumeric() && c != '`';
+            // Names of options keep their dashes.
+            let is_option = word.starts_with("--") && word.len() > 2;
+            let word = if is_option { word.trim_end_matches(is_sign) } else { word.trim_matches(is_sign) };
+            let is_acronym = word.len() > 1 && !word.contains(char::is_lowercase);
+            if is_acronym { word.to_owned() } else { word.to_lowercase() }
+        };
         self.text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
     }
 }
@@ -194,6 +201,6 @@ mod tests {
         for page in ["a ` b", "a ](b", "a <!-- b", "é*", "```\nopen", "|", "#", "`", "a.", "ä.\u{301}B"] {
             let _ = sentences(page);
         }
-        assert_eq!(sentences("a ` b.")[0].words(), ["a", "`", "b"]);
+        assert_eq!(sentences("A ` WHAT (B), --as -- c.")[0].words(), ["a", "`", "WHAT", "b", "--as", "c"]);
     }
 }

@@ -1,13 +1,20 @@
 //! Wording of texts: phrases to avoid, length of sentences, American spelling.
 
 mod areas;
+mod help;
+mod literals;
 mod markdown;
+mod names;
 mod phrases;
-mod source;
+mod python;
+mod rust;
+mod spelling;
+mod typescript;
 
 use areas::{AREAS, Area, Text};
+use literals::Part;
 use markdown::{Block, Sentence};
-use phrases::{PHRASES, Phrase, STEMS};
+use phrases::{PHRASES, Phrase};
 
 use anyhow::{Result, bail};
 
@@ -46,11 +53,12 @@ pub(crate) fn check(paths: &[String], text_of: impl Fn(&str) -> String, faults: 
 fn findings(area: &Area, paths: &[String], text_of: impl Fn(&str) -> String) -> Vec<String> {
     let mut found = Vec::new();
     for path in paths.iter().filter(|path| areas::of_file(path).contains(&area.name)) {
-        if area.text == Text::FileNames {
-            check_name(path, &mut found);
-            continue;
+        match area.text {
+            Text::FileNames => found.extend(names::file_fault(path).map(|fault| format!("{path}: {fault}"))),
+            Text::FunctionNames => check_functions(path, &text_of(path), &mut found),
+            _ => {}
         }
-        let sentences = sentences(area.text, &text_of(path));
+        let sentences = sentences(area.text, path, &text_of(path));
         sentences.iter().for_each(|sentence| check_sentence(path, area.text, sentence, &mut found));
         if area.text == Text::Markdown {
             check_lengths(path, &sentences, &mut found);
@@ -61,21 +69,31 @@ fn findings(area: &Area, paths: &[String], text_of: impl Fn(&str) -> String) -> 
 }
 
 /// Sentences of a file.
-fn sentences(text: Text, file: &str) -> Vec<Sentence> {
-    let of_parts = |parts: Vec<(usize, String)>| {
-        let moved = |(line, part): (usize, String)| {
+fn sentences(text: Text, path: &str, file: &str) -> Vec<Sentence> {
+    let of_parts = |parts: Vec<Part>| {
+        let moved = |(line, part): Part| {
             let inside = markdown::sentences(&part).into_iter();
             inside.map(move |sentence| Sentence { line: sentence.line + line - 1, ..sentence })
         };
         parts.into_iter().flat_map(moved).collect()
     };
+    let is_python = path.ends_with(".py") || path.ends_with(".pyi");
     match text {
         Text::Markdown => markdown::sentences(file),
-        Text::Help => of_parts(source::help(file)),
-        Text::DocComments => markdown::sentences(&source::doc_comments(file)),
-        Text::Messages => of_parts(source::messages(file)),
-        Text::Web => of_parts(source::page_text(file)),
-        Text::FileNames => Vec::new(),
+        Text::Help => of_parts(help::paragraphs(file)),
+        Text::DocComments if is_python => of_parts(python::docstrings(file)),
+        Text::DocComments if path.ends_with(".rs") => markdown::sentences(&rust::doc_comments(file)),
+        Text::DocComments => markdown::sentences(&typescript::doc_comments(file)),
+        Text::Messages if is_python => of_parts(python::messages(file)),
+        Text::Messages => of_parts(rust::messages(file)),
+        Text::Web => of_parts(typescript::page_text(file, path.ends_with(".tsx"))),
+        Text::FileNames | Text::FunctionNames => Vec::new(),
+    }
+}
+
+fn check_functions(path: &str, file: &str, found: &mut Vec<String>) {
+    for (line, name) in rust::function_names(file) {
+        found.extend(names::name_fault(&name).map(|fault| format!("{path}:{line}: {fault}")));
     }
 }
 
@@ -83,18 +101,22 @@ fn sentences(text: Text, file: &str) -> Vec<Sentence> {
 fn check_sentence(path: &str, text: Text, sentence: &Sentence, found: &mut Vec<String>) {
     let words = sentence.words();
     let line = sentence.line;
-    let is_comment = text == Text::DocComments;
+    let is_comment = matches!(text, Text::DocComments | Text::Help);
     let is_found = |phrase: &&Phrase| phrases::matches(phrase, &words, sentence.is_first, is_comment);
     for phrase in PHRASES.iter().filter(is_found) {
         found.push(format!("{path}:{line}: \"{}\": say {}", phrase.pattern, phrase.instead));
     }
     for word in &words {
-        if let Some(american) = phrases::american(word) {
+        if let Some(american) = spelling::american(word) {
             found.push(format!("{path}:{line}: \"{word}\": American spelling: {american}"));
         }
     }
     if words.len() > MOST_WORDS {
-        found.push(format!("{path}:{line}: a sentence of {} words, more than {MOST_WORDS}", words.len()));
+        found.push(format!(
+            "{path}:{line}: a sentence of {} words, more than {MOST_WORDS} ## {}",
+            words.len(),
+            sentence.text
+        ));
     }
 }
 
@@ -129,14 +151,6 @@ fn check_opening(path: &str, sentences: &[Sentence], found: &mut Vec<String>) {
     }
 }
 
-fn check_name(path: &str, found: &mut Vec<String>) {
-    let file = path.rsplit('/').next().unwrap_or_default();
-    let stem = file.split('.').next().unwrap_or_default();
-    if let Some((_, example)) = STEMS.iter().find(|(name, _)| *name == stem) {
-        found.push(format!("{path}: \"{stem}\" does not name a content; such as {example}"));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,7 +167,9 @@ mod tests {
     fn each_rule_finds_its_fault() {
         let long = format!("{}end.\n", "word ".repeat(MOST_WORDS));
         assert!(found(Text::Markdown, "a.md", "# A page\n\nReport issues.\n").is_empty());
-        assert!(found(Text::Markdown, "a.md", "a\n\nThe note is told.\n")[0].starts_with("a.md:3: \"told|tells\""));
+        assert!(
+            found(Text::Markdown, "a.md", "a\n\nThe note is told.\n")[0].starts_with("a.md:3: \"told|tells|telling\"")
+        );
         assert!(found(Text::Markdown, "a.md", "The colour.\n")[0].contains("color"));
         let lengths = found(Text::Markdown, "a.md", &long);
         assert!(
@@ -172,6 +188,10 @@ mod tests {
         );
         assert_eq!(found(Text::FileNames, "a/src/beside.rs", "").len(), 1);
         assert!(found(Text::FileNames, "a/src/parse.rs", "").is_empty());
+        assert_eq!(found(Text::FunctionNames, "a/src/b.rs", "\nfn told() {}\nfn a() {}\n").len(), 1);
+        assert!(found(Text::DocComments, "web/src/b.ts", "\n/** It is. */\n")[0].starts_with("web/src/b.ts:2"));
+        assert!(found(Text::DocComments, "python/b.py", "\n\"\"\"It is.\"\"\"\n")[0].starts_with("python/b.py:2"));
+        assert!(found(Text::Messages, "python/b.py", "\nraise A('it is told')\n")[0].starts_with("python/b.py:2"));
     }
 
     #[test]

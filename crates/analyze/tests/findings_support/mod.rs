@@ -18,11 +18,11 @@ use std::collections::BTreeSet;
 pub(crate) struct Program {
     events: MiniTrace,
     correlation: i64,
-    /// Where the host is.
+    /// Time of the host.
     pub(crate) now: i64,
-    /// When each stream is free.
+    /// End of the work of each stream.
     streams: Vec<i64>,
-    /// What a recording says of the one process, if it is one.
+    /// Data of a recording about its one process, if it is one.
     recording: Option<Value>,
 }
 
@@ -42,13 +42,13 @@ impl Program {
         self.events.add(&format!("7/{tid} {cat} {name} {ts}+{dur} {args}"));
     }
 
-    /// A function of another process, from the beginning until now, as samples tell it.
+    /// A function of another process, from the beginning until now, as seen by samples.
     pub(crate) fn sampled_beside(&mut self, pid: i64, name: &str) {
         let args = json!({(INFERRED): "samples"});
         self.events.add(&format!("{pid}/{pid} python_function {name} 0+{} {args}", self.now));
     }
 
-    /// What `inside` does, within an operator.
+    /// Add the work of `inside`, within an operator.
     pub(crate) fn op(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
         self.op_with(name, json!({}), inside);
     }
@@ -58,12 +58,12 @@ impl Program {
         self.within("cpu_op", name, args, inside);
     }
 
-    /// What `inside` does, within a Python function such as `train.py(3): step`, or a module such as `nn.Module: Linear_0`.
+    /// Add the work of `inside`, within a Python function such as `train.py(3): step`, or a module such as `nn.Module: Linear_0`.
     pub(crate) fn python(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
         self.within("python_function", name, json!({}), inside);
     }
 
-    /// What `inside` does, within a user's annotation.
+    /// Add the work of `inside`, within a user's annotation.
     pub(crate) fn annotation(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
         self.within("user_annotation", name, json!({}), inside);
     }
@@ -119,7 +119,7 @@ impl Program {
         self.now += call + 1;
     }
 
-    /// Says what a recording says of its process, such as `usable_milli`.
+    /// Add data of a recording about its process, such as `usable_milli`.
     pub(crate) fn recorded(&mut self, mut process: Value) {
         process["pid"] = json!(7);
         process["own"] = json!(true);
@@ -170,7 +170,7 @@ impl Program {
         read(self.text(json!({"id": 0, "name": "NVIDIA A100", "numSms": 108})))
     }
 
-    /// The trace's text, with what it says of the GPU.
+    /// The trace's text, with its data about the GPU.
     pub(crate) fn text(&self, gpu: Value) -> String {
         let mut trace = self.events.clone();
         trace.add(&format!("file deviceProperties={}", json!([gpu])));
@@ -180,7 +180,7 @@ impl Program {
         trace.json()
     }
 
-    /// What rules find; what each gains is what `what-if` says of its edits.
+    /// Findings of all rules; the gain of each equals the result of `what-if` for its edits.
     pub(crate) fn findings(&self) -> Findings {
         let trace = self.trace();
         let found = find(&trace, &[]);
@@ -188,7 +188,7 @@ impl Program {
         found
     }
 
-    /// What one rule finds.
+    /// Findings of one rule.
     pub(crate) fn found(&self, code: &str) -> Vec<Finding> {
         self.findings().findings.into_iter().filter(|f| f.rule.code == code).collect()
     }
@@ -203,7 +203,7 @@ pub(crate) fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
     program
 }
 
-/// Four steps of 1 ms without a GPU, and what `inside` adds to each.
+/// Four steps of 1 ms without a GPU, with the work of `inside` in each.
 pub(crate) fn host_steps(mut inside: impl FnMut(&mut Program)) -> Program {
     let mut program = Program::new();
     for number in 0..4 {
@@ -217,7 +217,7 @@ pub(crate) fn host_steps(mut inside: impl FnMut(&mut Program)) -> Program {
     program
 }
 
-/// What rules find in a trace, with some settings.
+/// Findings of all rules in a trace, with some settings.
 pub(crate) fn find(trace: &Trace, settings: &[&str]) -> Findings {
     let mut options = Options { settings: Settings::default(), ..Options::default() };
     for setting in settings {

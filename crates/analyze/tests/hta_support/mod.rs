@@ -1,4 +1,4 @@
-//! What the tests of HTA's tables have in common: cells of tables.
+//! Shared parts of the tests of HTA's tables: cells of tables.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "shared by several tests")]
 
 use stackline_model::{Table, Values};

@@ -85,7 +85,7 @@ pub(crate) struct Comparison<'a> {
     texts: Vec<(&'a str, &'a str, Convert)>,
     /// Column of ours by which both are sorted, and theirs.
     order: Option<(&'a str, &'a str, f64)>,
-    /// How far TraceLens' rounding of time stamps may take a sum, in µs per GPU operation; 0 to reproduce it.
+    /// Maximum error of a sum by TraceLens' rounding of time stamps, in µs per GPU operation; 0 to reproduce it.
     rounding: f64,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Comparison<'a> {
         self
     }
 
-    /// Whether a number of ours agrees with theirs, rounding considered.
+    /// True if a number of ours agrees with theirs, rounding considered.
     fn agrees(&self, column: &str, row: usize, ours: &str, theirs: &str) -> bool {
         if self.rounding == 0.0 {
             return same(ours, theirs);

@@ -5,7 +5,7 @@ use stackline_model::{Problem, ReadReport};
 /// Maximum number of threads with running calls in the header.
 const IN_FLIGHT: usize = 8;
 
-/// That processes were killed, by which signal, and what they were doing.
+/// Warning that processes were killed, with the signal and the call in progress.
 pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + Clone) -> String {
     let problems = || reports.clone().flat_map(|report| &report.problems);
     let of = |code: &'static str| problems().filter(move |problem| problem.code == code);

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     session.say_read_report()
 }
 
-/// The memory traces of inputs that are of memory alone, and the run of the others, if there are any.
+/// Memory traces of the inputs that contain only memory, and the run of all other inputs, if there are any.
 fn apart(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Option<Run>)> {
     if let [_] = inputs {
         // A single input is told by being read.

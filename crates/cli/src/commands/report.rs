@@ -240,7 +240,7 @@ fn header(session: &Session<'_>) -> String {
     }
     let older: u64 = session.set.traces.iter().map(|trace| older_cycles(&trace.report)).sum();
     if older > 0 {
-        let of = if infos.len() > 1 { "each process" } else { "its process" };
+        let of = if infos.len() > 1 { "each process" } else { "the process" };
         let are = if older == 1 { "older one is" } else { "older ones are" };
         out.push_str(&format!(
             "Newest profiler cycle of {of}: {older} {are} omitted; give the file of another cycle to see it\n"

@@ -57,7 +57,7 @@ fn redirect(url: &str) -> io::Result<NamedTempFile> {
     Ok(page)
 }
 
-/// Opens the inputs of a page, and what they are compared with.
+/// Open the inputs of a page, and their baseline.
 pub(super) fn open(
     inputs: &[PathBuf],
     baseline: Option<&PathBuf>,

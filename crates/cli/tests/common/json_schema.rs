@@ -22,7 +22,7 @@ pub(crate) fn closed(text: &str) -> Value {
     schema
 }
 
-/// What is wrong with a document, each with its place.
+/// Errors of a document, each with its location.
 pub(crate) fn errors(schema: &Value, document: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check((schema, schema), "", document, &mut found);

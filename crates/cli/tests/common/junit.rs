@@ -1,4 +1,4 @@
-//! What build servers accept as a JUnit report: the rules of the schema that Surefire and Jenkins share (`junit-10.xsd`), written
+//! Validation of JUnit reports as by build servers: the rules of the schema that Surefire and Jenkins share (`junit-10.xsd`), written
 //! down here. JUnit itself has none.
 
 use quick_xml::Reader;
@@ -43,7 +43,7 @@ const ELEMENTS: [Element; 7] = [
 ];
 const COUNTS: [&str; 4] = ["tests", "failures", "errors", "skipped"];
 
-/// What is wrong with a report; nothing if it is valid, and its counts are those of what is in it.
+/// Faults of a report; none if it is valid, and its counts are those of its content.
 pub(crate) fn faults(xml: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let mut reader = Reader::from_str(xml);

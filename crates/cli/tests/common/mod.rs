@@ -32,7 +32,7 @@ pub(crate) fn failure(args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// What commands print that are refused, run in `directory`, for snapshots: each with its standard error and exit code.
+/// Output of refused commands, run in `directory`, for snapshots: each with its standard error and exit code.
 pub(crate) fn refusals(directory: &Path, commands: &[&[&str]]) -> String {
     let quoted = |word: &&str| if word.is_empty() { "''".to_owned() } else { (*word).to_owned() };
     let refused = |args: &&[&str]| {

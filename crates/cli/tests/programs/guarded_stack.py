@@ -1,5 +1,5 @@
-"""Moves the alternate signal stack of this thread, which faulthandler allotted on the heap, right above pages that fault: who uses
-more than it has is killed, instead of overwriting what lies there. The new one is as small as CPython makes it where ``SIGSTKSZ`` is
+"""Moves the alternate signal stack of this thread, which faulthandler allotted on the heap, right above pages that fault: a thread that
+uses more than it has is killed, instead of overwriting the memory there. The new one is as small as CPython makes it where ``SIGSTKSZ`` is
 a constant of 8 KiB: newer C libraries have larger ones on newer processors."""
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Starts an IPython kernel, has it run a cell, and prints what the cell printed."""
+"""Start an IPython kernel, have it run a cell, and print the output of the cell."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""One rank of a job that holds a buffer which nobody needs: of 8 MiB in the first rank, of 16 MiB in the second."""
+"""One rank of a job that holds an unused buffer: of 8 MiB in the first rank, of 16 MiB in the second."""
 
 import os
 

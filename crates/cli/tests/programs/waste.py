@@ -1,4 +1,4 @@
-"""Steps of training with planted waste of memory: `waste.py`. Each line that wastes says what."""
+"""Steps of training with injected waste of memory: `waste.py`. Each such line names its kind of waste."""
 
 import torch
 from torch import nn

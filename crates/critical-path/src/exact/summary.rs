@@ -16,7 +16,7 @@ const LINES: usize = 20;
 
 /// Divisor of the window's length: shorter lines may join an adjacent line.
 const SHORT: i64 = 200;
-/// Divisor of the window's length: maximum total time that such joins may move to another place.
+/// Divisor of the window's length: maximum total time that such joins may move to another location.
 const MOVED: i64 = 20;
 /// Maximum number of consecutive depths with too many lines before the search for deeper ones ends.
 const REFUSALS: usize = 3;
@@ -56,7 +56,7 @@ impl Run {
         self.end - self.start
     }
 
-    /// Append the next run. The longer one determines the place.
+    /// Append the next run. The longer one determines the location.
     fn absorb(&mut self, next: Self) {
         if self.place == next.place {
             self.own += next.own;
@@ -67,7 +67,7 @@ impl Run {
     }
 }
 
-/// Kinds of places for segments.
+/// Kinds of locations for segments.
 enum Places {
     /// Annotations and modules.
     Named,
@@ -76,7 +76,7 @@ enum Places {
 }
 
 impl Places {
-    /// Put the outermost [`DEPTH`] places around an event into `chain`, innermost first.
+    /// Put the outermost [`DEPTH`] locations around an event into `chain`, innermost first.
     fn around(&self, exact: &Exact<'_>, event: EventId, chain: &mut Vec<EventId>) {
         chain.clear();
         match self {
@@ -86,7 +86,7 @@ impl Places {
         }
     }
 
-    /// Maximum number of nested places that a chain around an event holds.
+    /// Maximum number of nested locations that a chain around an event holds.
     fn depth(&self) -> usize {
         match self {
             Self::Named => DEPTH,
@@ -119,7 +119,7 @@ pub(super) fn summarize(exact: &Exact<'_>, path: &ExactPath) -> (Vec<SummaryLine
     (summary_lines(exact, path, &lines), stretches)
 }
 
-/// Runs of the innermost places along a path, and the number of merged segments.
+/// Runs of the innermost locations along a path, and the number of merged segments.
 fn runs(exact: &Exact<'_>, path: &ExactPath, places: &Places) -> (Vec<Run>, usize) {
     let (mut runs, mut count): (Vec<Run>, usize) = (Vec::new(), 0);
     for stretch in exact.stretches(path) {
@@ -217,7 +217,7 @@ fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
     joined
 }
 
-/// Event that determines the place of a segment: for GPU work, its launch; none in gaps.
+/// Event that determines the location of a segment: for GPU work, its launch; none in gaps.
 fn owner(exact: &Exact<'_>, stretch: &MergedSegment) -> EventId {
     let trace = exact.trace;
     let inner = match stretch.event.some().and_then(|e| trace.gpu.of_event(e)) {
@@ -232,7 +232,7 @@ struct Told {
     causes: [(i64, Category); 13],
     /// Longest segment; the first one wins ties.
     longest: (i64, EventId, Category),
-    /// Outside of places: time by name of operator or frame; time without either under none.
+    /// Outside of locations: time by name of operator or frame; time without either under none.
     owners: FxHashMap<StrId, i64>,
     hops: usize,
 }
@@ -305,7 +305,7 @@ impl Told {
         }
     }
 
-    /// Text that names the place of a summary line, such as a module or operator.
+    /// Text that names the location of a summary line, such as a module or operator.
     fn place(&self, exact: &Exact<'_>, run: &Run) -> String {
         let (name, own) = match run.place.some() {
             Some(event) => (exact.trace.name(event), run.own),

@@ -74,7 +74,7 @@ impl Layout {
     }
 
     /// True for the tag of a number: floating-point, complex, integer or Boolean, or symbolic. Unsigned integers,
-    /// which newer versions place after the integers, do not count.
+    /// which follow the integers in newer versions, do not count.
     #[inline]
     fn is_scalar(&self, tag: u32) -> bool {
         matches!(tag, 3..=5) || (self.list - 7..=self.list - 4).contains(&tag)

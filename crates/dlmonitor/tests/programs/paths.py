@@ -54,7 +54,7 @@ def generator(x):
 
 
 def made_at_run_time(x, number):
-    """Runs a function, a method or a closure whose code object soon gives its place to another one."""
+    """Runs a function, a method or a closure whose code object is soon replaced by another one."""
     space = {"check": check, "sys": sys}
     name = f"made_{number % 5}"
     body = "x.add_(1); check(sys._getframe().f_lineno, sys._getframe())"

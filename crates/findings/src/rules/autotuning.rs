@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
     false_positives: "The recording covers the start of the program, and soon all shapes have been seen. A search is \
         a convolution that launches kernels and waits for the GPU at least three times, or a frame of the autotuner \
         of Triton or FlashInfer.",
-    source: "common practice; cuDNN frontend, time_sorted_plan (what a search does)",
+    source: "common practice; cuDNN frontend, time_sorted_plan (steps of a search)",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
     settings: &[Setting {
         name: "share",

@@ -81,7 +81,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_line.into_iter().filter_map(|(place, calls)| candidate(context, place, &calls)).collect()
 }
 
-/// Chains of calls at one source location, one per growing tensor: each call starts with the result of the previous
+/// Sequences of calls at one source location, one per growing tensor: each call starts with the result of the previous
 /// call, across steps.
 fn growing(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     let call = |&event: &EventId| {
@@ -103,7 +103,7 @@ fn growing(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     chains
 }
 
-/// Chains of calls in order of time. The largest input of each call is as large as the result of the previous call.
+/// Sequences of calls in order of time. The largest input of each call is as large as the result of the previous call.
 fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
     // Open chains by size of the result, with the number of the last call: tensors of one size alternate.
     let mut open: BTreeMap<i64, VecDeque<(usize, Vec<Call>)>> = BTreeMap::new();
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!((lengths(&again), begins_anew(&again)), (vec![10; 4], BTreeSet::from([10])));
     }
 
-    /// Each of them is looked at once, whatever came before.
+    /// Each sequence is visited once, independent of the number of earlier ones.
     #[test]
     fn what_nothing_continues_is_dropped() {
         const MANY: i64 = 300_000;

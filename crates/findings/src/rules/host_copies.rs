@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "GPU memory for the data that is no longer copied",
     false_positives: "The window covers the loading of a model, which happens once, or the data does not fit on the \
         GPU. The gain assumes that no such copy is needed. The upper bound also removes operators that only copy.",
-    source: "CTDA-CPA, what bounds the critical path; common practice",
+    source: "CTDA-CPA, bottleneck of the critical path; common practice",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting {

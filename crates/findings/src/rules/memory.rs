@@ -109,8 +109,8 @@ pub(super) const NEVER_READ: Rule = Rule {
     name: "written-never-read",
     about: "memory is written and never read",
     why: "The bytes of the object and the time to fill it are wasted.",
-    gain_text: "The rule finds objects that only fills and copies write, and that nothing reads. In the replay the \
-         object is neither allocated nor filled.",
+    gain_text: "The rule finds objects that only fills and copies write, and that are never read. In the replay \
+         the object is neither allocated nor filled.",
     advice: "Remove the object and the writes to it.",
     example: ("mask = torch.ones(n, n)  # left from before\ny = model(x)", "y = model(x)"),
     source: "a separate class of DrGPUM's unused allocations (ASPLOS 2023); docs/reference/memory-patterns.md",

@@ -454,7 +454,7 @@ fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
         LargeKind::UnrecordedPython if !has_frames(context) => {
             "record with_stack=True, or with `stackline record --mode trace`"
         }
-        LargeKind::UnrecordedPython => "`stackline record` samples what threads do between recorded calls",
+        LargeKind::UnrecordedPython => "`stackline record` samples the threads between recorded calls",
         LargeKind::UnrecordedHost => host_gap_advice(context.trace()),
         LargeKind::UnrecordedNative if context.recording().is_none() && !has_frames(context) => {
             "record with_stack=True for the Python code of these threads; `perf record` shows their native code"

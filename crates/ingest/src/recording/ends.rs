@@ -126,7 +126,7 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
     let seen = ends.signaled.as_ref().filter(|signaled| signaled.pid == pid && signaled.at_unix_ns > 0);
     let (until, what) = match seen {
         Some(seen) => (seen.at_unix_ns.saturating_sub(base_ns), "the end of the process"),
-        None => (trace.span().map_or(last.end, |(_, end)| end), "its last record"),
+        None => (trace.span().map_or(last.end, |(_, end)| end), "the last record"),
     };
     if until > last.end {
         let example = format!("{} between the end of step {} and {what}", duration(until - last.end), last.number);

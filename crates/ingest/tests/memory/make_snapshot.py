@@ -3,8 +3,8 @@
     python make_snapshot.py OUT EVENTS [--protocol N] [--json] [--devices N] [--streams N] [--ring N] [--oom] [--older N]
 
 An allocator in small (segments of 2 and 20 MiB, first fit, no splitting across streams) allocates and frees under a
-seeded random workload and records what PyTorch's does: frames are dicts that equal call paths share, sizes are as asked
-for, blocks are rounded to 512 bytes. With `--ring` only the last N events are kept, as PyTorch does. Beside OUT, the
+seeded random workload and records the events of PyTorch's. Frames are dicts that equal call paths share, sizes are as
+requested, blocks are rounded to 512 bytes. With `--ring` only the last N events are kept, as PyTorch does. Next to OUT, the
 numbers that a reader must find are written to OUT.expected.json: they come from the allocator, not from the events.
 """
 

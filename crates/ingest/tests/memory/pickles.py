@@ -1,7 +1,7 @@
 """Random plain data, pickled by Python itself with protocols 2 to 5: for the reader to read the same.
 
-Prints one case per line: the pickle in hexadecimal, a space, and what is in it. There, containers are numbered in the order
-in which they are met, and one that was met before is `@number`: sharing and recursion are part of what must be the same.
+Prints one case per line: the pickle in hexadecimal, a space, and its content. There, containers are numbered in the order
+in which they are met, and one that was met before is `@number`: sharing and recursion must be the same, too.
 """
 
 import pickle

@@ -176,7 +176,7 @@ fn read_by_copies(usage: &ObjectUsage<'_>) -> BTreeMap<MemoryObjectId, Reads> {
 
 /// Suggestion to shrink an object that copies read. A copy of the whole object to the host can be shortened like its
 /// fills, because bytes without kernel accesses return unchanged. The host may still need them, so this is uncertain.
-/// Copies of a part, and to other objects, need what they read.
+/// Copies of a part, and to other objects, need all bytes that they read.
 fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion> {
     match reads {
         None => Some(suggestion),

@@ -39,8 +39,8 @@ impl MemoryAllocatorSettings {
 mod tests {
     use super::MemoryAllocatorSettings;
 
-    /// Example of PyTorch's documentation: 1200 with 4 divisions is 1280, as the sizes are 1024, 1280, 1536, 1792 and
-    /// 2048. So few bytes are not divided, so the test uses KiB.
+    /// Example of PyTorch's documentation: 1200 with 4 divisions is 1280, of sizes 1024, 1280, 1536, 1792 and 2048.
+    /// So few bytes are not divided, so the test uses KiB.
     #[test]
     fn sizes_between_powers_of_two_are_divided() {
         let plain = MemoryAllocatorSettings::default();

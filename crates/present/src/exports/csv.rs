@@ -5,7 +5,7 @@ use stackline_model::{AttrValue, EventId, LinkKind, StrId, Table, Trace, Unit};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// A file of the export: its name and what writes it.
+/// A file of the export: its name and its writer.
 pub type File = (&'static str, fn(&Trace, &mut dyn Write) -> io::Result<()>);
 
 /// The files of one trace.

@@ -1,6 +1,6 @@
 //! Views of calling context trees for people: a line per node, numbers on the left, the tree on the right.
 //!
-//! Chains of Python frames that only call each other are one line, so that what branches is what one sees.
+//! Python frames that only call each other are one line, so that branches are visible.
 
 use super::human::{self, Scale};
 use super::terminal::{Style, clean, shorten};

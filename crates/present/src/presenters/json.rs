@@ -1,7 +1,7 @@
 //! JSON for programs: one document per command, documented in `docs/schemas/`, versioned in its `schema` key.
 //!
-//! Rows are objects whose keys are the columns in display order. Numbers keep full precision; what is not a number
-//! (NaN, infinite) is null. The read report is always there.
+//! Rows are objects whose keys are the columns in display order. Numbers keep full precision; values that are
+//! no number (NaN, infinite) are null. The read report is always there.
 
 use crate::TraceInfo;
 use serde::ser::SerializeMap;

@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 
 /// Lines are no longer, however wide the terminal.
 const WIDEST: usize = 100;
-/// Nor shorter than this: what is narrower would show a word a line.
+/// Smallest width: narrower paragraphs would have one word per line.
 const NARROWEST: usize = 40;
 
 /// Width of paragraph lines in the terminal, at least 40 and at most 100.

@@ -176,7 +176,7 @@ struct RangeName {
     ns: i64,
 }
 
-/// Events of a lane, by start, and the time in which any of them runs: what calls itself is busy once.
+/// Events of a lane, by start, and the time in which any of them runs: recursive calls count once.
 #[derive(Debug)]
 struct Busy {
     events: u64,

@@ -195,7 +195,7 @@ fn event_row(trace: &Trace, event: EventId, origin: i64) -> EventRow {
     EventRow(event.0, super::shortened(trace.name(event)), trace.kind(event).name(), start, dur)
 }
 
-/// Source lines around the place of a finding, if its file is at hand.
+/// Source lines around the location of a finding, if its file is at hand.
 fn excerpt<'a>(opened: &'a OpenRun, finding: &'a Finding) -> Option<source::Excerpt<'a>> {
     let (file, line) = (finding.place.file.as_ref()?, finding.place.line?);
     opened.files().contains(file).then(|| source::excerpt(opened, file, line))

@@ -7,7 +7,7 @@ use stackline_model::{CallProcess, CallingContextTree, DeviceClock, EventKind, F
 use stackline_present::TraceInfo;
 use stackline_timeline::recording::Recording;
 
-/// Metadata of a trace that people ask about, and what it is for them.
+/// Metadata entries of a trace, with their labels for people.
 const ENTRIES: [&str; 12] = [
     "schemaVersion",
     "trace_name",

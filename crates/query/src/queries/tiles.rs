@@ -23,7 +23,7 @@ pub(super) const BUCKETS: i64 = 512;
 pub(super) const WHOLE: i64 = 4;
 /// Highest level: a tile of it is as long as a trace can be.
 pub(super) const LEVELS: u32 = 53;
-/// Most boxes in an answer; the deepest rows are left out first, and that is said.
+/// Maximum number of boxes in an answer; the deepest rows are left out first, and the answer reports it.
 const MOST: usize = 100_000;
 
 /// The lanes of the timeline.

@@ -27,7 +27,7 @@ pub(super) struct Declarations {
     documents: BTreeMap<&'static str, Document>,
 }
 
-/// The type of a document: its name, and what it is.
+/// The type of a document: its name and its definition.
 #[derive(Debug)]
 struct Document {
     name: String,

@@ -5,7 +5,7 @@ use stackline_engine::OpenOptions;
 use stackline_query::{Answer, Column, OpenRun};
 use std::sync::OnceLock;
 
-/// A file of memory alone: waste of several kinds, accesses.
+/// A file of only memory data: waste of several kinds, accesses.
 pub(crate) fn memory() -> &'static OpenRun {
     static OPENED: OnceLock<OpenRun> = OnceLock::new();
     OPENED.get_or_init(|| {

@@ -119,7 +119,7 @@ mod tests {
     use stackline_recording::{Reader, Record, Role};
     use std::sync::atomic::Ordering;
 
-    /// It has its own message, printed once, and later errors have theirs.
+    /// The error has its own message, printed once, and later errors have theirs.
     #[test]
     fn what_is_said_before_another_program_is_no_complaint_of_the_recording() {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();

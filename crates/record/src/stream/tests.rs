@@ -121,7 +121,7 @@ impl Recorded {
 /// Contents of a file.
 #[derive(Debug, Default)]
 struct Read {
-    /// As [`Recorded::calls`]; numbers of autograd are compared when they are read.
+    /// Calls like [`Recorded::calls`]; numbers of autograd are compared when they are read.
     calls: Vec<(u32, i64, u64)>,
     /// Count and sum by node.
     sums: HashMap<u32, (u64, u64)>,

@@ -1,6 +1,6 @@
 """A fake PyTorch with only the functions into which the recorder hooks for compilations, and programs that stress them.
 
-It shows on every version of Python what the real one shows where it is installed.
+The fake behaves on every version of Python like the real one.
 """
 
 import functools
@@ -64,7 +64,7 @@ def dynamo_timed(name):
 
 
 class Finder:
-    """Finds what is above, with a spec and a loader as any module has."""
+    """Finder of the modules above, with a spec and a loader as any module has."""
 
     def find_spec(self, name, path=None, target=None):
         if name not in SOURCES:
@@ -90,7 +90,7 @@ handler, logger, timed = torch._dynamo.callback.handler, torch._dynamo.utils.log
 
 
 class Id:
-    """What Dynamo calls a compilation."""
+    """A compilation in Dynamo."""
 
     def __init__(self, frame, again):
         self.text, self.frame_compile_id = "%d/%d" % (frame, again), again
@@ -100,13 +100,13 @@ class Id:
 
 
 class Trigger:
-    """Why something is compiled."""
+    """Reason of a compilation."""
 
     name = "LAZY_BACKWARD"
 
 
 def compiled():
-    """What is compiled, by name only."""
+    """Compiled object, by name only."""
 
 
 def compile_inner(code, identity, inside=None, arguments=()):

@@ -24,7 +24,7 @@ def load():
 
 
 def wait(child):
-    """How a child ended; one that hangs is killed."""
+    """End of a child; one that hangs is killed."""
     for _ in range(6000):
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:

@@ -9,7 +9,7 @@ LATER = 200
 
 
 def looks():
-    """How often the recorder's thread that finds threads has waited for its next look."""
+    """Number of waits of the recorder's thread that searches for threads."""
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/status") as status:
             lines = dict(line.rstrip("\n").split(":\t", 1) for line in status)

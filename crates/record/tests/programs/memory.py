@@ -1,6 +1,6 @@
 """Tensors whose memory is known: `memory.py small`, very many of them at once: `many`, and one that is too
 large: `failing`. A training step: `memory.py
-train`, and with `profile` what PyTorch's own profiler says of its memory (a line each: how many allocations and bytes,
+train`, and with `profile` the memory counts of PyTorch's own profiler (a line each: how many allocations and bytes,
 how many frees and bytes)."""
 
 import json

@@ -21,7 +21,7 @@ def record(number, hz, work):
 
 
 def looks():
-    """How often the recorder's thread that finds threads has waited for its next look; 0 if it did not begin yet."""
+    """Number of waits of the recorder's thread that searches for threads; 0 if it did not begin yet."""
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/status") as status:
             lines = dict(line.rstrip("\n").split(":\t", 1) for line in status)

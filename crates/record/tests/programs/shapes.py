@@ -1,6 +1,6 @@
 """Runs small programs, alone or under PyTorch's own profiler with shapes, which then lists each operator's inputs.
 
-`shapes.py NAME…` runs; `shapes.py NAME… profile` runs and prints `COUNT<tab>NAME<tab>DIMS<tab>TYPES` a line for what ran in
+`shapes.py NAME…` runs; `shapes.py NAME… profile` runs and prints `COUNT<tab>NAME<tab>DIMS<tab>TYPES` a line for each operator in
 the span `measured`, as the profiler writes them into a trace.
 """
 
@@ -111,7 +111,7 @@ def gradients():
 
 
 def every():
-    """What is rare in training programs."""
+    """Inputs that are rare in training programs."""
 
     def step():
         lists(), numbers(), layouts(), types(), gradients()
@@ -120,7 +120,7 @@ def every():
 
 
 def nested():
-    """What PyTorch's profiler says nothing about."""
+    """Inputs that PyTorch's profiler does not describe."""
 
     def step():
         rows = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])

@@ -55,7 +55,7 @@ def in_c(library, scale):
 
 
 def offset(address):
-    """Of a function within its library. The recorder maps libraries a second time, elsewhere: only this place counts."""
+    """Offset of a function within its library. The recorder maps libraries a second time, elsewhere: only this mapping counts."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             start, end = (int(bound, 16) for bound in line.split()[0].split("-"))

@@ -2,8 +2,8 @@
 
     python soak.py SECONDS [ROUNDS]
 
-With ROUNDS it runs so many instead, and garbage is collected at one place only, so that all runs take the same paths. The last line is JSON: `digest` of all results of a round (each round has the same),
-rounds, and the resident set in MB after every round.
+With ROUNDS it runs so many iterations instead, and garbage is collected in one line only, so that all runs take the same paths. The last line is JSON: `digest` of all results of an iteration (each
+one has the same), their number, and the resident set in MB after every one.
 """
 
 import asyncio

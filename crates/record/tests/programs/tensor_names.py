@@ -1,5 +1,5 @@
 """Tensors that have names: of models that are trained, that share a parameter, that are gone before the end, that lie in memory of
-NumPy's. What the program sees is printed."""
+NumPy's. The values that the program sees are printed."""
 
 import gc
 import sys

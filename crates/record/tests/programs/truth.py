@@ -1,6 +1,6 @@
 """Runs small programs, alone or under PyTorch's own profiler with stacks, which then lists each operator's call path.
 
-`truth.py NAME…` runs; `truth.py NAME… profile` runs and prints `COUNT<tab>PATH` a line: what stands between the function
+`truth.py NAME…` runs; `truth.py NAME… profile` runs and prints `COUNT<tab>PATH` a line: the frames between the function
 `measured` and the operator, as `function@file` and names of operators, joined by ` > `. First comes the function of the program's
 name.
 """

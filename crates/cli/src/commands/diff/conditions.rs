@@ -243,7 +243,7 @@ impl Condition {
         has_calls && change.calls_changed() && self.comparison.holds(more, self.limit)
     }
 
-    /// Time of the step that a whole side lost: what ran on a GPU in A and runs on none in B has not become faster.
+    /// Time of the step that a whole side lost: work that ran on a GPU in A and on none in B has not become faster.
     fn lost<'d>(&self, diff: &'d Diff) -> Option<&'d Change> {
         let measure = match &self.subject {
             Subject::Step(measure) => *measure,

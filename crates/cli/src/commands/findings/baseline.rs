@@ -20,7 +20,7 @@ struct Earlier {
     marks: Vec<Mark>,
     /// In ns per step or, of memory, bytes.
     gains: Vec<i64>,
-    /// Title and place of each.
+    /// Title and source location of each.
     titles: Vec<String>,
     /// Flag per finding: listed in the earlier run. Ignored and small findings are neither new nor gone.
     listed: Vec<bool>,

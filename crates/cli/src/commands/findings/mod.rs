@@ -200,7 +200,7 @@ fn write(
     Answer { command: "findings", session, extra, tables, head, shown: None }.write(common)
 }
 
-/// Findings in a form for other tools; `input` is where findings are that have no other place.
+/// Findings in a form for other tools; `input` is the file of findings without source location.
 pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Path>) -> Result<String> {
     Ok(match document {
         Document::Markdown => markdown(view),

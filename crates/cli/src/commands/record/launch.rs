@@ -67,7 +67,7 @@ pub(super) fn begin() -> Option<(&'static str, OsString)> {
 
 /// Start the command to record with the signal settings of this process. `posix_spawn` of glibc would leave 32 and 33
 /// ignored in it and in all that it starts; where a group is to be set, the effective one, which without privileges
-/// stays what it is, a plain fork takes its place. Some sandboxes refuse that. A Ctrl-C within the microseconds between
+/// stays unchanged, a plain fork takes its place. Some sandboxes refuse that. A Ctrl-C within the microseconds between
 /// that fork and the command's begin is lost: the child has the handlers of this process until then, and signals that
 /// were blocked meanwhile would stay blocked in the command.
 fn start(program: &OsString, arguments: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Child> {

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 /// Number of peaks per device. Further peaks mostly have the same composition.
 const PEAKS: usize = 1;
-/// Places that are listed.
+/// Number of listed source locations.
 const PLACES: usize = 6;
 
 /// The report of a file of memory, or of several.

@@ -6,7 +6,7 @@ use stackline_present::human;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A name of a table, and what its rows add up to.
+/// Name of a table, and the sum of its rows.
 pub(super) struct Summed<'t> {
     pub(super) name: &'t str,
     /// The sum of each column that was asked for.

@@ -1,4 +1,4 @@
-"""Exceptions through operators, backward, hooks, generators and threads; ends with one that nobody catches."""
+"""Exceptions through operators, backward, hooks, generators and threads; ends with an uncaught one."""
 
 import contextlib
 import threading

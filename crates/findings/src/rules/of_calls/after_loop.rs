@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(told(&timed(1300).found()), []);
     }
 
-    /// Where times say no more than counts, steps may hold what runs after the loop, as without times.
+    /// If times add no information to counts, steps may contain work after the loop, as without times.
     #[test]
     fn lines_that_fit_into_the_loop_and_after_it_are_told() {
         let mut made = timed(300);

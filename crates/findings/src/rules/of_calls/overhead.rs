@@ -66,7 +66,7 @@ mod tests {
     use super::super::testing::{MS, Made, told};
     use crate::Findings;
 
-    /// Of steps that measure what recording costs spans are counted, and nothing else.
+    /// Steps that measure the cost of recording only count their spans.
     #[test]
     fn unrecorded_steps_do_not_count() {
         let of = |recorded: u64, unrecorded: u64| {

@@ -37,7 +37,7 @@ pub struct StepTime {
 }
 
 /// Composition of a step; of several ranks that of the longest step. `None` for profiles, which have no operators, and
-/// for recordings of operators alone, in which the time between operators is unknown.
+/// for recordings of only operators, in which the time between operators is unknown.
 #[must_use]
 pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
     if !is_recorded(tree) {

@@ -107,8 +107,8 @@ impl Builder {
         }
     }
 
-    /// Count bytes that were scanned without finding a record. Returns false once they exceed what real damage causes:
-    /// reading then stops, because hostile text could otherwise delay it without limit.
+    /// Count bytes that were scanned without finding a record. Returns false once they exceed the effect of real
+    /// damage: reading then stops, because hostile text could otherwise delay it without limit.
     pub(super) fn in_vain(&mut self, bytes: usize, offset: u64) -> bool {
         self.vain = self.vain.saturating_add(bytes as u64);
         self.gave_up = self.vain > VAIN_BYTES.saturating_add(offset.saturating_mul(VAIN_PER_BYTE));

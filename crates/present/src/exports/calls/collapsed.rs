@@ -1,4 +1,4 @@
-//! Collapsed stacks: `frame;frame;frame weight` a line, what flame graph tools read.
+//! Collapsed stacks: one line `frame;frame;frame weight` per call path, the input of flame graph tools.
 
 use super::{title, weighted};
 use stackline_model::{CallMetric, CallingContextTree};

@@ -84,7 +84,7 @@ fn samples(tree: &CallingContextTree, metrics: &[CallMetric], texts: &mut Texts)
     values.into_iter().map(sample).collect()
 }
 
-/// The nodes on a path that are places in the program, innermost first: of functions that are inlined into each other
+/// Nodes on a path that are source locations, innermost first: of functions that are inlined into each other
 /// the innermost one.
 fn places_of(tree: &CallingContextTree, node: CallNodeId) -> Vec<CallNodeId> {
     let path = tree.path(node);
@@ -100,7 +100,7 @@ fn is_inlined(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Native { inlined: 1.., .. }))
 }
 
-/// Frames by the place that they have in a library; of one place each is inlined into the one before it.
+/// Frames by address in a library; of one address, each is inlined into the one before it.
 type Places = FxHashMap<(StrId, StrId, u64), Vec<(u32, usize)>>;
 
 fn places(tree: &CallingContextTree) -> Places {

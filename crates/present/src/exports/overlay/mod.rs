@@ -44,7 +44,7 @@ pub enum OverlayError {
         /// Events to mark.
         expected: u64,
     },
-    /// The places of the path hold other events.
+    /// Other events are at the positions of the path.
     #[error(
         "{fitting} of {expected} events on the critical path match the name and start at their position in the file: \
          the path is from another trace; give the trace that it was computed from"
@@ -72,10 +72,10 @@ pub struct OverlaySummary {
     pub truncated: bool,
 }
 
-/// Copies the (decompressed) JSON text of a trace, marks the events on the path with `"critical": 1` among their
-/// arguments, adds the arrows at the end of the event list, and leaves out what the overlay's mode leaves out. A file that
-/// ends early is closed after its last whole event; it is an error if events on the path are not among those before, or
-/// if the events at their places have other names or starts.
+/// Copy the (decompressed) JSON text of a trace, mark the events on the path with `"critical": 1` among their
+/// arguments, add the arrows at the end of the event list, and leave out all events that the overlay's mode excludes. A
+/// file that ends early is closed after its last whole event; it is an error if events on the path are not among those
+/// before, or if the events at their positions have other names or starts.
 pub fn write_overlay(original: impl Read, out: impl Write, overlay: &Overlay) -> Result<OverlaySummary, OverlayError> {
     let mut writer = Writer {
         input: Input::new(original),

@@ -253,8 +253,8 @@ fn sides(shown: &Shown<'_>) -> [String; 2] {
     [list(shown.before), list(shown.after)]
 }
 
-/// Headline of a comparison: what happened to the step, to the whole where there are no steps, or to calls where those
-/// are compared.
+/// Headline of a comparison: the change of the step, of the total if there are no steps, or of calls if those are
+/// compared.
 fn headline(shown: &Shown<'_>) -> String {
     if shown.diff.per == Per::Call {
         return headline_of_calls(shown);
@@ -296,7 +296,7 @@ fn headline_of_calls(shown: &Shown<'_>) -> String {
     }
 }
 
-/// A step is said to be the same if its interval lies within so many percent: a wider one leaves open what happened.
+/// Largest interval, in percent, of a step that counts as unchanged; a wider one is inconclusive.
 const NARROW: f64 = 5.0;
 
 /// Interval of a time's change between runs, in percent.

@@ -15,7 +15,7 @@ enum Outcome<'f> {
     /// Only findings below --min-gain.
     Small(Vec<&'f Finding>),
     Found(Vec<&'f Finding>),
-    /// The rule failed; what it found before is a test of its own.
+    /// The rule failed; its earlier findings are a test of their own.
     Failed(&'f SkippedRule),
     Skipped(String),
 }

@@ -33,7 +33,7 @@ pub struct Shown<'a> {
     pub found: &'a Findings,
     /// Listed findings in display order, each with its change from an earlier run.
     pub listed: &'a [(&'a Finding, Option<Change>)],
-    /// Findings of an earlier run that are gone: their titles and places.
+    /// Findings of an earlier run that are gone: their titles and source locations.
     pub gone: &'a [String],
     /// Findings that were asked not to be shown, with where that was asked.
     pub suppressed: &'a [(&'a Finding, Ignored)],

@@ -1,4 +1,4 @@
-//! Findings for a terminal: the place first.
+//! Findings for a terminal: the source location first.
 
 use super::{Change, Shown, before, counted, gain, memory, on_ranks, place, size, together, uncovered};
 use crate::presenters::human::{capital, signed_duration as signed};
@@ -86,7 +86,7 @@ fn one(
     out.push_str(&dim(&indented(&evidence, style), style));
 }
 
-/// Lines of a finding below its place, indented.
+/// Lines of a finding below its source location, indented.
 fn indented(text: &str, style: &Style) -> String {
     wrapped(text, ("    ", "    "), style)
 }

@@ -5,7 +5,7 @@ use crate::presenters::human::{count, duration};
 use serde_json::{Value, json};
 use stackline_findings::{Findings, LargeGroup, LargeKind, RankTimes};
 
-/// With less than this part of their time at one place, that part is said.
+/// Part of the time at one source location from which on the part is left out.
 const NEARLY_ALL: f64 = 0.9;
 /// Characters of names: those of kernels can be thousands long.
 const NAME: usize = 72;

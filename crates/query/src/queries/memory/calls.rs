@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{MemoryAccess, MemoryCallId, MemoryCallKind};
 
-/// Most boxes in an answer: what would be more is merged further.
+/// Maximum number of boxes in an answer; more are merged further.
 const MOST: usize = 20_000;
 /// Most accesses of a call that are listed.
 const ACCESSES: usize = 200;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Lanes, unless more or fewer are asked for; and in any case.
 const LANES: usize = 150;
 const MOST: usize = 2000;
-/// Most ticks in an answer: what would be more is merged further.
+/// Maximum number of ticks in an answer; more are merged further.
 const TICKS: usize = 30_000;
 
 /// Objects in memory; those that are shown one by one, their accesses and their waste are in the columns.

@@ -11,7 +11,7 @@ use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryPhase};
 /// Most rows of a table, and most phases.
 const ROWS: usize = 300;
 
-/// Devices, peaks and streams, and what else there is of memory.
+/// Devices, peaks, streams and other facts about the memory of a run.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct MemoryPage<'a> {

@@ -9,7 +9,7 @@ use crate::simulator::program::build::{Builder, COLLECTIVE, COMPUTE};
 use crate::simulator::program::{Step, Work};
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind::gone("collective that nothing overlaps", "SL019", not_overlapped),
+    Kind::gone("collective without overlap", "SL019", not_overlapped),
     Kind::gone("collective that waits for a slower rank", "SL023", waits_for_others).also(&["SL019", "SL031"]),
     Kind::gone("search for unused parameters", "SL021", search),
     Kind::assumed("sums of which each rank keeps a part", "SL020", sums_of_shards).also(&["SL019"]),

@@ -141,7 +141,7 @@ fn not_compiled(p: &mut Planter<'_>) {
         let longest = ns * 12 / 10;
         let gemm = "nvjet_hsh_128x128_64x4_1x2_h_bz_TNN";
         let chain = |b: &mut Builder<'_>, all: usize| {
-            b.python("model.py(52): normalise", |b| {
+            b.python("model.py(52): normalize", |b| {
                 b.operator_of("aten::mm", gemm, 20_000);
                 for i in 0..all {
                     let (operator, kernel) = ELEMENTWISE[i % 4];

@@ -1,0 +1,128 @@
+//! Reader of source code and text of string literals, shared by the languages.
+
+/// A text and the line that it begins in.
+pub(super) type Part = (usize, String);
+
+/// Stand-in for a computed value within a text: a code span for the parser of Markdown.
+pub(super) const VALUE: &str = "`x`";
+
+/// End of a line within a literal. The texts before and after it are checked one by one: preformatted text such as a
+/// table of options.
+const LINE_END: char = '\u{2028}';
+
+/// Spaces that a literal has at least to be a message.
+const LEAST_SPACES: usize = 1;
+
+/// Characters of a line of wrapped prose, at least.
+const LEAST_WRAPPED: usize = 60;
+
+/// Position in source code.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(source: &'a str) -> Self {
+        Self { rest: source, line: 1 }
+    }
+
+    pub(super) fn line(&self) -> usize {
+        self.line
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    pub(super) fn starts_with(&self, text: &str) -> bool {
+        self.rest.starts_with(text)
+    }
+
+    /// Next character, which is consumed.
+    pub(super) fn take_any(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.skip(c.len_utf8());
+        Some(c)
+    }
+
+    /// Skip bytes. Returns them.
+    pub(super) fn skip(&mut self, length: usize) -> &'a str {
+        let (skipped, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        self.line += skipped.matches('\n').count();
+        skipped
+    }
+
+    /// Skip a text if the source goes on with it.
+    pub(super) fn take(&mut self, text: &str) -> bool {
+        let is_next = self.starts_with(text);
+        self.skip(if is_next { text.len() } else { 0 });
+        is_next
+    }
+
+    /// Text up to `end`, which is consumed too, or up to the end of the source.
+    pub(super) fn take_past(&mut self, end: &str) -> &'a str {
+        let length = self.rest.find(end).unwrap_or(self.rest.len());
+        let text = self.skip(length);
+        self.take(end);
+        text
+    }
+
+    pub(super) fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
+        self.skip(self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len()))
+    }
+
+    /// Identifier, keyword or number.
+    pub(super) fn take_word(&mut self) -> &'a str {
+        self.take_while(is_word)
+    }
+
+    /// Append the next character of a literal, with escapes replaced.
+    pub(super) fn take_char(&mut self, text: &mut String) {
+        match self.take_any() {
+            Some('\\') => match self.take_any() {
+                // A literal that goes on: the indentation of the next line is no text.
+                Some('\n') => *text = format!("{}\n", text.trim_end()),
+                Some(quote @ ('"' | '\'' | '`')) => text.push(quote),
+                Some('n') => text.push(LINE_END),
+                _ => text.push(' '),
+            },
+            Some('\n') => self.break_line(text),
+            c => text.extend(c),
+        }
+    }
+
+    /// Line break within a literal. Wrapped prose goes on after a long line, in lower case and without indentation.
+    fn break_line(&self, text: &mut String) {
+        let last = text.rsplit(['\n', LINE_END]).next().unwrap_or_default();
+        let goes_on = last.chars().count() >= LEAST_WRAPPED && self.rest.starts_with(char::is_lowercase);
+        text.extend((!goes_on).then_some(LINE_END));
+        text.push('\n');
+    }
+}
+
+pub(super) fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Lines of a literal if they are prose.
+pub(super) fn lines((first, text): Part) -> Vec<Part> {
+    let mut line = first;
+    let part = move |part: &str| {
+        let at = line;
+        line += part.matches('\n').count();
+        (at, part.to_owned())
+    };
+    text.split(LINE_END).map(part).filter(|(_, text)| is_prose(text)).collect()
+}
+
+fn is_prose(text: &str) -> bool {
+    has_words(text) && text.trim().matches([' ', '\n']).count() >= LEAST_SPACES
+}
+
+/// Presence of letters outside of computed values.
+pub(super) fn has_words(text: &str) -> bool {
+    text.replace(VALUE, "").chars().any(char::is_alphabetic)
+}

@@ -1,0 +1,210 @@
+//! Texts within Rust: documentation comments, string literals and names of functions.
+
+use super::literals::{Part, Reader, VALUE, is_word, lines};
+
+/// Documentation comments, with all other lines blank.
+pub(super) fn doc_comments(source: &str) -> String {
+    let mut text = String::new();
+    for line in source.lines().map(str::trim_start) {
+        let comment = line.strip_prefix("//!").or_else(|| line.strip_prefix("///"));
+        text.push_str(comment.unwrap_or_default());
+        text.push('\n');
+    }
+    text
+}
+
+/// String literals of several words, with the lines that they begin in.
+pub(super) fn messages(source: &str) -> Vec<Part> {
+    let mut found = Vec::new();
+    scan(without_tests(source), |line, token| {
+        if let Token::Literal(text) = token {
+            found.extend(lines((line, without_values(&text))));
+        }
+    });
+    found
+}
+
+/// Names of functions, those of tests too, with their lines.
+pub(super) fn function_names(source: &str) -> Vec<Part> {
+    let mut found = Vec::new();
+    let mut is_function = false;
+    scan(source, |line, token| {
+        if let Token::Word(word) = token {
+            if is_function {
+                found.push((line, word.to_owned()));
+            }
+            is_function = word == "fn";
+        } else {
+            is_function = false;
+        }
+    });
+    found
+}
+
+fn without_tests(source: &str) -> &str {
+    source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
+}
+
+enum Token<'a> {
+    Word(&'a str),
+    Literal(String),
+    Sign,
+}
+
+/// Pass the words, literals and signs of a source on, with their lines. Comments and spaces are left out.
+fn scan<'a>(source: &'a str, mut pass: impl FnMut(usize, Token<'a>)) {
+    let mut reader = Reader::new(source);
+    while let Some(c) = reader.peek() {
+        let line = reader.line();
+        if reader.starts_with("//") {
+            reader.take_past("\n");
+        } else if reader.starts_with("/*") {
+            skip_comment(&mut reader);
+        } else if c == '"' {
+            pass(line, Token::Literal(literal(&mut reader)));
+        } else if c == '\'' {
+            skip_character(&mut reader);
+        } else if is_word(c) {
+            let word = reader.take_word();
+            let raw = matches!(word, "r" | "br" | "cr").then(|| raw_literal(&mut reader)).flatten();
+            pass(line, raw.map_or(Token::Word(word), Token::Literal));
+        } else if c.is_whitespace() {
+            reader.take_any();
+        } else {
+            reader.take_any();
+            pass(line, Token::Sign);
+        }
+    }
+}
+
+/// Skip a comment, which may contain others.
+fn skip_comment(reader: &mut Reader<'_>) {
+    let mut depth = 0;
+    while reader.peek().is_some() {
+        if reader.take("/*") {
+            depth += 1;
+        } else if reader.take("*/") {
+            depth -= 1;
+            if depth == 0 {
+                return;
+            }
+        } else {
+            reader.take_any();
+        }
+    }
+}
+
+/// Skip a character, or the quote of a lifetime.
+fn skip_character(reader: &mut Reader<'_>) {
+    reader.take("'");
+    if reader.take("\\") {
+        reader.take_any();
+        reader.take_past("'");
+    } else if reader.starts_with("\"'") {
+        reader.skip(2);
+    }
+}
+
+/// Text of a literal from its opening quote on.
+fn literal(reader: &mut Reader<'_>) -> String {
+    let mut text = String::new();
+    reader.take("\"");
+    while reader.peek().is_some() && !reader.take("\"") {
+        reader.take_char(&mut text);
+    }
+    text
+}
+
+/// Text with a placeholder for each argument of `format!`.
+fn without_values(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (before, argument) = (&rest[..at], &rest[at + 1..]);
+        out.push_str(before);
+        let is_part = |c: char| is_word(c) || ":.$#?*<>^+".contains(c);
+        let length = argument.find(|c| !is_part(c)).unwrap_or(argument.len());
+        match argument[length..].strip_prefix('}') {
+            Some(after) => {
+                out.push_str(VALUE);
+                rest = after;
+            }
+            None => {
+                out.push('{');
+                rest = argument;
+            }
+        }
+    }
+    out + rest
+}
+
+/// Text of a raw literal after its prefix.
+fn raw_literal(reader: &mut Reader<'_>) -> Option<String> {
+    let hashes = reader.take_while(|c| c == '#');
+    let is_literal = reader.take("\"");
+    // A backslash is no escape.
+    let text = is_literal.then(|| reader.take_past(&format!("\"{hashes}")).replace('\\', " "))?;
+    let mut inside = Reader::new(&text);
+    let mut out = String::new();
+    while inside.peek().is_some() {
+        inside.take_char(&mut out);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{doc_comments, function_names, messages};
+
+    #[test]
+    fn doc_comments_keep_their_lines() {
+        let source = "//! Parse a trace.\n\nuse a;\n    /// One.\n    /// Two.\nfn a() {} // no\n";
+        assert_eq!(doc_comments(source), " Parse a trace.\n\n\n One.\n Two.\n\n");
+    }
+
+    #[test]
+    fn messages_are_literals_of_several_words() {
+        let source = "let a = \"one two three four\"; // \"not a text of ours\"\nlet c = '\"';\nlet b = \"it is \\\"so\\\" \\\n    here\";\n\
+            let d = \"short\"; /* \"not /* a */ text\" */ '\\'' '\\\\' \"<'a>\"\n";
+        let expected = [(1, "one two three four"), (3, "it is \"so\"\n    here")];
+        assert_eq!(messages(source), expected.map(|(line, text)| (line, text.to_owned())));
+    }
+
+    #[test]
+    fn lines_of_a_literal() {
+        let one_by_one = messages("let a = \"one two\\nfive\n Six seven\";");
+        assert_eq!(one_by_one, [(1, "one two".to_owned()), (1, "\n Six seven".to_owned())]);
+        let code = messages("\nlet a = \"one two\nthree four\";");
+        assert_eq!(code, [(2, "one two".to_owned()), (2, "\nthree four".to_owned())]);
+        let wrapped = "one two ".repeat(8);
+        let sentence = messages(&format!("let a = r\"{wrapped}\nthree four\";"));
+        assert_eq!(sentence, [(1, format!("{wrapped}\nthree four"))]);
+    }
+
+    #[test]
+    fn raw_literals() {
+        let source = "let a = r#\"one \"two\" \\three\"#;\n\
+            let b = r\"a\\\";\nlet r#type = br\"c c\n d d\";\nlet c = \"last one\";";
+        let expected = [(1, "one \"two\"  three"), (3, "c c"), (3, "\n d d"), (5, "last one")];
+        assert_eq!(messages(source), expected.map(|(line, text)| (line, text.to_owned())));
+    }
+
+    #[test]
+    fn arguments_are_placeholders() {
+        let source = "format!(\"{what} of {:.1} and {name:>width$}: {{a b}} { c\")";
+        assert_eq!(messages(source), [(1, "`x` of `x` and `x`: {{a b}} { c".to_owned())]);
+    }
+
+    #[test]
+    fn names_of_functions() {
+        let source = "fn one() {}\n/// fn no() {}\n#[test]\nfn two<'a>(f: fn(u8) -> u8) { \"fn no\"; }\n";
+        assert_eq!(function_names(source), [(1, "one".to_owned()), (4, "two".to_owned())]);
+    }
+
+    #[test]
+    fn open_literals_end_with_the_text() {
+        for source in ["\"a b c d", "\"a b c \\", "'", "/", "//", "/*", "\"", "r#\"a b", "r", "'\\"] {
+            assert!(messages(source).len() < 2);
+        }
+    }
+}
