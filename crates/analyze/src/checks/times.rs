@@ -16,6 +16,9 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
         "zero_duration",
         "step_without_duration",
         "out_of_stream_order",
+        "implausible_time",
+        "implausible_length",
+        "garbled_time",
     ],
     run: |trace| {
         let is_wrong =
