@@ -240,6 +240,6 @@ fn gpu_work_without_launches_counts_where_it_runs() {
     assert_eq!(gpu(TimeRange::Whole), [("gemm".to_owned(), 2_800_000)].into());
     let idle = own(&calls_by_thread(&trace, TimeRange::Steps(2, 2)).tree, CallMetric::GpuIdle);
     assert_eq!(idle, [("gemm".to_owned(), 300_000)].into());
-    let of_rules = trace_calls(&trace, &Scope::of_steps(Some((2, 2)))).tree;
+    let of_rules = trace_calls(&trace, &Scope::from_steps(Some((2, 2)))).tree;
     assert_eq!(own(&of_rules, CallMetric::GpuTime), [("gemm".to_owned(), 700_000)].into());
 }

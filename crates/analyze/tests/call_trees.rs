@@ -110,7 +110,7 @@ fn the_time_of_a_trace_is_that_of_its_tree() {
     let calls: u64 = index.tree.nodes.ids().map(|node| index.calls(node)).sum();
     assert_eq!(calls, made.events.len() as u64);
     assert_eq!(trace_calls(&trace, &Scope::default()).tree.nodes, index.tree.nodes);
-    let one = trace_calls(&trace, &Scope::of_steps(Some((trace.steps[1].number, trace.steps[1].number))));
+    let one = trace_calls(&trace, &Scope::from_steps(Some((trace.steps[1].number, trace.steps[1].number))));
     assert_eq!(one.steps, 1);
     // What ran backward stands below what it differentiates, which has a file.
     let backward = index.tree.nodes.ids().filter(|&n| matches!(index.tree.frame(n), Some(Frame::Backward { .. })));

@@ -5,7 +5,7 @@ use stackline_diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdi
 use stackline_model::{EventId, EventKind, Severity, Trace, Values, flags};
 use stackline_testkit::tables::texts;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 
 /// Steps of a process from a time on, of these lengths and with so much between two, all in µs, each half an operator.
 fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> String {
@@ -223,6 +223,6 @@ fn steps_of_one_recorded_cycle_are_compared() {
     assert!(note.ends_with("are left out (another cycle of the recording)."), "{note}");
     let all = Profile::from_trace(&trace, 0, &Scope { whole: true, ..Scope::default() });
     assert_eq!(compared(&all).len(), 9);
-    let warm_ups = Looked::at(&trace, &Scope::default()).warm_ups;
+    let warm_ups = StepSelection::select(&trace, &Scope::default()).warm_ups;
     assert!(warm_ups.is_empty(), "{warm_ups:?}");
 }

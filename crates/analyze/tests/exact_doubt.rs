@@ -20,7 +20,7 @@ fn path(trace: &Trace) -> (Vec<&'static str>, ExactPath) {
 }
 
 fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = PathSegment> + 'a {
-    path.hops.iter().filter(move |h| h.event.is_some() && trace.name(h.event) == name)
+    path.segments.iter().filter(move |h| h.event.is_some() && trace.name(h.event) == name)
 }
 
 /// Two kernels of a stream; the first is said to end long after the second began.
@@ -50,7 +50,7 @@ fn a_clipped_kernel_is_a_fact() {
     let trace = stackline_ingest::read_bytes("t.json", late_flush().json().as_bytes(), &options).unwrap();
     let (warnings, path) = path(&trace);
     assert!(!warnings.contains(&"overlong_operations"), "{warnings:?}");
-    let records: Vec<_> = path.hops.iter().filter(|h| h.rule == "record").map(|h| h.evidence).collect();
+    let records: Vec<_> = path.segments.iter().filter(|h| h.rule == "record").map(|h| h.evidence).collect();
     assert!(!records.is_empty() && records.iter().all(|&evidence| evidence == Evidence::Exact), "{records:?}");
 }
 
@@ -93,7 +93,7 @@ fn clocks_that_disagree_are_those_of_a_process() {
     let trace = read(t.json());
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"clocks_disagree"), "{warnings:?}");
-    let launches: Vec<PathSegment> = path.hops.iter().filter(|h| h.category == Category::LaunchLatency).collect();
+    let launches: Vec<PathSegment> = path.segments.iter().filter(|h| h.category == Category::LaunchLatency).collect();
     assert!(!launches.is_empty() && launches.iter().all(|h| h.evidence == Evidence::Exact), "{launches:?}");
 }
 
@@ -106,7 +106,7 @@ fn only_the_loop_of_queries_is_uncertain() {
     let trace = read(t.json());
     let (_, path) = path(&trace);
     let inferred = path.inferred_ns();
-    assert!((185_000..=200_000).contains(&inferred), "{inferred} ns: {:?}", path.hops);
+    assert!((185_000..=200_000).contains(&inferred), "{inferred} ns: {:?}", path.segments);
 }
 
 #[test]

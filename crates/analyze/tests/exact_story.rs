@@ -31,15 +31,15 @@ fn stories_of_real_traces_are_short_and_whole() {
         for line in &report.story {
             assert_eq!(line.start_ns, at, "{name}");
             at += line.dur_ns;
-            assert!(line.hops > 0 && line.dur_ns > 0, "{name} {line:?}");
+            assert!(line.segments > 0 && line.dur_ns > 0, "{name} {line:?}");
             assert!(!line.place.is_empty() && !line.longest.is_empty() && !line.bound_by.is_empty(), "{name} {line:?}");
         }
         assert_eq!(at, report.window_ns, "{name}");
         assert!((1..=20).contains(&report.story.len()), "{name}: {} lines", report.story.len());
-        assert_eq!(report.story.iter().map(|l| l.hops).sum::<usize>(), report.path_nodes, "{name}");
+        assert_eq!(report.story.iter().map(|l| l.segments).sum::<usize>(), report.path_nodes, "{name}");
         // Hops of one event that follow one another with one cause, rule and evidence are one.
-        let hops: Vec<_> = exact.stretches(&path).collect();
-        let twice = hops.windows(2).find(|p| {
+        let segments: Vec<_> = exact.merged_segments(&path).collect();
+        let twice = segments.windows(2).find(|p| {
             let of = |i: usize| (p[i].track, p[i].event, p[i].category, p[i].rule, p[i].evidence);
             p[0].rule == "innermost_span" && of(0) == of(1)
         });

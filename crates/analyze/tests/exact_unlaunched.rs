@@ -37,11 +37,15 @@ fn the_path_goes_over_to_the_stream_that_worked() {
     let trace = turns();
     let exact = Exact::new(&trace);
     let path = exact.path(&WindowChoice::Whole).unwrap();
-    let worked: Vec<&str> =
-        path.hops.iter().filter(|hop| hop.rule == "record").map(|hop| trace.name(hop.event)).collect();
+    let worked: Vec<&str> = path
+        .segments
+        .iter()
+        .filter(|segment| segment.rule == "record")
+        .map(|segment| trace.name(segment.event))
+        .collect();
     assert_eq!(worked, ["a", "b", "c", "d"]);
     assert_eq!(spent(&trace), [(Category::GpuCompute, 286_000), (Category::GpuQueue, 20_000)]);
-    let between = path.hops.iter().find(|hop| hop.end == 305_000).unwrap();
+    let between = path.segments.iter().find(|segment| segment.end == 305_000).unwrap();
     assert_eq!((between.rule, between.evidence.name()), ("other_stream_without_launch", "inferred"));
 }
 
@@ -106,7 +110,7 @@ fn where_launches_are_recorded_nothing_changes() {
     );
     let trace = read(t.json());
     let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
-    assert!(path.hops.iter().all(|hop| hop.rule != "other_stream_without_launch"));
+    assert!(path.segments.iter().all(|segment| segment.rule != "other_stream_without_launch"));
 }
 
 /// Three steps of a device's own row, each with two fusions of 400 µs, and 200 µs between them.

@@ -12,7 +12,7 @@ use stackline_findings::{
 use stackline_model::{INFERRED, OPENMP, Problem, Severity};
 use stackline_timeline::Scope;
 use stackline_timeline::confidence::Confidence;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::slice::from_ref;
 
 /// Threads that compute for 500 µs a step each, and are in OpenMP's library for so many µs.
@@ -344,7 +344,7 @@ fn few_workers_load_no_faster_than_they_can() {
         });
     }
     let trace = program.trace();
-    let choice = Looked::at(&trace, &Scope::default()).choice;
+    let choice = StepSelection::select(&trace, &Scope::default()).choice;
     let gain = |more: u32| {
         let edits = [Edit::more_workers(more).unwrap()];
         predict(&trace, &choice, &edits).unwrap().gain.ns / 6

@@ -10,7 +10,7 @@ use stackline_findings::{Findings, LargeGroup, LargeKind, Options, merge};
 use stackline_present::findings::uncovered;
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 
 /// Steps of one product of 2 ms that the host waits for, and what `inside` adds to each.
 fn steps(mut inside: impl FnMut(&mut Program)) -> Findings {
@@ -276,7 +276,7 @@ fn a_wait_of_unknown_cause_is_told_of_the_call_in_progress() {
 #[test]
 fn removing_a_kernel_does_not_gain_the_wait_before_it() {
     let trace = held_back(|p| p.pageable(2, 4096)).trace();
-    let choice = Looked::at(&trace, &Scope::default()).choice;
+    let choice = StepSelection::select(&trace, &Scope::default()).choice;
     let edits = Edit::parse_all("remove kernel:gemm").unwrap();
     let gain = predict(&trace, &choice, &edits).unwrap().gain;
     assert!(gain.ns < 200_000 && gain.low_ns < 200_000, "{gain:?}");

@@ -10,7 +10,7 @@ use stackline_testkit::tables::{integers, texts};
 use stackline_timeline::Scope;
 use stackline_timeline::intervals::{total, union};
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn traces() -> Vec<Trace> {
@@ -96,7 +96,7 @@ fn step_window(trace: &Trace) -> Option<(i64, i64)> {
 fn gpu_time_adds_up_to_the_window_of_each_device() {
     for trace in traces() {
         if let Some(window) = step_window(&trace) {
-            let looked = Looked::at(&trace, &Scope::default());
+            let looked = StepSelection::select(&trace, &Scope::default());
             assert_eq!(looked.window(&trace), Some(window), "{}", trace.meta.name);
             let exact = Exact::new(&trace);
             let path = exact.window(&looked.choice).map(|window| (window.start, window.end));

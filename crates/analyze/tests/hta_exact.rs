@@ -96,7 +96,7 @@ fn exact_tables_add_up_over_the_corpus() {
         }
         // A selection of steps never has more than the whole.
         if let Some(step) = trace.steps.first() {
-            let one = Scope::of_steps(Some((step.number, step.number)));
+            let one = Scope::from_steps(Some((step.number, step.number)));
             let rows = HtaRows::load(&trace, &one);
             assert!(rows.rows.len() <= HtaRows::load(&trace, &scope).rows.len());
             for analysis in analyses::ALL.iter().filter(|a| a.name.starts_with("hta_")) {

@@ -9,7 +9,7 @@ use stackline_findings::{Finding, Findings, Options, REPLAY, find, merge};
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::launch_pattern::LaunchPattern;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use stackline_timeline::{Scope, step_marks};
 use std::ops::Range;
 
@@ -135,7 +135,7 @@ fn pauses_between_repeats_are_no_part_of_inferred_steps() {
 fn edits_of_findings_gain_what_they_say_in_inferred_steps() {
     let trace = decode_loop(20, false);
     let found = find(&trace, &Options::default()).unwrap();
-    let looked = Looked::or_inferred(&trace, &Scope::default());
+    let looked = StepSelection::select_or_infer(&trace, &Scope::default());
     assert_eq!((looked.steps, looked.are_inferred()), (found.steps, true));
     let repairs = found.findings.iter().filter(|finding| !finding.edits.is_empty());
     let tried = repairs.map(|finding| {
@@ -145,9 +145,12 @@ fn edits_of_findings_gain_what_they_say_in_inferred_steps() {
     });
     assert!(tried.count() > 0, "{:?}", found.findings);
     let whole = Scope { whole: true, ..Scope::default() };
-    assert_eq!(Looked::or_inferred(&trace, &whole), Looked::at(&trace, &whole));
+    assert_eq!(StepSelection::select_or_infer(&trace, &whole), StepSelection::select(&trace, &whole));
     let marked = decode_loop(20, true);
-    assert_eq!(Looked::or_inferred(&marked, &Scope::default()), Looked::at(&marked, &Scope::default()));
+    assert_eq!(
+        StepSelection::select_or_infer(&marked, &Scope::default()),
+        StepSelection::select(&marked, &Scope::default())
+    );
 }
 
 /// One rank without a pattern, or with another one: times of a step and of a trace cannot be compared.

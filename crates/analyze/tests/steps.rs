@@ -10,7 +10,7 @@ use stackline_model::{Severity, Table, Trace, Values};
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::after_steps::AfterSteps;
 use stackline_timeline::launch_pattern::LaunchPattern;
-use stackline_timeline::steps::{Looked, StartUp};
+use stackline_timeline::steps::{StartUp, StepSelection};
 use stackline_timeline::{Scope, step_marks};
 
 /// A step of process 1 from `start` µs on.
@@ -40,7 +40,7 @@ pub(crate) fn trace(events: impl IntoIterator<Item = String>) -> Trace {
 /// The window in µs, by the table and by the path; both are the same.
 #[track_caller]
 fn window(trace: &Trace, scope: &Scope) -> (usize, (i64, i64)) {
-    let looked = Looked::at(trace, scope);
+    let looked = StepSelection::select(trace, scope);
     let (start, end) = looked.window(trace).unwrap();
     let exact = Exact::new(trace).window(&looked.choice).unwrap();
     assert_eq!((exact.start, exact.end), (start, end));
@@ -49,7 +49,7 @@ fn window(trace: &Trace, scope: &Scope) -> (usize, (i64, i64)) {
 }
 
 fn one(number: i64) -> Scope {
-    Scope::of_steps(Some((number, number)))
+    Scope::from_steps(Some((number, number)))
 }
 
 /// A full launch queue: the GPU still runs what was launched before the recording, whose launches are not in the file.
@@ -107,9 +107,9 @@ fn repeated_numbers_are_steps_of_their_own() {
 fn a_first_step_that_warms_up_is_left_out_and_said() {
     let slow = trace([step(0, 2000, 2600), step(1, 4600, 1000), step(2, 5600, 1000), step(3, 6600, 1000)]);
     assert_eq!(window(&slow, &Scope::default()), (3, (2600, 5600)));
-    let notes = Looked::at(&slow, &Scope::default()).notes;
+    let notes = StepSelection::select(&slow, &Scope::default()).notes;
     assert!(notes[0].starts_with("step 0 took 2.6 times as long as the median"), "{notes:?}");
-    assert_eq!(Looked::at(&slow, &Scope { whole: true, ..Scope::default() }).steps, 0);
+    assert_eq!(StepSelection::select(&slow, &Scope { whole: true, ..Scope::default() }).steps, 0);
     let beside = "1/1 user_annotation setup 0+1500".to_owned();
     let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
     assert_eq!(StartUp::from_trace(&late).map(|start_up| start_up.before_ns), Some(2_000_000));
@@ -160,7 +160,7 @@ fn a_long_first_step_that_comes_again_is_none_that_warms_up() {
         };
         trace(lengths.iter().enumerate().map(one).collect::<Vec<_>>())
     };
-    let looked = |lengths: &[i64]| Looked::at(&steps(lengths), &Scope::default()).steps;
+    let looked = |lengths: &[i64]| StepSelection::select(&steps(lengths), &Scope::default()).steps;
     assert_eq!(looked(&[3000, 1000, 1000, 3000, 1000, 1000, 3000, 1000, 1000]), 9);
     assert_eq!(looked(&[3000, 3000, 3000, 1000, 1000, 1000, 1000, 1000, 1000]), 6);
     assert_eq!(looked(&[3000, 1000, 1000, 1000, 3000, 1000, 1000]), 6, "one slow step is no pattern");
@@ -172,7 +172,7 @@ fn steps_without_gpu_work_of_their_own_are_those_that_the_program_marks() {
     let of = |events: &[String], number: i64| {
         let trace = trace(events.iter().cloned());
         let found = find(&trace, &Options { scope: one(number), ..Options::default() }).unwrap();
-        (Looked::at(&trace, &one(number)).choice, found.with_gpu_work)
+        (StepSelection::select(&trace, &one(number)).choice, found.with_gpu_work)
     };
     let on_cpu = "1/1 cpu_op aten::mm 320+50".to_owned();
     let mut events = vec![step(0, 100, 100), step(1, 300, 100), on_cpu];
@@ -427,7 +427,7 @@ fn the_spread_of_steps_is_of_those_that_are_looked_at() {
     assert_eq!(of(spread), (Some(3), Some(1100.0)));
     let chosen = run(&slow, &Scope::default().resolved(&slow));
     assert_eq!((&chosen[1], chosen[0].rows()), (spread, 3), "as a report has it");
-    for all in [Scope { whole: true, ..Scope::default() }, Scope::of_steps(Some((0, 3)))] {
+    for all in [Scope { whole: true, ..Scope::default() }, Scope::from_steps(Some((0, 3)))] {
         let tables = run(&slow, &all);
         assert_eq!((of(&tables[1]).0, tables[0].column("left_out")), (Some(4), None), "{all:?}");
     }

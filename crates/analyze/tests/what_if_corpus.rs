@@ -42,21 +42,22 @@ fn steps_are_measured_between_their_ends() {
 #[test]
 fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
     for_each_small_trace(|name, trace| {
-        let predict = |edits: &[Edit]| what_if::predict_with_hops(trace, &WindowChoice::Whole, edits);
+        let predict = |edits: &[Edit]| what_if::predict_with_segments(trace, &WindowChoice::Whole, edits);
         let sweep = |options: &SweepOptions| what_if::sweep(trace, &WindowChoice::Whole, options, &|| false);
         for text in ["scale kernel:* 0.5", "remove category:launch_latency", "scale kernel:* 2", "scale operator:* 0.5"]
         {
             let edit = Edit::parse(text).unwrap();
             match predict(&[edit]) {
-                Ok((p, hops)) => {
+                Ok((p, segments)) => {
                     let gain = p.gain;
                     assert!(gain.low_ns <= gain.ns && gain.ns <= gain.high_ns, "{name} {text} {gain:?}");
                     assert!(text.ends_with('2') || gain.ns >= 0, "{name} {text} {gain:?}");
                     assert_eq!(p.after.by_category.iter().map(|(_, ns)| ns).sum::<i64>(), p.after_ns, "{name} {text}");
                     let (mut at, mut sums) = (0, p.after.by_category.map(|(category, _)| (category, 0)));
-                    for hop in &hops {
-                        assert!(hop.end_ns > at, "{name} {text}: {hop:?} after {at}");
-                        sums[hop.category as usize].1 += hop.end_ns - std::mem::replace(&mut at, hop.end_ns);
+                    for segment in &segments {
+                        assert!(segment.end_ns > at, "{name} {text}: {segment:?} after {at}");
+                        sums[segment.category as usize].1 +=
+                            segment.end_ns - std::mem::replace(&mut at, segment.end_ns);
                     }
                     assert_eq!((sums, at), (p.after.by_category, p.after_ns), "{name} {text}");
                 }

@@ -8,7 +8,7 @@ use stackline_findings as findings;
 use stackline_findings::Options;
 use stackline_model::Trace;
 use stackline_testkit::simulator::injected_faults;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ fn the_bounds_of_a_range_are_those_of_what_if() {
     let likely: Vec<Edit> =
         finding.edits.iter().filter(|edit| !edit.starts_with("case ")).map(|edit| Edit::parse(edit).unwrap()).collect();
     assert!(likely.len() < finding.edits.len(), "{:?}", finding.edits);
-    let looked = Looked::or_inferred(&trace, &Default::default());
+    let looked = StepSelection::select_or_infer(&trace, &Default::default());
     let alone = predict(&trace, &looked.choice, &likely).unwrap().gain;
     let low_ns = finding.gain.unwrap().low_ns;
     assert!(low_ns < alone.low_ns / looked.steps as i64, "{low_ns}, {alone:?}");

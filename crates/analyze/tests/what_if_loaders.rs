@@ -9,7 +9,7 @@ use stackline_critical_path::exact::what_if::{Edit, Gain, predict};
 use stackline_findings::recorded_in;
 use stackline_model::Trace;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 
 const OWN: &str = "torch/utils/data/dataloader.py(788): _SingleProcessDataLoaderIter.__next__";
 const OF_WORKERS: &str = "torch/utils/data/dataloader.py(1300): _MultiProcessingDataLoaderIter.__next__";
@@ -42,7 +42,7 @@ fn loading(first_us: i64) -> Program {
 
 /// What more workers gain, in percent of the window and in ns.
 fn gain(trace: &Trace, more: u32) -> (f64, Gain) {
-    let choice = Looked::at(trace, &Scope::default()).choice;
+    let choice = StepSelection::select(trace, &Scope::default()).choice;
     let found = predict(trace, &choice, &[Edit::more_workers(more).unwrap()]).unwrap();
     (found.percent(found.gain.ns), found.gain)
 }

@@ -59,10 +59,14 @@ fn a_call_that_waits_for_a_queue_is_no_work_of_the_host() {
     );
     let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
     let time = |of: &[Category]| -> i64 {
-        path.hops.iter().filter(|hop| of.contains(&hop.category)).map(|hop| hop.end - hop.start).sum()
+        path.segments
+            .iter()
+            .filter(|segment| of.contains(&segment.category))
+            .map(|segment| segment.end - segment.start)
+            .sum()
     };
-    assert_eq!(time(&[Category::GpuCompute, Category::GpuCopy]), 982_000, "{:?}", path.hops);
-    assert_eq!(time(&[Category::SyncReturn]), 3_000, "{:?}", path.hops);
+    assert_eq!(time(&[Category::GpuCompute, Category::GpuCopy]), 982_000, "{:?}", path.segments);
+    assert_eq!(time(&[Category::SyncReturn]), 3_000, "{:?}", path.segments);
 }
 
 /// Launch, wait and copy of one program by the names of a vendor's calls.

@@ -15,7 +15,7 @@ use stackline_model::{
 use stackline_timeline::Scope;
 use stackline_timeline::frame_names::frame;
 use stackline_timeline::scope::runs_in;
-use stackline_timeline::steps::{Looked, host_window_of};
+use stackline_timeline::steps::{StepSelection, host_window_of};
 use stackline_timeline::vocabulary::STALL_REASON;
 use stackline_timeline::window_choice::WindowChoice;
 
@@ -42,7 +42,7 @@ pub const STALLS: &str = "stalls";
 /// Calls of the steps that findings cover: those of `scope`, or all except warm-up; the whole trace if it has no steps.
 /// Calls that began earlier count nothing, but stay in the paths of their callees.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCallTree {
-    let looked = Looked::at(trace, scope);
+    let looked = StepSelection::select(trace, scope);
     let mut builder = Builder::new(trace, Window::from_trace(trace, &looked), Idle::default());
     builder.add_all();
     builder.finish(looked.steps)
@@ -61,7 +61,7 @@ pub enum TimeRange {
 
 /// The steps that findings cover, both ends included: all except warm-up. `None` if the trace has no steps.
 pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
-    match Looked::at(trace, &Scope::default()).choice {
+    match StepSelection::select(trace, &Scope::default()).choice {
         WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),
         _ => None,
     }
@@ -71,11 +71,11 @@ pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
 /// functions only have their first line. Metrics include times, launches, copied bytes, idle GPU time and memory.
 pub fn calls_by_thread(trace: &Trace, part: TimeRange) -> TraceCallTree {
     let scope = match part {
-        TimeRange::Steps(from, to) => Scope::of_steps(Some((from, to))),
+        TimeRange::Steps(from, to) => Scope::from_steps(Some((from, to))),
         TimeRange::Chosen => Scope::default(),
         TimeRange::Whole => Scope { whole: true, ..Scope::default() },
     };
-    let looked = Looked::at(trace, &scope);
+    let looked = StepSelection::select(trace, &scope);
     let window = Window::from_trace(trace, &looked);
     let idle = Idle::from_trace(trace, |event, launch| window.has_work(trace, event, launch));
     let mut builder = Builder::new(trace, window, idle);
@@ -97,7 +97,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    fn from_trace(trace: &Trace, looked: &Looked) -> Self {
+    fn from_trace(trace: &Trace, looked: &StepSelection) -> Self {
         let host = match looked.choice {
             WindowChoice::From(start) => (start, i64::MAX),
             WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => {

@@ -1,15 +1,15 @@
 //! Idle time of GPUs by the concurrent calls of the thread that launches their work.
 //!
 //! A gap is the time between two operations of one GPU, on any streams. It belongs to the launching thread until the
-//! launch call of the next operation ends, or starts if the call is known to return late ([`host_until`]). The calls of
-//! that thread kept the GPU waiting. If the thread was in no call (autograd's thread before the backward pass), the gap
-//! belongs to the calls of the thread that launched the previous operation. The rest of the gap belongs to the
+//! launch call of the next operation ends, or starts if the call is known to return late ([`host_wait_end`]). The calls
+//! of that thread kept the GPU waiting. If the thread was in no call (autograd's thread before the backward pass), the
+//! gap belongs to the calls of the thread that launched the previous operation. The rest of the gap belongs to the
 //! operation, which waited on the device. This is the whole gap if the launch ended before it.
 
 use super::cct_from_trace::is_call;
 use stackline_model::{EventId, Trace, TrackId};
 use stackline_timeline::intervals::{intersect, subtract, union};
-use stackline_timeline::launch_handover::{Handovers, host_until};
+use stackline_timeline::launch_handover::{Handovers, host_wait_end};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl Idle {
             let start = trace.events.start[event.index()];
             if start > busy_until {
                 let gap = (busy_until, start);
-                let fed = launch.map_or(busy_until, |launch| host_until(trace, launch, is_early, gap));
+                let fed = launch.map_or(busy_until, |launch| host_wait_end(trace, launch, is_early, gap));
                 if let Some(launch) = launch.filter(|_| fed > busy_until) {
                     let threads = [thread(Some(launch)), thread_before];
                     gaps.push(Gap { span: (busy_until, fed), launch, threads });

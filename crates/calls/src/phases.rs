@@ -61,7 +61,7 @@ fn of_frame(tree: &CallingContextTree, rules: &PhaseRules, frame: &Frame) -> Opt
             span if is_compilation(span) => return Some(COMPILATION),
             COLLECTION => return Some(COLLECTING),
             // A closure of the optimizer's step is not part of the optimizer.
-            span => match rules.of_library_name(span)? {
+            span => match rules.rule_for_library_name(span)? {
                 rule if rule.in_closure => return Some(OTHER),
                 rule => rule.phase,
             },

@@ -3,7 +3,7 @@
 use super::profile::StepLength;
 use stackline_model::{EventId, GpuId, Key, StepIndex, Trace};
 use stackline_timeline::Scope;
-use stackline_timeline::steps::{FAR_OFF, Looked, between, is_warm_up, middle, spans};
+use stackline_timeline::steps::{StepSelection, WARM_UP_RATIO, between, is_warm_up, spans, upper_median};
 use std::collections::BTreeMap;
 
 /// Reason for an excluded first step that is unlike all others but not warm-up.
@@ -59,16 +59,16 @@ impl Units {
     }
 }
 
-/// Steps in scope and their units. Compared are the steps that all commands select ([`Looked`]), except a first and a
-/// last one that would distort the mean.
+/// Steps in scope and their units. Compared are the steps that all commands select ([`StepSelection`]), except a first
+/// and a last one that would distort the mean.
 pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
     let spans = spans(trace, |gpu| counted[gpu.index()]);
     let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
     let gaps = between(trace, &spans);
     // The last step is assumed to be followed by the median gap.
     let known: Vec<i64> = gaps.iter().copied().flatten().collect();
-    let usual = middle(&known).unwrap_or(0);
-    let left_out = Looked::at(trace, scope).left_out(trace);
+    let usual = upper_median(&known).unwrap_or(0);
+    let left_out = StepSelection::select(trace, scope).left_out(trace);
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let mut lengths: Vec<StepLength> = Vec::new();
     let mut position = Vec::new();
@@ -144,6 +144,6 @@ fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
     let unlike = off > middle / ODD && off > most.saturating_sub(least).saturating_mul(ODD_RANGES);
     match is_first {
         true => unlike || is_warm_up(ns, others),
-        false => ns < middle && (unlike || ns < middle / FAR_OFF),
+        false => ns < middle && (unlike || ns < middle / WARM_UP_RATIO),
     }
 }

@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
 use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
 use stackline_timeline::confidence::Confidence;
-use stackline_timeline::sampling_error::counted;
-use stackline_timeline::sampling_error::shared;
+use stackline_timeline::sampling_error::count_bounds;
+use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(super) struct HostGap {
     /// True for one gap of the program, false for the sum of many short ones.
     pub(super) is_one: bool,
     /// Operators before and after each occurrence.
-    pub(super) stretches: Vec<(EventId, EventId)>,
+    pub(super) occurrences: Vec<(EventId, EventId)>,
     /// Total duration in ns.
     pub(super) ns: i64,
     pub(super) cpu: Samples,
@@ -50,7 +50,7 @@ pub(super) struct HostGaps {
     /// Presence of CPU time samples and of wall time samples, by thread.
     pub(super) sampled: BTreeMap<TrackId, (bool, bool)>,
     /// Position in `all` of the gap of an occurrence, for gaps with `is_one`.
-    of_stretch: FxHashMap<(EventId, EventId), usize>,
+    of_occurrence: FxHashMap<(EventId, EventId), usize>,
 }
 
 /// Work between operators from one source location.
@@ -62,7 +62,7 @@ pub(super) struct Seen {
     pub(super) by_thread: BTreeMap<Option<TrackId>, f64>,
     /// Total duration of the gaps that contain it, in ns.
     pub(super) around_ns: i64,
-    pub(super) stretches: Vec<(EventId, EventId)>,
+    pub(super) occurrences: Vec<(EventId, EventId)>,
     /// Samples of the work.
     pub(super) samples: Vec<EventId>,
 }
@@ -72,7 +72,7 @@ impl Seen {
     pub(super) fn add(&mut self, host_gap: &HostGap, time: Estimate, samples: Vec<EventId>) {
         *self.by_thread.entry(host_gap.track).or_default() += time.ns;
         self.around_ns += host_gap.ns;
-        self.stretches.extend(&host_gap.stretches);
+        self.occurrences.extend(&host_gap.occurrences);
         self.samples.extend(samples);
     }
 
@@ -104,7 +104,7 @@ impl Seen {
     /// Edit that shortens the gaps by `ns`.
     fn without(&self, context: &RuleContext<'_>, place: &SourceLocation, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
-        let chosen = Chosen { between: self.stretches.clone(), ..Chosen::default() };
+        let chosen = Chosen { between: self.occurrences.clone(), ..Chosen::default() };
         context.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)
     }
 
@@ -175,15 +175,15 @@ impl HostGaps {
             found.all.extend(of_thread(trace, window, (track, &operators), samples));
         }
         for (at, host_gap) in found.all.iter().enumerate().filter(|(_, host_gap)| host_gap.is_one) {
-            found.of_stretch.extend(host_gap.stretches.iter().map(|&stretch| (stretch, at)));
+            found.of_occurrence.extend(host_gap.occurrences.iter().map(|&occurrence| (occurrence, at)));
         }
         found
     }
 
     /// Gaps with `is_one` that contain any of the occurrences, each once.
-    pub(super) fn with_any_of(&self, stretches: &[(EventId, EventId)]) -> impl Iterator<Item = &HostGap> {
+    pub(super) fn with_any_of(&self, occurrences: &[(EventId, EventId)]) -> impl Iterator<Item = &HostGap> {
         let found: BTreeSet<usize> =
-            stretches.iter().filter_map(|stretch| self.of_stretch.get(stretch).copied()).collect();
+            occurrences.iter().filter_map(|occurrence| self.of_occurrence.get(occurrence).copied()).collect();
         found.into_iter().map(|at| &self.all[at])
     }
 
@@ -281,7 +281,7 @@ fn of_thread(
             continue;
         }
         let host_gap = by_callers.entry((caller(trace, pair[0]), caller(trace, pair[1]))).or_default();
-        host_gap.stretches.push((pair[0], pair[1]));
+        host_gap.occurrences.push((pair[0], pair[1]));
         host_gap.ns += end - begin;
         let first = samples.partition_point(|sample| sample.at < begin);
         for sample in samples[first..].iter().take_while(|sample| sample.at < end) {
@@ -324,7 +324,7 @@ fn caller(trace: &Trace, operator: EventId) -> Caller {
 
 impl HostGap {
     fn add(&mut self, other: Self) {
-        self.stretches.extend(other.stretches);
+        self.occurrences.extend(other.occurrences);
         self.ns += other.ns;
         for (of, more) in [(&mut self.cpu, other.cpu), (&mut self.wall, other.wall), (&mut self.waits, other.waits)] {
             of.events.extend(more.events);
@@ -339,7 +339,7 @@ impl HostGap {
 
     /// Computing time of the thread in the gap, in ns.
     pub(super) fn computing(&self) -> Estimate {
-        let ((least, most), time) = (counted(self.cpu.events.len()), self.ns as f64);
+        let ((least, most), time) = (count_bounds(self.cpu.events.len()), self.ns as f64);
         let each = self.cpu.ns as f64 / self.cpu.events.len().max(1) as f64;
         let (low, high) = ((each * least).min(time), (each * most).min(time));
         // The samples are consistent with computing all of the time.
@@ -350,7 +350,7 @@ impl HostGap {
     /// Time of the work that `seen` of the gap's samples show, in ns.
     fn part(&self, seen: usize) -> Estimate {
         let (all, time) = (self.samples().len(), self.ns as f64);
-        let (least, most) = shared(seen, all);
+        let (least, most) = share_bounds(seen, all);
         let share = seen as f64 / all.max(1) as f64;
         if !self.wall.events.is_empty() {
             return Estimate { ns: time * share, low: time * least, high: time * most };
@@ -362,7 +362,7 @@ impl HostGap {
     /// Computing time of the work that `seen` of the CPU time samples show, in ns. The upper bound includes unsampled
     /// time: a thread that waits for a processor waits to do this work.
     fn computing_part(&self, seen: usize) -> Estimate {
-        let ((least, most), all) = (shared(seen, self.cpu.events.len()), self.computing());
+        let ((least, most), all) = (share_bounds(seen, self.cpu.events.len()), self.computing());
         let share = seen as f64 / self.cpu.events.len().max(1) as f64;
         Estimate { ns: all.ns * share, low: all.low * least, high: self.at_most(most) }
     }
@@ -418,7 +418,7 @@ impl RuleContext<'_> {
             return None;
         }
         let seen = samples.iter().filter(|&&sample| self.frames_of_sample(sample).any(&fits)).count();
-        let (least, _) = shared(seen, samples.len());
+        let (least, _) = share_bounds(seen, samples.len());
         (least > HARDLY_ELSE || (seen == samples.len() && least > 0.5)).then_some(seen)
     }
 
@@ -443,7 +443,7 @@ impl RuleContext<'_> {
         test: impl Fn(EventId) -> bool,
     ) -> Vec<(SourceLocation, Seen)> {
         let mut found: BTreeMap<SourceLocation, (Seen, Vec<Estimate>)> = BTreeMap::new();
-        let is_long = |of: &&HostGap| of.is_one && of.ns >= least_ns.saturating_mul(of.stretches.len() as i64);
+        let is_long = |of: &&HostGap| of.is_one && of.ns >= least_ns.saturating_mul(of.occurrences.len() as i64);
         for host_gap in self.host_gaps().all.iter().filter(is_long) {
             let mut by_function: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
             for &sample in host_gap.cpu.events.iter().filter(|&&sample| test(sample)) {

@@ -18,7 +18,7 @@ use stackline_critical_path::CriticalPathError;
 use stackline_critical_path::exact::what_if::{Edit, Gain, Gains};
 use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{INFERRED, Severity, Trace};
-use stackline_timeline::steps::{Looked, mean_step_ns};
+use stackline_timeline::steps::{StepSelection, mean_step_ns};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -120,12 +120,12 @@ pub fn find_with(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
-    let (mut looked, spans) = Looked::or_likely(trace, &options.scope);
+    let (mut looked, spans) = StepSelection::select_or_infer_with_note(trace, &options.scope);
     looked.notes.extend(spans);
     let has_other_ranks = !options.is_alone && trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
     // Other ranks may have no inferred steps.
     let whole = match looked.are_inferred() && has_other_ranks {
-        true => Some(Box::new(find_in(&exact, Looked::at(trace, &options.scope), (options, others), keep)?)),
+        true => Some(Box::new(find_in(&exact, StepSelection::select(trace, &options.scope), (options, others), keep)?)),
         false => None,
     };
     Ok(Findings { whole, ..find_in(&exact, looked, (options, others), keep)? })
@@ -134,12 +134,12 @@ pub fn find_with(
 /// Find, estimate and rank the findings of one time window.
 fn find_in(
     exact: &Exact<'_>,
-    looked: Looked,
+    looked: StepSelection,
     (options, others): (&Options, &ExternalRules),
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let (trace, are_inferred) = (exact.trace(), looked.are_inferred());
-    let Looked { choice, steps, mut notes, .. } = looked;
+    let StepSelection { choice, steps, mut notes, .. } = looked;
     let window = exact.window(&choice)?;
     let shared = SharedContext::new(exact, (window, steps), (&options.settings, are_inferred));
     let (mut proposals, mut unchecked) = proposals(&shared);

@@ -15,7 +15,7 @@ use stackline_timeline::host_collectives::host_collectives;
 use stackline_timeline::intervals;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_timeline::source_location::SourceLocation;
-use stackline_timeline::vocabulary::python::ASKS_FOR_COLLECTIVE;
+use stackline_timeline::vocabulary::python::COLLECTIVE_REQUEST_PREFIX;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn on_hosts_alone(shared: &SharedContext<'_>) -> i64 {
     let works = |&e: &EventId| {
         trace.kind(e) == EventKind::Operator
             && trace.events.is_timed(e)
-            && !trace.name(e).starts_with(ASKS_FOR_COLLECTIVE)
+            && !trace.name(e).starts_with(COLLECTIVE_REQUEST_PREFIX)
     };
     let work = trace.events.ids().filter(works).map(span).filter(lies_in);
     let talk = collectives.into_iter().map(span).filter(lies_in);

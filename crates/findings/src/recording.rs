@@ -21,7 +21,7 @@ pub(super) struct RecordedOperators {
 impl RecordedOperators {
     /// Build the index; `None` if the overhead is unknown.
     pub(super) fn from_trace(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
-        let cost = recording?.cost()?;
+        let cost = recording?.operator_cost()?;
         let inferred = trace.attr(INFERRED);
         let mut starts = vec![Vec::new(); trace.tracks.len()];
         for event in trace.events.ids() {

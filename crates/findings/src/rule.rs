@@ -226,7 +226,7 @@ impl Requirement {
             Self::GpuModel => trace.meta.devices().iter().any(|of| of.name.is_some() || of.multiprocessors.is_some()),
             Self::Processors => {
                 let is_known =
-                    super::Recording::from_trace(trace).is_some_and(|recording| recording.knows_processors());
+                    super::Recording::from_trace(trace).is_some_and(|recording| recording.knows_usable_processors());
                 is_known && trace.key(SampleMetric::CpuTime.key()).is_some()
             }
             // Calls in recordings are inferred from operators and samples.

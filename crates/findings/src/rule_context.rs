@@ -114,8 +114,8 @@ impl SharedContext<'_> {
 }
 
 /// Check that an event ran in a segment. In a wait of unknown cause, the segment's event comes after the wait.
-fn ran(hop: &PathSegment) -> bool {
-    hop.event.is_some() && hop.category != Category::Unknown
+fn ran(segment: &PathSegment) -> bool {
+    segment.event.is_some() && segment.category != Category::Unknown
 }
 
 /// Rule context: access to the trace for one rule.
@@ -206,17 +206,17 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Critical-path segments of the window, without those in standstills.
-    pub fn hops(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
+    pub fn segments(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
         let standstill = self.shared.standstill();
-        self.path().hops.iter().filter(|hop| !standstill.holds(hop))
+        self.path().segments.iter().filter(|segment| !standstill.holds(segment))
     }
 
     /// Time on the critical path by event, in ns, without standstills.
     pub fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
         self.shared.on_path.get_or_init(|| {
             let mut by_event = FxHashMap::default();
-            for hop in self.hops().filter(ran) {
-                *by_event.entry(hop.event).or_default() += hop.end - hop.start;
+            for segment in self.segments().filter(ran) {
+                *by_event.entry(segment.event).or_default() += segment.end - segment.start;
             }
             by_event
         })
@@ -224,7 +224,7 @@ impl<'a> RuleContext<'a> {
 
     /// Time on the critical path by cause, in ns, without standstills.
     pub fn path_of(&self, category: Category) -> i64 {
-        self.hops().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
+        self.segments().filter(|segment| segment.category == category).map(|segment| segment.end - segment.start).sum()
     }
 
     /// Check that an event is in the window, with valid times. GPU work counts by its launch, or by its start if the
@@ -419,7 +419,7 @@ impl<'a> RuleContext<'a> {
 
     /// Edit of events and time ranges, with a readable label; none if the action does not apply to them.
     pub fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
-        if chosen.events.is_empty() && chosen.between.is_empty() && chosen.stretches.is_empty() {
+        if chosen.events.is_empty() && chosen.between.is_empty() && chosen.ranges.is_empty() {
             return None;
         }
         let action = if let Action::Scale(factor) = action { Action::Scale(rounded(factor)) } else { action };

@@ -9,7 +9,7 @@ use stackline_model::vocabulary::is_own_code;
 use stackline_model::{EventId, Key, SampleWeights, Trace, TrackId};
 use stackline_timeline::frame_names::frame;
 use stackline_timeline::recording::Recording;
-use stackline_timeline::sampling_error::shared;
+use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl HostGap {
         let time = self.ns as f64;
         let looks = (time / looks_ns).round().max(samples as f64);
         let share = (ns as f64 / time.max(1.0)).min(1.0);
-        let (least, most) = shared((share * looks).round() as usize, looks as usize);
+        let (least, most) = share_bounds((share * looks).round() as usize, looks as usize);
         let high = (time * most.max(share) * (1.0 + UNSEEN)).min(time);
         Estimate { ns: time * share, low: time * least.min(share), high }
     }
@@ -45,9 +45,9 @@ impl HostGap {
     fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
         let (computing, time) = (self.computing(), self.ns as f64);
         let Key::Int(pid) = trace.tracks.pid(self.track?) else { return None };
-        let (first, last) = (self.stretches.first()?, self.stretches.last()?);
+        let (first, last) = (self.occurrences.first()?, self.occurrences.last()?);
         let (from, to) = (trace.events.end(first.0), trace.events.start[last.1.index()]);
-        let delayed = recording.map_or(0.0, |recording| recording.delayed(pid, from, to));
+        let delayed = recording.map_or(0.0, |recording| recording.processor_wait_ns(pid, from, to));
         // The gap's share of the time in which all threads of the process were runnable without a processor; at most
         // all of it.
         let part = delayed * time / ((to - from) as f64).max(1.0);
@@ -82,22 +82,24 @@ impl RuleContext<'_> {
         if !calls.iter().any(|&call| with_steps.contains(&track(call))) {
             return inside;
         }
-        let hops: Vec<PathSegment> = self.path().hops.iter().collect();
+        let segments: Vec<PathSegment> = self.path().segments.iter().collect();
         let of = |(&call, inside): (&EventId, i64)| {
             let (start, end) = (trace.events.start[call.index()], trace.events.end(call));
-            let behind = hops.get(hops.partition_point(|hop| hop.end <= end)).or(hops.last());
-            let comes_back = behind.is_some_and(|hop| hop.track == track(call));
+            let behind = segments.get(segments.partition_point(|segment| segment.end <= end)).or(segments.last());
+            let comes_back = behind.is_some_and(|segment| segment.track == track(call));
             if !comes_back || !with_steps.contains(&track(call)) {
                 return inside;
             }
-            let during = hops[hops.partition_point(|hop| hop.end <= start)..].iter().take_while(|hop| hop.start < end);
-            let is_waited_for = |hop: &&PathSegment| match hop.category {
+            let during = segments[segments.partition_point(|segment| segment.end <= start)..]
+                .iter()
+                .take_while(|segment| segment.start < end);
+            let is_waited_for = |segment: &&PathSegment| match segment.category {
                 Category::ThreadHandover => true,
-                Category::HostPython => hop.event.is_some(),
+                Category::HostPython => segment.event.is_some(),
                 _ => false,
             };
-            let others = during.filter(|hop| hop.track != track(call)).filter(is_waited_for);
-            inside + others.map(|hop| hop.end.min(end) - hop.start.max(start)).sum::<i64>()
+            let others = during.filter(|segment| segment.track != track(call)).filter(is_waited_for);
+            inside + others.map(|segment| segment.end.min(end) - segment.start.max(start)).sum::<i64>()
         };
         calls.iter().zip(inside).map(of).collect()
     }
@@ -142,7 +144,10 @@ impl RuleContext<'_> {
         let is_known = |&(before, behind): &(EventId, EventId)| {
             known.begin_between(trace, before, behind) || in_other(before) || in_other(behind)
         };
-        if !host_gap.is_one || !has_cpu || !host_gap.waits.events.is_empty() || host_gap.stretches.iter().any(is_known)
+        if !host_gap.is_one
+            || !has_cpu
+            || !host_gap.waits.events.is_empty()
+            || host_gap.occurrences.iter().any(is_known)
         {
             return None;
         }
@@ -167,7 +172,7 @@ impl RuleContext<'_> {
             if self.nearly_all(host_gap, |name| has_waits(trace.strings.get(name))).is_some() {
                 return None;
             }
-            let (before, behind) = host_gap.stretches[0];
+            let (before, behind) = host_gap.occurrences[0];
             // CPU time samples show the location of computation, not of waits.
             let place = self.line_of_most(&host_gap.wall.events);
             let place = place.unwrap_or_else(|| self.place_between(before, behind));

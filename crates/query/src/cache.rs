@@ -10,7 +10,7 @@ use stackline_calls::{CallView, TimeRange, TraceCallTree};
 use stackline_critical_path::exact::{Exact, ExactPath};
 use stackline_findings::Findings;
 use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Trace};
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A view that was made, or is being made.
@@ -27,8 +27,8 @@ pub(crate) struct PathOfWindow {
 }
 
 impl PathOfWindow {
-    pub(crate) fn from_trace(trace: &Trace, looked: Looked) -> Result<Self, String> {
-        let Looked { choice, notes, .. } = looked;
+    pub(crate) fn from_trace(trace: &Trace, looked: StepSelection) -> Result<Self, String> {
+        let StepSelection { choice, notes, .. } = looked;
         let path = Exact::new(trace).path(&choice).map_err(|error| error.to_string())?;
         Ok(Self { path, window: choice.in_words(), notes })
     }

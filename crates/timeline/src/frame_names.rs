@@ -7,7 +7,7 @@ pub use stackline_model::names::python_frame as frame;
 /// Convert an XProf frame name to Kineto's form: `$queue.py:154 get` becomes `queue.py(154): get`, `$time sleep`
 /// becomes a built-in function. For methods of built-in types XProf records only the name; `acquire` is taken as the
 /// method of a lock.
-fn in_words_of_kineto(name: &str) -> Cow<'_, str> {
+fn kineto_name(name: &str) -> Cow<'_, str> {
     let Some((place, function)) = name.strip_prefix('$').and_then(|name| name.rsplit_once(' ')) else {
         return name.into();
     };
@@ -24,7 +24,7 @@ fn in_words_of_kineto(name: &str) -> Cow<'_, str> {
 /// Test if a frame name contains all given parts. A part that begins with `): ` is a function name of any class,
 /// because recordings include the class. It must match fully, or as a prefix before `*`.
 pub fn fits(name: &str, parts: &[&str]) -> bool {
-    let name = &*in_words_of_kineto(name);
+    let name = &*kineto_name(name);
     let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));
     parts.iter().all(|part| match part.strip_prefix("): ") {
         Some(wanted) => function.is_some_and(|function| match wanted.strip_suffix('*') {
@@ -44,7 +44,7 @@ mod tests {
     use super::fits;
 
     #[test]
-    fn frames_by_parts_of_their_names() {
+    fn frame_names_match_by_parts() {
         assert!(fits("wandb/sdk/wandb_run.py(12): log", &["wandb/", "): log"]));
         assert!(!fits("wandb/sdk/wandb_login.py(12): login", &["wandb/", "): log"]));
         assert!(fits("mlflow/tracking/fluent.py(3): log_metric", &["mlflow/", "): log_*"]));

@@ -7,7 +7,7 @@
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::names::is_graph_launch;
 use stackline_model::{GpuId, Table, Trace, Unit};
-use stackline_timeline::gpu_view::note_of;
+use stackline_timeline::gpu_view::gpu_coverage_note;
 use stackline_timeline::stats::percent;
 use stackline_timeline::{DefaultWindow, Scope};
 
@@ -68,11 +68,11 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
     ]
 }
 
-/// [`note_of`] all plausible operations of a scope.
+/// [`gpu_coverage_note`] all plausible operations of a scope.
 pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
     let work = scope.gpu_work(trace);
     let counts = |id: &GpuId| work.has(*id) && trace.events.is_plausible(trace.gpu.event[id.index()]);
-    note_of(trace, trace.gpu.ids().filter(counts))
+    gpu_coverage_note(trace, trace.gpu.ids().filter(counts))
 }
 
 /// Add [`note`] to non-empty tables with shares.

@@ -1,12 +1,12 @@
 //! GPU time by kind of work and cause of idle time.
 //!
-//! `gpu_time`, per device: the window is that of the selected steps ([`Looked`]) with their GPU work. All work in it
-//! counts, independent of its launch. Without steps, the window extends from the first start to the last end of the
-//! device's operations.
+//! `gpu_time`, per device: the window is that of the selected steps ([`StepSelection`]) with their GPU work. All work
+//! in it counts, independent of its launch. Without steps, the window extends from the first start to the last end of
+//! the device's operations.
 //!
 //! An instant with running work counts once, for the first of computation, communication, memory. An instant in which
 //! no stream of the device runs anything counts for the operation that ends the gap:
-//! - `idle_host_wait` until its launch call returns, or starts if the call is known to return late ([`host_until`];
+//! - `idle_host_wait` until its launch call returns, or starts if the call is known to return late ([`host_wait_end`];
 //!   `crates/calls/src/idle.rs` divides gaps in the same way);
 //! - then `idle_kernel_wait` if the rest is below 30 µs (HTA's threshold for the hardware's distance between
 //!   operations), otherwise `idle_other` (the operation waited for something else);
@@ -24,9 +24,9 @@ use crate::{Analysis, Display, TableCommand};
 use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit, names};
 use stackline_timeline::DefaultWindow;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
-use stackline_timeline::launch_handover::{Handovers, host_until};
+use stackline_timeline::launch_handover::{Handovers, host_wait_end};
 use stackline_timeline::stats::percent;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -38,7 +38,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     commands: &[TableCommand::Kernels, TableCommand::Timeline],
     display: Display::All,
     run: |trace, scope| {
-        let looked = Looked::at(trace, scope);
+        let looked = StepSelection::select(trace, scope);
         let mut types = NameTypes::new(trace, RULES);
         let all = operations(trace, &mut types);
         // Both tables cover the same time.
@@ -127,7 +127,7 @@ fn lost_of_device(trace: &Trace, operations: &[Operation], lost: &BTreeMap<Track
     starts
 }
 
-fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table {
+fn breakdown(trace: &Trace, operations: &[Operation], looked: &StepSelection) -> Table {
     let window = looked.window(trace);
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     let mut unknown = Vec::new();
@@ -262,7 +262,7 @@ fn causes(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usi
     let Some(launch) = trace.gpu.launch[next.gpu.index()].some() else {
         return [(gap, UNKNOWN), ((gap.1, gap.1), UNKNOWN)];
     };
-    let launched = host_until(trace, launch, next.is_early, gap);
+    let launched = host_wait_end(trace, launch, next.is_early, gap);
     let rest = if gap.1.saturating_sub(launched) < KERNEL_WAIT_NS { KERNEL_WAIT } else { OTHER };
     [((gap.0, launched), HOST_WAIT), ((launched, gap.1), rest)]
 }

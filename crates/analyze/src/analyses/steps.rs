@@ -8,7 +8,7 @@ use stackline_timeline::intervals::{total, union};
 use stackline_timeline::stats;
 use stackline_timeline::stats::percent;
 use stackline_timeline::step_cycles::{Cycle, processes};
-use stackline_timeline::steps::{Looked, between, with_gpu_work};
+use stackline_timeline::steps::{StepSelection, between, with_gpu_work};
 use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     // Explicitly selected steps all count.
     let left_out = match scope.steps {
         Some(_) => vec![None; trace.steps.len()],
-        None => Looked::at(trace, scope).left_out(trace),
+        None => StepSelection::select(trace, scope).left_out(trace),
     };
     let left_out: Vec<Option<&str>> = selected.iter().map(|(i, _)| left_out[*i]).collect();
     let with_gpu = |(i, _): &(usize, &Step)| spans.get(*i).copied().map(us).filter(|_| !work[*i].is_unknown());

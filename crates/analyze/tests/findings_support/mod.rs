@@ -11,7 +11,7 @@ use stackline_findings::{Finding, Findings, Options, REPLAY, SPECULATIVE, Settin
 use stackline_model::{INFERRED, LINE, RECORDING, Trace};
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeSet;
 
 /// A trace in the making: one process, thread 1, device 0; times in µs.
@@ -235,7 +235,7 @@ pub(crate) fn find(trace: &Trace, settings: &[&str]) -> Findings {
 /// Compares gain and bounds of the first findings that have edits with those that `what-if` computes from these edits. The rules of
 /// these findings.
 pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: usize) -> BTreeSet<String> {
-    let Looked { choice, steps, .. } = Looked::or_inferred(trace, &Scope::default());
+    let StepSelection { choice, steps, .. } = StepSelection::select_or_infer(trace, &Scope::default());
     assert_eq!(steps, found.steps, "{name}");
     let mut rules = BTreeSet::new();
     for finding in found.findings.iter().filter(|finding| !finding.edits.is_empty()).take(most) {

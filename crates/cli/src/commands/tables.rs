@@ -14,7 +14,7 @@ use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use stackline_timeline::{Scope, step_marks};
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ const OF_STEPS: [TableCommand; 4] =
 struct OfTrace {
     tables: Vec<Table>,
     /// Selected steps, for commands with tables of steps.
-    looked: Option<Looked>,
+    looked: Option<StepSelection>,
     /// Note on the source of steps, for `steps`.
     marks: Option<String>,
     /// For `collectives`, to compare clocks.
@@ -41,7 +41,7 @@ impl OfTrace {
     ) -> Result<Self> {
         Ok(Self {
             tables: stackline_engine::run_trace(trace, wanted, options)?,
-            looked: OF_STEPS.contains(&command).then(|| Looked::at(trace, &Scope::default())),
+            looked: OF_STEPS.contains(&command).then(|| StepSelection::select(trace, &Scope::default())),
             marks: if command == TableCommand::Steps { step_marks::note(trace) } else { None },
             ends: (command == TableCommand::Collectives).then(|| CollectiveEnds::from_trace(trace)),
         })

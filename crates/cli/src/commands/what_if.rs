@@ -15,7 +15,7 @@ use stackline_critical_path::exact::what_if::{
 use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_findings::{Gone, recorded_in};
 use stackline_present::{human, terminal};
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let session = Session::open(&args.inputs.inputs, common)?;
     let trace = one_trace(&session)?;
     let annotation = args.annotation.as_deref().unwrap_or_default();
-    let Looked { choice, steps, notes, .. } = window(trace, annotation, args.instance, &session.scope)?;
+    let StepSelection { choice, steps, notes, .. } = window(trace, annotation, args.instance, &session.scope)?;
     let steps = Some(steps).filter(|&steps| steps > 0);
     let people = common.format == Format::Table && common.tables.is_empty();
     let (tables, extra, head) = if args.sweep {

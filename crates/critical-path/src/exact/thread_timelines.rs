@@ -19,12 +19,12 @@ pub(super) struct ThreadTimeline {
     /// Starts of the gaps, in time order.
     pub(super) gaps: Vec<i64>,
     /// Kinds of spans on the thread.
-    pub(super) has: Has,
+    pub(super) has: SpanCounts,
 }
 
 /// Number of spans of a thread by kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Has {
+pub(super) struct SpanCounts {
     pub(super) operators: u32,
     pub(super) python: u32,
     pub(super) annotations: u32,
@@ -46,7 +46,7 @@ impl ThreadTimeline {
             trace.track_events(track).iter().copied().filter(|&e| is_span(trace, e)).collect();
         outermost_first(trace, &mut spans);
         let mut sweep = Sweep::default();
-        let mut has = Has::default();
+        let mut has = SpanCounts::default();
         for event in spans {
             match trace.kind(event) {
                 EventKind::Operator => has.operators += 1,

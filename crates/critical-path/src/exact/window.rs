@@ -61,7 +61,7 @@ impl Exact<'_> {
 
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
-        let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.works(lane)).collect();
+        let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.is_work_thread(lane)).collect();
         // Spans that are open at the end of the recording end with it on every thread, so threads with operators come
         // first.
         let computes = |n: u32| {
@@ -90,7 +90,7 @@ impl Exact<'_> {
 
     /// True if a thread's end can be the end of the work. Excluded are threads that only call the runtime, such as a
     /// polling watchdog, and threads that still wait.
-    pub(super) fn works(&self, lane: &ThreadTimeline) -> bool {
+    pub(super) fn is_work_thread(&self, lane: &ThreadTimeline) -> bool {
         let has = lane.has;
         let last = lane.pieces.iter().rev().find(|p| p.event.is_some()).map_or(EventId::NONE, |p| p.event);
         let waits = self.names.flags(self.trace, last) & bits::WAITS != 0;

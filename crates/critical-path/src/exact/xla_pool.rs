@@ -56,7 +56,7 @@ impl XlaPool {
 
     /// Time and lane at which another thread added the task that begins with a span, after a time and before the start
     /// of the span.
-    pub(super) fn put_by(&self, trace: &Trace, (lane, first): (usize, EventId), after: i64) -> Option<(i64, usize)> {
+    pub(super) fn added_by(&self, trace: &Trace, (lane, first): (usize, EventId), after: i64) -> Option<(i64, usize)> {
         let task = TASKS.iter().position(|(name, _)| *name == trace.name(first))?;
         latest(&self.put[task], after, trace.events.start[first.index()], |other| other != lane)
     }
@@ -74,11 +74,11 @@ impl XlaPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value_reads::tests::reading;
+    use crate::value_reads::tests::jax_read_trace;
 
     #[test]
-    fn tasks_follow_what_put_them() {
-        let trace = reading();
+    fn tasks_follow_the_span_that_added_them() {
+        let trace = jax_read_trace();
         let lanes = ThreadTimeline::all(&trace);
         let pool = XlaPool::new(&trace, &lanes);
         let (of_pool, of_program) = if pool.has(0) { (0, 1) } else { (1, 0) };
@@ -87,9 +87,9 @@ mod tests {
             trace.track_events(lanes[of_pool].track).iter().copied().find(|&e| trace.name(e) == name).unwrap()
         };
         let dispatch = on_pool("D2H Dispatch");
-        assert_eq!(pool.put_by(&trace, (of_pool, dispatch), i64::MIN), Some((120_000, of_program)));
-        assert_eq!(pool.put_by(&trace, (of_pool, dispatch), 130_000), None, "it was put before");
-        assert_eq!(pool.put_by(&trace, (of_pool, on_pool("MemcpyD2H")), i64::MIN), None, "the thread goes on itself");
+        assert_eq!(pool.added_by(&trace, (of_pool, dispatch), i64::MIN), Some((120_000, of_program)));
+        assert_eq!(pool.added_by(&trace, (of_pool, dispatch), 130_000), None, "it was put before");
+        assert_eq!(pool.added_by(&trace, (of_pool, on_pool("MemcpyD2H")), i64::MIN), None, "the thread goes on itself");
     }
 
     #[test]

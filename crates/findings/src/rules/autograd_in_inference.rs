@@ -48,10 +48,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }
     let total = context.total(&operators).max(1) as f64;
     // Scale time ranges instead of operators: the cost of recording them stays.
-    let stretches = || operators.iter().map(|&operator| (operator, operator)).collect();
+    let ranges = || operators.iter().map(|&operator| (operator, operator)).collect();
     let shorter = |node_ns: f64| {
         let factor = (1.0 - nodes as f64 * node_ns / total).max(0.0);
-        let chosen = Chosen { stretches: stretches(), ..Chosen::default() };
+        let chosen = Chosen { ranges: ranges(), ..Chosen::default() };
         context.edit_of(Action::Scale(factor), "operators that make autograd's nodes", chosen).map(|edit| vec![edit])
     };
     let by_place = context.by_place(&operators).into_iter().max_by_key(|(_, of)| of.len());

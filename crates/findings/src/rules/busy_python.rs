@@ -125,7 +125,7 @@ fn of_samples(
     // Threads run it concurrently: the gain is at most the time of one thread.
     let of_time = context.percent(seen.of_one_thread() as i64);
     let share = times.share_of_processor(context, seen).max(of_time);
-    if share < context.setting("share") || is_start(context, seen.stretches.len()) {
+    if share < context.setting("share") || is_start(context, seen.occurrences.len()) {
         return None;
     }
     let mut facts = vec![Fact { name: "part of the time", value: of_time, unit: Unit::Percent }];
@@ -187,7 +187,7 @@ impl CpuTimes {
         let (Some(recording), Key::Int(pid)) = (context.recording(), pid) else { return 0.0 };
         let own = self.by_thread.get(track).copied().unwrap_or(0.0);
         let all = self.by_process.get(&pid).copied().unwrap_or(0.0);
-        let delayed = recording.delayed(pid, from, to) * own / all.max(1.0);
+        let delayed = recording.processor_wait_ns(pid, from, to) * own / all.max(1.0);
         (100.0 * ns / (window - delayed).max(own).clamp(1.0, window)).min(100.0)
     }
 }
@@ -206,12 +206,14 @@ pub(super) fn title(share: f64) -> String {
 fn of_calls(context: &RuleContext<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Candidate> {
     let trace = context.trace();
     let mut by_call: BTreeMap<EventId, i64> = BTreeMap::new();
-    for hop in context.hops().filter(|hop| hop.category == Category::HostPython && hop.event.is_some()) {
-        let functions = || context.stack(hop.event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+    for segment in
+        context.segments().filter(|segment| segment.category == Category::HostPython && segment.event.is_some())
+    {
+        let functions = || context.stack(segment.event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
         let name = |event: EventId| trace.events.name[event.index()];
         let own = names.own(functions().map(name));
         if let Some(call) = own.and_then(|own| functions().find(|&e| name(e) == own)) {
-            *by_call.entry(call).or_default() += hop.end - hop.start;
+            *by_call.entry(call).or_default() += segment.end - segment.start;
         }
     }
     let by_place = context.sums_by_place(by_call.into_iter().collect()).into_iter();

@@ -110,12 +110,12 @@ fn deep_copy(
         let likely = gone(Chosen { events: calls.clone(), ..Chosen::default() })?;
         (context.total(&calls), likely.clone(), likely)
     } else {
-        let stretches = || runs.runs.clone();
+        let ranges = || runs.runs.clone();
         // Time before the first copy of a run may be its start, or other work.
         let before = runs.runs.iter().zip(&runs.neighbours);
         let before = before.filter_map(|((first, _), (before, _))| Some(((*before)?, *first))).collect();
-        let likely = gone(Chosen { stretches: stretches(), ..Chosen::default() })?;
-        (runs.ns, likely, gone(Chosen { events: calls, stretches: stretches(), between: before })?)
+        let likely = gone(Chosen { ranges: ranges(), ..Chosen::default() })?;
+        (runs.ns, likely, gone(Chosen { events: calls, ranges: ranges(), between: before })?)
     };
     let share = context.percent(ns);
     if share < context.setting("share") {

@@ -150,9 +150,9 @@ impl Room {
         let recording = context.recording();
         Self {
             crew: crews.get(crews.len() / 2).copied().unwrap_or(0),
-            usable: recording.and_then(Recording::most_usable),
-            busy: recording.and_then(|recording| recording.busy(from, to)),
-            room: recording.and_then(|recording| recording.room(from, to)),
+            usable: recording.and_then(Recording::max_usable_processors),
+            busy: recording.and_then(|recording| recording.total_runnable_threads(from, to)),
+            room: recording.and_then(|recording| recording.processor_headroom(from, to)),
         }
     }
 

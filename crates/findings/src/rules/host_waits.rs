@@ -190,7 +190,7 @@ fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     let begin_and_end = |&(before, behind): &(EventId, EventId)| {
         (context.trace().events.end(before), context.trace().events.start[behind.index()])
     };
-    let kind = match in_collectives(context, seen.stretches.iter().map(begin_and_end)) {
+    let kind = match in_collectives(context, seen.occurrences.iter().map(begin_and_end)) {
         true => Some(OTHER_RANKS),
         false => kind_of_samples(context, &seen.samples),
     };

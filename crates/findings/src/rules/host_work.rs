@@ -94,12 +94,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_told = |event: EventId| {
         context.stack(event).any(|e| is_told.get(trace.events.name[e.index()].index()).copied().unwrap_or(false))
     };
-    for hop in context.hops().filter(|hop| hop.event.is_some()) {
-        if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
-            && !is_told(hop.event)
-            && let Some(span) = span_of(context, hop.event, &working)
+    for segment in context.segments().filter(|segment| segment.event.is_some()) {
+        if matches!(segment.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
+            && !is_told(segment.event)
+            && let Some(span) = span_of(context, segment.event, &working)
         {
-            *by_span.entry(span).or_default() += hop.end - hop.start;
+            *by_span.entry(span).or_default() += segment.end - segment.start;
         }
     }
     let mut spans: Vec<(EventId, i64)> = by_span.into_iter().collect();

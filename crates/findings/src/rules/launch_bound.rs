@@ -142,8 +142,9 @@ fn candidate(
 ) -> Option<Candidate> {
     use Category::{HostOperator, HostPython, HostRuntime, LaunchLatency};
     let is_launching = |category: Category| matches!(category, HostOperator | HostPython | HostRuntime | LaunchLatency);
-    let hops = context.hops().filter(|hop| is_launching(hop.category)).map(|hop| hop.end - hop.start);
-    let launching: i64 = hops.filter(|&ns| ns <= LONGEST_NS).sum();
+    let segments =
+        context.segments().filter(|segment| is_launching(segment.category)).map(|segment| segment.end - segment.start);
+    let launching: i64 = segments.filter(|&ns| ns <= LONGEST_NS).sum();
     let share = context.percent(launching);
     let per_launch = context.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
     let idle = 100.0 - context.percent(context.gpu_busy_ns());

@@ -121,7 +121,7 @@ fn rest_of(context: &RuleContext<'_>, host_gap: &HostGap, known: &Spans) -> Opti
     let is_known = |&(before, behind): &(EventId, EventId)| {
         known.begin_between(trace, before, behind) || is_loading(before) || is_loading(behind)
     };
-    if !host_gap.is_one || !host_gap.waits.events.is_empty() || host_gap.stretches.iter().any(is_known) {
+    if !host_gap.is_one || !host_gap.waits.events.is_empty() || host_gap.occurrences.iter().any(is_known) {
         return None;
     }
     let ns = host_gap.ns as f64 - host_gap.computing().ns;

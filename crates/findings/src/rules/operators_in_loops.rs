@@ -184,7 +184,7 @@ fn all_around(
     let mut backward = context.backward_of(calls);
     backward.extend(context.backward_of(&gathering));
     let backward = context.runs_of(&context.outermost(&backward));
-    let mut all = Chosen { events: gone.to_vec(), stretches: runs.to_vec(), ..Chosen::default() };
+    let mut all = Chosen { events: gone.to_vec(), ranges: runs.to_vec(), ..Chosen::default() };
     all.events.extend(gathering);
     let firsts: Vec<EventId> = backward.runs.iter().map(|&(first, _)| first).collect();
     all.between.extend(context.ends_of_backward(&firsts));
@@ -193,7 +193,7 @@ fn all_around(
             all.between.extend(before.map(|before| (before, *first)));
             all.between.extend(behind.map(|behind| (*last, behind)));
         }
-        all.stretches.extend(runs.runs);
+        all.ranges.extend(runs.runs);
     }
     all
 }
@@ -219,7 +219,7 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
     let factor = left as f64 / context.total(&events).max(1) as f64;
     let text = format!("operators of {}", place.text());
     let most = context.edit_of(Action::Scale(0.0), text.clone(), all_around(context, &events, (&gone, &runs)))?;
-    let chosen = Chosen { events: gone, stretches: runs, ..Chosen::default() };
+    let chosen = Chosen { events: gone, ranges: runs, ..Chosen::default() };
     let likely = context.edit_of(Action::Scale(factor), text, chosen)?;
     Some(Candidate {
         title: format!(

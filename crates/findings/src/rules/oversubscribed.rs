@@ -66,13 +66,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64, Team)) -> Option<Candidate> {
-    let processors = recording.usable(pid)?;
+    let processors = recording.usable_processors(pid)?;
     let computing: Vec<Times> = team.threads.into_values().filter(|times| times.waiting > 0.0).collect();
     let sum = |of: fn(&Times) -> f64| computing.iter().map(of).sum::<f64>();
     let (useful, waiting) = (sum(|times| times.useful), sum(|times| times.waiting));
     let share = 100.0 * waiting / (useful + waiting).max(1.0);
     let (from, to) = context.window();
-    let runnable = recording.runnable(pid, from, to);
+    let runnable = recording.runnable_threads(pid, from, to);
     let least = processors * context.setting("threads");
     let waiting_least = context.setting(if runnable.is_some() { "waiting" } else { "waiting_uncounted" });
     // A single thread has no other to wait for.
@@ -93,7 +93,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
         Fact { name: "CPU time in the OpenMP library", value: share, unit: Unit::Percent },
         Fact::time("computing CPU time per step", per_step(useful)),
     ];
-    let of = if recording.own().count() > 1 { format!(" of process {pid}") } else { String::new() };
+    let of = if recording.own_processes().count() > 1 { format!(" of process {pid}") } else { String::new() };
     facts.extend(runnable.map(|value| Fact { name: "runnable threads, mean", value, unit: Unit::None }));
     Some(Candidate {
         title: format!(

@@ -5,7 +5,7 @@ use stackline_critical_path::exact::Category;
 use stackline_model::{EventId, EventKind, TrackId, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
-use stackline_timeline::vocabulary::cuda::is_of_runtime;
+use stackline_timeline::vocabulary::cuda::is_runtime_overhead;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL033",
@@ -63,7 +63,7 @@ fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
     if share < context.setting("share") {
         return None;
     }
-    let events = context.named(&[EventKind::Overhead], |name| !is_of_runtime(name));
+    let events = context.named(&[EventKind::Overhead], |name| !is_runtime_overhead(name));
     let facts = vec![
         Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
         Fact::count("pauses of the profiler", events.len()),

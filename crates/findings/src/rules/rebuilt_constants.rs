@@ -265,9 +265,9 @@ fn gain_estimate(
     (operators, work): (&[EventId], &[EventId]),
     (spans, lists): (&[EventId], Option<&Lists>),
 ) -> Option<GainEstimate> {
-    let gone = |events: &[EventId], stretches: &[(EventId, EventId)]| -> Option<Edit> {
+    let gone = |events: &[EventId], ranges: &[(EventId, EventId)]| -> Option<Edit> {
         let events = events.iter().chain(work).copied().collect();
-        let chosen = Chosen { events, stretches: stretches.to_vec(), ..Chosen::default() };
+        let chosen = Chosen { events, ranges: ranges.to_vec(), ..Chosen::default() };
         context.edit_of(Action::Remove, "constants built in each step", chosen)
     };
     // Python between the operators of one line belongs to the line, too.

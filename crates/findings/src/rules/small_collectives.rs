@@ -202,7 +202,7 @@ impl Merged {
 
     fn gone(&self, context: &RuleContext<'_>, also: &[EventId]) -> Option<Edit> {
         let events = self.kernels.iter().chain(&self.operators).chain(also).copied().collect();
-        let chosen = Chosen { events, stretches: self.runs.clone(), ..Chosen::default() };
+        let chosen = Chosen { events, ranges: self.runs.clone(), ..Chosen::default() };
         context.edit_of(Action::Remove, "collective:small ones put together", chosen)
     }
 }

@@ -72,7 +72,7 @@ struct Large<'a> {
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
-    let is_of_gpus = |name: &str| aten::OF_GPUS.iter().any(|part| name.starts_with(part));
+    let is_of_gpus = |name: &str| aten::GPU_ONLY.iter().any(|part| name.starts_with(part));
     if context.uses_gpu() || !context.named(&[EventKind::Operator], is_of_gpus).is_empty() {
         return Vec::new();
     }
@@ -104,7 +104,7 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
     let share = context.percent(context.path_inside(&large.all).iter().sum());
     let used = used(context, large)?;
     let threads = threads(recording, large.pid, (from, to))?;
-    let delayed = recording.delayed(large.pid, from, to) / context.steps_ns() as f64;
+    let delayed = recording.processor_wait_ns(large.pid, from, to) / context.steps_ns() as f64;
     if delayed > MOST_DELAYED {
         return None;
     }
@@ -122,7 +122,7 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
         large.all.iter().copied().max_by_key(|&operator| (context.dur(operator), std::cmp::Reverse(operator)))?;
     let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(NAMED).collect();
     let more = if large.by_name.len() > NAMED { ", …" } else { "" };
-    let of = if recording.own().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
+    let of = if recording.own_processes().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
     Some(Candidate {
         title: format!(
             "Too few threads: {}{more}{of} on one thread, {share:.0} % of the critical path; {threads:.0} processors \
@@ -149,10 +149,10 @@ const NAMED: usize = 3;
 /// Number of threads of a process with a free processor, if idle processors are divided evenly among all recorded
 /// processes that compute.
 fn threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f64> {
-    let computing = recording.computing(from, to).max(1) as f64;
-    let others = (recording.busy(from, to)? - computing).max(0.0);
+    let computing = recording.computing_processes(from, to).max(1) as f64;
+    let others = (recording.total_runnable_threads(from, to)? - computing).max(0.0);
     // A processor that is idle most of the time counts.
-    Some(((recording.usable(pid)? - others) / computing + 0.25).floor())
+    Some(((recording.usable_processors(pid)? - others) / computing + 0.25).floor())
 }
 
 /// Mean number of processors that a process uses while its large operators run, by CPU time samples of all threads.

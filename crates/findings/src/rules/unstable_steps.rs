@@ -250,15 +250,15 @@ fn grown<'a>(context: &RuleContext<'a>, of: &Steps) -> Grown<'a> {
     let mut more: BTreeMap<(Category, StrId), i64> = BTreeMap::new();
     let mut longest: BTreeMap<StrId, (i64, EventId)> = BTreeMap::new();
     let trace = context.trace();
-    for hop in context.path().hops.iter() {
-        let name = hop.event.some().map_or(StrId::NONE, |e| trace.events.name[e.index()]);
-        let first = weighed.partition_point(|(s, _)| s.2 <= hop.start);
-        for (step, weight) in weighed[first..].iter().take_while(|(s, _)| s.1 < hop.end) {
-            let ns = hop.end.min(step.2) - hop.start.max(step.1);
-            *more.entry((hop.category, name)).or_default() += ns * weight;
-            if step == worst && hop.event.is_some() {
+    for segment in context.path().segments.iter() {
+        let name = segment.event.some().map_or(StrId::NONE, |e| trace.events.name[e.index()]);
+        let first = weighed.partition_point(|(s, _)| s.2 <= segment.start);
+        for (step, weight) in weighed[first..].iter().take_while(|(s, _)| s.1 < segment.end) {
+            let ns = segment.end.min(step.2) - segment.start.max(step.1);
+            *more.entry((segment.category, name)).or_default() += ns * weight;
+            if step == worst && segment.event.is_some() {
                 let known = longest.entry(name).or_default();
-                *known = (*known).max((ns, hop.event));
+                *known = (*known).max((ns, segment.event));
             }
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct Group {
     /// For functions: time of the path that is in no called function.
     pub(super) innermost_ns: i64,
     /// Critical-path segments of the group, ascending.
-    hops: Vec<Part>,
+    segments: Vec<Part>,
 }
 
 /// Critical-path segment of a group.
@@ -61,23 +61,23 @@ impl Group {
             wall_ns: 0,
             track: None,
             innermost_ns: 0,
-            hops: parts.to_vec(),
+            segments: parts.to_vec(),
         }
     }
 
     /// Number of events, or of critical-path segments.
     pub(super) fn count(&self) -> usize {
-        if self.kind.is_of_events() { self.events.len() } else { self.hops.len() }
+        if self.kind.is_of_events() { self.events.len() } else { self.segments.len() }
     }
 
     /// Positions of the segments in the path.
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
-        self.hops.iter().map(|part| part.at)
+        self.segments.iter().map(|part| part.at)
     }
 
     /// Critical-path segments of the group's events.
     pub(super) fn parts(&self) -> &[Part] {
-        &self.hops
+        &self.segments
     }
 
     /// Time by which the group is listed. Calls also count by their own time, because the path contains the cause of
@@ -100,7 +100,7 @@ impl Group {
 
     /// Common time of the path of two groups.
     fn shared_ns(&self, other: &Self) -> i64 {
-        let (mut ours, mut theirs) = (self.hops.iter().peekable(), other.hops.iter().peekable());
+        let (mut ours, mut theirs) = (self.segments.iter().peekable(), other.segments.iter().peekable());
         let mut shared = 0;
         while let (Some(part), Some(other)) = (ours.peek(), theirs.peek()) {
             match part.at.cmp(&other.at) {
@@ -155,10 +155,10 @@ impl PathByGroup {
         let is_python = super::is_python(context);
         // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
-        for (at, hop) in (0u32..).zip(context.path().hops.iter()) {
-            let ns = hop.end - hop.start;
-            let wait_ns = if hop.category == Category::Unknown { ns } else { 0 };
-            let event = event_of(&hop, calls);
+        for (at, segment) in (0u32..).zip(context.path().segments.iter()) {
+            let ns = segment.end - segment.start;
+            let wait_ns = if segment.category == Category::Unknown { ns } else { 0 };
+            let event = event_of(&segment, calls);
             let part = Part { at, ns, wait_ns, event: event.unwrap_or(EventId::NONE) };
             found.path_ns += ns;
             let mut keys = match event {
@@ -179,7 +179,7 @@ impl PathByGroup {
             };
             // No event, or only an event such as the annotation of a step.
             if keys.is_empty() {
-                keys.push((kind_without_event(&hop, is_python), StrId::NONE));
+                keys.push((kind_without_event(&segment, is_python), StrId::NONE));
             }
             found.put(keys, part);
         }
@@ -270,13 +270,13 @@ pub(super) fn apart<'g>(
 
 /// Event of a critical-path segment. For a wait of unknown cause, the call in progress during all of it, never the
 /// operation that follows.
-fn event_of(hop: &PathSegment, calls: &CallsInProgress) -> Option<EventId> {
-    if hop.category == Category::Unknown { calls.around(hop.start, hop.end) } else { hop.event.some() }
+fn event_of(segment: &PathSegment, calls: &CallsInProgress) -> Option<EventId> {
+    if segment.category == Category::Unknown { calls.around(segment.start, segment.end) } else { segment.event.some() }
 }
 
 /// Kind of a critical-path segment without an event, depending on the use of Python in the program.
-fn kind_without_event(hop: &PathSegment, is_python: bool) -> LargeKind {
-    match hop.category {
+fn kind_without_event(segment: &PathSegment, is_python: bool) -> LargeKind {
+    match segment.category {
         // Loaders run Python on any thread.
         Category::HostPython | Category::HostDataLoading if is_python => LargeKind::UnrecordedPython,
         Category::HostPython | Category::HostDataLoading => LargeKind::UnrecordedHost,

@@ -20,8 +20,9 @@ pub(super) fn longest_span(context: &RuleContext<'_>, group: &Group) -> Option<(
     }
     let trace = context.trace();
     let positions: FxHashSet<u32> = group.positions().collect();
-    let hops = (0u32..).zip(context.path().hops.iter()).filter(|(at, _)| positions.contains(at));
-    let mut gaps: Vec<(i64, i64, TrackId)> = hops.map(|(_, hop)| (hop.start, hop.end, hop.track)).collect();
+    let segments = (0u32..).zip(context.path().segments.iter()).filter(|(at, _)| positions.contains(at));
+    let mut gaps: Vec<(i64, i64, TrackId)> =
+        segments.map(|(_, segment)| (segment.start, segment.end, segment.track)).collect();
     gaps.sort_unstable_by_key(|gap| (gap.0, gap.1));
     let own: FxHashSet<TrackId> = gaps.iter().map(|gap| gap.2).collect();
     let processes: FxHashSet<_> = own.iter().map(|track| trace.tracks.pid(*track)).collect();

@@ -395,8 +395,12 @@ fn path_inside(context: &RuleContext<'_>, group: &Group) -> i64 {
         let inside = || events.contains(&event) || context.stack(event).any(|around| events.contains(&around));
         *known.entry(event).or_insert_with(inside)
     };
-    let hops = context.path().hops.iter().filter(|hop| hop.category != Category::Unknown && hop.event.is_some());
-    hops.filter(|hop| is_inside(hop.event)).map(|hop| hop.end - hop.start).sum()
+    let segments = context
+        .path()
+        .segments
+        .iter()
+        .filter(|segment| segment.category != Category::Unknown && segment.event.is_some());
+    segments.filter(|segment| is_inside(segment.event)).map(|segment| segment.end - segment.start).sum()
 }
 
 /// Check if a program is known to run Python.
@@ -427,7 +431,8 @@ fn has_calls(context: &RuleContext<'_>) -> bool {
 /// Advice how to record the cause of waits on the path.
 fn wait_advice(context: &RuleContext<'_>) -> &'static str {
     let has_operators = || context.trace().strings.iter().any(|name| name.starts_with(aten::PREFIX));
-    let recorder = recorders::recorder_of(context.trace()).filter(|recorder| !recorder.has_between(context.trace()));
+    let recorder =
+        recorders::recorder_of(context.trace()).filter(|recorder| !recorder.records_host_code(context.trace()));
     match recorder {
         _ if context.uses_gpu() && !has_calls(context) => {
             "also record host activity (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
@@ -468,7 +473,7 @@ fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
 fn host_gap_advice(trace: &Trace) -> &'static str {
     let has_operators = || trace.strings.iter().any(|name| name.starts_with(aten::PREFIX));
     match recorders::recorder_of(trace) {
-        Some(recorder) if !recorder.has_between(trace) => recorder.between_calls,
+        Some(recorder) if !recorder.records_host_code(trace) => recorder.between_calls,
         None if has_operators() => {
             "record a Python program with_stack=True; `perf record` shows the code of other programs"
         }

@@ -6,7 +6,7 @@ use crate::{Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::Unit;
 use stackline_timeline::confidence::Confidence;
-use stackline_timeline::sampling_error::counted;
+use stackline_timeline::sampling_error::count_bounds;
 use stackline_timeline::source_location::SourceLocation;
 
 /// Method of gains without replay.
@@ -42,7 +42,7 @@ pub(super) fn bounded(called: &CallRuleContext<'_>, time: Time) -> Gain {
         return Gain { ns, low_ns: 0, high_ns: signed(called.window_ns()).max(ns) };
     }
     let each = sampled_ns as f64 / time.samples as f64;
-    let (low, high) = counted(usize::try_from(time.samples).unwrap_or(usize::MAX));
+    let (low, high) = count_bounds(usize::try_from(time.samples).unwrap_or(usize::MAX));
     let with = |count: f64| signed(time.measured_ns).saturating_add((count * each) as i64);
     Gain { ns, low_ns: with(low).min(ns), high_ns: with(high).max(ns) }
 }

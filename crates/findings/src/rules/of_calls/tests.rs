@@ -308,7 +308,7 @@ fn what_cannot_be_looked_for_is_said() {
         find_in_calls(tree, rank, &options(scope), &ExternalRules::default(), &|_| true)
     };
     let tree = training().builder.finish();
-    assert_eq!(find(&tree, None, Scope::of_steps(Some((1, 2)))), Err(NoCalls::Steps));
+    assert_eq!(find(&tree, None, Scope::from_steps(Some((1, 2)))), Err(NoCalls::Steps));
     assert_eq!(find(&tree, Some(3), Scope::default()), Err(NoCalls::NoRank(3, Vec::new())));
     let mut made = Made::new();
     made.add((1, 0), "train.py:1 f", CallMetric::Allocated, (1, 10));

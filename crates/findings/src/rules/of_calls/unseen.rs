@@ -3,7 +3,7 @@
 
 use super::thread::{Known, Thread, Time, inclusive, is_recorded, outermost};
 use stackline_model::{CallNodeId, CallingContextTree, FrameKind};
-use stackline_timeline::sampling_error::counted;
+use stackline_timeline::sampling_error::count_bounds;
 
 impl Thread {
     /// Add time without samples, of each outermost operator, and of each outermost span without its operators. The
@@ -48,7 +48,7 @@ impl Thread {
         // Weight of one sample, in ns.
         let each = sampled.first().map_or(0.0, |all| all.ns as f64 / all.samples.max(1) as f64);
         let unseen = |took_ns: f64, seen: Time| {
-            let (_, most) = counted(usize::try_from(seen.samples).unwrap_or(usize::MAX));
+            let (_, most) = count_bounds(usize::try_from(seen.samples).unwrap_or(usize::MAX));
             if took_ns > most * each { (took_ns as u64).saturating_sub(seen.ns) } else { 0 }
         };
         let is_outermost = |node: CallNodeId| operator[node.index()] == Some(node);

@@ -10,7 +10,7 @@ use crate::{Fact, RuleContext};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
 use stackline_model::{EventId, EventKind};
-use stackline_timeline::sampling_error::shared;
+use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::steps::middle;
 use stackline_timeline::vocabulary::aten;
@@ -161,7 +161,7 @@ impl Lists {
     /// interrupted.
     pub(super) fn least(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let left = 1.0 - self.usual_ns as f64 / self.runs_ns.max(1) as f64;
-        let chosen = Chosen { stretches: self.runs.clone(), ..Chosen::default() };
+        let chosen = Chosen { ranges: self.runs.clone(), ..Chosen::default() };
         context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "lists read in each step", chosen)
     }
 
@@ -180,7 +180,7 @@ fn seen_at(context: &RuleContext<'_>, place: &SourceLocation, between: &[(EventI
         all += host_gap.cpu.events.len();
         seen += host_gap.cpu.events.iter().filter(|&&sample| context.line_of(sample) == *place).count();
     }
-    shared(seen, all).1
+    share_bounds(seen, all).1
 }
 
 /// Median of times, in ns; 0 without times.
