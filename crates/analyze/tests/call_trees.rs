@@ -156,7 +156,7 @@ fn a_function_stands_at_the_lines_that_it_called_from() {
     // The tree of rules has a function once, at the line that names it.
     let text = demo::generate(&demo::Config { steps: 1, layers: 1, ..demo::Config::default() });
     let trace = read(text);
-    assert!(trace_calls(&trace, &Scope::default()).continued.is_empty());
+    assert!(trace_calls(&trace, &Scope::default()).uncounted_calls.is_empty());
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn calls_of_a_frame_are_counted_and_not_what_lies_below_it() {
     let calls = lines();
     let seen = |shape: ViewDirection, by_line: bool| {
         let options = ViewOptions { shape, by_line, ..ViewOptions::new(CallMetric::HostTime) };
-        let view = view_pruned(&calls.tree, &options, 0.0, &calls.continued);
+        let view = view_pruned(&calls.tree, &options, 0.0, &calls.uncounted_calls);
         let row = |view: &CallView, row: usize| (view.label(row).short(), view.nodes[row].calls);
         (1..view.nodes.len()).map(|at| row(&view, at)).collect::<Vec<_>>()
     };

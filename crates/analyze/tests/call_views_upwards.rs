@@ -62,7 +62,7 @@ proptest! {
             .filter(|(path, (stats, _))| path.len() > below.len() && path.starts_with(&below) && is_wide(stats))
             .map(|(path, values)| (path[below.len()..].to_owned(), *values))
             .collect();
-        let narrow: u32 = part.narrow.iter().sum();
+        let small_callers: u32 = part.small_callers.iter().sum();
         // As the root of a whole, it has no name.
         let mut nameless = part;
         nameless.nodes[0].label = 0;
@@ -73,6 +73,6 @@ proptest! {
         let left_out = rows.iter().filter(|(path, (stats, _))| {
             path.len() > below.len() && path.starts_with(&below) && !is_wide(stats) && is_known(&path[..path.len() - 1])
         });
-        prop_assert_eq!(narrow as usize, left_out.count());
+        prop_assert_eq!(small_callers as usize, left_out.count());
     }
 }

@@ -3,7 +3,7 @@
 use crate::support::{read, read_mini};
 use crate::tl_support;
 
-use stackline_diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
+use stackline_diff::statistics::{Location, benjamini_hochberg, student_quantile, student_two_sided, welch};
 use stackline_diff::{
     Change, ChangeTable, Diff, Measure, Method, Options, Profile, Side, Verdict, compare, trim_warmup,
 };
@@ -62,7 +62,7 @@ fn one_value_and_many_rows_are_scipys() {
     close(tested.interval.0, 0.390_653_442_240_731_34);
     close(tested.interval.1, 1.309_346_557_759_269_8);
     for (got, expected) in
-        adjusted(&[0.001, 0.04, 0.03, 0.2, 0.9]).iter().zip([0.005, 1.0 / 15.0, 1.0 / 15.0, 0.25, 0.9])
+        benjamini_hochberg(&[0.001, 0.04, 0.03, 0.2, 0.9]).iter().zip([0.005, 1.0 / 15.0, 1.0 / 15.0, 0.25, 0.9])
     {
         close(*got, expected);
     }

@@ -73,7 +73,7 @@ fn lost_times_are_not_faster() {
         let of = |table| diff.changes[&table].iter().filter(|change: &&Change| change.verdict != Verdict::Untested);
         let measures = |table| of(table).map(|change| change.measure).collect::<Vec<_>>();
         (
-            diff.lost.clone(),
+            diff.missing_records.clone(),
             measures(ChangeTable::Steps),
             measures(ChangeTable::Operators),
             measures(ChangeTable::Kernels),
@@ -108,7 +108,7 @@ fn tested(before: &Trace, after: &Trace) -> (Vec<String>, Vec<Measure>) {
     let mut measures: Vec<Measure> = all.map(|change| change.measure).collect();
     measures.sort_unstable();
     measures.dedup();
-    (diff.lost, measures)
+    (diff.missing_records, measures)
 }
 
 #[test]

@@ -417,8 +417,8 @@ fn clocks_of_one_kernel_whose_runs_differ() {
         let gain = found[0].gain.unwrap();
         (gain.high_ns - gain.low_ns, gain)
     };
-    let ((narrow, _), (wide, gain)) = (width(0), width(60));
-    assert!(wide > 3 * narrow, "{narrow} {wide}");
+    let ((small_callers, _), (wide, gain)) = (width(0), width(60));
+    assert!(wide > 3 * small_callers, "{small_callers} {wide}");
     // The mean of four runs, 60 µs apart, is off by 40 µs and more at times.
     assert!(gain.low_ns < 80_000 && gain.high_ns > 110_000, "{gain:?}");
 }

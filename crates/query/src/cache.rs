@@ -72,10 +72,10 @@ impl Source<'_> {
     }
 
     /// Counts of calls at other lines of their function.
-    pub(crate) fn continued(&self) -> &[(CallNodeId, CallThreadId, u64)] {
+    pub(crate) fn uncounted_calls(&self) -> &[(CallNodeId, CallThreadId, u64)] {
         match self {
             Self::Recording(_) => &[],
-            Self::Trace(calls) => &calls.continued,
+            Self::Trace(calls) => &calls.uncounted_calls,
         }
     }
 
@@ -89,6 +89,6 @@ impl Source<'_> {
 
     /// Check if self time was split between lines by estimate, since no stack contains its line.
     pub(crate) fn guesses_lines(&self) -> bool {
-        !self.continued().is_empty()
+        !self.uncounted_calls().is_empty()
     }
 }

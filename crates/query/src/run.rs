@@ -13,7 +13,7 @@ use crate::source_roots::SourceRoots;
 use crate::track_layout::TrackLayout;
 use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
-use stackline_calls::{CallView, TimeRange, calls_by_thread, chosen_steps, fold_imports};
+use stackline_calls::{CallView, TimeRange, calls_by_thread, fold_imports, selected_steps};
 use stackline_diff::Profile;
 use stackline_engine::{Error, OpenOptions, Part, Run, RunOptions};
 use stackline_findings as findings;
@@ -363,7 +363,7 @@ impl OpenRun {
     /// First and last of the steps that findings cover by default.
     pub(crate) fn chosen(&self, at: usize) -> Option<(i64, i64)> {
         let (derived, trace) = (self.derived.get(at)?, self.set.traces.get(at)?);
-        *derived.chosen.get_or_init(|| chosen_steps(trace))
+        *derived.chosen.get_or_init(|| selected_steps(trace))
     }
 
     /// Index of the event names in a trace, for searches.
