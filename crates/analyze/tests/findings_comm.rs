@@ -207,11 +207,11 @@ fn ranks_of_one_job_as_one_list() {
     let of = |code: &str| found.findings.iter().find(|f| f.rule.code == code).unwrap();
     let straggler = of("SL040");
     insta::assert_snapshot!(text(std::slice::from_ref(straggler)));
-    assert_eq!((straggler.told_of(), straggler.gain.unwrap().ns / 1000), (Some(5), 500));
+    assert_eq!((straggler.detail_rank(), straggler.gain.unwrap().ns / 1000), (Some(5), 500));
     // The one that comes first waits in the collective; what it takes is what the last one sees of it.
     let communication = of("SL019");
     let ranks: Vec<i64> = communication.ranks.iter().map(|of| of.rank).collect();
-    assert_eq!((ranks, communication.told_of()), (vec![4, 5], Some(5)));
+    assert_eq!((ranks, communication.detail_rank()), (vec![4, 5], Some(5)));
     assert_eq!(communication.ranks[0].gain_ns, None);
     assert_eq!(communication.ranks[1].gain_ns, communication.gain.map(|gain| gain.ns));
     assert_eq!(found.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [4, 5]);
@@ -275,7 +275,7 @@ fn ranks_that_do_not_wait_for_others_are_no_stragglers() {
     // Two wait, and one of them comes last; less certain than if all were known.
     let three = vec![(0, rank(300, 540).findings()), (1, silent().findings()), (2, rank(800, 40).findings())];
     let found = straggler(&merged(three)).unwrap();
-    assert_eq!((found.told_of(), found.confidence), (Some(2), Confidence::Low));
+    assert_eq!((found.detail_rank(), found.confidence), (Some(2), Confidence::Low));
     // No rank has any.
     let found = merged(vec![(0, silent().findings()), (1, silent().findings())]);
     assert!(found.unchecked.iter().any(|u| u.rule.code == "SL040" && u.reason.sentence().contains("no collectives")));
@@ -287,7 +287,7 @@ fn ranks_whose_trace_is_cut_off_are_not_compared() {
     // The collectives of its last steps are missing: it seems to wait least.
     let whole = rank(300, 540).text(json!({"id": 0}));
     let cut = find(&read(&whole[..whole.len() * 2 / 3]), &[]);
-    assert!(cut.is_incomplete && cut.alone_ns.is_some());
+    assert!(cut.is_incomplete && cut.exposed_collectives_ns.is_some());
     let found = merged(vec![(0, rank(300, 540).findings()), (1, cut)]);
     assert!(found.findings.iter().all(|f| f.rule.code != "SL040"), "{:?}", found.findings);
     let note = "SL040 did not compare rank 1 with the others: part of the trace is missing";
@@ -327,13 +327,13 @@ fn a_wait_for_another_rank_is_an_effect() {
     let found = merged(vec![(0, waits_for_rank(0, 3000).findings()), (1, waits_for_rank(2900, 100).findings())]);
     let of = |code: &str| found.findings.iter().filter(|f| f.rule.code == code).collect::<Vec<_>>();
     let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
-    assert_eq!(straggler.told_of(), Some(1));
+    assert_eq!(straggler.detail_rank(), Some(1));
     assert!(straggler.title.contains("; there SL009: Waiting for data"), "{}", straggler.title);
     // A cause that moves, or is mended, makes it no other finding: where to change it is told, its own place is none.
     let cause = &waits_for_rank(2900, 100).found("SL009")[0];
-    assert_eq!((&straggler.place, straggler.change_place()), (&SourceLocation::default(), cause.change_place()));
+    assert_eq!((&straggler.place, straggler.fix_location()), (&SourceLocation::default(), cause.fix_location()));
     // With what is to be done about the cause and the edits that do it; the cause is there by itself, too.
-    assert_eq!(of("SL009").iter().map(|f| f.told_of()).collect::<Vec<_>>(), [Some(1)], "{}", text(&found.findings));
+    assert_eq!(of("SL009").iter().map(|f| f.detail_rank()).collect::<Vec<_>>(), [Some(1)], "{}", text(&found.findings));
     assert_eq!((&straggler.edits, &straggler.rule.advice), (&cause.edits, &cause.rule.advice));
     assert!(straggler.gain_ns() <= cause.gain_ns(), "{}", text(&found.findings));
     let without = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
@@ -357,7 +357,7 @@ fn a_wait_for_another_rank_is_an_effect() {
 fn collectives_of_cpus_tell_who_comes_last() {
     let found = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
     let straggler = found.findings.iter().find(|f| f.rule.code == "SL040");
-    assert_eq!(straggler.and_then(Finding::told_of), Some(1), "{}", text(&found.findings));
+    assert_eq!(straggler.and_then(Finding::detail_rank), Some(1), "{}", text(&found.findings));
     assert_eq!(straggler.map(|f| f.gain_ns() / 1000), Some(2000));
     assert!(!found.unchecked.iter().any(|u| u.rule.code == "SL040"));
     let table = tl_coll_analysis::table(&gloo(1000, 2500).trace(), &Scope::default(), Definition::Exact);

@@ -106,7 +106,7 @@ fn gains_of_all_are_replayed_together() {
     });
     let found = program.findings();
     let alone: i64 = found.findings.iter().map(findings::gain).sum();
-    let together = found.together.unwrap().ns;
+    let together = found.combined.unwrap().ns;
     assert!(found.findings.len() >= 2 && together < alone, "{together} of {alone}");
     assert_eq!(found.findings.iter().filter_map(|f| f.on_top_ns).sum::<i64>(), together);
     assert!(found.findings.iter().all(|f| f.gain.is_none_or(|g| g.low_ns <= g.ns && g.ns <= g.high_ns)));
@@ -196,7 +196,7 @@ fn what_is_ignored_gains_nothing_with_the_others() {
     let keep = |f: &Finding| f.rule.code != "SL004";
     let found = stackline_findings::find_kept(&program.trace(), &Options::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
-    assert!(found.together.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
+    assert!(found.combined.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
 }
 
 /// The profiler waits for the GPU where it ends: in functions of its own, or, without them, behind all launches.
@@ -394,7 +394,7 @@ fn edits_of_an_optimizer_belong_to_its_constructor() {
     };
     let found = program(&["sgd", "adamw"]);
     let places =
-        |found: &[Finding]| found.iter().map(|f| (f.place.text(), f.change_place().text())).collect::<Vec<_>>();
+        |found: &[Finding]| found.iter().map(|f| (f.place.text(), f.fix_location().text())).collect::<Vec<_>>();
     let (seen, change) = ("train.py:10 in step".to_owned(), "train.py:41 in build".to_owned());
     assert_eq!(places(&found), [(seen.clone(), change)], "{}", text(&found));
     // Nobody knows which one it is, or none was recorded.

@@ -244,7 +244,7 @@ fn what_recording_cost_is_no_gain() {
         findings.notes.iter().find(|note| note.starts_with("recording cost at least 1000 ns per operator")).unwrap();
     // 102 operators of 1 µs in steps of some 2 ms.
     assert!(note.contains("(250 ns of it PyTorch's), 5 % of the recorded step"), "{note}");
-    let together = findings.together.unwrap();
+    let together = findings.combined.unwrap();
     assert!(together.ns <= plain.gain_ns() - taken, "{together:?}");
 }
 

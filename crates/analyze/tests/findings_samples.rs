@@ -313,7 +313,7 @@ fn python_that_takes_much_of_the_step_is_named() {
 #[test]
 fn what_all_gain_together_is_at_least_what_one_surely_does() {
     let found = sampled(&[(LOGS, 12)]).findings();
-    let (together, one) = (found.together.unwrap(), found.findings[0].gain.unwrap());
+    let (together, one) = (found.combined.unwrap(), found.findings[0].gain.unwrap());
     assert!(one.low_ns > 1_000_000 && together.low_ns >= one.low_ns && together.high_ns >= one.high_ns, "{together:?}");
 }
 

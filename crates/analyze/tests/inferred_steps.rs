@@ -189,7 +189,7 @@ fn ranks_infer_steps_together_or_not_at_all() {
         let replayed = |finding: &&Finding| finding.method == REPLAY && !finding.edits.is_empty();
         assert!(together.findings.iter().any(|finding| replayed(&finding)), "{:?}", together.findings);
         for finding in together.findings.iter().filter(replayed) {
-            let of_rank = &traces[usize::try_from(finding.told_of().unwrap()).unwrap()];
+            let of_rank = &traces[usize::try_from(finding.detail_rank().unwrap()).unwrap()];
             let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap();
             let gain = what_if::predict(of_rank, &WindowChoice::Whole, &edits).unwrap().gain.ns;
             assert!((gain - finding.gain_ns()).abs() <= 1, "{}: {gain} of {}", finding.title, finding.gain_ns());

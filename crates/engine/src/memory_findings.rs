@@ -136,7 +136,7 @@ fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
         let need = rule.needs.iter().copied().find(|need| !is_met(need))?;
         Some(SkippedRule { rule: rule.info(), reason: Reason::Missing(need) })
     };
-    rules::of_memory().filter_map(told).collect()
+    rules::memory_rules().filter_map(told).collect()
 }
 
 /// Evidence of waste.

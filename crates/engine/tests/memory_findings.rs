@@ -150,7 +150,7 @@ fn titles(told: &MemoryFindings) -> Vec<String> {
 
 #[test]
 fn patterns_and_rules_have_the_same_codes() {
-    let codes: Vec<&str> = rules::of_memory().map(|rule| rule.code).collect();
+    let codes: Vec<&str> = rules::memory_rules().map(|rule| rule.code).collect();
     assert_eq!(codes, Pattern::all().map(Pattern::code).collect::<Vec<_>>());
 }
 
@@ -238,7 +238,7 @@ fn more_bytes_come_first() {
     let found = Findings::of_memory(found("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end"));
     let bytes: Vec<u64> = found.findings.iter().map(|finding| finding.memory.as_ref().unwrap().bytes).collect();
     assert_eq!(bytes, [4096, 1024]);
-    assert_eq!((found.step_ns, found.together), (0, None));
+    assert_eq!((found.step_ns, found.combined), (0, None));
 }
 
 /// Objects to offload are needed, and objects that an opaque kernel may use are uncertain: neither counts as wasted.

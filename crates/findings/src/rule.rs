@@ -209,7 +209,7 @@ impl Requirement {
 
     /// True if the trace meets the requirement.
     pub fn is_met(self, trace: &Trace) -> bool {
-        let any = |wanted: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| wanted(kind));
+        let any = |is_kind: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| is_kind(kind));
         match self {
             Self::GpuWork => !trace.gpu.is_empty(),
             Self::GpuRecords => !trace.gpu_records().are_incomplete(),
@@ -255,7 +255,7 @@ impl Requirement {
 
     /// True if the call tree meets the requirement.
     pub fn is_met_by_calls(self, tree: &CallingContextTree) -> bool {
-        let any = |wanted: FrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
+        let any = |is_kind: FrameKind| tree.frames.iter().any(|frame| frame.kind() == is_kind);
         let is_measured = |metric: CallMetric| tree.measured().contains(&metric);
         match self {
             Self::GpuWork | Self::GpuRecords => is_measured(CallMetric::GpuTime),
@@ -306,7 +306,7 @@ pub enum Programs {
 }
 
 impl Programs {
-    fn hold(self, context: &RuleContext<'_>) -> bool {
+    fn applies(self, context: &RuleContext<'_>) -> bool {
         match self {
             Self::Any => true,
             Self::Jax => context.uses_jax(),
@@ -322,7 +322,7 @@ pub struct AdviceVariant {
     /// Kind of program, as a continuation of "in programs".
     pub programs: &'static str,
     /// Kind of program, as a condition.
-    pub which: Programs,
+    pub condition: Programs,
     /// Condition on the candidate; usually always true.
     pub fits: fn(&Candidate) -> bool,
     /// Advice.
@@ -339,17 +339,17 @@ impl AdviceVariant {
         advice: &'static str,
         example: (&'static str, &'static str),
     ) -> Self {
-        Self { programs, which: Programs::Any, fits, advice, example }
+        Self { programs, condition: Programs::Any, fits, advice, example }
     }
 
     /// Variant for programs that use JAX, where advice on PyTorch does not apply.
     pub(super) const fn of_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "that use JAX", which: Programs::Jax, fits: |_| true, advice, example }
+        Self { programs: "that use JAX", condition: Programs::Jax, fits: |_| true, advice, example }
     }
 
     /// Variant for programs without a GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "without a GPU", which: Programs::WithoutGpu, fits: |_| true, advice, example }
+        Self { programs: "without a GPU", condition: Programs::WithoutGpu, fits: |_| true, advice, example }
     }
 }
 
@@ -432,13 +432,13 @@ impl Rule {
 
     /// Printable metadata with the advice variant for a candidate.
     pub(super) fn info_of(&self, context: &RuleContext<'_>, candidate: &Candidate) -> Arc<RuleInfo> {
-        self.info_where(candidate, |programs| programs.hold(context))
+        self.info_where(candidate, |programs| programs.applies(context))
     }
 
     /// Printable metadata with the advice variant for a candidate; `holds` decides on the kind of program.
     pub(super) fn info_where(&self, candidate: &Candidate, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
         let info = self.info();
-        let fits = |other: &&AdviceVariant| (other.fits)(candidate) && holds(other.which);
+        let fits = |other: &&AdviceVariant| (other.fits)(candidate) && holds(other.condition);
         let Some(other) = self.advice_variants.iter().find(fits) else { return info };
         let (before, after) = other.example;
         let example = Some((before.to_owned(), after.to_owned()));

@@ -6,9 +6,9 @@ use super::host_gaps::HostGaps;
 use super::recording::RecordedOperators;
 use super::rule::Rule;
 use super::settings::Settings;
+use super::span_index::SpanIndexes;
 use super::standstill::Standstill;
 use super::step_words::StepWords;
-use super::within::Indexes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
 use stackline_critical_path::exact::{Category, Exact, ExactPath, LoaderWorkers, PathSegment, Window};
@@ -31,9 +31,9 @@ pub(super) struct SharedContext<'a> {
     /// True if the window has steps.
     pub(super) has_steps: bool,
     pub(super) settings: &'a Settings,
-    /// True if the program does not mark its steps; `asked_for_steps` is set when a rule uses their number.
+    /// True if the program does not mark its steps; `has_used_steps` is set when a rule uses their number.
     are_inferred: bool,
-    asked_for_steps: AtomicBool,
+    has_used_steps: AtomicBool,
     path: OnceLock<ExactPath>,
     on_path: OnceLock<FxHashMap<EventId, i64>>,
     places: OnceLock<SourceLocations<'a>>,
@@ -42,7 +42,7 @@ pub(super) struct SharedContext<'a> {
     recorded: OnceLock<Option<RecordedOperators>>,
     host_gaps: OnceLock<HostGaps>,
     launch_times: OnceLock<LaunchTimes<'a>>,
-    indexes: Indexes,
+    indexes: SpanIndexes,
     step_index: OnceLock<StepIndex>,
     standstill: OnceLock<Standstill>,
 }
@@ -63,7 +63,7 @@ impl<'a> SharedContext<'a> {
             has_steps: steps > 0,
             settings,
             are_inferred,
-            asked_for_steps: AtomicBool::new(false),
+            has_used_steps: AtomicBool::new(false),
             path,
             on_path,
             places,
@@ -72,17 +72,17 @@ impl<'a> SharedContext<'a> {
             recorded,
             host_gaps,
             launch_times,
-            indexes: Indexes::default(),
+            indexes: SpanIndexes::default(),
             step_index,
             standstill: OnceLock::new(),
         }
     }
 
     /// Run a check. The flag is true if its result depends on inferred steps.
-    pub(super) fn notes_inferred_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
-        self.asked_for_steps.store(false, Ordering::Relaxed);
+    pub(super) fn track_use_of_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
+        self.has_used_steps.store(false, Ordering::Relaxed);
         let found = check();
-        (found, self.are_inferred && self.asked_for_steps.load(Ordering::Relaxed))
+        (found, self.are_inferred && self.has_used_steps.load(Ordering::Relaxed))
     }
 
     /// Launch times of the trace's GPU operations, computed on first use.
@@ -114,7 +114,7 @@ impl SharedContext<'_> {
 }
 
 /// Check that an event ran in a segment. In a wait of unknown cause, the segment's event comes after the wait.
-fn ran(segment: &PathSegment) -> bool {
+fn event_ran(segment: &PathSegment) -> bool {
     segment.event.is_some() && segment.category != Category::Unknown
 }
 
@@ -159,7 +159,7 @@ impl<'a> RuleContext<'a> {
 
     /// Number of steps in the window; 1 if the trace has none.
     pub fn steps(&self) -> usize {
-        self.shared.asked_for_steps.store(true, Ordering::Relaxed);
+        self.shared.has_used_steps.store(true, Ordering::Relaxed);
         self.shared.steps
     }
 
@@ -208,14 +208,14 @@ impl<'a> RuleContext<'a> {
     /// Critical-path segments of the window, without those in standstills.
     pub fn segments(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
         let standstill = self.shared.standstill();
-        self.path().segments.iter().filter(|segment| !standstill.holds(segment))
+        self.path().segments.iter().filter(|segment| !standstill.contains(segment))
     }
 
     /// Time on the critical path by event, in ns, without standstills.
     pub fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
         self.shared.on_path.get_or_init(|| {
             let mut by_event = FxHashMap::default();
-            for segment in self.segments().filter(ran) {
+            for segment in self.segments().filter(event_ran) {
                 *by_event.entry(segment.event).or_default() += segment.end - segment.start;
             }
             by_event
@@ -253,8 +253,8 @@ impl<'a> RuleContext<'a> {
         let trace = self.trace();
         let fits: Vec<bool> = trace.strings.iter().map(test).collect();
         let fits = |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
-        let wanted = |e: &EventId| kinds.contains(&trace.kind(*e)) && fits(*e) && self.counts(*e);
-        trace.events.ids().filter(wanted).collect()
+        let is_selected = |e: &EventId| kinds.contains(&trace.kind(*e)) && fits(*e) && self.counts(*e);
+        trace.events.ids().filter(is_selected).collect()
     }
 
     /// GPU operations (kernels, copies, fills) in the window.
@@ -319,7 +319,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Indexes of the events and GPU work within spans.
-    pub(super) fn indexes(&self) -> &'a Indexes {
+    pub(super) fn indexes(&self) -> &'a SpanIndexes {
         &self.shared.indexes
     }
 

@@ -83,7 +83,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
     {
         return None;
     }
-    let even = even(&computing, processors);
+    let even = even_split_ns(&computing, processors);
     let (length, freed) = (context.steps_ns() as f64, waiting / processors);
     let (ns, most) = ((length - even).min(freed).max(0.0), (length - even).max(freed).clamp(0.0, length));
     let per_step = |ns: f64| context.per_step(ns as i64);
@@ -151,7 +151,7 @@ fn sampled(context: &RuleContext<'_>) -> BTreeMap<i64, Team> {
 
 /// Length of the window, in ns, if computation were divided evenly among processors. Assumes an even division within
 /// the team: computation of the first thread beyond the mean of the others is not divided.
-fn even(team: &[Times], processors: f64) -> f64 {
+fn even_split_ns(team: &[Times], processors: f64) -> f64 {
     let most = team.iter().map(|times| times.useful).fold(0.0, f64::max);
     let sum: f64 = team.iter().map(|times| times.useful).sum();
     let others = (sum - most) / (team.len().max(2) - 1) as f64;

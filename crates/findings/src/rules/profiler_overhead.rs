@@ -36,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     advice_variants: &[AdviceVariant {
         programs: "without recorded Python frames",
-        which: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
+        condition: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
         fits: |_| true,
         advice: "Record less: a shorter time, and only the kinds of calls that you need.",
         example: (

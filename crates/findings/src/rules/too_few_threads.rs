@@ -54,13 +54,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Throughput of each further thread, as a share of the first thread's.
-const LIKELY: f64 = 0.6;
+const THREAD_EFFICIENCY: f64 = 0.6;
 /// Least number of used processors. A lower value means that other programs use the processors, so none is free.
-const LEAST_USED: f64 = 0.7;
+const MIN_USED: f64 = 0.7;
 /// Largest share of time that threads wait for a processor. A larger value indicates programs that are not recorded.
-const MOST_DELAYED: f64 = 0.05;
+const MAX_DELAYED: f64 = 0.05;
 /// Least number of samples in the operators, to estimate the number of used processors.
-const LEAST_SAMPLES: usize = 10;
+const MIN_SAMPLES: usize = 10;
 
 /// Large operators of a process.
 struct Large<'a> {
@@ -105,10 +105,10 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
     let used = used(context, large)?;
     let threads = threads(recording, large.pid, (from, to))?;
     let delayed = recording.processor_wait_ns(large.pid, from, to) / context.steps_ns() as f64;
-    if delayed > MOST_DELAYED {
+    if delayed > MAX_DELAYED {
         return None;
     }
-    if share < context.setting("share") || !(LEAST_USED..=context.setting("used")).contains(&used) || threads < 2.0 {
+    if share < context.setting("share") || !(MIN_USED..=context.setting("used")).contains(&used) || threads < 2.0 {
         return None;
     }
     let scaled = |left: f64| -> Option<Vec<Edit>> {
@@ -117,11 +117,11 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
         large.by_name.iter().map(edit).collect()
     };
     let most = 1.0 / threads;
-    let likely = 1.0 / (1.0 + LIKELY * (threads - 1.0));
+    let likely = 1.0 / (1.0 + THREAD_EFFICIENCY * (threads - 1.0));
     let longest =
         large.all.iter().copied().max_by_key(|&operator| (context.dur(operator), std::cmp::Reverse(operator)))?;
-    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(NAMED).collect();
-    let more = if large.by_name.len() > NAMED { ", …" } else { "" };
+    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(MAX_NAMES).collect();
+    let more = if large.by_name.len() > MAX_NAMES { ", …" } else { "" };
     let of = if recording.own_processes().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
     Some(Candidate {
         title: format!(
@@ -144,7 +144,7 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
 }
 
 /// Number of operator names in a title.
-const NAMED: usize = 3;
+const MAX_NAMES: usize = 3;
 
 /// Number of threads of a process with a free processor, if idle processors are divided evenly among all recorded
 /// processes that compute.
@@ -170,5 +170,5 @@ fn used(context: &RuleContext<'_>, large: &Large<'_>) -> Option<f64> {
     let inside = own.flat_map(|(_, samples)| samples).filter(|sample| is_inside(sample.time));
     let cpu: Vec<i64> = inside.map(|sample| sample.weight).collect();
     let length = context.total(&large.all);
-    (cpu.len() >= LEAST_SAMPLES && length > 0).then(|| cpu.iter().sum::<i64>() as f64 / length as f64)
+    (cpu.len() >= MIN_SAMPLES && length > 0).then(|| cpu.iter().sum::<i64>() as f64 / length as f64)
 }

@@ -87,7 +87,7 @@ pub(super) fn apply<'e>(
         counts.push(count);
     }
     let adds_workers = edits.iter().any(|e| matches!(e.action, Action::AddLoaderWorkers(_)));
-    let pins = |cuts: &[Cut]| if adds_workers { Vec::new() } else { applier.pinned_waits(cuts, window) };
+    let pinned_waits = |cuts: &[Cut]| if adds_workers { Vec::new() } else { applier.pinned_waits(cuts, window) };
     let sampled = |which: usize| applier.partly.iter().map(move |cuts| cuts[which]);
     let is_sampled = !applier.partly.is_empty();
     let mut cuts: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(1)).collect();

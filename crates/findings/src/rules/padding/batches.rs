@@ -99,9 +99,9 @@ fn add_sorted(batches: &[Batch], sorted: &mut Work, used: &mut Work) {
     counts.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
     let mut rest = &lengths[..];
     for count in counts {
-        let (next, behind) = rest.split_at(count.min(rest.len()));
+        let (next, remaining) = rest.split_at(count.min(rest.len()));
         sorted.add(count, next.last().copied().unwrap_or(0));
-        rest = behind;
+        rest = remaining;
     }
 }
 

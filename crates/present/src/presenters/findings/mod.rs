@@ -182,7 +182,7 @@ fn length(found: &Findings) -> String {
 /// one trace.
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
-    let shown = finding.told_of()?;
+    let shown = finding.detail_rank()?;
     let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
     let on =
         if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) };
@@ -199,7 +199,7 @@ pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
 /// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
 fn together(found: &Findings) -> Option<String> {
     let apart = apart(found);
-    let Some(all) = found.together.filter(|all| all.ns > 0) else {
+    let Some(all) = found.combined.filter(|all| all.ns > 0) else {
         return apart.map(|apart| format!("Combined gain unknown: {apart}."));
     };
     let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
