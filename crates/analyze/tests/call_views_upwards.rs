@@ -36,7 +36,7 @@ fn by_path(view: &CallView) -> BTreeMap<String, (CallStats, CallStats)> {
 proptest! {
     /// What is wide enough is there as in the whole view, and of nothing else there is a row.
     #[test]
-    fn what_is_wide_towards_callers_is_as_in_the_whole_view(
+    fn upward_view_equals_full_view_above_the_threshold(
         hits in prop::collection::vec(("[a-d]{1,8}", 1_u64..1000), 1..40),
         least in prop_oneof![Just(0.0), 0.0..0.5],
         below in "[a-d]{0,3}",

@@ -17,7 +17,7 @@ const MOSTLY_UNKNOWN: &[&str] = &[
 ];
 
 #[test]
-fn the_path_is_the_window() {
+fn path_length_equals_window_length() {
     for file in corpus::files("kineto") {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let bytes = std::fs::read(&file).unwrap();

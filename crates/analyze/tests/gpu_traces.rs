@@ -23,13 +23,13 @@ fn findings(trace: &Trace) -> Findings {
 
 /// The GPU is 330 ms behind when the recording begins. The whole file has the same times, and kernels of 530.4 ms in each step.
 #[test]
-fn a_full_launch_queue_makes_no_step_longer() {
+fn full_launch_queue_does_not_lengthen_steps() {
     let trace = fixture("full-launch-queue.json.gz");
     let exact = Exact::new(&trace);
     let length = |scope: &Scope| {
-        let looked = StepSelection::select(&trace, scope);
-        let (start, end) = looked.window(&trace).unwrap();
-        let path = exact.path(&looked.choice).unwrap();
+        let selection = StepSelection::select(&trace, scope);
+        let (start, end) = selection.window(&trace).unwrap();
+        let path = exact.path(&selection.choice).unwrap();
         assert_eq!((path.window.start, path.window.end), (start, end), "the path's window is the steps'");
         assert_eq!(path.segments.iter().map(|segment| segment.end - segment.start).sum::<i64>(), end - start);
         end - start
@@ -43,7 +43,7 @@ fn a_full_launch_queue_makes_no_step_longer() {
 
 /// `float(value)` waits for the copy that threads of XLA's pool start meanwhile.
 #[test]
-fn jax_waits_for_the_value_that_it_reads() {
+fn jax_waits_for_value_reads() {
     let trace = fixture("jax-train.trace.json.gz");
     let exact = Exact::new(&trace);
     let base = trace.events.ids().map(|e| trace.events.start[e.index()]).min().unwrap();
@@ -59,7 +59,7 @@ fn jax_waits_for_the_value_that_it_reads() {
 }
 
 #[test]
-fn advice_for_jax_is_of_jax() {
+fn jax_programs_get_jax_advice() {
     let (train, eager) = (fixture("jax-train.trace.json.gz"), fixture("jax-eager.trace.json.gz"));
     for trace in [&train, &eager] {
         for finding in findings(trace).findings {

@@ -40,9 +40,9 @@ fn trace(events: impl IntoIterator<Item = Value>) -> Trace {
 /// The window in µs from the first event, by tables and by the path; both are the same.
 #[track_caller]
 fn window(trace: &Trace, scope: &Scope) -> (i64, i64) {
-    let looked = StepSelection::select(trace, scope);
-    let (start, end) = looked.window(trace).unwrap();
-    let exact = Exact::new(trace).window(&looked.choice).unwrap();
+    let selection = StepSelection::select(trace, scope);
+    let (start, end) = selection.window(trace).unwrap();
+    let exact = Exact::new(trace).window(&selection.choice).unwrap();
     assert_eq!((exact.start, exact.end), (start, end));
     let base = trace.span().unwrap().0;
     ((start - base) / 1000, (end - base) / 1000)
@@ -72,9 +72,9 @@ fn processes_share_a_window_from_the_first_start_to_the_last_end() {
     let trace = ranks();
     // Process 200 ends last on the CPU, and its GPU is done at 330; that of process 100 runs to 650.
     assert_eq!(window(&trace, &Scope::default()), (0, 650));
-    let looked = StepSelection::select(&trace, &Scope::default());
-    assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(5, 7)));
-    let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
+    let selection = StepSelection::select(&trace, &Scope::default());
+    assert_eq!((selection.steps, &selection.choice), (3, &WindowChoice::StepsWithWork(5, 7)));
+    let [note] = &selection.notes[..] else { panic!("{:?}", selection.notes) };
     assert!(
         note.starts_with("2 processes have steps (100, 200): the window covers the steps of all of them"),
         "{note}"
@@ -86,7 +86,7 @@ fn processes_share_a_window_from_the_first_start_to_the_last_end() {
 }
 
 #[test]
-fn rows_of_steps_name_their_process_where_there_are_several() {
+fn step_rows_name_their_process_if_several() {
     let trace = ranks();
     let [steps, spread] = &run(&trace, "steps", &Scope::default())[..] else { panic!() };
     assert_eq!(texts(steps, "process"), ["100", "200", "100", "200", "100", "200"]);
@@ -102,7 +102,7 @@ fn rows_of_steps_name_their_process_where_there_are_several() {
 
 /// Only what numbers leave out is said to be left out.
 #[test]
-fn a_warm_up_among_the_steps_of_another_process_is_not_said_to_be_left_out() {
+fn warm_up_among_steps_of_another_process_is_not_excluded() {
     let of = |pid: i64, first: i64, lengths: [i64; 4]| {
         let mut at = 0;
         let one = move |(number, length): (i64, i64)| {
@@ -113,8 +113,8 @@ fn a_warm_up_among_the_steps_of_another_process_is_not_said_to_be_left_out() {
     };
     let notes = |first: i64| {
         let trace = trace(of(100, 0, [100; 4]).into_iter().chain(of(200, first, [900, 100, 100, 100])));
-        let looked = StepSelection::select(&trace, &Scope::default());
-        (looked.warm_ups, looked.choice, looked.notes[0].clone())
+        let selection = StepSelection::select(&trace, &Scope::default());
+        (selection.warm_ups, selection.choice, selection.notes[0].clone())
     };
     let (warm_ups, choice, note) = notes(2);
     assert_eq!((&warm_ups[..], choice), (&[][..], WindowChoice::Steps(0, 5)));
@@ -136,7 +136,7 @@ fn cycles(first: i64, second: i64, of_second: i64) -> Trace {
 }
 
 #[test]
-fn of_many_cycles_some_are_named() {
+fn note_lists_some_of_many_cycles() {
     let trace = trace((0..20).map(|cycle| step(1, 2 * cycle, 1000 * cycle, 100)));
     let [note] = &StepSelection::select(&trace, &Scope::default()).notes[..] else { panic!() };
     assert!(
@@ -152,15 +152,15 @@ fn idle_ns(trace: &Trace, scope: &Scope) -> i64 {
 }
 
 #[test]
-fn the_pause_between_two_recorded_cycles_is_no_part_of_the_window() {
+fn window_excludes_the_pause_between_cycles() {
     let trace = cycles(3, 9, 3);
     assert_eq!(trace.report.count_of("recording_paused"), 1);
     let problem = trace.report.problems.iter().find(|problem| problem.code == "recording_paused").unwrap();
     assert_eq!(problem.example, "5000 µs between steps 5 and 9");
     assert_eq!(window(&trace, &Scope::default()), (5300, 5600));
-    let looked = StepSelection::select(&trace, &Scope::default());
-    assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(9, 11)));
-    let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
+    let selection = StepSelection::select(&trace, &Scope::default());
+    assert_eq!((selection.steps, &selection.choice), (3, &WindowChoice::StepsWithWork(9, 11)));
+    let [note] = &selection.notes[..] else { panic!("{:?}", selection.notes) };
     assert!(note.starts_with("the recording pauses for 5000 µs between steps 5 and 9, so the window"), "{note}");
     assert!(note.ends_with("covers only steps 9 to 11; --steps 3..5 selects the others"), "{note}");
     // Three kernels of 60 µs in 300.
@@ -179,7 +179,7 @@ fn the_pause_between_two_recorded_cycles_is_no_part_of_the_window() {
 }
 
 #[test]
-fn of_cycles_with_the_same_numbers_the_longer_or_the_last_one_counts() {
+fn cycles_with_equal_numbers_prefer_the_longest_then_the_last() {
     for (of_second, expected) in [(3, (5300, 5600)), (4, (5300, 5700)), (2, (0, 300))] {
         let trace = cycles(0, 0, of_second);
         assert_eq!(window(&trace, &Scope::default()), expected, "{of_second}");
@@ -202,15 +202,15 @@ fn launcher_and_child(first_of_child: i64) -> Trace {
 }
 
 #[test]
-fn a_process_that_begins_after_another_ended_is_no_cycle_of_it() {
+fn later_process_is_no_cycle_of_an_earlier_one() {
     let trace = launcher_and_child(10);
     assert_eq!(trace.report.count_of("recording_paused"), 0);
     assert_eq!(window(&trace, &Scope::default()), (5200, 5600));
-    let looked = StepSelection::select(&trace, &Scope::default());
-    assert_eq!((looked.steps, &looked.choice), (4, &WindowChoice::StepsWithWork(10, 13)));
+    let selection = StepSelection::select(&trace, &Scope::default());
+    assert_eq!((selection.steps, &selection.choice), (4, &WindowChoice::StepsWithWork(10, 13)));
     let expected = "the steps of process 100 and those of process 200 do not overlap in time, so the window covers only steps 10 to 13 of \
                     the latter; --steps 0..1 selects the others";
-    assert_eq!(looked.notes, [expected]);
+    assert_eq!(selection.notes, [expected]);
     let steps = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
     let why: Vec<String> = texts(steps, "left_out").into_iter().filter(|why| !why.is_empty()).collect();
     assert_eq!(why, ["another process, at another time"; 2]);
@@ -221,7 +221,7 @@ fn a_process_that_begins_after_another_ended_is_no_cycle_of_it() {
 
 /// Numbers that several cycles have choose none of them; the message names all, and numbers that one has alone.
 #[test]
-fn cycles_with_the_same_numbers_are_told_apart_by_time() {
+fn cycles_with_equal_numbers_are_distinguished_by_time() {
     let trace = cycles(0, 0, 4);
     let cycle = |numbers, time_ns, own| AmbiguousCycle { numbers, time_ns, own };
     let both = [cycle((0, 2), (0, 300_000), None), cycle((0, 3), (5_300_000, 5_700_000), Some((3, 3)))];
@@ -234,7 +234,7 @@ fn cycles_with_the_same_numbers_are_told_apart_by_time() {
 
 /// A program that is recorded all along and waits is idle.
 #[test]
-fn silence_between_steps_whose_numbers_follow_is_idle_time() {
+fn gap_between_consecutive_steps_is_idle_time() {
     let steps = [step(1, 3, 0, 100), step(1, 4, 100, 100), step(1, 5, 700, 100), step(1, 6, 800, 100)];
     let work = [20, 120, 720, 820].into_iter().flat_map(|at| kernel(1, 0, (at, 60)));
     let trace = trace(steps.into_iter().chain(work));
@@ -244,7 +244,7 @@ fn silence_between_steps_whose_numbers_follow_is_idle_time() {
 
 /// What runs between steps is in the tables of operators as in those of kernels.
 #[test]
-fn operators_and_kernels_are_of_one_window() {
+fn operator_and_kernel_tables_share_the_window() {
     let steps = [0, 1, 2].map(|number| step(1, number, 1000 * number, 600));
     let work = [100, 700, 1100, 1700, 2100, 2700].into_iter().flat_map(|at| kernel(1, 0, (at, 50)));
     let trace = trace(steps.into_iter().chain(work));
@@ -259,7 +259,7 @@ fn operators_and_kernels_are_of_one_window() {
 
 /// A kernel of a step that runs beside a collective of the step before lies before the step's window of GPU work.
 #[test]
-fn operators_have_the_gpu_work_that_they_launched_wherever_it_runs() {
+fn operators_include_launched_work_outside_the_window() {
     let steps = (0..4).map(|number| step(1, number, 1000 * number, 1000));
     let work = (0..4).flat_map(|number| {
         let from = 1000 * number;
@@ -280,7 +280,7 @@ fn operators_have_the_gpu_work_that_they_launched_wherever_it_runs() {
 
 /// Of work whose times cannot be true it is not known how long it takes.
 #[test]
-fn operators_whose_work_has_no_time_have_none() {
+fn operators_with_untimed_work_have_no_gpu_time() {
     let mut events: Vec<Value> = [100, 200, 300, 400].into_iter().flat_map(|at| kernel(1, 0, (at, 50))).collect();
     events[9]["name"] = json!("aten::add");
     events[11]["dur"] = json!(-5);
@@ -293,7 +293,7 @@ fn operators_whose_work_has_no_time_have_none() {
 
 /// Each group that no rule covers has the edits of its gain, and `what-if` predicts the same of them.
 #[test]
-fn edits_of_what_no_rule_covers_gain_what_is_said() {
+fn uncovered_group_edits_replay_their_gain() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {

@@ -40,7 +40,7 @@ fn steps_are_measured_between_their_ends() {
 }
 
 #[test]
-fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
+fn bounds_contain_the_prediction_and_sweeps_are_thread_independent() {
     for_each_small_trace(|name, trace| {
         let predict = |edits: &[Edit]| what_if::predict_with_segments(trace, &WindowChoice::Whole, edits);
         let sweep = |options: &SweepOptions| what_if::sweep(trace, &WindowChoice::Whole, options, &|| false);
@@ -81,23 +81,23 @@ fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
 }
 
 #[test]
-fn a_sweep_that_is_stopped_keeps_what_it_has() {
+fn interrupted_sweep_keeps_partial_results() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let text = stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 2, ..Default::default() });
     let trace = stackline_ingest::read_bytes("demo", text.as_bytes(), &Default::default()).unwrap();
     let exact = Exact::new(&trace);
     let what_if = exact.what_if();
     let options = SweepOptions { candidates: 30, threads: 1 };
-    let asked = AtomicUsize::new(0);
-    let count = || asked.fetch_add(1, Ordering::Relaxed) == usize::MAX;
+    let checks = AtomicUsize::new(0);
+    let count = || checks.fetch_add(1, Ordering::Relaxed) == usize::MAX;
     what_if.sweep(&WindowChoice::Whole, &options, &count).unwrap();
-    let questions = asked.load(Ordering::Relaxed);
+    let total_checks = checks.load(Ordering::Relaxed);
     // It is asked while an edit is tried, too: what was not finished does not count.
-    asked.store(0, Ordering::Relaxed);
-    let stop = || asked.fetch_add(1, Ordering::Relaxed) >= questions / 2;
+    checks.store(0, Ordering::Relaxed);
+    let stop = || checks.fetch_add(1, Ordering::Relaxed) >= total_checks / 2;
     let sweep = what_if.sweep(&WindowChoice::Whole, &options, &stop).unwrap();
     assert!(sweep.tried > 0 && sweep.tried < sweep.planned, "{sweep:?}");
-    assert!(!sweep.candidates.is_empty() && questions > 2 * sweep.planned, "{questions} {sweep:?}");
+    assert!(!sweep.candidates.is_empty() && total_checks > 2 * sweep.planned, "{total_checks} {sweep:?}");
     let all = what_if.sweep(&WindowChoice::Whole, &options, &|| false).unwrap();
     assert!(all.candidates.iter().all(|c| !c.edit.ends_with(": 0.5") && !c.edit.contains(":  ")), "{all:?}");
 }

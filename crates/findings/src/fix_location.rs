@@ -2,7 +2,7 @@
 //! object, the caller of a shared wrapper, or the library function that the wrapper runs.
 
 use super::finding::Finding;
-use super::rules::is_match;
+use super::rules::matches_parts;
 use stackline_model::vocabulary::is_in_package;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 use stackline_timeline::source_location::{SourceLocation, SourceLocations};
@@ -77,7 +77,7 @@ fn caller(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
 fn constructor(trace: &Trace, places: &SourceLocations<'_>, finding: &Finding) -> Option<SourceLocation> {
     let (_, parts, library) = CONSTRUCTORS.iter().find(|(code, ..)| *code == finding.rule.code)?;
     let is_match: Vec<bool> =
-        trace.strings.iter().map(|name| is_match(name, parts) && is_in_package(name, library)).collect();
+        trace.strings.iter().map(|name| matches_parts(name, parts) && is_in_package(name, library)).collect();
     if !is_match.contains(&true) {
         return None;
     }

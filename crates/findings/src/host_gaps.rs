@@ -388,18 +388,18 @@ impl RuleContext<'_> {
         without: &[EventId],
         unexplained: impl Fn(&HostGap) -> Option<Estimate>,
     ) -> Vec<(SourceLocation, SampledWork)> {
-        let fits: Vec<bool> = self.trace().strings.iter().map(test).collect();
+        let matches: Vec<bool> = self.trace().strings.iter().map(test).collect();
         let spans = Spans::from_trace(self.trace(), without);
         let mut found: BTreeMap<SourceLocation, (SampledWork, Vec<Estimate>)> = BTreeMap::new();
         for host_gap in &self.host_gaps().all {
             let mut by_place: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
             let seen = host_gap.samples().iter().copied();
-            for sample in
-                seen.filter(|&e| self.frames_of_sample(e).any(|f| fits[f.index()]) && !spans.contains(self.trace(), e))
+            for sample in seen
+                .filter(|&e| self.frames_of_sample(e).any(|f| matches[f.index()]) && !spans.contains(self.trace(), e))
             {
                 by_place.entry(self.line_of(sample)).or_default().push(sample);
             }
-            let own = self.dominant_samples(host_gap, |name| fits[name.index()]);
+            let own = self.dominant_samples(host_gap, |name| matches[name.index()]);
             let waits = own.and_then(|seen| Some(unexplained(host_gap)?.ns / seen as f64)).unwrap_or(0.0);
             for (place, samples) in by_place {
                 let (seen, times) = found.entry(place).or_default();
@@ -413,12 +413,12 @@ impl RuleContext<'_> {
 
     /// Number of CPU time samples that pass a test, if nearly all of enough samples do.
     /// None with wall time samples, which include waits.
-    pub(super) fn dominant_samples(&self, host_gap: &HostGap, fits: impl Fn(StrId) -> bool) -> Option<usize> {
+    pub(super) fn dominant_samples(&self, host_gap: &HostGap, matches: impl Fn(StrId) -> bool) -> Option<usize> {
         let samples = &host_gap.cpu.events;
         if !host_gap.wall.events.is_empty() {
             return None;
         }
-        let seen = samples.iter().filter(|&&sample| self.frames_of_sample(sample).any(&fits)).count();
+        let seen = samples.iter().filter(|&&sample| self.frames_of_sample(sample).any(&matches)).count();
         let (least, _) = share_bounds(seen, samples.len());
         (least > MIN_DOMINANT_SHARE || (seen == samples.len() && least > 0.5)).then_some(seen)
     }

@@ -324,7 +324,7 @@ pub struct AdviceVariant {
     /// Kind of program, as a condition.
     pub condition: Programs,
     /// Condition on the candidate; usually always true.
-    pub fits: fn(&Candidate) -> bool,
+    pub applies_to: fn(&Candidate) -> bool,
     /// Advice.
     pub advice: &'static str,
     /// Example code before and after the change.
@@ -335,21 +335,21 @@ impl AdviceVariant {
     /// Variant for all programs, for candidates of some kind.
     pub(super) const fn for_all(
         programs: &'static str,
-        fits: fn(&Candidate) -> bool,
+        applies_to: fn(&Candidate) -> bool,
         advice: &'static str,
         example: (&'static str, &'static str),
     ) -> Self {
-        Self { programs, condition: Programs::Any, fits, advice, example }
+        Self { programs, condition: Programs::Any, applies_to, advice, example }
     }
 
     /// Variant for programs that use JAX, where advice on PyTorch does not apply.
     pub(super) const fn of_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "that use JAX", condition: Programs::Jax, fits: |_| true, advice, example }
+        Self { programs: "that use JAX", condition: Programs::Jax, applies_to: |_| true, advice, example }
     }
 
     /// Variant for programs without a GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "without a GPU", condition: Programs::WithoutGpu, fits: |_| true, advice, example }
+        Self { programs: "without a GPU", condition: Programs::WithoutGpu, applies_to: |_| true, advice, example }
     }
 }
 
@@ -438,8 +438,8 @@ impl Rule {
     /// Printable metadata with the advice variant for a candidate; `holds` decides on the kind of program.
     pub(super) fn info_where(&self, candidate: &Candidate, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
         let info = self.info();
-        let fits = |other: &&AdviceVariant| (other.fits)(candidate) && holds(other.condition);
-        let Some(other) = self.advice_variants.iter().find(fits) else { return info };
+        let applies_to = |other: &&AdviceVariant| (other.applies_to)(candidate) && holds(other.condition);
+        let Some(other) = self.advice_variants.iter().find(applies_to) else { return info };
         let (before, after) = other.example;
         let example = Some((before.to_owned(), after.to_owned()));
         Arc::new(RuleInfo { advice: other.advice.to_owned(), example, ..(*info).clone() })

@@ -251,9 +251,9 @@ impl<'a> RuleContext<'a> {
     /// Events of the window of the given kinds whose name passes a test; each name is tested once.
     pub fn named(&self, kinds: &[EventKind], test: impl Fn(&str) -> bool) -> Vec<EventId> {
         let trace = self.trace();
-        let fits: Vec<bool> = trace.strings.iter().map(test).collect();
-        let fits = |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
-        let is_selected = |e: &EventId| kinds.contains(&trace.kind(*e)) && fits(*e) && self.counts(*e);
+        let matches: Vec<bool> = trace.strings.iter().map(test).collect();
+        let matches = |e: EventId| matches.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
+        let is_selected = |e: &EventId| kinds.contains(&trace.kind(*e)) && matches(*e) && self.counts(*e);
         trace.events.ids().filter(is_selected).collect()
     }
 

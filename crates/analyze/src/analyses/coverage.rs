@@ -76,7 +76,7 @@ pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
 }
 
 /// Add [`note`] to non-empty tables with shares.
-pub(super) fn beside_shares(tables: Vec<Table>, trace: &Trace, scope: &Scope) -> Vec<Table> {
+pub(super) fn with_coverage_note(tables: Vec<Table>, trace: &Trace, scope: &Scope) -> Vec<Table> {
     let note = note(trace, scope);
     let shows_shares = |t: &Table| t.rows() > 0 && t.columns.iter().any(|c| c.unit == Unit::Percent);
     tables.into_iter().map(|t| if shows_shares(&t) { t.note(note.clone()) } else { t }).collect()
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_plausible_gpu_time() {
+    fn shares_use_plausible_gpu_time() {
         let mut trace = Trace::default();
         let launch = event(&mut trace, "cudaGraphLaunch", EventKind::Runtime, 0, 5, 0);
         let operator = event(&mut trace, "aten::mm", EventKind::Operator, 0, 9, 0);

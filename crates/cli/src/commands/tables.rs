@@ -7,7 +7,7 @@ use crate::session::{self, Session};
 use crate::view::{number, without_gpu};
 use anyhow::Result;
 use serde_json::Value;
-use stackline_analyze::analyses::of_command;
+use stackline_analyze::analyses::analyses_for;
 use stackline_analyze::{Analysis, Display, TableCommand};
 use stackline_engine::{CollectiveEnds, RunOptions, is_read_once};
 use stackline_model::{Table, Trace};
@@ -52,7 +52,7 @@ impl OfTrace {
 pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
     let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
     let (wanted, on_request): (Vec<&Analysis>, Vec<&Analysis>) =
-        of_command(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
+        analyses_for(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
     let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &wanted), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
     let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

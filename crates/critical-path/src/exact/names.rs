@@ -3,7 +3,7 @@
 use stackline_model::names::{COLLECTION, TAKE_BATCH};
 use stackline_model::vocabulary::lightning;
 use stackline_model::{EventId, EventKind, Trace};
-use stackline_timeline::frame_names::fits;
+use stackline_timeline::frame_names::matches_parts;
 use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};
 
 /// Bits of [`Names::flags`].
@@ -34,7 +34,7 @@ pub(super) mod bits {
     pub(in super::super) const WAITS_FOR_THREAD: u16 = WAITS | JOINS;
 }
 
-/// Parts that a name must all contain (see [`fits`]), and the bits of such names.
+/// Parts that a name must all contain (see [`matches_parts`]), and the bits of such names.
 const RULES: &[(&[&str], u16)] = &[
     (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
     (&["graph.py(", "_engine_run_backward"], bits::RUNS_BACKWARD),
@@ -112,7 +112,7 @@ impl Names {
 
 fn classify(name: &str) -> u16 {
     let of_framework = if lightning::takes_batch(name) { bits::LOADS_DATA } else { 0 };
-    RULES.iter().filter(|(parts, _)| fits(name, parts)).fold(of_framework, |bits, (_, bit)| bits | bit)
+    RULES.iter().filter(|(parts, _)| matches_parts(name, parts)).fold(of_framework, |bits, (_, bit)| bits | bit)
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ const AUTOTUNERS: &[&[&str]] =
     &[&["triton/runtime/autotuner.py(", "): _bench"], &["flashinfer/autotuner.py(", "): _profile_single_kernel"]];
 
 fn is_autotuner(name: &str) -> bool {
-    AUTOTUNERS.iter().any(|parts| super::fits(name, parts))
+    AUTOTUNERS.iter().any(|parts| super::matches_parts(name, parts))
 }
 
 /// One search with its removable work.

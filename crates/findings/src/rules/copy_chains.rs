@@ -74,9 +74,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 
 /// True for frames of Python's `copy.deepcopy`, or of PyTorch's functions in it.
 pub(super) fn is_deep_frame(name: &str) -> bool {
-    super::fits(name, &["copy.py(", "): deepcopy"])
-        || super::fits(name, &["torch/_tensor.py(", "): __deepcopy__"])
-        || super::fits(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
+    super::matches_parts(name, &["copy.py(", "): deepcopy"])
+        || super::matches_parts(name, &["torch/_tensor.py(", "): __deepcopy__"])
+        || super::matches_parts(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
 }
 
 /// True if an operation runs in such a call. `deep_names` marks the names of such frames.

@@ -45,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant {
             programs: "whose processors are all busy",
             condition: Programs::Where(|context| LoaderCapacity::new(context, &take_calls(context)).is_full()),
-            fits: |_| true,
+            applies_to: |_| true,
             advice: "Reduce the cost of loading (SL010), or load once and keep the result. More workers would find \
                 no free processor. Give the existing workers more processor time: torch.set_num_threads(1) in the \
                 workers, and fewer threads in the program.",
@@ -203,7 +203,7 @@ fn loads_in_main_process(context: &RuleContext<'_>, take_calls: &[EventId]) -> b
 pub(super) fn takes_batch(name: &str) -> bool {
     name.starts_with(TAKE_BATCH)
         || lightning::takes_batch(name)
-        || super::fits(name, &["dataloader.py(", "): __next__"])
+        || super::matches_parts(name, &["dataloader.py(", "): __next__"])
 }
 
 /// True if taking a batch calls a function with this name.

@@ -84,8 +84,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let has = |parts: &'static [&str]| {
-        let fits: Vec<bool> = trace.strings.iter().map(|name| parts.iter().any(|part| name.contains(part))).collect();
-        move |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
+        let matches: Vec<bool> =
+            trace.strings.iter().map(|name| parts.iter().any(|part| name.contains(part))).collect();
+        move |e: EventId| matches.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
     };
     let (is_module, is_recomputed) = (has(&[MODULE_PREFIX]), has(RECOMPUTED));
     let is_optimizer = has(&[OPTIMIZER_STEP, "torch/optim/"]);
@@ -165,7 +166,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
 fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
     let trace = context.trace();
     let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();
-    let sets_mode = |name: &str| super::fits(name, &["torch/nn/modules/module.py(", "): eval"]);
+    let sets_mode = |name: &str| super::matches(name, &["torch/nn/modules/module.py(", "): eval"]);
     let all: FxHashSet<EventId> = calls.iter().copied().collect();
     let mut modes = context.named(&[EventKind::PythonFunction], sets_mode).into_iter();
     name_words(function).iter().any(|word| EVALUATES.contains(&word.as_str()))

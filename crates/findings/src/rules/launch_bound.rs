@@ -57,7 +57,7 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant {
             programs: "that already use torch.compile",
             condition: Programs::Where(|context| is_compiled(context.trace())),
-            fits: |_| true,
+            applies_to: |_| true,
             advice: "Replay the compiled code as CUDA graphs, which launch all kernels with one call: \
                  torch.compile(mode=\"reduce-overhead\"), or torch.cuda.make_graphed_callables around larger parts. \
                  Compile the remaining eager code (SL027, SL036). Increase the batch size for longer kernels.",

@@ -60,7 +60,7 @@ mod zeroed_gradients;
 pub(super) use straggler::{are_similar, find as find_straggler};
 
 use super::rule::Rule;
-pub(super) use stackline_timeline::frame_names::fits;
+pub(super) use stackline_timeline::frame_names::matches_parts;
 
 /// All built-in rules, by code.
 pub const ALL: &[Rule] = &[
@@ -170,9 +170,9 @@ fn spread(sorted: &[i64]) -> Vec<i64> {
     [last / 20, last - last / 20].into_iter().filter_map(|at| sorted.get(at).copied()).collect()
 }
 
-/// Kind of a frame in a table of frame names: see [`fits`].
+/// Kind of a frame in a table of frame names: see [`matches_parts`].
 fn kind_in(table: &[(&'static str, &[&str])], name: &str) -> Option<&'static str> {
-    table.iter().find(|(_, parts)| fits(name, parts)).map(|&(kind, _)| kind)
+    table.iter().find(|(_, parts)| matches_parts(name, parts)).map(|&(kind, _)| kind)
 }
 
 #[cfg(test)]

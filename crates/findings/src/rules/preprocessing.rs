@@ -82,7 +82,7 @@ const LOADER_FRAMES: &[(&str, &[&str])] = &[
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
-    let is_loading = |name: &str| takes_batch(name) || super::fits(name, &["): __getitem__"]);
+    let is_loading = |name: &str| takes_batch(name) || super::matches_parts(name, &["): __getitem__"]);
     frames.retain(|&frame| {
         super::kind_in(LOADER_FRAMES, trace.name(frame)).is_none()
             || trace.ancestors(frame).any(|e| is_loading(trace.name(e)))

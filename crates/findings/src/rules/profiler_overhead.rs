@@ -37,7 +37,7 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[AdviceVariant {
         programs: "without recorded Python frames",
         condition: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
-        fits: |_| true,
+        applies_to: |_| true,
         advice: "Record less: a shorter time, and only the kinds of calls that you need.",
         example: (
             "profile()",

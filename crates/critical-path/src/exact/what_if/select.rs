@@ -132,7 +132,7 @@ fn is_of_kind(exact: &Exact<'_>, event: EventId, what: NameKind) -> bool {
 }
 
 /// True if a span of this name is selected.
-fn fits((what, pattern): (NameKind, &Pattern), name: &str) -> bool {
+fn matches_pattern((what, pattern): (NameKind, &Pattern), name: &str) -> bool {
     match what {
         NameKind::Module => module_name(name).is_some_and(|module| {
             pattern.matches(module) || pattern.matches(module_class(module)) || pattern.matches(name)
@@ -154,7 +154,7 @@ pub fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     };
     let of = |pattern: &Pattern| -> Vec<EventId> {
         let matching_names: FxHashSet<StrId> =
-            names(exact, |name| fits((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
+            names(exact, |name| matches_pattern((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
         let is_meant =
             |&e: &EventId| matching_names.contains(&exact.trace.events.name[e.index()]) && is_of_kind(exact, e, what);
         exact.trace.events.ids().filter(is_meant).collect()
@@ -166,7 +166,7 @@ pub fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
 
 fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern), stop: Stop<'_>) -> Selected {
     let mut ranges = Vec::new();
-    for (iteration, (name, _)) in names(exact, |name| fits((what, pattern), name)).into_iter().enumerate() {
+    for (iteration, (name, _)) in names(exact, |name| matches_pattern((what, pattern), name)).into_iter().enumerate() {
         if stop.is_requested_at(iteration) {
             break;
         }
@@ -182,7 +182,7 @@ fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern)
     let mut gaps = Vec::new();
     if what == NameKind::Frame && exact.trace.meta.entry(RECORDING).is_some() {
         let matching_names: FxHashSet<StrId> =
-            names(exact, |name| fits((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
+            names(exact, |name| matches_pattern((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
         gaps = partial_gaps(exact, index, &ranges, &|name| matching_names.contains(&name));
         ranges = subtract_gaps(&ranges, &gaps);
     }

@@ -64,8 +64,8 @@ impl AfterLoop {
         let all = time(&after);
         let (left_out, unknown) = by_counts(&after);
         match repeated.ends {
-            Some(ends) if !fits(all, ends.after_ns) => Self::default(),
-            Some(ends) if !fits(time(&within).saturating_add(all), ends.steps_ns) => {
+            Some(ends) if !fits_within(all, ends.after_ns) => Self::default(),
+            Some(ends) if !fits_within(time(&within).saturating_add(all), ends.steps_ns) => {
                 Self { left_out: after.into_iter().map(|(_, node, _)| node).collect(), unknown: Vec::new() }
             }
             // Without times, or if times allow both, counts decide.
@@ -101,7 +101,7 @@ fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Li
 }
 
 /// Check if a sampled time fits into a time range, within the sampling error.
-fn fits(ns: u64, within_ns: u64) -> bool {
+fn fits_within(ns: u64, within_ns: u64) -> bool {
     ns as f64 <= TOLERANCE * within_ns as f64 + SLACK_NS
 }
 

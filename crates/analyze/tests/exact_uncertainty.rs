@@ -35,7 +35,7 @@ fn late_flush() -> MiniTrace {
 }
 
 #[test]
-fn the_end_of_an_overlong_kernel_is_inferred() {
+fn end_of_overlong_kernel_is_inferred() {
     let trace = read(late_flush().json());
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"overlong_operations"), "{warnings:?}");
@@ -45,7 +45,7 @@ fn the_end_of_an_overlong_kernel_is_inferred() {
 }
 
 #[test]
-fn a_clipped_kernel_is_a_fact() {
+fn clipped_kernel_is_exact() {
     let options = stackline_ingest::ReadOptions { clip_overlaps: true, ..Default::default() };
     let trace = stackline_ingest::read_bytes("t.json", late_flush().json().as_bytes(), &options).unwrap();
     let (warnings, path) = path(&trace);
@@ -71,7 +71,7 @@ fn rank(t: &mut MiniTrace, process: i64, lost: bool) {
 }
 
 #[test]
-fn what_one_process_lost_leaves_the_others_certain() {
+fn missing_records_of_one_process_do_not_affect_others() {
     let mut t = mini("");
     rank(&mut t, 100, false);
     rank(&mut t, 101, true);
@@ -82,7 +82,7 @@ fn what_one_process_lost_leaves_the_others_certain() {
 }
 
 #[test]
-fn clocks_that_disagree_are_those_of_a_process() {
+fn clock_disagreement_is_per_process() {
     let mut t = mini("");
     rank(&mut t, 100, false);
     // A kernel that starts 5 µs before its call.
@@ -110,7 +110,7 @@ fn only_the_loop_of_queries_is_uncertain() {
 }
 
 #[test]
-fn gaps_of_threads_without_python_are_not_called_python() {
+fn gaps_of_native_threads_are_not_python() {
     let mut t = mini(
         "10/10  cpu_op  aten::mm   0+100
          10/10  cpu_op  aten::mm   200+100

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// Looking at all spans of a thread for each hop takes long: of longer paths so many hops, evenly.
-const HOPS: usize = 1_500;
+const MAX_SEGMENTS: usize = 1_500;
 
 fn is_host_span(trace: &Trace, event: EventId) -> bool {
     let is_gpu = trace.kind(event).is_gpu_work();
@@ -34,8 +34,8 @@ impl Threads {
     }
 }
 
-/// How long a stretch is, and for how long of it another name ran: at each moment that of the span around it that began last, and of
-/// those that began together the shortest.
+/// How long a stretch is, and for how long of it another name ran: at each moment that of the span around it that began
+/// last, and of those that began together the shortest.
 fn wrong(trace: &Trace, threads: &mut Threads, segment: &MergedSegment) -> (i64, i64) {
     let end = |e: EventId| trace.events.end(e);
     let start = |e: EventId| trace.events.start[e.index()];
@@ -45,7 +45,7 @@ fn wrong(trace: &Trace, threads: &mut Threads, segment: &MergedSegment) -> (i64,
     cuts.retain(|at| (segment.start..=segment.end).contains(at));
     cuts.sort_unstable();
     cuts.dedup();
-    let told = segment.event.some().map_or("", |e| trace.name(e));
+    let name = segment.event.some().map_or("", |e| trace.name(e));
     let mut wrong = 0;
     for part in cuts.windows(2) {
         let covers = |e: &&EventId| start(**e) <= part[0] && part[1] <= end(**e);
@@ -53,14 +53,14 @@ fn wrong(trace: &Trace, threads: &mut Threads, segment: &MergedSegment) -> (i64,
         let innermost = around.iter().filter(covers).map(key).max();
         let all = around.iter().filter(covers).filter(|e| Some(key(e)) == innermost);
         let names: Vec<&str> = all.map(|&e| trace.name(e)).collect();
-        let is_right = if names.is_empty() { told.is_empty() } else { names.contains(&told) };
+        let is_right = if names.is_empty() { name.is_empty() } else { names.contains(&name) };
         wrong += if is_right { 0 } else { part[1] - part[0] };
     }
     (segment.end - segment.start, wrong)
 }
 
 #[test]
-fn hops_are_named_by_what_ran() {
+fn segments_are_named_after_the_running_span() {
     let worst = RefCell::new(Vec::new());
     support::for_each_trace(|name, trace| {
         let exact = Exact::new(trace);
@@ -68,7 +68,7 @@ fn hops_are_named_by_what_ran() {
         let host: Vec<MergedSegment> =
             exact.merged_segments(&path).filter(|segment| matches!(segment.rule, "innermost_span" | "gap")).collect();
         let mut threads = Threads::default();
-        let every = host.len().div_ceil(HOPS).max(1);
+        let every = host.len().div_ceil(MAX_SEGMENTS).max(1);
         let (all, wrong) = host
             .iter()
             .step_by(every)
