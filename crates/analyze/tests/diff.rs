@@ -250,7 +250,7 @@ fn injected_changes_are_found_within_their_interval() {
 }
 
 /// A program whose steps take so long, in us, and spend half of it in one operator.
-fn of_lengths(lengths: &[i64]) -> Profile {
+fn profile_with_step_lengths(lengths: &[i64]) -> Profile {
     let mut at = 0;
     let mut trace = MiniTrace::new("");
     for (number, length) in lengths.iter().enumerate() {
@@ -266,7 +266,7 @@ fn of_lengths(lengths: &[i64]) -> Profile {
 #[test]
 fn first_step_is_excluded_on_both_sides_or_none() {
     let sides = |before: &[i64], after: &[i64]| {
-        let mut both: [Side; 2] = [before, after].map(|lengths| vec![vec![of_lengths(lengths)]]);
+        let mut both: [Side; 2] = [before, after].map(|lengths| vec![vec![profile_with_step_lengths(lengths)]]);
         let [before, after] = &mut both;
         trim_warmup(before, after);
         both.map(|side| side[0][0].clone())
@@ -286,16 +286,20 @@ fn first_step_is_excluded_on_both_sides_or_none() {
 
 #[test]
 fn warm_up_and_truncated_steps_are_excluded() {
-    let profile = of_lengths(&[900, 100, 102, 98, 20]);
+    let profile = profile_with_step_lengths(&[900, 100, 102, 98, 20]);
     let left_out: Vec<_> = profile.steps.iter().map(|step| step.left_out).collect();
     assert_eq!(left_out, [Some("warm-up"), None, None, None, Some("cut off")]);
     assert_eq!(
         profile.operators["aten::mm"].iter().map(|(_, cell)| cell.cpu).collect::<Vec<_>>(),
         [50_000, 51_000, 49_000]
     );
-    let two = of_lengths(&[900, 100]);
+    let two = profile_with_step_lengths(&[900, 100]);
     assert!(two.steps.iter().all(|step| step.left_out.is_none()), "of two steps none is known to be odd");
-    let diff = compare(&vec![vec![of_lengths(&[100])]], &vec![vec![of_lengths(&[200])]], Options::default());
+    let diff = compare(
+        &vec![vec![profile_with_step_lengths(&[100])]],
+        &vec![vec![profile_with_step_lengths(&[200])]],
+        Options::default(),
+    );
     assert_eq!(
         (diff.method, step(&diff).verdict, step(&diff).percent()),
         (Method::None, Verdict::Untested, Some(100.0))

@@ -21,7 +21,7 @@ fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> 
     lines
 }
 
-fn of_lengths(lengths: &[i64]) -> Trace {
+fn trace_with_step_lengths(lengths: &[i64]) -> Trace {
     read_mini(&steps(1, (0, 0), lengths, 0))
 }
 
@@ -176,7 +176,7 @@ fn time_between_steps_is_compared_despite_warm_up() {
 /// Each comparison leaves out the warm-ups that `report` does, of the other side as many.
 #[test]
 fn warm_ups_are_excluded_on_both_sides() {
-    let [slow, even] = [&[1000, 600, 400, 100, 102, 98, 100, 101][..], &[100; 8]].map(of_lengths);
+    let [slow, even] = [&[1000, 600, 400, 100, 102, 98, 100, 101][..], &[100; 8]].map(trace_with_step_lengths);
     let [mut before, mut after]: [Side; 2] = [&slow, &even].map(|trace| vec![vec![profile(trace)]]);
     assert_eq!((compared(&before[0][0]), selected_steps(&slow)), ((3..8).collect(), (3..8).collect()));
     trim_warmup(&mut before, &mut after);
@@ -189,7 +189,8 @@ fn warm_ups_are_excluded_on_both_sides() {
     let is_noted = |start: &str| notes.iter().any(|note| note.starts_with(start));
     assert!(is_noted("A: steps 0 to 2 of ") && is_noted("B: steps 0 to 2 of "), "{notes:?}");
     // Two stay.
-    let [mut few, mut after]: [Side; 2] = [&of_lengths(&[100; 3]), &slow].map(|trace| vec![vec![profile(trace)]]);
+    let [mut few, mut after]: [Side; 2] =
+        [&trace_with_step_lengths(&[100; 3]), &slow].map(|trace| vec![vec![profile(trace)]]);
     trim_warmup(&mut few, &mut after);
     assert_eq!(compared(&few[0][0]), [1, 2]);
 }

@@ -19,7 +19,7 @@ fn path(trace: &Trace) -> (Vec<&'static str>, ExactPath) {
     (warnings, exact.path(&WindowChoice::Whole).unwrap())
 }
 
-fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = PathSegment> + 'a {
+fn segments_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = PathSegment> + 'a {
     path.segments.iter().filter(move |h| h.event.is_some() && trace.name(h.event) == name)
 }
 
@@ -40,7 +40,7 @@ fn end_of_overlong_kernel_is_inferred() {
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"overlong_operations"), "{warnings:?}");
     let evidence: Vec<Evidence> =
-        hops_of(&trace, &path, "long").filter(|h| h.rule == "record").map(|h| h.evidence).collect();
+        segments_of(&trace, &path, "long").filter(|h| h.rule == "record").map(|h| h.evidence).collect();
     assert_eq!(evidence, [Evidence::Inferred]);
 }
 

@@ -140,7 +140,7 @@ fn deepspeed_reductions_of_shards() {
 }
 
 /// Passes before one step of the optimizer: whether each reduces.
-fn passes_of(p: &mut Program, passes: &[bool], hook: &str) {
+fn add_passes(p: &mut Program, passes: &[bool], hook: &str) {
     for &reduces in passes {
         p.annotation("DistributedDataParallel.forward", |p| p.op("aten::mm", |p| p.kernel("gemm", 50)));
         for us in [300, 200].into_iter().filter(|_| reduces) {
@@ -156,7 +156,7 @@ const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::Accumu
 #[test]
 fn reductions_of_incomplete_gradients() {
     fn of(passes: &[bool], hook: &str) -> Vec<Finding> {
-        steps(|p, _| passes_of(p, passes, hook)).found("SL022")
+        steps(|p, _| add_passes(p, passes, hook)).found("SL022")
     }
     let found = of(&[true, true, true], HOOK);
     insta::assert_snapshot!(text(&found));
@@ -195,7 +195,7 @@ fn two_ranks(computes: [i64; 2]) -> Findings {
 #[test]
 fn optimizer_finding_without_steps() {
     let mut program = Program::new();
-    passes_of(&mut program, &[true, true, true], HOOK);
+    add_passes(&mut program, &[true, true, true], HOOK);
     let found = program.found("SL022");
     assert_eq!(found[0].title, "Gradient reduction in each of 3 accumulated backward passes: only the last needs it");
     assert!(found[0].facts.iter().any(|fact| fact.name == "time of redundant AllReduces"), "{found:?}");

@@ -424,7 +424,7 @@ fn falling_clocks_with_noisy_kernel_times() {
 }
 
 /// What the rules of this file say of a trace of the corpus, by code; none without the corpus.
-fn of_corpus(name: &str) -> Option<Findings> {
+fn corpus_findings(name: &str) -> Option<Findings> {
     let path = stackline_testkit::corpus::file(&format!("kineto/{name}"))?;
     Some(find(&crate::support::read_file(&path), &[]))
 }
@@ -447,7 +447,7 @@ fn findings_corpus_host() {
         ("nvidia-a100-alexnet-cuda-sync.json.gz", &[], &["SL011", "SL024"]),
     ];
     for (name, fires, fires_not) in known {
-        let Some(found) = of_corpus(name) else { return };
+        let Some(found) = corpus_findings(name) else { return };
         let has = |code: &str| found.findings.iter().any(|f| f.rule.code == code);
         for code in *fires {
             assert!(has(code), "{name}: {code} is missing in\n{}", text(&found.findings));

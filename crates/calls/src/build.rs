@@ -26,7 +26,7 @@ pub(super) struct Builder {
     /// Scratch set of labels that the current value has counted for.
     counted: FxHashSet<usize>,
     /// Pending values of views towards callers, when only larger callers are followed.
-    waiting: Option<Vec<pruned::PendingValue>>,
+    pending_values: Option<Vec<pruned::PendingValue>>,
     /// By row: number of callers that are too small for their own row. Missing entries are 0.
     small_callers: Vec<u32>,
 }
@@ -140,8 +140,8 @@ impl Builder {
             row = self.child(row, group);
             self.count(row, stats, before, !nested);
         }
-        if let Some(waiting) = self.waiting.as_mut().filter(|_| up && !before) {
-            return waiting.push(pruned::PendingValue::new(row, &path, own, (stats, calls)));
+        if let Some(pending_values) = self.pending_values.as_mut().filter(|_| up && !before) {
+            return pending_values.push(pruned::PendingValue::new(row, &path, own, (stats, calls)));
         }
         for (depth, &label) in path.iter().enumerate() {
             row = self.child(row, label);

@@ -384,18 +384,18 @@ pub(super) fn frame_phase<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, 
 fn rule_for<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame) -> Option<&'r PhaseRule> {
     let text = |name| tree.strings.get(name);
     match *frame {
-        Frame::Operator { name, .. } => rules.of_name(text(name), RuleKind::Operator),
-        Frame::Span { name } => rules.of_name(text(name), RuleKind::Annotation),
-        Frame::Runtime { name } => rules.of_name(text(name), RuleKind::Runtime),
+        Frame::Operator { name, .. } => rules.rule_for_name(text(name), RuleKind::Operator),
+        Frame::Span { name } => rules.rule_for_name(text(name), RuleKind::Annotation),
+        Frame::Runtime { name } => rules.rule_for_name(text(name), RuleKind::Runtime),
         Frame::Module { class, .. } => {
             let name = format!("{} {}", stackline_model::names::MODULE_PREFIX, text(class));
-            rules.of_name(&name, RuleKind::Python)
+            rules.rule_for_name(&name, RuleKind::Python)
         }
         // Format as in traces, for which the rules are written.
         Frame::Python { function, file, first_line, .. } if file.is_some() => {
-            rules.of_name(&format!("{}({first_line}): {}", text(file), text(function)), RuleKind::Python)
+            rules.rule_for_name(&format!("{}({first_line}): {}", text(file), text(function)), RuleKind::Python)
         }
-        Frame::Python { function, .. } => rules.of_name(text(function), RuleKind::Python),
+        Frame::Python { function, .. } => rules.rule_for_name(text(function), RuleKind::Python),
         _ => None,
     }
 }

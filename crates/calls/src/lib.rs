@@ -238,7 +238,7 @@ impl CallView {
     /// comparison, those with the largest change) and their callers. 0 keeps all.
     #[must_use]
     pub fn keep(&self, depth: usize, top: usize) -> Self {
-        self.keep_of(depth, top, &(0..self.nodes.len()).collect::<Vec<_>>())
+        self.keep_by_lines(depth, top, &(0..self.nodes.len()).collect::<Vec<_>>())
     }
 
     /// A copy like [`Self::keep`], where frames of a chain that is displayed in one line count as one; so do removed
@@ -251,7 +251,7 @@ impl CallView {
                 first[row] = first[row - 1];
             }
         }
-        self.keep_of(depth, top, &first)
+        self.keep_by_lines(depth, top, &first)
     }
 
     /// Flags for nodes that share the display line of the previous node: Python frames that are the only callee of
@@ -275,7 +275,7 @@ impl CallView {
     }
 
     /// Keep the largest nodes. Nodes with the same entry in `line` count as one.
-    fn keep_of(&self, depth: usize, top: usize, line: &[usize]) -> Self {
+    fn keep_by_lines(&self, depth: usize, top: usize, line: &[usize]) -> Self {
         let compared = self.before.is_some();
         let weight = |row: usize| match compared {
             true => self.nodes[row].change().unsigned_abs(),

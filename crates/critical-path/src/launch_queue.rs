@@ -93,9 +93,9 @@ struct Queue {
     /// Ends of operations, ascending.
     done: Vec<(i64, GpuId)>,
     /// Number of unfinished operations at the start of each call.
-    held: Vec<usize>,
-    /// Maximum of `held`.
-    most: usize,
+    queued: Vec<usize>,
+    /// Maximum of `queued`.
+    max_queued: usize,
     /// Usual duration of calls with free space, in ns.
     usual: i64,
     /// Calls that launch graphs.
@@ -131,15 +131,17 @@ impl Queue {
 
     /// Build a queue from sorted launches and ends.
     fn from_launches(launched: Vec<(i64, i64, EventId, GpuId)>, done: Vec<(i64, GpuId)>) -> Self {
-        let mut queue = Self { launched, done, held: Vec::new(), most: 0, usual: 1, graphs: FxHashSet::default() };
-        let held = |i: usize| if queue.has_call(i) { i.saturating_sub(queue.done_by(queue.launched[i].0)) } else { 0 };
-        queue.held = (0..queue.launched.len()).map(held).collect();
-        queue.most = queue.held.iter().copied().max().unwrap_or(0);
+        let mut queue =
+            Self { launched, done, queued: Vec::new(), max_queued: 0, usual: 1, graphs: FxHashSet::default() };
+        let queued =
+            |i: usize| if queue.has_call(i) { i.saturating_sub(queue.done_by(queue.launched[i].0)) } else { 0 };
+        queue.queued = (0..queue.launched.len()).map(queued).collect();
+        queue.max_queued = queue.queued.iter().copied().max().unwrap_or(0);
         // Most calls of a program that fills the hardware queue wait. A short queue is sometimes full by coincidence;
         // then a call is long only compared with all others.
-        let is_of_hardware = queue.most >= MIN_HARDWARE_DEPTH;
-        let with_room = |&i: &usize| queue.has_call(i) && (!is_of_hardware || 2 * queue.held[i] <= queue.most);
-        let mut durations: Vec<i64> = (0..queue.launched.len()).filter(with_room).map(|i| queue.duration(i)).collect();
+        let is_of_hardware = queue.max_queued >= MIN_HARDWARE_DEPTH;
+        let has_space = |&i: &usize| queue.has_call(i) && (!is_of_hardware || 2 * queue.queued[i] <= queue.max_queued);
+        let mut durations: Vec<i64> = (0..queue.launched.len()).filter(has_space).map(|i| queue.duration(i)).collect();
         durations.sort_unstable();
         let at = durations.len() / if is_of_hardware { 2 } else { 4 };
         queue.usual = durations.get(at).copied().unwrap_or(1).max(1);
@@ -163,7 +165,7 @@ impl Queue {
     /// ended during the call, or the last one if space became free for several calls at once.
     fn freed_by(&self, call: usize) -> Option<GpuId> {
         let (from, to, ..) = self.launched[call];
-        let soon = if self.held[call] >= MIN_HARDWARE_DEPTH { MAX_HARDWARE_RETURN_NS } else { MAX_RETURN_NS };
+        let soon = if self.queued[call] >= MIN_HARDWARE_DEPTH { MAX_HARDWARE_RETURN_NS } else { MAX_RETURN_NS };
         let inside = &self.done[self.done_by(from)..self.done_by(to)];
         let explains = |of: &&(i64, GpuId)| to - of.0 <= soon;
         let room = inside.first().filter(explains).or_else(|| inside.last().filter(explains));
@@ -181,7 +183,7 @@ impl Queue {
 
     /// Median number of operations in the queue when calls were blocked; `None` without blocked calls.
     fn depth(&self, blocked: &FxHashMap<usize, GpuId>) -> Option<usize> {
-        let mut depths: Vec<usize> = blocked.keys().map(|&i| self.held[i]).collect();
+        let mut depths: Vec<usize> = blocked.keys().map(|&i| self.queued[i]).collect();
         depths.sort_unstable();
         depths.get(depths.len() / 2).copied()
     }
@@ -199,34 +201,34 @@ impl Queue {
                 .blocked_candidates((0..self.launched.len()).filter(|&i| recorded_waits.contains(&self.launched[i].2)));
             return self.depth(&recorded_waits).map(|depth| (depth, recorded_waits));
         }
-        if self.most < MIN_DEPTH {
+        if self.max_queued < MIN_DEPTH {
             return None;
         }
         let all = || (0..self.launched.len()).filter(|&i| self.has_call(i) && !copying.contains(&self.launched[i].2));
-        if self.most < MIN_HARDWARE_DEPTH {
-            let full = || all().filter(|&i| self.held[i] == self.most);
+        if self.max_queued < MIN_HARDWARE_DEPTH {
+            let full = || all().filter(|&i| self.queued[i] == self.max_queued);
             let blocked = self.blocked_candidates(full());
             // A graph launch is long without waiting.
             let is_blocked = |i: usize| self.is_long(i) && !self.graphs.contains(&self.launched[i].2);
             return (full().all(|i| blocked.contains_key(&i)) && full().any(is_blocked))
-                .then_some((self.most, blocked));
+                .then_some((self.max_queued, blocked));
         }
         let mut blocked =
-            self.blocked_candidates(all().filter(|&i| self.held[i] >= MIN_HARDWARE_DEPTH && self.is_long(i)));
+            self.blocked_candidates(all().filter(|&i| self.queued[i] >= MIN_HARDWARE_DEPTH && self.is_long(i)));
         let depth = self.depth(&blocked)?;
         // A queue never holds more than its depth, minus the space of unrecorded commands. A maximum far above that
         // contradicts a queue of this depth.
-        if 3 * self.most > 4 * depth {
+        if 3 * self.max_queued > 4 * depth {
             return None;
         }
         // While the queue is full, every call waits, even a short one. Otherwise the long calls have another reason.
-        let full: Vec<usize> = all().filter(|&i| self.held[i] + depth / 128 >= depth).collect();
+        let full: Vec<usize> = all().filter(|&i| self.queued[i] + depth / 128 >= depth).collect();
         let short = self.blocked_candidates(full.iter().copied());
         let long = full.iter().filter(|i| blocked.contains_key(i)).count();
         if long < MIN_LONG_CALLS || 2 * short.len() < full.len() {
             return None;
         }
-        blocked.retain(|&i, _| 4 * self.held[i] >= 3 * depth);
+        blocked.retain(|&i, _| 4 * self.queued[i] >= 3 * depth);
         blocked.extend(short);
         Some((depth, blocked))
     }
@@ -284,9 +286,9 @@ mod tests {
         // are long for another reason at about 700 pending launches, and kernels end during most calls.
         let call = |i: usize, _: i64, _: &[i64]| if (3_500..3_505).contains(&i) { 30_000 } else { 3_000 };
         let mut free = queue(12_000, call, 5_000);
-        assert!(free.most > 2_000, "{}", free.most);
+        assert!(free.max_queued > 2_000, "{}", free.max_queued);
         assert!(free.blocked(&copying, &FxHashSet::default()).is_none());
-        free.most = 750;
+        free.max_queued = 750;
         assert!(
             free.blocked(&copying, &FxHashSet::default()).is_some(),
             "but for the most that it holds it looks like a full queue"

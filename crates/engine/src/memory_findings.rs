@@ -75,7 +75,7 @@ const PEAKS: usize = 1;
 /// Findings of a file with only memory data.
 pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
     let analysis = MemoryAnalysis::by_rules(trace, PEAKS, memory_rules(&options.settings));
-    let mut found = Findings::of_memory_alone(memory_findings(&analysis, options.least_percent, keep));
+    let mut found = Findings::from_memory_only(memory_findings(&analysis, options.least_percent, keep));
     found.notes.extend(messages::failed_requests(trace));
     found
 }

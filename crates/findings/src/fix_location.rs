@@ -38,7 +38,7 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
             _ => callers,
         };
         for (&at, frame) in group.iter().zip(frames) {
-            let change = frame.map(|frame| places.of_frame(frame));
+            let change = frame.map(|frame| places.frame_location(frame));
             findings[at].change = findings[at].change.take().or(change);
         }
     }

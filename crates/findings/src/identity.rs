@@ -167,13 +167,13 @@ pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
 }
 
 /// Separator of a title and its most expensive source location.
-pub(crate) const MOSTLY_AT: &str = "; most of it at ";
+pub(crate) const LOCATION_SEPARATOR: &str = "; most of it at ";
 
 /// Identity of a finding across ranks. Ranks run the same program, so lines and modules are equal. Kernels, and so
 /// edits, may differ: the title without numbers represents them.
 pub(crate) fn rank_identity(finding: &Finding) -> (String, SourceLocation, String) {
     // The most expensive source location of loading may differ between ranks.
-    let title = finding.title.split_once(MOSTLY_AT).map_or(finding.title.as_str(), |(title, _)| title);
+    let title = finding.title.split_once(LOCATION_SEPARATOR).map_or(finding.title.as_str(), |(title, _)| title);
     (finding.rule.code.clone(), finding.place.clone(), title_words(title))
 }
 

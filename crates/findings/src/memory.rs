@@ -102,7 +102,7 @@ impl MemoryFindings {
 
 impl Findings {
     /// Findings of a memory trace alone: without step times, with memory rules only.
-    pub fn of_memory(memory: MemoryFindings) -> Self {
+    pub fn from_memory(memory: MemoryFindings) -> Self {
         let none = Self {
             window: None,
             step_ns: 0,
@@ -129,8 +129,8 @@ impl Findings {
     }
 
     /// Findings of memory data only, with all rules over execution traces as not checked.
-    pub fn of_memory_alone(memory: MemoryFindings) -> Self {
-        let mut found = Self::of_memory(memory);
+    pub fn from_memory_only(memory: MemoryFindings) -> Self {
+        let mut found = Self::from_memory(memory);
         let others = || rules::trace_rules().map(super::Rule::info);
         found.rules.splice(0..0, others());
         let reason = Reason::Missing(Requirement::Events);

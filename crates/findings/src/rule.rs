@@ -343,7 +343,7 @@ impl AdviceVariant {
     }
 
     /// Variant for programs that use JAX, where advice on PyTorch does not apply.
-    pub(super) const fn of_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
+    pub(super) const fn for_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
         Self { programs: "that use JAX", condition: Programs::Jax, applies_to: |_| true, advice, example }
     }
 

@@ -232,7 +232,7 @@ impl OpenRun {
         }
         let memory = if self.has_memory() { self.memory(None).ok() } else { None };
         if let (true, Some(memory)) = (self.is_memory_alone(), memory) {
-            return Ok(Findings::of_memory_alone(memory.findings.clone()));
+            return Ok(Findings::from_memory_only(memory.findings.clone()));
         }
         let found = if self.is_job() {
             self.merge_findings()?

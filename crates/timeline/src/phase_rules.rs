@@ -215,7 +215,7 @@ impl Default for PhaseRules {
 
 impl PhaseRules {
     /// First rule that matches a name and kind, without links.
-    pub fn of_name(&self, name: &str, kind: RuleKind) -> Option<&PhaseRule> {
+    pub fn rule_for_name(&self, name: &str, kind: RuleKind) -> Option<&PhaseRule> {
         let code = LazyCell::new(|| phase_of_frame(name));
         self.rules.iter().find(|rule| rule.matches_kind_and_name(name, kind, || *code))
     }
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn framework_rules_precede_generic_span_rules() {
         let rules = PhaseRules::default();
-        let phase = |name: &str, kind| rules.of_name(name, kind).map(|rule| rule.phase);
+        let phase = |name: &str, kind| rules.rule_for_name(name, kind).map(|rule| rule.phase);
         let part = |part: &str| format!("megatron.core.pipeline_parallel.schedules.forward_backward_pipelining.{part}");
         let (warmup, steady) = (part("warmup"), part("steady"));
         let spans: [(&str, Phase); 6] = [
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn closure_in_optimizer_step_has_its_own_phase() {
         let rules = PhaseRules::default();
-        let inside = |name: &str, outer| rules.of_name(name, RuleKind::Annotation).map(|rule| rule.inside(outer));
+        let inside = |name: &str, outer| rules.rule_for_name(name, RuleKind::Annotation).map(|rule| rule.inside(outer));
         assert_eq!(inside("[pl][profile][Strategy]DDPStrategy.training_step", Phase::Update), Some(Phase::Forward));
         assert_eq!(inside("my forward", Phase::Update), Some(Phase::Update));
     }

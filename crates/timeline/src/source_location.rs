@@ -223,7 +223,7 @@ impl<'a> SourceLocations<'a> {
     }
 
     /// Source location of a Python function, from its frame name.
-    pub fn of_frame(&self, frame: StrId) -> SourceLocation {
+    pub fn frame_location(&self, frame: StrId) -> SourceLocation {
         self.place(SourceLocationKey { frame, line: 0, module: StrId::NONE, operator: StrId::NONE })
     }
 

@@ -28,17 +28,17 @@ impl PendingValue {
 impl Builder {
     /// Follow only callers of rows with a minimum share of the total.
     pub(in super::super) fn prune(&mut self) {
-        self.waiting = Some(Vec::new());
+        self.pending_values = Some(Vec::new());
     }
 
     /// Add all pending values to their caller rows, while rows have at least the share `least`.
     pub(in super::super) fn add_pending(&mut self, least: f64) {
-        let mut waiting = self.waiting.take().unwrap_or_default();
+        let mut pending_values = self.pending_values.take().unwrap_or_default();
         let least = self.nodes[0].inclusive.sum as f64 * least;
         let mut depth = 0;
-        while !waiting.is_empty() {
-            waiting.retain(|value| depth < value.path.len());
-            for value in &mut waiting {
+        while !pending_values.is_empty() {
+            pending_values.retain(|value| depth < value.path.len());
+            for value in &mut pending_values {
                 value.row = self.child(value.row, value.path[depth] as usize);
                 self.count(value.row, &value.stats, false, true);
                 self.nodes[value.row].calls += if value.own { value.calls } else { 0 };
@@ -46,7 +46,7 @@ impl Builder {
                     self.nodes[value.row].exclusive.merge(&value.stats);
                 }
             }
-            waiting.retain(|value| self.nodes[value.row].inclusive.sum as f64 >= least);
+            pending_values.retain(|value| self.nodes[value.row].inclusive.sum as f64 >= least);
             depth += 1;
         }
     }

@@ -34,7 +34,7 @@ impl GilHolders {
         for lane in lanes {
             *threads.entry(trace.tracks.pid(lane.track)).or_default() += 1;
         }
-        for (number, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.has.python > 0) {
+        for (number, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.span_counts.python > 0) {
             let pid = trace.tracks.pid(lane.track);
             // A single thread waits for no other.
             if threads.get(&pid).is_some_and(|&n| n > 1) {

@@ -97,7 +97,7 @@ struct HandoverFinder<'a> {
     python: GilHolders,
     /// Ends of frames that release a lock, and of frames that add an item to a queue.
     release_ends: Ends,
-    put_ends: Ends,
+    add_ends: Ends,
     xla_pool: XlaPool,
     handovers: Vec<Handover>,
 }
@@ -117,7 +117,7 @@ pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Th
         burst_ends: burst_ends(lanes),
         python: GilHolders::new(trace, lanes),
         release_ends: frame_ends(trace, lanes, names, bits::RELEASES),
-        put_ends: frame_ends(trace, lanes, names, bits::ADDS_TO_QUEUE),
+        add_ends: frame_ends(trace, lanes, names, bits::ADDS_TO_QUEUE),
         xla_pool: XlaPool::new(trace, lanes),
         handovers: Vec::new(),
     };
@@ -129,15 +129,17 @@ pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Th
         finder.waits(lane);
     }
     let with_frames: FxHashSet<Key> =
-        lanes.iter().filter(|l| l.has.python > 0).map(|l| trace.tracks.pid(l.track)).collect();
+        lanes.iter().filter(|l| l.span_counts.python > 0).map(|l| trace.tracks.pid(l.track)).collect();
     let gap = |lane: usize| {
-        let (has, pid) = (lanes[lane].has, finder.pid(lane));
+        let (span_counts, pid) = (lanes[lane].span_counts, finder.pid(lane));
         let is_main = finder.main.get(&pid) == Some(&lane);
         match () {
             () if finder.forward_of[lane].is_some() => Gap::Engine,
             () if finder.is_loader[lane] => Gap::Loader,
-            () if has.python > 0 || (is_main && has.operators + has.annotations > 0) => Gap::Python,
-            () if has.operators > 0 && with_frames.contains(&pid) => Gap::Native,
+            () if span_counts.python > 0 || (is_main && span_counts.operators + span_counts.annotations > 0) => {
+                Gap::Python
+            }
+            () if span_counts.operators > 0 && with_frames.contains(&pid) => Gap::Native,
             () => Gap::Unseen,
         }
     };
@@ -152,7 +154,7 @@ fn main_lanes(trace: &Trace, lanes: &[ThreadTimeline]) -> FxHashMap<Key, usize> 
     for (i, lane) in lanes.iter().enumerate() {
         let (pid, tid) = (trace.tracks.pid(lane.track), trace.tracks.get(lane.track).tid);
         let same = trace.key_text(pid) == trace.key_text(tid);
-        let score = (steps.contains(&lane.track), same, lane.has.python + lane.has.operators);
+        let score = (steps.contains(&lane.track), same, lane.span_counts.python + lane.span_counts.operators);
         let slot = best.entry(pid).or_insert((score, i));
         if score > slot.0 {
             *slot = (score, i);
@@ -197,7 +199,7 @@ fn is_loader(trace: &Trace, lane: &ThreadTimeline, names: &Names) -> bool {
         .iter()
         .enumerate()
         .filter(|(i, p)| p.event.is_some() && (*i == 0 || lane.pieces[i - 1].event.is_none()));
-    lane.has.python > 0
+    lane.span_counts.python > 0
         && bursts.all(|(_, p)| {
             let root = trace.ancestors(p.event).last().unwrap_or(p.event);
             names.flags(trace, root) & bits::LOADS_DATA != 0
@@ -266,7 +268,7 @@ impl HandoverFinder<'_> {
             let from = if is_first { None } else { Some(pieces[i - 1].start) };
             let found = match self.forward_of[lane] {
                 Some(forward) => self.backward_start(forward, from, piece.start),
-                None if self.xla_pool.has(lane) => self.task_source((lane, piece.event), from, piece.start),
+                None if self.xla_pool.is_pool_thread(lane) => self.task_source((lane, piece.event), from, piece.start),
                 None => self.gap_source(lane, from, piece.start),
             };
             if let Some((source, rule, evidence)) = found {
@@ -309,15 +311,15 @@ impl HandoverFinder<'_> {
     /// Source of the end of a gap on a thread without backward pass.
     fn gap_source(&self, lane: usize, from: Option<i64>, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
-        let has = self.lanes[lane].has;
+        let span_counts = self.lanes[lane].span_counts;
         let main = self.main.get(&pid).copied();
-        if main == Some(lane) && has.python == 0 {
+        if main == Some(lane) && span_counts.python == 0 {
             // Without Python frames, gaps of the main thread are its own time.
             return None;
         }
         let after = from.unwrap_or(i64::MIN);
         // A thread with recorded frames waits in one of them.
-        let waits_unseen = has.python == 0 || self.is_loader[lane];
+        let waits_unseen = span_counts.python == 0 || self.is_loader[lane];
         let released = if waits_unseen { self.last_signal(lane, after, to) } else { None };
         // The pinning thread takes batches of the workers.
         let made = latest(&self.burst_ends, after, to, |l| {
@@ -327,7 +329,7 @@ impl HandoverFinder<'_> {
         let released = woken.map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred));
         let lock = from.and_then(|from| self.interpreter_lock(lane, from, to));
         let found = released.into_iter().chain(lock).max_by_key(|((l, at), ..)| (*at, *l));
-        let is_idle = from.is_none() || has.python + has.annotations == 0;
+        let is_idle = from.is_none() || span_counts.python + span_counts.annotations == 0;
         found.or_else(|| {
             let starter = main.filter(|&m| m != lane && is_idle && self.lanes[m].is_busy_before(to))?;
             Some(((starter, to), ThreadRule::Starts, Evidence::Inferred))
@@ -336,7 +338,7 @@ impl HandoverFinder<'_> {
 
     /// Last release of a lock or addition to a queue. Data loading lanes wait for additions only.
     fn last_signal(&self, lane: usize, after: i64, until: i64) -> Option<(i64, usize)> {
-        let put = latest(&self.put_ends, after, until, |l| l != lane);
+        let put = latest(&self.add_ends, after, until, |l| l != lane);
         let released = latest(&self.release_ends, after, until, |l| l != lane);
         if self.is_loader[lane] { put.or(released) } else { put.max(released) }
     }
@@ -368,7 +370,7 @@ impl HandoverFinder<'_> {
             } else if known & bits::WAITS_FOR_THREAD != 0 {
                 self.wait_source(lane, piece.event, from, to)
             } else if self.xla_pool.is_waited_for(self.trace, piece.event, next) {
-                let ended = latest(&self.burst_ends, from, to, |l| self.xla_pool.has(l));
+                let ended = latest(&self.burst_ends, from, to, |l| self.xla_pool.is_pool_thread(l));
                 ended.map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred))
             } else {
                 None
@@ -396,14 +398,16 @@ impl HandoverFinder<'_> {
         let pid = self.pid(lane);
         let has_pinning = self.pinning.get(&pid).is_some_and(|&l| l != lane);
         let may_wake = |l: usize| {
-            l != lane && self.lanes[l].has.python > 0 && (self.pid(l) == pid || (self.is_loader[l] && !has_pinning))
+            l != lane
+                && self.lanes[l].span_counts.python > 0
+                && (self.pid(l) == pid || (self.is_loader[l] && !has_pinning))
         };
         // A thread that takes a batch waits for data loading lanes.
         let takes_batch =
             self.names.loads_data(self.trace, frame) && (0..self.lanes.len()).any(|l| may_wake(l) && self.is_loader[l]);
         let ended = || latest(&self.burst_ends, from, to, |l| may_wake(l) && (!takes_batch || self.is_loader[l]));
         let released = || latest(&self.release_ends, from, to, |l| l != lane && self.pid(l) == pid);
-        let put = || latest(&self.put_ends, from, to, |l| l != lane);
+        let put = || latest(&self.add_ends, from, to, |l| l != lane);
         let is_lock = self.names.flags(self.trace, frame) & bits::LOCKS != 0;
         let (at, source) = match () {
             // If releases are recorded, only they end a wait for a lock.

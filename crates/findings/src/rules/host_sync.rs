@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 1e6),
         about: "minimum time of a call that counts as a wait, in µs",
     }],
-    advice_variants: &[AdviceVariant::of_jax(
+    advice_variants: &[AdviceVariant::for_jax(
         "Keep values on the GPU: avoid float(value), print and numpy.asarray in each step. Keep the arrays and read \
          them every N steps, or call value.copy_to_host_async() and read the value one step later.",
         ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),

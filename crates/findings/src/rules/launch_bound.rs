@@ -48,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[
-        AdviceVariant::of_jax(
+        AdviceVariant::for_jax(
             "Launch fewer kernels: extend jax.jit to more of the step, ideally all of it, so that one call replaces \
                  many launches; use jax.lax.scan to run many steps in one call. Increase the batch size for longer \
                  kernels.",

@@ -165,7 +165,7 @@ fn gil_groups(exact: &Exact<'_>) -> Vec<Group> {
         }
         group
     };
-    by_process(exact, |lane| lane.gaps.len() > 1 && lane.has.python > 0).into_iter().map(of_process).collect()
+    by_process(exact, |lane| lane.gaps.len() > 1 && lane.span_counts.python > 0).into_iter().map(of_process).collect()
 }
 
 /// Python time ranges of a lane.

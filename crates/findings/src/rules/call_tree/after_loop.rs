@@ -138,12 +138,13 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Least number of ends of steps, to estimate the length of steps.
-    const LEAST: u64 = 3;
+    const MIN_STEP_ENDS: u64 = 3;
 
     pub(super) fn new(tree: &CallingContextTree, thread: &Thread) -> Option<Self> {
         let process =
             tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()))?;
-        let ends = process.step_ends.filter(|ends| ends.count >= Self::LEAST && ends.first_ns < ends.last_ns)?;
+        let ends =
+            process.step_ends.filter(|ends| ends.count >= Self::MIN_STEP_ENDS && ends.first_ns < ends.last_ns)?;
         // The start of the first step is unknown.
         let all = (ends.last_ns - ends.first_ns) as f64 * ends.count as f64 / (ends.count - 1) as f64;
         let steps_ns = thread.recorded(all as u64);

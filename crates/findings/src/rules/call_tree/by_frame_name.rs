@@ -8,7 +8,7 @@ use super::call_rule_context::{CallRuleContext, NodeTime};
 use super::frame_classes::FrameClasses;
 use super::steps::below;
 use super::thread::is_recorded;
-use crate::identity::MOSTLY_AT;
+use crate::identity::LOCATION_SEPARATOR;
 use crate::{Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::format::duration;
@@ -176,7 +176,7 @@ fn slowest_line(context: &CallRuleContext<'_>, seen: &NodeTime) -> String {
     let most = lines.into_iter().max_by_key(|&(line, ns)| (ns, std::cmp::Reverse(line)));
     let part = |ns: u64| ns.saturating_mul(100) / seen.time.ns.max(1);
     match most.filter(|&(_, ns)| part(ns) >= MIN_LINE_PERCENT) {
-        Some((line, ns)) => format!("{MOSTLY_AT}{} ({} %)", context.place(line).text(), part(ns)),
+        Some((line, ns)) => format!("{LOCATION_SEPARATOR}{} ({} %)", context.place(line).text(), part(ns)),
         None => String::new(),
     }
 }

@@ -139,7 +139,7 @@ fn find_for_rank(
         is_incomplete,
         is_of_calls: true,
         uncovered,
-        ..Findings::of_memory(MemoryFindings::default())
+        ..Findings::from_memory(MemoryFindings::default())
     })
 }
 
@@ -185,7 +185,7 @@ fn empty_findings() -> Findings {
         rules: super::trace_rules().map(Rule::info).collect(),
         unchecked: super::trace_rules().map(unchecked).collect(),
         is_of_calls: true,
-        ..Findings::of_memory(MemoryFindings::default())
+        ..Findings::from_memory(MemoryFindings::default())
     }
 }
 

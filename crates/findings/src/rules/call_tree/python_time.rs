@@ -18,7 +18,7 @@ pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<C
     if context.thread.known == TimeSource::Operators || !context.thread.knows_computing() || context.uses_gpu {
         return Vec::new();
     }
-    let functions = of_functions(context, &|node| context.thread.computing(node), &|node| kinds.is_classified(node));
+    let functions = function_times(context, &|node| context.thread.computing(node), &|node| kinds.is_classified(node));
     functions.into_values().filter_map(|lines| candidate(context, &lines)).collect()
 }
 
@@ -26,7 +26,7 @@ pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<C
 pub(super) type Functions = BTreeMap<SourceLocation, BTreeMap<SourceLocation, Time>>;
 
 /// Exclusive time of functions, without operators, frameworks and time of other rules.
-pub(super) fn of_functions(
+pub(super) fn function_times(
     context: &CallRuleContext<'_>,
     computing: &dyn Fn(CallNodeId) -> Time,
     is_classified: &dyn Fn(CallNodeId) -> bool,

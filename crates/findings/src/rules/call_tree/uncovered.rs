@@ -4,7 +4,7 @@ use super::super::{copy_chains, dataloader_starved, operators_in_loops, unfused_
 use super::call_candidate::{CallCandidate, bounded};
 use super::call_rule_context::CallRuleContext;
 use super::frame_classes::FrameClasses;
-use super::python_time::of_functions;
+use super::python_time::function_times;
 use super::thread::{Time, TimeSource};
 use crate::gain::scaled;
 use crate::rank::limit_to_step;
@@ -154,7 +154,7 @@ fn functions(context: &CallRuleContext<'_>, is_classified: &dyn Fn(CallNodeId) -
         let name = format!("{file}({line}): {}", group.place.function.as_deref().unwrap_or_default());
         Some((name, group))
     };
-    of_functions(context, &|node| context.thread.own[node.index()].computing(), is_classified)
+    function_times(context, &|node| context.thread.own[node.index()].computing(), is_classified)
         .into_values()
         .filter_map(of_function)
         .collect()
