@@ -183,7 +183,7 @@ fn launch_and_kernel_at_the_same_time_count_the_launch_first() {
 }
 
 #[test]
-fn stream_and_context_synchronisation_point_at_the_call() {
+fn stream_and_context_synchronization_point_at_the_call() {
     let t = mini(
         "10/1     cuda_runtime  cudaLaunchKernel       0+10    correlation=1
          10/1     cuda_runtime  cudaLaunchKernel       12+10   correlation=2

@@ -87,7 +87,7 @@ fn figure_3_hidden_long_kernel_is_no_hotspot() {
 }
 
 #[test]
-fn figure_5_streams_phases_and_synchronisations_cut_nodes() {
+fn figure_5_streams_phases_and_synchronization_cut_nodes() {
     let t = mini(
         "10/1    user_annotation  forward                0+300
          10/1    cpu_op           f1                     0+100
@@ -291,7 +291,7 @@ fn result_is_independent_of_order_of_equal_events() {
 
 /// Ranks that share a file number their calls alike.
 #[test]
-fn synchronisation_records_count_for_the_process_of_their_call() {
+fn synchronization_records_count_for_the_process_of_their_call() {
     let mut t = mini("");
     for (pid, device, stream, at, name) in [(10, 0, 7, 0, "first"), (20, 1, 9, 1000, "second")] {
         let waited = format!("wait_on_stream={stream} wait_on_cuda_event_record_corr_id=2");

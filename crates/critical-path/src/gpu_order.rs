@@ -62,9 +62,9 @@ pub enum Reason {
     /// Kernel of the same graph launch that ended last before the start.
     Graph,
     /// Synchronization with a target from its record or name.
-    Synchronisation,
+    Synchronization,
     /// Synchronization with a target from its record or name, with possibly missing later work.
-    SynchronisationNearMissing,
+    SynchronizationNearMissing,
     /// Synchronization without record: the work that ended last during the wait.
     UnrecordedSync,
     /// Copy that returns after its completion.
@@ -83,7 +83,7 @@ impl Reason {
     /// Evidence of dependencies by this rule.
     pub fn evidence(self) -> Evidence {
         match self {
-            Self::Event | Self::Synchronisation | Self::BlockingCopy => Evidence::Exact,
+            Self::Event | Self::Synchronization | Self::BlockingCopy => Evidence::Exact,
             _ => Evidence::Inferred,
         }
     }
@@ -98,8 +98,8 @@ impl Reason {
             Self::OtherStreamUnlaunched => "other_stream_without_launch",
             Self::CopyEngine => "copy_engine",
             Self::Graph => "graph",
-            Self::Synchronisation => "synchronisation",
-            Self::SynchronisationNearMissing => "synchronisation_amid_loss",
+            Self::Synchronization => "synchronisation",
+            Self::SynchronizationNearMissing => "synchronisation_amid_loss",
             Self::UnrecordedSync => "unrecorded_synchronisation",
             Self::BlockingCopy => "blocking_copy",
             Self::Free => "free_waits",

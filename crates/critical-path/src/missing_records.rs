@@ -114,7 +114,7 @@ impl<'a> MissingRecords<'a> {
         let mut found: Vec<EventId> = calls.filter(|&call| missed_before(call, &[])).collect();
         let waited = syncs.iter().filter(|s| match s.reason {
             _ if s.call.is_none() => false,
-            Reason::SynchronisationNearMissing | Reason::Free | Reason::UnrecordedSync | Reason::Polling => {
+            Reason::SynchronizationNearMissing | Reason::Free | Reason::UnrecordedSync | Reason::Polling => {
                 missed_before(s.call, &s.on)
             }
             _ => false,

@@ -327,7 +327,7 @@ impl Simulation<'_> {
                 || self.missing_records.unlaunched_between(process, start(trace, *id), to)
         };
         let may_miss = on.iter().any(missing);
-        let reason = if may_miss { Reason::SynchronisationNearMissing } else { Reason::Synchronisation };
+        let reason = if may_miss { Reason::SynchronizationNearMissing } else { Reason::Synchronization };
         if may_miss {
             self.found.uncertain.insert(call);
         }

@@ -69,9 +69,9 @@ impl Location {
             return Some(Self { center, error2: None, freedom: 0.0 });
         }
         let (least, most) = (kept[0], kept[kept.len() - 1]);
-        let winsorised: Vec<f64> = sorted.iter().map(|v| v.clamp(least, most)).collect();
-        let (h, middle) = (kept.len() as f64, mean(&winsorised));
-        let squares: f64 = winsorised.iter().map(|v| (v - middle) * (v - middle)).sum();
+        let winsorized: Vec<f64> = sorted.iter().map(|v| v.clamp(least, most)).collect();
+        let (h, middle) = (kept.len() as f64, mean(&winsorized));
+        let squares: f64 = winsorized.iter().map(|v| (v - middle) * (v - middle)).sum();
         Some(Self { center, error2: Some(squares / (h * (h - 1.0))), freedom: h - 1.0 })
     }
 }

@@ -54,7 +54,7 @@ pub struct Runs {
     /// Total duration of the runs, including the time between their operators, in ns.
     pub ns: i64,
     /// Operators before and after each run on its thread, if any.
-    pub neighbours: Vec<(Option<EventId>, Option<EventId>)>,
+    pub neighbors: Vec<(Option<EventId>, Option<EventId>)>,
 }
 
 /// Completion times of launched GPU work.

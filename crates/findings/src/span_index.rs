@@ -162,10 +162,10 @@ impl<'a> RuleContext<'a> {
         for run in positions.chunk_by(goes_on) {
             let (from, to) = (run[0], run[run.len() - 1]);
             let (first, last) = (operators[from], operators[to]);
-            let neighbour = |at: usize| operators.get(at).copied().filter(|_| track(at) == track(from));
+            let neighbor = |at: usize| operators.get(at).copied().filter(|_| track(at) == track(from));
             found.ns += trace.events.end(last) - trace.events.start[first.index()];
             found.runs.push((first, last));
-            found.neighbours.push((from.checked_sub(1).and_then(neighbour), neighbour(to + 1)));
+            found.neighbors.push((from.checked_sub(1).and_then(neighbor), neighbor(to + 1)));
         }
         found
     }
@@ -188,7 +188,7 @@ impl<'a> RuleContext<'a> {
         let mut runs: Vec<usize> = some.iter().filter_map(run_of).collect();
         runs.sort_unstable();
         runs.dedup();
-        let end = |run: usize| Some((engine.runs[run].1, engine.neighbours[run].1?));
+        let end = |run: usize| Some((engine.runs[run].1, engine.neighbors[run].1?));
         runs.into_iter().filter_map(end).collect()
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn build_edges(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut W
     let mut edges = Vec::new();
     for lane in &nodes.lanes {
         thread_order(lane, &mut edges);
-        synchronisation(nodes, lane, gpu, waits, &mut edges);
+        synchronization(nodes, lane, gpu, waits, &mut edges);
     }
     streams_and_launches(nodes, gpu, &mut edges);
     for (node, to) in nodes.gpu.iter().zip(nodes.host..) {
@@ -84,7 +84,7 @@ fn launch_end(nodes: &Nodes, gpu: &Gpu, at: u32) -> i64 {
 }
 
 /// Edges for synchronization of the host and of streams.
-fn synchronisation(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
+fn synchronization(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
     let next_launches = NextLaunches::new(lane, gpu);
     let mut unfinished = Unfinished::new(lane, gpu);
     let mut last_stream: FxHashMap<u32, StreamId> = FxHashMap::default();

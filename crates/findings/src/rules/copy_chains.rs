@@ -112,7 +112,7 @@ fn deep_copy(
     } else {
         let ranges = || runs.runs.clone();
         // Time before the first copy of a run may be its start, or other work.
-        let before = runs.runs.iter().zip(&runs.neighbours);
+        let before = runs.runs.iter().zip(&runs.neighbors);
         let before = before.filter_map(|((first, _), (before, _))| Some(((*before)?, *first))).collect();
         let likely = removable(Chosen { ranges: ranges(), ..Chosen::default() })?;
         (runs.ns, likely, removable(Chosen { events: calls, ranges: ranges(), between: before })?)

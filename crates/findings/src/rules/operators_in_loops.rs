@@ -180,7 +180,7 @@ fn enclosing_work(
     let trace = context.trace();
     let gathers = |e: &EventId| aten::GATHERS.contains(&trace.name(*e));
     let forward = context.consecutive_runs(calls);
-    let gathering: Vec<EventId> = forward.neighbours.iter().filter_map(|&(_, after)| after).filter(gathers).collect();
+    let gathering: Vec<EventId> = forward.neighbors.iter().filter_map(|&(_, after)| after).filter(gathers).collect();
     let mut backward = context.backward_of(calls);
     backward.extend(context.backward_of(&gathering));
     let backward = context.consecutive_runs(&context.outermost(&backward));
@@ -189,7 +189,7 @@ fn enclosing_work(
     let firsts: Vec<EventId> = backward.runs.iter().map(|&(first, _)| first).collect();
     all.between.extend(context.gaps_after_backward(&firsts));
     for runs in [forward, backward] {
-        for ((before, after), (first, last)) in runs.neighbours.into_iter().zip(&runs.runs) {
+        for ((before, after), (first, last)) in runs.neighbors.into_iter().zip(&runs.runs) {
             all.between.extend(before.map(|before| (before, *first)));
             all.between.extend(after.map(|after| (*last, after)));
         }

@@ -247,15 +247,15 @@ impl WhatIf<'_, '_> {
             worst = worst.max(self.end_after(measured, for_lower_bound, Mode::Pessimistic, shifts, stop).length);
             uncertainty.longer = uncertainty.longer.max(self.order_uncertainty(for_lower_bound, shifts).longer);
         }
-        let favoured = applied.for_upper_bound.as_deref().unwrap_or(applied);
-        let best = self.end_after(measured, favoured, Mode::Optimistic, shifts, stop).length;
+        let favored = applied.for_upper_bound.as_deref().unwrap_or(applied);
+        let best = self.end_after(measured, favored, Mode::Optimistic, shifts, stop).length;
         moved |= moves(shifts);
         // If nothing moves under any assumption, the edits have no effect.
         let nothing_moves = !moved && [after, worst, best] == [before; 3] && applied.changes.at_worst.is_none();
         if nothing_moves || self.plan.is_as_before(&applied.changes) {
             return NO_GAIN;
         }
-        let other = self.order_uncertainty(favoured, shifts);
+        let other = self.order_uncertainty(favored, shifts);
         uncertainty.longer = uncertainty.longer.max(other.longer);
         uncertainty.shorter = uncertainty.shorter.max(other.shorter);
         let ns = before - after;

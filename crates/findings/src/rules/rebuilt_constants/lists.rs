@@ -112,12 +112,12 @@ impl Lists {
             return Some(Self::default());
         }
         let events = &context.trace().events;
-        let Runs { runs, neighbours, ns } = context.consecutive_runs(operators);
+        let Runs { runs, neighbors, ns } = context.consecutive_runs(operators);
         let length = |&(first, last): &(EventId, EventId)| events.end(last) - events.start[first.index()];
         let usual = usual(runs.iter().map(length));
         let second_pass = Self::second_pass(context, operators, (&runs, reads));
         let gap = |&(before, first): &(EventId, EventId)| events.start[first.index()] - events.end(before);
-        let first_operators = runs.iter().zip(neighbours);
+        let first_operators = runs.iter().zip(neighbors);
         let before: Vec<_> = first_operators.filter_map(|(run, (before, _))| Some((before?, run.0))).collect();
         let gaps: Vec<f64> = before.iter().map(|pair| gap(pair).max(0) as f64).collect();
         let pass = |times: f64| gaps.iter().map(|gap| gap.min(times * second_pass as f64)).sum::<f64>();
@@ -207,9 +207,9 @@ pub(in crate::rules) fn list_lines(context: &RuleContext<'_>) -> BTreeSet<Source
     by_line.retain(|_, of| is_in_each_step(context, of));
     let is_alone = |last_operators: &Vec<EventId>| {
         let first_operators: Vec<EventId> = last_operators.iter().map(|last| reads.0[last]).collect();
-        let Runs { runs, neighbours, .. } = context.consecutive_runs(&first_operators);
+        let Runs { runs, neighbors, .. } = context.consecutive_runs(&first_operators);
         let events = &trace.events;
-        let first_operators = runs.iter().map(|run| run.0).zip(neighbours.iter().map(|(before, _)| *before));
+        let first_operators = runs.iter().map(|run| run.0).zip(neighbors.iter().map(|(before, _)| *before));
         let gap = |(first, before): (EventId, Option<EventId>)| Some(events.start[first.index()] - events.end(before?));
         let gaps = usual(first_operators.filter_map(gap));
         let pass = |last: &EventId| events.start[last.index()] - events.end(reads.0[last]);
