@@ -50,7 +50,7 @@ fn exact_and_what_if(c: &mut Criterion) {
     let window = WindowChoice::Whole;
     group.bench_function("walk", |b| b.iter(|| exact.path(black_box(&window))));
     group.bench_function("slack", |b| {
-        b.iter(|| exact.path(&window).map(|path| exact.large_but_harmless(black_box(&path))));
+        b.iter(|| exact.path(&window).map(|path| exact.false_hotspots(black_box(&path))));
     });
     group.bench_function("what_if_plan", |b| b.iter(|| black_box(&exact).what_if()));
     let what_if = exact.what_if();

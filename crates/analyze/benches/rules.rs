@@ -52,8 +52,8 @@ fn measure(name: &str, target: f64, read: impl FnOnce() -> Trace) {
 
 /// The trace that is asked for, else that of the corpus.
 fn real() -> Option<PathBuf> {
-    let asked = std::env::var_os("STACKLINE_BENCH_TRACE").map(PathBuf::from);
-    asked.or_else(|| stackline_testkit::corpus::file("kineto/amd-mi300-sd3.5-diffusion.json.gz"))
+    let requested = std::env::var_os("STACKLINE_BENCH_TRACE").map(PathBuf::from);
+    requested.or_else(|| stackline_testkit::corpus::file("kineto/amd-mi300-sd3.5-diffusion.json.gz"))
 }
 
 fn main() {

@@ -51,9 +51,9 @@ pub struct HtaRows<'a> {
 
 /// Maximum number of calls of one correlation that are paired with every operation of it. HTA pairs all with all, which
 /// is quadratic in damaged traces with thousands of equal correlations. Valid traces have one or two calls.
-pub const MOST_CALLS: usize = 64;
+pub const MAX_CALLS: usize = 64;
 
-/// Assignment of operations to calls: all of the call's correlation; beyond [`MOST_CALLS`] calls, only the last one.
+/// Assignment of operations to calls: all of the call's correlation; beyond [`MAX_CALLS`] calls, only the last one.
 #[derive(Debug, Default)]
 pub(crate) struct CallPairs {
     calls: FxHashMap<i64, usize>,
@@ -66,7 +66,7 @@ impl CallPairs {
     pub(crate) fn next<'s, T>(&mut self, correlation: i64, operations: &'s [T]) -> &'s [T] {
         let calls = self.calls.entry(correlation).or_default();
         *calls += 1;
-        if *calls <= MOST_CALLS || operations.len() < 2 {
+        if *calls <= MAX_CALLS || operations.len() < 2 {
             return operations;
         }
         self.limited += 1;
@@ -79,7 +79,7 @@ pub(crate) fn note_limited(table: Table, limited: usize) -> Table {
     match limited {
         0 => table,
         n => table.note(format!(
-            "{n} calls share their correlation ID with more than {MOST_CALLS} earlier calls; each is paired with one \
+            "{n} calls share their correlation ID with more than {MAX_CALLS} earlier calls; each is paired with one \
              operation only."
         )),
     }

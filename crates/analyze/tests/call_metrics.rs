@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn another_thread_takes_over_where_the_launching_one_was_in_no_call() {
+fn idle_time_counts_for_another_thread_outside_calls() {
     let tree = tree(
         "1/1     cuda_runtime  first         0..2    correlation=1
          1/1     cpu_op        loader        5..40
@@ -110,14 +110,14 @@ fn another_thread_takes_over_where_the_launching_one_was_in_no_call() {
          gpu0/7  kernel        k             57..70  correlation=2",
     );
     // 10 to 40 in the loader, to 50 in no call, to 52 in the operator, to 55 in the call, and 57 is when the GPU began.
-    let wanted = [("", 10_000), ("AddBackward0", 2_000), ("k", 2_000), ("loader", 30_000), ("second", 3_000)];
-    let wanted = wanted.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
-    assert_eq!(own(&tree, CallMetric::GpuIdle), wanted);
+    let expected = [("", 10_000), ("AddBackward0", 2_000), ("k", 2_000), ("loader", 30_000), ("second", 3_000)];
+    let expected = expected.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
+    assert_eq!(own(&tree, CallMetric::GpuIdle), expected);
 }
 
 /// A copy to the host was requested before the gap, and its call returns after it; so does that of a graph.
 #[test]
-fn calls_that_return_late_keep_no_gpu_waiting() {
+fn late_returning_calls_cause_no_idle_time() {
     let trace = read_mini(
         "1/1     cuda_runtime  cudaLaunchKernel  0..5        correlation=1
          1/1     cuda_runtime  cudaMemcpyAsync   10..1012    correlation=2
@@ -127,10 +127,10 @@ fn calls_that_return_late_keep_no_gpu_waiting() {
          gpu0/7  kernel        a                 1020..1022  correlation=3
          gpu0/7  kernel        b                 1026..1030  correlation=3",
     );
-    let wanted =
+    let expected =
         [("Memcpy DtoH", 3_000), ("", 2_000), ("cudaMemcpyAsync", 2_000), ("cudaGraphLaunch", 6_000), ("b", 4_000)];
-    let wanted = wanted.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
-    assert_eq!(own(&calls_by_thread(&trace, TimeRange::Whole).tree, CallMetric::GpuIdle), wanted);
+    let expected = expected.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
+    assert_eq!(own(&calls_by_thread(&trace, TimeRange::Whole).tree, CallMetric::GpuIdle), expected);
     let time = &(find("gpu_time").unwrap().run)(&trace, &Scope::default())[0];
     let Values::I64(ns) = &time.column("time_ns").unwrap().values else { panic!("whole numbers") };
     let idle: Vec<i64> = ns.iter().flatten().skip(3).copied().collect();
@@ -146,14 +146,14 @@ fn a_graph_is_one_launch_and_copies_have_bytes() {
          gpu0/7  gpu_memcpy    Memcpy DtoD      12..14  correlation=5 bytes=4096
          gpu0/7  gpu_memset    Memset           14..16  correlation=5 bytes=64",
     );
-    let told = |names: &[(&str, u64)]| names.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-    assert_eq!(own(&tree, CallMetric::Launches), told(&[("cudaGraphLaunch", 1)]));
-    assert_eq!(own(&tree, CallMetric::Copied), told(&[("Memcpy DtoD", 4096), ("Memset", 64)]));
+    let expected = |names: &[(&str, u64)]| names.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    assert_eq!(own(&tree, CallMetric::Launches), expected(&[("cudaGraphLaunch", 1)]));
+    assert_eq!(own(&tree, CallMetric::Copied), expected(&[("Memcpy DtoD", 4096), ("Memset", 64)]));
     assert!(own(&tree, CallMetric::GpuIdle).is_empty());
 }
 
 #[test]
-fn memory_counts_at_the_call_that_it_lies_in() {
+fn memory_counts_at_the_enclosing_call() {
     let tree = tree(
         "1/1  cpu_op             outer     0..20
          1/1  cpu_op             inner     5..9
@@ -162,14 +162,14 @@ fn memory_counts_at_the_call_that_it_lies_in() {
          1/1  cpu_instant_event  [memory]  @12  Bytes=-100 Device Type=0 Device Id=-1 Addr=64 Total Allocated=0
          1/1  cpu_instant_event  [memory]  @30  Bytes=7 Device Type=0 Device Id=-1 Addr=64 Total Allocated=0",
     );
-    let told = |names: &[(&str, u64)]| names.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-    assert_eq!(own(&tree, CallMetric::Allocated), told(&[("", 7), ("inner", 120)]));
-    assert_eq!(own(&tree, CallMetric::Freed), told(&[("outer", 100)]));
+    let expected = |names: &[(&str, u64)]| names.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    assert_eq!(own(&tree, CallMetric::Allocated), expected(&[("", 7), ("inner", 120)]));
+    assert_eq!(own(&tree, CallMetric::Freed), expected(&[("outer", 100)]));
 }
 
 /// In 2021 a thread's number was text, but not where memory is concerned.
 #[test]
-fn memory_counts_at_the_call_of_the_thread_whose_number_is_text() {
+fn memory_counts_on_threads_with_text_numbers() {
     let tree = tree(
         r#"1/"41"      Operator  one       0..20
            1/"42"      Operator  two       5..9
@@ -178,13 +178,13 @@ fn memory_counts_at_the_call_of_the_thread_whose_number_is_text() {
            1/42        -         [memory]  @6     Bytes=20 Device Type=0 Device Id=-1
            1/43        -         [memory]  @6     Bytes=3 Device Type=0 Device Id=-1"#,
     );
-    let wanted = [("", 3), ("one", 100), ("two", 20)].map(|(name, bytes)| (name.to_owned(), bytes));
-    assert_eq!(own(&tree, CallMetric::Allocated), BTreeMap::from(wanted));
+    let expected = [("", 3), ("one", 100), ("two", 20)].map(|(name, bytes)| (name.to_owned(), bytes));
+    assert_eq!(own(&tree, CallMetric::Allocated), BTreeMap::from(expected));
 }
 
 /// One name alternates between all kinds of frames: no frame is mistaken for the previous one.
 #[test]
-fn frames_of_one_name_are_told_apart() {
+fn frames_with_equal_names_are_distinguished() {
     let kinds = ["cpu_op", "user_annotation", "python_function"];
     let lines: Vec<String> = (0..9).map(|at| format!("1/1 {} same {at}0+5", kinds[at % 3])).collect();
     let tree = tree(&lines.join("\n"));
@@ -196,7 +196,7 @@ fn frames_of_one_name_are_told_apart() {
 }
 
 #[test]
-fn what_is_counted_in_a_trace_is_in_its_tree() {
+fn tree_contains_all_counted_metrics() {
     let text = demo::generate(&demo::Config { steps: 3, layers: 2, ..demo::Config::default() });
     let trace = read(text);
     let tree = calls_by_thread(&trace, TimeRange::Whole).tree;
@@ -218,7 +218,7 @@ fn what_is_counted_in_a_trace_is_in_its_tree() {
 
 /// Steps of which no launches are known: the first one warms up.
 #[test]
-fn gpu_work_without_launches_counts_where_it_runs() {
+fn unlaunched_gpu_work_counts_by_execution_time() {
     let mut lines = String::new();
     for (number, at, length) in [(0, 0, 3000), (1, 3000, 1000), (2, 4000, 1000), (3, 5000, 1000)] {
         lines += &format!(
@@ -240,6 +240,6 @@ fn gpu_work_without_launches_counts_where_it_runs() {
     assert_eq!(gpu(TimeRange::Whole), [("gemm".to_owned(), 2_800_000)].into());
     let idle = own(&calls_by_thread(&trace, TimeRange::Steps(2, 2)).tree, CallMetric::GpuIdle);
     assert_eq!(idle, [("gemm".to_owned(), 300_000)].into());
-    let of_rules = trace_calls(&trace, &Scope::of_steps(Some((2, 2)))).tree;
+    let of_rules = trace_calls(&trace, &Scope::from_steps(Some((2, 2)))).tree;
     assert_eq!(own(&of_rules, CallMetric::GpuTime), [("gemm".to_owned(), 700_000)].into());
 }

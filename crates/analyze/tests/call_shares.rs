@@ -83,7 +83,7 @@ proptest! {
 
     /// By definition: a function has all that was measured at and below its outermost calls.
     #[test]
-    fn a_flat_row_is_what_lies_below_its_name(rows in rows()) {
+    fn flat_rows_contain_their_outermost_calls(rows in rows()) {
         let tree = tree(&rows);
         let options = ViewOptions { shape: ViewDirection::Flat, by_line: false, ..ViewOptions::new(CallMetric::OperatorTime) };
         let view = view(&tree, &options);

@@ -55,7 +55,7 @@ fn nodes() -> impl Strategy<Value = Vec<(usize, u8, Option<u16>)>> {
 
 proptest! {
     #[test]
-    fn parts_are_the_whole(nodes in nodes()) {
+    fn parts_add_up_to_the_total(nodes in nodes()) {
         let index = index(&nodes);
         let own: u64 = index.tree.nodes.ids().map(|node| index.value(Measure::Time, Part::Own, node).sum).sum();
         prop_assert_eq!(own, index.value(Measure::Time, Part::All, CallingContextTree::ROOT).sum);
@@ -73,13 +73,13 @@ proptest! {
     }
 
     #[test]
-    fn search_is_what_its_definition_says(nodes in nodes(), parts in proptest::collection::vec(0_usize..5, 1..6)) {
+    fn search_equals_its_definition(nodes in nodes(), parts in proptest::collection::vec(0_usize..5, 1..6)) {
         let index = index(&nodes);
         let words = ["n0", "n1", "n2", "**", "**"];
         let parts: Vec<&str> = parts.into_iter().map(|part| words[part]).collect();
         let found = index.search(&parts.join("/")).unwrap();
-        let wanted = index.tree.nodes.ids().skip(1).filter(|&node| matches(&parts, &name_path(&index, node)));
-        prop_assert_eq!(found, wanted.collect::<Vec<_>>());
+        let expected = index.tree.nodes.ids().skip(1).filter(|&node| matches(&parts, &name_path(&index, node)));
+        prop_assert_eq!(found, expected.collect::<Vec<_>>());
     }
 
     #[test]
@@ -95,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn the_time_of_a_trace_is_that_of_its_tree() {
+fn tree_time_equals_trace_time() {
     let text = demo::generate(&demo::Config { steps: 3, layers: 1, ..demo::Config::default() });
     let trace = read(text);
     let made = trace_calls(&trace, &Scope::default());
@@ -110,7 +110,7 @@ fn the_time_of_a_trace_is_that_of_its_tree() {
     let calls: u64 = index.tree.nodes.ids().map(|node| index.calls(node)).sum();
     assert_eq!(calls, made.events.len() as u64);
     assert_eq!(trace_calls(&trace, &Scope::default()).tree.nodes, index.tree.nodes);
-    let one = trace_calls(&trace, &Scope::of_steps(Some((trace.steps[1].number, trace.steps[1].number))));
+    let one = trace_calls(&trace, &Scope::from_steps(Some((trace.steps[1].number, trace.steps[1].number))));
     assert_eq!(one.steps, 1);
     // What ran backward stands below what it differentiates, which has a file.
     let backward = index.tree.nodes.ids().filter(|&n| matches!(index.tree.frame(n), Some(Frame::Backward { .. })));
@@ -146,7 +146,7 @@ fn lines() -> TraceCallTree {
 }
 
 #[test]
-fn a_function_stands_at_the_lines_that_it_called_from() {
+fn functions_are_split_by_call_site_line() {
     let calls = lines();
     let costs = source_lines(&calls.tree, CallMetric::HostTime);
     let costs: Vec<_> = costs.iter().map(|line| (line.line, line.exclusive.sum, line.function.as_str())).collect();
@@ -156,15 +156,15 @@ fn a_function_stands_at_the_lines_that_it_called_from() {
     // The tree of rules has a function once, at the line that names it.
     let text = demo::generate(&demo::Config { steps: 1, layers: 1, ..demo::Config::default() });
     let trace = read(text);
-    assert!(trace_calls(&trace, &Scope::default()).continued.is_empty());
+    assert!(trace_calls(&trace, &Scope::default()).uncounted_calls.is_empty());
 }
 
 #[test]
-fn calls_of_a_frame_are_counted_and_not_what_lies_below_it() {
+fn calls_count_the_frame_not_its_callees() {
     let calls = lines();
     let seen = |shape: ViewDirection, by_line: bool| {
         let options = ViewOptions { shape, by_line, ..ViewOptions::new(CallMetric::HostTime) };
-        let view = view_pruned(&calls.tree, &options, 0.0, &calls.continued);
+        let view = view_pruned(&calls.tree, &options, 0.0, &calls.uncounted_calls);
         let row = |view: &CallView, row: usize| (view.label(row).short(), view.nodes[row].calls);
         (1..view.nodes.len()).map(|at| row(&view, at)).collect::<Vec<_>>()
     };

@@ -36,7 +36,7 @@ fn by_path(view: &CallView) -> BTreeMap<String, (CallStats, CallStats)> {
 proptest! {
     /// Wide rows are equal to those of the whole view, and there are no others.
     #[test]
-    fn what_is_wide_towards_callers_is_as_in_the_whole_view(
+    fn upward_view_equals_full_view_above_the_threshold(
         hits in prop::collection::vec(("[a-d]{1,8}", 1_u64..1000), 1..40),
         least in prop_oneof![Just(0.0), 0.0..0.5],
         below in "[a-d]{0,3}",
@@ -62,7 +62,7 @@ proptest! {
             .filter(|(path, (stats, _))| path.len() > below.len() && path.starts_with(&below) && is_wide(stats))
             .map(|(path, values)| (path[below.len()..].to_owned(), *values))
             .collect();
-        let narrow: u32 = part.narrow.iter().sum();
+        let small_callers: u32 = part.small_callers.iter().sum();
         // As the root of a whole, it has no name.
         let mut nameless = part;
         nameless.nodes[0].label = 0;
@@ -73,6 +73,6 @@ proptest! {
         let left_out = rows.iter().filter(|(path, (stats, _))| {
             path.len() > below.len() && path.starts_with(&below) && !is_wide(stats) && is_known(&path[..path.len() - 1])
         });
-        prop_assert_eq!(narrow as usize, left_out.count());
+        prop_assert_eq!(small_callers as usize, left_out.count());
     }
 }

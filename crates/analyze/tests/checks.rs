@@ -101,7 +101,7 @@ fn twins(check: &str) -> [String; 2] {
 }
 
 #[test]
-fn each_check_tells_a_breach_from_its_sound_twin() {
+fn each_check_detects_its_violation() {
     for check in ALL {
         let [sound, broken] = twins(check.name).map(|lines| (check.run)(&trace(&lines)));
         assert!(sound.checked > 0 && sound.breaches.is_empty(), "{}: {sound:?}", check.name);
@@ -132,7 +132,7 @@ fn codes_of_excluded_times_are_named_by_their_check() {
 }
 
 #[test]
-fn sound_twins_break_no_other_check() {
+fn valid_traces_pass_all_other_checks() {
     let unrelated = ["launch_without_record", "record_without_launch"];
     for twin in ALL.iter().map(|check| check.name) {
         let [sound, _] = twins(twin).map(|lines| trace(&lines));
@@ -163,7 +163,7 @@ fn waits_for_an_event_end_after_what_was_launched_before_its_record() {
 }
 
 #[test]
-fn fills_without_a_record_and_collectives_of_others_break_nothing() {
+fn fills_without_record_and_foreign_collectives_pass() {
     let run = |name: &str, lines: &str| (ALL.iter().find(|check| check.name == name).unwrap().run)(&trace(lines));
     let fill = format!("{}\n100/100 cuda_runtime cudaMemsetAsync 20+1 correlation=2", launched(10, 5));
     assert_eq!(run("launch_without_record", &fill).breaches, []);
@@ -175,7 +175,7 @@ fn fills_without_a_record_and_collectives_of_others_break_nothing() {
 
 /// Three nodes in their order, twice: two loss values share a graph, or one is differentiated twice.
 #[test]
-fn a_graph_that_runs_again_breaks_nothing() {
+fn repeated_backward_graph_passes() {
     let nodes = [(7, "MseLossBackward0"), (6, "AddmmBackward0"), (5, "ReluBackward0")];
     let pass = |pass: i64| backward(pass * 1_000, 101, &nodes);
     let twice: fn(&Trace) -> Outcome = ALL.iter().find(|check| check.name == "sequence_number_twice").unwrap().run;
@@ -192,7 +192,7 @@ fn a_graph_that_runs_again_breaks_nothing() {
 
 /// Events of an operator whose time is lost are in no operator, and cause no second claim.
 #[test]
-fn what_was_inside_of_a_lost_operator_claims_nothing_again() {
+fn children_of_lost_operators_count_once() {
     let twice: fn(&Trace) -> Outcome = ALL.iter().find(|check| check.name == "sequence_number_twice").unwrap().run;
     let nodes = [(0, "MulBackward0"), (100, "aten::mul"), (200, "aten::mul_")];
     let mut trace = trace(&nodes.map(|(at, name)| backward(at, 101, &[(3, name)])).concat());
@@ -203,7 +203,7 @@ fn what_was_inside_of_a_lost_operator_claims_nothing_again() {
 }
 
 #[test]
-fn real_traces_pass_what_causality_asks_for() {
+fn real_traces_pass_causality_checks() {
     let sound = ["nvidia-h100-bert-small", "nvidia-b200-eager-nccl", "amd-mi300-timesformer", "nvidia-2080ti-linear"];
     for_each_trace(|name, trace| {
         if !sound.iter().any(|s| name.contains(s)) {

@@ -36,7 +36,7 @@ fn weight(result: &Result<CriticalPath, CriticalPathError>) -> (usize, f64) {
 }
 
 #[test]
-fn forms_that_hta_does_not_read_give_the_same_path() {
+fn other_event_forms_give_the_same_path() {
     let Some(base) = base() else { return };
     assert_eq!(weight(&analyze(&base)), (40, 2411.0));
     assert_eq!(weight(&analyze(&base["traceEvents"])), (40, 2411.0), "array without wrapper");
@@ -66,7 +66,7 @@ fn forms_that_hta_does_not_read_give_the_same_path() {
 }
 
 #[test]
-fn incomplete_input_gives_what_is_there() {
+fn incomplete_input_gives_a_partial_result() {
     let Some(base) = base() else { return };
     let bytes = serde_json::to_vec(&base).unwrap();
     let cut = analyze_bytes(&bytes[..bytes.len() * 3 / 4]);
@@ -118,7 +118,7 @@ fn deep_stacks_need_no_recursion() {
 }
 
 #[test]
-fn one_correlation_for_everything_costs_no_more() {
+fn shared_correlation_id_has_no_extra_cost() {
     let mut t = mini("");
     for i in 0..20_000 {
         t.add_at(i * 10, "10/1 cuda_runtime cudaLaunchKernel 0+5 correlation=0\ngpu0/7 kernel k 3+5 correlation=0");
@@ -128,7 +128,7 @@ fn one_correlation_for_everything_costs_no_more() {
 }
 
 #[test]
-fn unknown_annotations_are_answered_with_near_ones() {
+fn unknown_annotations_get_suggestions() {
     let Some(corpus) = corpus::folder() else { return };
     let trace = read_file(&corpus.join("kineto/nvidia-a100-event-sync.json.gz"));
     let ask = |annotation: &str, instance| {
@@ -146,7 +146,7 @@ fn unknown_annotations_are_answered_with_near_ones() {
 }
 
 #[test]
-fn every_trace_of_the_corpus_gives_a_result_or_a_reason() {
+fn every_corpus_trace_gives_a_result_or_an_error() {
     if corpus::folder().is_none() {
         return;
     }
@@ -172,7 +172,7 @@ fn bytes(cp: &CriticalPath) -> Vec<u8> {
 }
 
 #[test]
-fn the_same_bytes_for_any_number_of_threads() {
+fn output_is_independent_of_thread_count() {
     let Some(corpus) = corpus::folder() else { return };
     let file = unpacked(&corpus.join("kineto/nvidia-a100-ddp-nccl.json.gz"));
     let run = |threads| {
@@ -192,7 +192,7 @@ fn seen(cp: &CriticalPath) -> impl PartialEq + std::fmt::Debug + use<> {
 }
 
 #[test]
-fn the_order_of_events_in_the_file_does_not_matter() {
+fn result_is_independent_of_event_order() {
     let Some(corpus) = corpus::folder() else { return };
     for name in ["event-sync", "event-sync-multi-stream", "alexnet-cuda-sync", "simple-add-cuda-sync"] {
         let base = read_json(&corpus.join(format!("kineto/nvidia-a100-{name}.json.gz")));
@@ -390,7 +390,7 @@ proptest! {
 
 /// Marks are found, and arrows drawn, where the file has a device whose clock was off: in the file's own time.
 #[test]
-fn an_overlay_has_the_file_s_own_time() {
+fn overlay_uses_the_times_of_the_file() {
     const OFF_US: i64 = -9_000;
     let mut list = MiniTrace::new("1/1 user_annotation ProfilerStep#1 9990+900");
     for n in 1..=6i64 {

@@ -41,7 +41,7 @@ use EdgeKind::{
 };
 
 #[test]
-fn nested_operators_are_charged_to_the_innermost() {
+fn nested_operator_time_counts_for_the_innermost() {
     let t = mini(
         "10/1  cpu_op           A     0+100
          10/1  cpu_op           B     10+20
@@ -67,7 +67,7 @@ fn nested_operators_are_charged_to_the_innermost() {
 }
 
 #[test]
-fn time_between_children_of_an_annotation_is_charged_to_it() {
+fn gaps_between_children_count_for_the_annotation() {
     let t = mini(
         "10/1  cpu_op           A           0+100
          10/1  python_function  f.py(1): f  5+90
@@ -79,7 +79,7 @@ fn time_between_children_of_an_annotation_is_charged_to_it() {
 }
 
 #[test]
-fn ends_pop_whatever_is_on_top() {
+fn ends_pop_the_top_of_the_stack() {
     // B begins inside A and ends after it: A's end takes B off the stack, so that C becomes a child of A.
     let t = mini(
         "10/1  cpu_op  A  0+50
@@ -100,7 +100,7 @@ fn ends_pop_whatever_is_on_top() {
 }
 
 #[test]
-fn blocking_calls_weigh_nothing_on_exit() {
+fn blocking_calls_have_zero_exit_weight() {
     let t = mini(
         "10/1  cuda_runtime  cudaDeviceSynchronize  0+500    correlation=-1
          10/1  cuda_runtime  cudaMalloc             600+500  correlation=-1",
@@ -112,7 +112,7 @@ fn blocking_calls_weigh_nothing_on_exit() {
 }
 
 #[test]
-fn the_lock_goes_to_the_call_that_ends_first() {
+fn lock_order_follows_call_ends() {
     let t = mini(
         "10/1  cuda_runtime  cudaHostAlloc     20+60   correlation=1
          10/2  cuda_runtime  cudaHostAlloc     10+40   correlation=2
@@ -183,7 +183,7 @@ fn launch_and_kernel_at_the_same_time_count_the_launch_first() {
 }
 
 #[test]
-fn stream_and_context_synchronisation_point_at_the_call() {
+fn stream_and_context_synchronization_point_at_the_call() {
     let t = mini(
         "10/1     cuda_runtime  cudaLaunchKernel       0+10    correlation=1
          10/1     cuda_runtime  cudaLaunchKernel       12+10   correlation=2
@@ -285,7 +285,7 @@ fn instances_and_windows() {
 }
 
 #[test]
-fn the_last_step_is_dropped_unless_asked_for() {
+fn last_step_is_dropped_unless_requested() {
     let mut t = mini("");
     for step in 0..3 {
         let correlation = step + 1;
@@ -318,7 +318,7 @@ fn data_loading_is_its_own_bound() {
 }
 
 #[test]
-fn pins_of_the_specification() {
+fn values_of_the_specification() {
     let Some(corpus) = corpus::folder() else { return };
     let run = |name: &str, annotation: &str, instance| {
         let trace = read_file(&corpus.join("kineto").join(name));

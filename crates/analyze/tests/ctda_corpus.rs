@@ -19,7 +19,7 @@ const TRAINING: &[&str] = &[
     "schema-2020-bare-array-resnet50",
     "schema-2021-v100-resnet50",
 ];
-const LEAST_COVERAGE: f64 = 0.9;
+const MIN_COVERAGE: f64 = 0.9;
 
 /// Of these HTA's path happens to cover more, since all their work is on the host and dense.
 const HTA_COVERS_MORE: &[&str] = &["schema-2020-bare-array-resnet50", "schema-2021-v100-resnet50"];
@@ -49,7 +49,7 @@ fn training_across_threads_is_covered() {
         let (ours, theirs) = (analyze(&trace), hta::analyze(&trace, &HtaOptions::default()).unwrap());
         let hta = theirs.path.weight_us * 1e3 / theirs.window_ns() as f64;
         println!("{name}: ctda {:.3}, hta {hta:.3}", ours.cpcr());
-        assert!(ours.cpcr() >= LEAST_COVERAGE, "{name}: {}", ours.cpcr());
+        assert!(ours.cpcr() >= MIN_COVERAGE, "{name}: {}", ours.cpcr());
         assert!(ours.cpcr() > hta || HTA_COVERS_MORE.contains(name), "{name}: HTA covers {hta}");
         // The GPU's time is dense enough in one of them that the path stays on it.
         let crosses = ours.graph.edges.iter().any(|e| e.kind == CtdaEdgeKind::CrossThread);
@@ -59,7 +59,7 @@ fn training_across_threads_is_covered() {
 }
 
 #[test]
-fn where_one_thread_works_hotspots_agree_with_hta() {
+fn single_thread_hotspots_agree_with_hta() {
     for name in ONE_THREAD {
         let Some(trace) = trace(name) else { return };
         let (ours, theirs) = (analyze(&trace), hta::analyze(&trace, &HtaOptions::default()).unwrap());
@@ -73,7 +73,7 @@ fn where_one_thread_works_hotspots_agree_with_hta() {
 }
 
 #[test]
-fn any_trace_gives_a_sound_path_or_a_reason() {
+fn every_trace_gives_a_valid_path_or_an_error() {
     for file in corpus::files("kineto") {
         let trace = read_file(&file);
         let name = file.display();

@@ -71,7 +71,7 @@ fn dedup(mut names: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn figure_3_a_long_kernel_behind_host_work_is_no_hotspot() {
+fn figure_3_hidden_long_kernel_is_no_hotspot() {
     let t = mini(
         "10/1    cpu_op        Op A              0..100
          10/1    cpu_op        Op B              100..200
@@ -87,7 +87,7 @@ fn figure_3_a_long_kernel_behind_host_work_is_no_hotspot() {
 }
 
 #[test]
-fn figure_5_streams_phases_and_synchronisations_cut_nodes() {
+fn figure_5_streams_phases_and_synchronization_cut_nodes() {
     let t = mini(
         "10/1    user_annotation  forward                0+300
          10/1    cpu_op           f1                     0+100
@@ -124,7 +124,7 @@ fn figure_5_streams_phases_and_synchronisations_cut_nodes() {
 
 /// Figure 6: A, B and D on stream 1, C on stream 2; B runs longer than C, C ends later.
 #[test]
-fn figure_6_the_later_end_decides_and_not_the_longer_time() {
+fn figure_6_the_later_end_decides() {
     let t = mini(
         "10/1    cuda_runtime  cudaLaunchKernel     0+5      correlation=1
          10/1    cuda_runtime  cudaEventRecord      6+2      correlation=2
@@ -164,7 +164,7 @@ fn figure_7_only_the_time_until_the_first_launch_counts() {
 }
 
 #[test]
-fn without_the_interpreters_lock_threads_are_on_their_own() {
+fn threads_without_gil_are_independent() {
     let mut t = figure_1();
     t.add("file python_gil_enabled=false");
     let cp = analyze(&t);
@@ -173,7 +173,7 @@ fn without_the_interpreters_lock_threads_are_on_their_own() {
 }
 
 #[test]
-fn own_rules_name_phases() {
+fn user_rules_define_phases() {
     let t = mini(
         "10/1  cpu_op  read_batch  0+100
          10/1  cpu_op  compute     100+100",
@@ -190,7 +190,7 @@ fn own_rules_name_phases() {
 
 /// Lightning has the optimizer's step call forward and backward: they are no part of the optimizer.
 #[test]
-fn spans_of_lightning_name_phases() {
+fn lightning_spans_define_phases() {
     let t = mini(
         "10/1  user_annotation  [pl][profile][_TrainingEpochLoop].train_dataloader_next    0+100
          10/1  cpu_op           work                                                       5+90
@@ -202,7 +202,7 @@ fn spans_of_lightning_name_phases() {
          10/1  cpu_op           work                                                       425+90",
     );
     let phases = analyze(&t).phases();
-    let of = |wanted: Phase| phases.iter().find(|(phase, _)| *phase == wanted).map_or(0, |(_, ns)| ns / 1000);
+    let of = |requested: Phase| phases.iter().find(|(phase, _)| *phase == requested).map_or(0, |(_, ns)| ns / 1000);
     let [data, forward, backward, update] = [Phase::DataLoad, Phase::Forward, Phase::Backward, Phase::Update].map(of);
     assert!(data >= 90 && forward >= 90 && backward >= 90 && update >= 90, "{phases:?}");
 }
@@ -228,7 +228,7 @@ fn what_if_without_edits_changes_nothing_and_edits_move_the_path() {
 }
 
 #[test]
-fn odd_inputs_give_a_result_or_a_reason() {
+fn odd_inputs_give_a_result_or_an_error() {
     let one = mini("10/1  cpu_op  alone  5+10");
     let cp = analyze(&one);
     assert_eq!((path(&cp), cp.cpcr()), (named(&[("alone", 10)]), 1.0));
@@ -272,7 +272,7 @@ fn deep_stacks_need_no_recursion() {
 
 /// Spans of equal time in any order of the file give the same path.
 #[test]
-fn the_order_of_equal_events_in_the_file_does_not_matter() {
+fn result_is_independent_of_order_of_equal_events() {
     let base: Value = serde_json::from_str(&figure_1().json()).unwrap();
     let events = base["traceEvents"].as_array().unwrap();
     let shown = |events: Vec<Value>| {
@@ -291,7 +291,7 @@ fn the_order_of_equal_events_in_the_file_does_not_matter() {
 
 /// Ranks that share a file number their calls alike.
 #[test]
-fn synchronisation_records_count_for_the_process_of_their_call() {
+fn synchronization_records_count_for_the_process_of_their_call() {
     let mut t = mini("");
     for (pid, device, stream, at, name) in [(10, 0, 7, 0, "first"), (20, 1, 9, 1000, "second")] {
         let waited = format!("wait_on_stream={stream} wait_on_cuda_event_record_corr_id=2");
@@ -325,7 +325,7 @@ fn launch(t: &mut MiniTrace, stream: i64, start: i64, duration: i64) {
 
 /// For a wait without record, of many streams only those whose work ended last are considered.
 #[test]
-fn waits_without_records_find_their_stream_among_many() {
+fn waits_without_records_find_their_stream() {
     let mut t = mini("");
     for stream in 0..200 {
         launch(&mut t, stream, 1000, stream + 1);

@@ -24,7 +24,7 @@ fn trace() -> Trace {
 }
 
 #[test]
-fn steps_and_the_critical_path_count_from_the_same_moment() {
+fn steps_and_critical_path_have_the_same_origin() {
     let trace = trace();
     let exact = Exact::new(&trace);
     let whole = exact.window(&WindowChoice::Whole).unwrap().start;

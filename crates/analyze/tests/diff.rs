@@ -91,7 +91,7 @@ impl Program {
     }
 
     /// Itself compared with another, `count` times with `runs` runs on each side.
-    fn against(&self, other: &Self, (count, runs): (u64, u64)) -> Vec<Diff> {
+    fn compare_runs(&self, other: &Self, (count, runs): (u64, u64)) -> Vec<Diff> {
         let side = |program: &Self, from: u64| (from..from + runs).map(|seed| vec![program.run(seed)]).collect();
         let pair = |i: u64| compare(&side(self, i * 1000), &side(other, i * 1000 + 500), Options::default());
         (0..count).map(pair).collect()
@@ -112,14 +112,14 @@ fn alarms(diffs: &[Diff]) -> usize {
 
 /// Of 300 pairs at a level of 5 % 15 are expected; more than 26 would occur by chance once in 300 times.
 const PAIRS: u64 = 300;
-const MOST_ALARMS: usize = 26;
+const MAX_ALARMS: usize = 26;
 
 /// However much steps differ: an interval of a change holds nothing beyond that all of it goes.
 #[test]
-fn nothing_gets_faster_than_gone() {
+fn intervals_never_exceed_full_removal() {
     let wild = Program { steps: 4, noise: 0.9, ..PROGRAM };
     let gone = Program { factor: 0.01, ..wild };
-    let diffs = wild.against(&gone, (20, 1));
+    let diffs = wild.compare_runs(&gone, (20, 1));
     let changes = || diffs.iter().flat_map(|diff| diff.changes.values().flatten());
     let low = |change: &Change| change.interval_ns.map(|interval| interval.0);
     assert!(changes().filter_map(low).count() > 100);
@@ -130,19 +130,19 @@ fn nothing_gets_faster_than_gone() {
 }
 
 #[test]
-fn the_same_program_is_rarely_said_to_have_changed() {
+fn false_alarms_are_rare() {
     // Kernels that drift together and have noise of their own besides remember longer than a process that knows one step:
     // some 7 % of alarms are expected there, 21, and more than 34 would be chance once in 300 times.
     let cases = [
-        ("noise", PROGRAM, MOST_ALARMS),
-        ("three steps", Program { steps: 3, ..PROGRAM }, MOST_ALARMS),
-        ("pauses", Program { pauses: 0.1, steps: 20, ..PROGRAM }, MOST_ALARMS),
+        ("noise", PROGRAM, MAX_ALARMS),
+        ("three steps", Program { steps: 3, ..PROGRAM }, MAX_ALARMS),
+        ("pauses", Program { pauses: 0.1, steps: 20, ..PROGRAM }, MAX_ALARMS),
         ("drift", Program { memory: 0.5, steps: 40, ..PROGRAM }, 34),
     ];
     for (name, program, most) in cases {
-        let diffs = program.against(&program, (PAIRS, 1));
+        let diffs = program.compare_runs(&program, (PAIRS, 1));
         println!("{name}: {} alarms in {PAIRS}", alarms(&diffs));
-        assert!(alarms(&diffs) <= MOST_ALARMS, "{name}: {} alarms", alarms(&diffs));
+        assert!(alarms(&diffs) <= MAX_ALARMS, "{name}: {} alarms", alarms(&diffs));
         let rows = |diff: &Diff| diff.changes[&ChangeTable::Kernels].iter().any(|change| change.verdict.is_change());
         let any = diffs.iter().filter(|diff| rows(diff)).count();
         println!("{name}: {any} comparisons with any kernel");
@@ -152,21 +152,21 @@ fn the_same_program_is_rarely_said_to_have_changed() {
 
 /// Runs that differ as wholes (another machine, another clock) fool a test of one pair, and no test of several.
 #[test]
-fn several_runs_know_the_spread_between_runs() {
+fn several_runs_include_the_spread_between_runs() {
     let program = Program { run: 0.02, noise: 0.01, ..PROGRAM };
-    let single = alarms(&program.against(&program, (100, 1)));
-    let several = alarms(&program.against(&program, (100, 4)));
+    let single = alarms(&program.compare_runs(&program, (100, 1)));
+    let several = alarms(&program.compare_runs(&program, (100, 4)));
     println!("single {single}, several {several} of 100");
     assert!(single > 30, "{single}: the case does not show what it is there for");
     assert!(several <= 11, "{several}: of 100 pairs 5 are expected, 12 or more come once in 200 times");
 }
 
 #[test]
-fn planted_changes_are_found_and_their_size_lies_in_the_interval() {
+fn injected_changes_are_found_within_their_interval() {
     let slower = Program { factor: 1.6, ..PROGRAM };
     let truth = 100.0 * 0.6 / OPERATORS as f64;
     let (mut inside, mut kernel_inside, mut found, mut wrong) = (0, 0, 0, 0);
-    for diff in PROGRAM.against(&slower, (200, 1)) {
+    for diff in PROGRAM.compare_runs(&slower, (200, 1)) {
         assert_eq!(diff.method, Method::Steps);
         let change = step(&diff);
         let (low, high) = change.interval_ns.unwrap();
@@ -190,7 +190,7 @@ fn planted_changes_are_found_and_their_size_lies_in_the_interval() {
 }
 
 /// A program whose steps take so long, in us, and spend half of it in one operator.
-fn of_lengths(lengths: &[i64]) -> Profile {
+fn profile_with_step_lengths(lengths: &[i64]) -> Profile {
     let mut at = 0;
     let mut trace = MiniTrace::new("");
     for (number, length) in lengths.iter().enumerate() {
@@ -204,9 +204,9 @@ fn of_lengths(lengths: &[i64]) -> Profile {
 }
 
 #[test]
-fn a_first_step_is_left_out_of_both_sides_or_of_none() {
+fn first_step_is_excluded_on_both_sides_or_none() {
     let sides = |before: &[i64], after: &[i64]| {
-        let mut both: [Side; 2] = [before, after].map(|lengths| vec![vec![of_lengths(lengths)]]);
+        let mut both: [Side; 2] = [before, after].map(|lengths| vec![vec![profile_with_step_lengths(lengths)]]);
         let [before, after] = &mut both;
         trim_warmup(before, after);
         both.map(|side| side[0][0].clone())
@@ -225,17 +225,21 @@ fn a_first_step_is_left_out_of_both_sides_or_of_none() {
 }
 
 #[test]
-fn warm_up_and_a_cut_off_step_are_left_out() {
-    let profile = of_lengths(&[900, 100, 102, 98, 20]);
+fn warm_up_and_truncated_steps_are_excluded() {
+    let profile = profile_with_step_lengths(&[900, 100, 102, 98, 20]);
     let left_out: Vec<_> = profile.steps.iter().map(|step| step.left_out).collect();
     assert_eq!(left_out, [Some("warm-up"), None, None, None, Some("cut off")]);
     assert_eq!(
         profile.operators["aten::mm"].iter().map(|(_, cell)| cell.cpu).collect::<Vec<_>>(),
         [50_000, 51_000, 49_000]
     );
-    let two = of_lengths(&[900, 100]);
+    let two = profile_with_step_lengths(&[900, 100]);
     assert!(two.steps.iter().all(|step| step.left_out.is_none()), "of two steps none is known to be odd");
-    let diff = compare(&vec![vec![of_lengths(&[100])]], &vec![vec![of_lengths(&[200])]], Options::default());
+    let diff = compare(
+        &vec![vec![profile_with_step_lengths(&[100])]],
+        &vec![vec![profile_with_step_lengths(&[200])]],
+        Options::default(),
+    );
     assert_eq!(
         (diff.method, step(&diff).verdict, step(&diff).percent()),
         (Method::None, Verdict::Untested, Some(100.0))
@@ -245,7 +249,7 @@ fn warm_up_and_a_cut_off_step_are_left_out() {
 
 /// A host that runs ahead: its steps are short, those of the GPU are not.
 #[test]
-fn a_step_lasts_until_its_work_is_done() {
+fn steps_last_until_their_gpu_work_ends() {
     let trace = read_mini(
         "1/1     user_annotation  ProfilerStep#0    0..100
          1/1     cuda_runtime     cudaLaunchKernel  5..10      correlation=1
@@ -265,7 +269,7 @@ fn a_step_lasts_until_its_work_is_done() {
 }
 
 #[test]
-fn nothing_is_compared_with_nothing() {
+fn empty_profiles_are_not_compared() {
     let empty = read_bytes("t", b"[]", &ReadOptions::default()).unwrap_or_default();
     let profile = Profile::from_trace(&empty, 0, &Scope::default());
     let diff = compare(&vec![vec![profile.clone()]], &vec![vec![profile]], Options::default());
@@ -287,7 +291,7 @@ fn ranks_are_compared_with_the_same_rank() {
 /// rounding of spans (2^-10 µs each). Kernels agree where TraceLens knows an operator: it also sums those that were
 /// launched before the recording began, which belong to no step, and those of our profile are per step.
 #[test]
-fn operators_and_kernels_are_those_of_tracelens_comparison() {
+fn operators_and_kernels_equal_tracelens_comparison() {
     let Some(corpus) = corpus::folder() else { return };
     let profile = |name: &str| {
         let set = read_paths(&[corpus.join("kineto").join(name)], &ReadOptions::default()).unwrap();
@@ -323,10 +327,10 @@ fn operators_and_kernels_are_those_of_tracelens_comparison() {
         assert!((change.change_ns() - theirs).abs() <= calls + 2.0, "{name}: {} ns, not {theirs}", change.change_ns());
     }
     assert!(reference.rows.len() >= 20, "{} operators", reference.rows.len());
-    kernels_are_tracelens(&sides, &Csv::read(&folder.join("kernel_summary.csv")).unwrap());
+    kernels_equal_tracelens(&sides, &Csv::read(&folder.join("kernel_summary.csv")).unwrap());
 }
 
-fn kernels_are_tracelens((h100, mi300): &(Vec<Vec<Profile>>, Vec<Vec<Profile>>), reference: &Csv) {
+fn kernels_equal_tracelens((h100, mi300): &(Vec<Vec<Profile>>, Vec<Vec<Profile>>), reference: &Csv) {
     let diff = compare(h100, mi300, Options { by_family: Some(false), ..Options::default() });
     for (side, is_before) in [("h100", true), ("mi300", false)] {
         let mut theirs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
@@ -356,20 +360,20 @@ fn kernels_are_tracelens((h100, mi300): &(Vec<Vec<Profile>>, Vec<Vec<Profile>>),
 }
 
 #[test]
-fn one_step_is_said_to_have_no_spread_only_if_it_is_the_only_run() {
+fn single_step_has_no_spread_only_in_a_single_run() {
     let (one, many) = (Program { steps: 1, ..PROGRAM }, PROGRAM);
-    let told = |before: &Program, after: &Program, runs| {
+    let note = |before: &Program, after: &Program, runs| {
         let side = |program: &Program, from: u64| -> Vec<_> {
             (from..from + runs).map(|seed| vec![program.run(seed)]).collect()
         };
         let diff = compare(&side(before, 1), &side(after, 50), Options::default());
         diff.warnings.iter().find(|warning| warning.contains("so the spread between steps of")).cloned()
     };
-    assert!(told(&one, &many, 1).unwrap().starts_with("A has one step and B 12"));
-    assert!(told(&many, &one, 1).unwrap().starts_with("B has one step and A 12"));
+    assert!(note(&one, &many, 1).unwrap().starts_with("A has one step and B 12"));
+    assert!(note(&many, &one, 1).unwrap().starts_with("B has one step and A 12"));
     // Five runs of one step each differ, too.
-    assert_eq!(told(&one, &many, 5), None);
-    assert_eq!(told(&many, &many, 1), None);
+    assert_eq!(note(&one, &many, 5), None);
+    assert_eq!(note(&many, &many, 1), None);
 }
 
 /// A program of eight steps that calls `slow`, and `quick`, which calls it, too, as a trace with stacks has it; `line` is that of
@@ -405,7 +409,7 @@ fn python(folder: &str, line: u32, slow_us: i64) -> Profile {
 }
 
 #[test]
-fn functions_whose_own_time_changed_are_named_wherever_their_lines_are() {
+fn functions_with_changed_self_time_are_reported_despite_moved_lines() {
     let diff = compare(
         &vec![vec![python("/data/a/src", 12, 200)]],
         &vec![vec![python("/data/b/src", 47, 20_200)]],

@@ -5,7 +5,7 @@ use stackline_diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdi
 use stackline_model::{EventId, EventKind, Severity, Trace, Values, flags};
 use stackline_testkit::tables::texts;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 
 /// Steps of a process from a time on, of these lengths and with so much between two, all in µs, each half an operator.
 fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> String {
@@ -21,7 +21,7 @@ fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> 
     lines
 }
 
-fn of_lengths(lengths: &[i64]) -> Trace {
+fn trace_with_step_lengths(lengths: &[i64]) -> Trace {
     read_mini(&steps(1, (0, 0), lengths, 0))
 }
 
@@ -33,7 +33,7 @@ fn compared(profile: &Profile) -> Vec<i64> {
     profile.steps.iter().filter(|step| step.left_out.is_none()).map(|step| step.number).collect()
 }
 
-fn looked_at(trace: &Trace) -> Vec<i64> {
+fn selected_steps(trace: &Trace) -> Vec<i64> {
     let Some((from, to)) = Scope::default().resolved(trace).steps else { panic!() };
     trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number)).collect()
 }
@@ -66,14 +66,14 @@ fn lose(trace: &mut Trace, is_lost: impl Fn(&Trace, EventId) -> bool) {
 }
 
 #[test]
-fn lost_times_are_not_faster() {
+fn missing_times_are_no_speedup() {
     let before = profile(&with_kernels(&[100, 102, 98, 100, 101, 99]));
     let tested = |after: &Trace| {
         let diff = compare(&vec![vec![before.clone()]], &vec![vec![profile(after)]], Options::default());
         let of = |table| diff.changes[&table].iter().filter(|change: &&Change| change.verdict != Verdict::Untested);
         let measures = |table| of(table).map(|change| change.measure).collect::<Vec<_>>();
         (
-            diff.lost.clone(),
+            diff.missing_records.clone(),
             measures(ChangeTable::Steps),
             measures(ChangeTable::Operators),
             measures(ChangeTable::Kernels),
@@ -108,11 +108,11 @@ fn tested(before: &Trace, after: &Trace) -> (Vec<String>, Vec<Measure>) {
     let mut measures: Vec<Measure> = all.map(|change| change.measure).collect();
     measures.sort_unstable();
     measures.dedup();
-    (diff.lost, measures)
+    (diff.missing_records, measures)
 }
 
 #[test]
-fn missing_records_are_not_faster() {
+fn missing_records_are_no_speedup() {
     let (before, text) = (with_kernels(&[100, 102, 98, 100, 101, 99]), text_with_kernels(&[50, 52, 48, 50, 51, 49]));
     let without = |ids: &[&str]| {
         let is_kept = |line: &&str| !line.contains(" kernel ") || !ids.iter().any(|id| line.ends_with(id));
@@ -121,14 +121,14 @@ fn missing_records_are_not_faster() {
     let of_host = vec![Measure::Cpu, Measure::CpuTotal];
     let some = without(&["=2", "=4"]);
     let end = "so GPU work and steps are not tested. Missing time is no speedup.";
-    let told = format!("in test.json, 2 of 6 launches have no device record, {end}");
-    assert_eq!(tested(&before, &some), (vec![format!("B: {told}")], of_host.clone()));
-    assert_eq!(tested(&some, &before), (vec![format!("A: {told}")], of_host.clone()));
+    let expected = format!("in test.json, 2 of 6 launches have no device record, {end}");
+    assert_eq!(tested(&before, &some), (vec![format!("B: {expected}")], of_host.clone()));
+    assert_eq!(tested(&some, &before), (vec![format!("A: {expected}")], of_host.clone()));
 
     // Kernels of a side without any are not "only in A".
     let none = without(&["=1", "=2", "=3", "=4", "=5", "=6"]);
-    let told = format!("B: in test.json, 6 of 6 launches have no device record, {end}");
-    assert_eq!(tested(&before, &none), (vec![told], of_host.clone()));
+    let expected = format!("B: in test.json, 6 of 6 launches have no device record, {end}");
+    assert_eq!(tested(&before, &none), (vec![expected], of_host.clone()));
     // Nor do their operators take 0 ns on the GPU, in tables and in what is made of them.
     let (a, b) = (vec![vec![profile(&before)]], vec![vec![profile(&none)]]);
     let diff = compare(&a, &b, Options::default());
@@ -156,7 +156,7 @@ fn missing_records_are_not_faster() {
 }
 
 #[test]
-fn time_between_steps_is_compared_where_one_side_warms_up() {
+fn time_between_steps_is_compared_despite_warm_up() {
     let changes = |first: i64| {
         let before = profile(&read_mini(&steps(1, (0, 0), &[first, 100, 100, 100, 100, 100], 0)));
         let after = profile(&read_mini(&steps(1, (0, 0), &[100; 6], 90)));
@@ -175,10 +175,10 @@ fn time_between_steps_is_compared_where_one_side_warms_up() {
 
 /// Each comparison leaves out the warm-ups that `report` does, of the other side as many.
 #[test]
-fn all_warm_ups_are_left_out_of_both_sides() {
-    let [slow, even] = [&[1000, 600, 400, 100, 102, 98, 100, 101][..], &[100; 8]].map(of_lengths);
+fn warm_ups_are_excluded_on_both_sides() {
+    let [slow, even] = [&[1000, 600, 400, 100, 102, 98, 100, 101][..], &[100; 8]].map(trace_with_step_lengths);
     let [mut before, mut after]: [Side; 2] = [&slow, &even].map(|trace| vec![vec![profile(trace)]]);
-    assert_eq!((compared(&before[0][0]), looked_at(&slow)), ((3..8).collect(), (3..8).collect()));
+    assert_eq!((compared(&before[0][0]), selected_steps(&slow)), ((3..8).collect(), (3..8).collect()));
     trim_warmup(&mut before, &mut after);
     assert_eq!(compared(&after[0][0]), [3, 4, 5, 6, 7]);
     for profile in [&before[0][0], &after[0][0]] {
@@ -186,16 +186,17 @@ fn all_warm_ups_are_left_out_of_both_sides() {
         assert_eq!((units, profile.operators["aten::mm"].iter().count()), ([5, 5], 5));
     }
     let notes = notes(&before[0][0], &after[0][0]);
-    let said = |start: &str| notes.iter().any(|note| note.starts_with(start));
-    assert!(said("A: steps 0 to 2 of ") && said("B: steps 0 to 2 of "), "{notes:?}");
+    let is_noted = |start: &str| notes.iter().any(|note| note.starts_with(start));
+    assert!(is_noted("A: steps 0 to 2 of ") && is_noted("B: steps 0 to 2 of "), "{notes:?}");
     // Two stay.
-    let [mut few, mut after]: [Side; 2] = [&of_lengths(&[100; 3]), &slow].map(|trace| vec![vec![profile(trace)]]);
+    let [mut few, mut after]: [Side; 2] =
+        [&trace_with_step_lengths(&[100; 3]), &slow].map(|trace| vec![vec![profile(trace)]]);
     trim_warmup(&mut few, &mut after);
     assert_eq!(compared(&few[0][0]), [1, 2]);
 }
 
 #[test]
-fn first_steps_of_all_processes_are_left_out_alike() {
+fn first_steps_are_excluded_equally_in_all_processes() {
     let of = |first: i64| {
         let of = |pid: i64, lengths: &[i64]| steps(pid, (pid, 10 * pid), lengths, 0);
         let lengths = [first, 100, 101, 99, 100];
@@ -216,13 +217,13 @@ fn first_steps_of_all_processes_are_left_out_alike() {
 fn steps_of_one_recorded_cycle_are_compared() {
     let trace = read_mini(&(steps(1, (0, 3), &[100; 4], 0) + &steps(1, (9000, 9), &[104, 100, 102, 98, 100], 0)));
     let alone = profile(&trace);
-    assert_eq!((compared(&alone), looked_at(&trace)), ((9..14).collect(), (9..14).collect()));
-    let said = "A: steps 3 to 6 of ";
+    assert_eq!((compared(&alone), selected_steps(&trace)), ((9..14).collect(), (9..14).collect()));
+    let is_noted = "A: steps 3 to 6 of ";
     let notes = notes(&alone, &alone);
-    let note = notes.iter().find(|note| note.starts_with(said)).unwrap();
+    let note = notes.iter().find(|note| note.starts_with(is_noted)).unwrap();
     assert!(note.ends_with("are left out (another cycle of the recording)."), "{note}");
     let all = Profile::from_trace(&trace, 0, &Scope { whole: true, ..Scope::default() });
     assert_eq!(compared(&all).len(), 9);
-    let warm_ups = Looked::at(&trace, &Scope::default()).warm_ups;
+    let warm_ups = StepSelection::select(&trace, &Scope::default()).warm_ups;
     assert!(warm_ups.is_empty(), "{warm_ups:?}");
 }

@@ -37,11 +37,12 @@ fn kernel<'d>(diff: &'d Diff, name: &str) -> &'d Change {
 }
 
 #[test]
-fn windows_of_other_lengths_are_compared_per_call() {
+fn windows_of_different_lengths_are_compared_per_call() {
     let diff = between(run(68, 4005), run(60, 4013));
     assert_eq!(diff.per, Per::Call);
-    let told = "A has 136 GPU operations and B 120, and neither has steps, so times per call are compared, not totals.";
-    assert_eq!(diff.warnings, [told]);
+    let expected =
+        "A has 136 GPU operations and B 120, and neither has steps, so times per call are compared, not totals.";
+    assert_eq!(diff.warnings, [expected]);
     let attend = kernel(&diff, "attend_kernel");
     assert_eq!(diff.call_ns(ChangeTable::Kernels, attend), Some((4_005e3, 4_013e3)));
     // As a whole it takes less: there are fewer of them.
@@ -98,7 +99,7 @@ fn calls_that_one_side_lacks_have_no_time_of_a_call() {
 }
 
 #[test]
-fn as_many_calls_are_compared_as_wholes() {
+fn equal_call_counts_are_compared_as_wholes() {
     let diff = between(run(60, 4005), run(60, 4013));
     assert_eq!((diff.per, diff.warnings.len()), (Per::Run, 0));
     let attend = kernel(&diff, "attend_kernel");
@@ -107,7 +108,7 @@ fn as_many_calls_are_compared_as_wholes() {
 }
 
 #[test]
-fn tables_have_times_of_calls_and_no_steps_where_there_are_none() {
+fn tables_without_steps_have_times_per_call() {
     let sides = [68, 60].map(|calls| vec![vec![run(calls, 4005)]]);
     let diff = compare(&sides[0], &sides[1], Options::default());
     let tables = tables(&diff, &sides[0], &sides[1]);
@@ -147,7 +148,7 @@ fn iterations(in_step: i64) -> Profile {
 }
 
 #[test]
-fn inferred_steps_are_taken_where_they_hold_as_much_work_as_marked_ones() {
+fn inferred_steps_are_used_if_they_match_marked_steps() {
     let diff = |in_step: i64| {
         let [mut before, mut after]: [Side; 2] = [in_step, 0].map(|in_step| vec![vec![iterations(in_step)]]);
         trim_warmup(&mut before, &mut after);

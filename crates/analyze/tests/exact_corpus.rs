@@ -17,7 +17,7 @@ const MOSTLY_UNKNOWN: &[&str] = &[
 ];
 
 #[test]
-fn the_path_is_the_window() {
+fn path_length_equals_window_length() {
     for file in corpus::files("kineto") {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let bytes = std::fs::read(&file).unwrap();
@@ -29,18 +29,18 @@ fn the_path_is_the_window() {
         };
         assert_eq!(path.length_ns(), path.window.length_ns(), "{name}");
         let mut end = path.window.start;
-        for hop in path.hops.iter() {
-            assert!(hop.start == end && hop.end > end, "{name}: {hop:?} after {end}");
-            end = hop.end;
+        for segment in path.segments.iter() {
+            assert!(segment.start == end && segment.end > end, "{name}: {segment:?} after {end}");
+            end = segment.end;
         }
         assert_eq!(end, path.window.end, "{name}");
         // What the path needs to its last nanosecond cannot take longer.
         let slack: FxHashMap<u32, i64> =
             exact.event_slacks(path.window).iter().map(|row| (row.event, row.slack_ns)).collect();
-        for hop in path.hops.iter().filter(|hop| hop.rule == "record") {
-            let ends_there = trace.events.end(hop.event) == hop.end;
-            let ns = slack[&trace.events.source_index[hop.event.index()]];
-            assert!(!ends_there || ns == 0, "{name}: {} may take {ns} ns longer", trace.name(hop.event));
+        for segment in path.segments.iter().filter(|segment| segment.rule == "record") {
+            let ends_there = trace.events.end(segment.event) == segment.end;
+            let ns = slack[&trace.events.source_index[segment.event.index()]];
+            assert!(!ends_there || ns == 0, "{name}: {} may take {ns} ns longer", trace.name(segment.event));
         }
         let total = path.window.length_ns() as f64;
         let shares: Vec<String> = path
@@ -52,7 +52,7 @@ fn the_path_is_the_window() {
         println!(
             "{name}: {} nodes {} hops, inferred {:.1} %, cycles {}: {}",
             exact.graph().len(),
-            path.hops.len(),
+            path.segments.len(),
             100.0 * path.inferred_ns() as f64 / total,
             exact.graph().broken_cycles,
             shares.join(", ")

@@ -41,7 +41,7 @@ fn slack_us(choice: &WindowChoice) -> BTreeMap<String, i64> {
 }
 
 #[test]
-fn what_nothing_waits_for_may_last_until_the_end() {
+fn unawaited_work_has_slack_until_the_end() {
     let whole = slack_us(&WindowChoice::Whole);
     // `c` follows `a` on its stream after 1 µs, and may be late as a whole.
     assert_eq!((whole["a"], whole["b"], whole["c"]), (80, 110, 80));
@@ -49,13 +49,13 @@ fn what_nothing_waits_for_may_last_until_the_end() {
 }
 
 #[test]
-fn what_goes_on_after_the_window_holds_nothing_in_it_back() {
+fn work_beyond_the_window_does_not_limit_slack() {
     let first = slack_us(&annotation("first"));
     assert_eq!((first["a"], first["b"], first["c"]), (60, 10, 0));
 }
 
 #[test]
-fn a_window_of_no_length_is_refused() {
+fn empty_window_is_rejected() {
     let trace = trace();
     assert_eq!(Exact::new(&trace).window(&annotation("nothing")), Err(CriticalPathError::EmptyWindow));
 }

@@ -5,7 +5,7 @@ use stackline_critical_path::exact::{Category, Exact, WindowChoice, what_if};
 use stackline_model::Trace;
 
 /// Streams 7 and 9 take turns; a kernel of a µs ends last.
-fn turns() -> Trace {
+fn alternating_streams() -> Trace {
     let kernels = mini(
         "gpu0/7  kernel  a       0..100    correlation=1
          gpu0/7  kernel  b       110..200  correlation=111
@@ -23,7 +23,7 @@ fn spent(trace: &Trace) -> Vec<(Category, i64)> {
 }
 
 /// Kernels of 100 µs one after the other: process, stream, device and start of each.
-fn in_turn(kernels: [(i64, i64, i64, i64); 3]) -> Trace {
+fn consecutive_kernels(kernels: [(i64, i64, i64, i64); 3]) -> Trace {
     let mut trace = mini("");
     for (pid, stream, device, start) in kernels {
         let args = format!("stream={stream} device={device} correlation={}", start + 1);
@@ -33,22 +33,26 @@ fn in_turn(kernels: [(i64, i64, i64, i64); 3]) -> Trace {
 }
 
 #[test]
-fn the_path_goes_over_to_the_stream_that_worked() {
-    let trace = turns();
+fn path_switches_to_the_active_stream() {
+    let trace = alternating_streams();
     let exact = Exact::new(&trace);
     let path = exact.path(&WindowChoice::Whole).unwrap();
-    let worked: Vec<&str> =
-        path.hops.iter().filter(|hop| hop.rule == "record").map(|hop| trace.name(hop.event)).collect();
+    let worked: Vec<&str> = path
+        .segments
+        .iter()
+        .filter(|segment| segment.rule == "record")
+        .map(|segment| trace.name(segment.event))
+        .collect();
     assert_eq!(worked, ["a", "b", "c", "d"]);
     assert_eq!(spent(&trace), [(Category::GpuCompute, 286_000), (Category::GpuQueue, 20_000)]);
-    let between = path.hops.iter().find(|hop| hop.end == 305_000).unwrap();
+    let between = path.segments.iter().find(|segment| segment.end == 305_000).unwrap();
     assert_eq!((between.rule, between.evidence.name()), ("other_stream_without_launch", "inferred"));
 }
 
 /// Half of `c` is gained where the path goes through it; concurrent work gains nothing.
 #[test]
-fn edits_gain_what_the_device_waits_for() {
-    let trace = turns();
+fn edits_gain_time_on_the_path_only() {
+    let trace = alternating_streams();
     let gain = |text: &str| {
         let edit = what_if::Edit::parse(text).unwrap();
         what_if::predict(&trace, &WindowChoice::Whole, &[edit]).unwrap().gain
@@ -59,7 +63,7 @@ fn edits_gain_what_the_device_waits_for() {
 
 /// Work that started long after all else: its launch time is unknown, and may be as late.
 #[test]
-fn before_idle_time_maybe_nothing_is_gained() {
+fn gain_before_idle_time_is_uncertain() {
     for stream in [7, 9] {
         let mut t = mini("gpu0/7  kernel  a  0+100  correlation=1");
         t.add(&format!("gpu0/{stream} kernel b 5000+100 correlation=2"));
@@ -73,7 +77,7 @@ fn before_idle_time_maybe_nothing_is_gained() {
 
 /// Long idle times of the device: the file has no cause for them.
 #[test]
-fn idle_time_stays_unknown() {
+fn idle_time_is_unknown() {
     let t = mini(
         "gpu0/7  kernel  a  0+100     correlation=1
          gpu0/9  kernel  b  5000+100  correlation=2",
@@ -83,21 +87,21 @@ fn idle_time_stays_unknown() {
 
 /// TensorFlow 1 has a process for each stream of a device.
 #[test]
-fn streams_that_are_processes_are_of_one_device() {
-    let trace = in_turn([(1, 1, 0, 0), (2, 2, 0, 105), (1, 1, 0, 210)]);
+fn streams_recorded_as_processes_share_a_device() {
+    let trace = consecutive_kernels([(1, 1, 0, 0), (2, 2, 0, 105), (1, 1, 0, 210)]);
     assert_eq!(spent(&trace), [(Category::GpuCompute, 300_000), (Category::GpuQueue, 10_000)]);
 }
 
 /// Work of another device delays nothing.
 #[test]
-fn devices_are_told_apart() {
-    let trace = in_turn([(0, 7, 0, 0), (1, 7, 1, 105), (0, 7, 0, 210)]);
+fn devices_are_independent() {
+    let trace = consecutive_kernels([(0, 7, 0, 0), (1, 7, 1, 105), (0, 7, 0, 210)]);
     assert_eq!(spent(&trace), [(Category::GpuCompute, 200_000), (Category::Unknown, 110_000)]);
 }
 
 /// A recorded call of a device shows that calls were recorded: then nothing is inferred from times alone.
 #[test]
-fn where_launches_are_recorded_nothing_changes() {
+fn recorded_launches_disable_the_inference() {
     let t = mini(
         "gpu0/7  kernel        a                 0+100    correlation=1
          10/1    cuda_runtime  cudaLaunchKernel  40+10    correlation=2
@@ -106,7 +110,7 @@ fn where_launches_are_recorded_nothing_changes() {
     );
     let trace = read(t.json());
     let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
-    assert!(path.hops.iter().all(|hop| hop.rule != "other_stream_without_launch"));
+    assert!(path.segments.iter().all(|segment| segment.rule != "other_stream_without_launch"));
 }
 
 /// Three steps of a device's own row, each with two fusions of 400 µs, and 200 µs between them.
@@ -128,7 +132,7 @@ fn steps_of_a_device() -> Trace {
 
 /// No thread has the steps: their path ends with the work of the device.
 #[test]
-fn steps_of_a_device_are_what_it_computes() {
+fn device_steps_contain_device_work() {
     let trace = steps_of_a_device();
     assert_eq!(trace.steps.len(), 3);
     let exact = Exact::new(&trace);

@@ -6,7 +6,7 @@ use findings_support::steps;
 use serde_json::json;
 
 #[test]
-fn kernels_that_limit_their_blocks_on_purpose() {
+fn kernels_with_intended_block_limits() {
     let of = |name: &'static str, call: &'static str, sizes: &'static [i64]| {
         let mut launches = 0;
         steps(move |p| {

@@ -29,7 +29,7 @@ fn collective(program: &mut Program, us: i64, stream: usize) {
 }
 
 #[test]
-fn collectives_that_nothing_runs_beside() {
+fn collectives_without_overlap() {
     let mut program = steps(|p, _| {
         p.op("aten::mm", |p| p.kernel("gemm", 100));
         collective(p, 300, 7);
@@ -49,7 +49,7 @@ fn collectives_that_nothing_runs_beside() {
 }
 
 #[test]
-fn parameters_that_are_looked_for() {
+fn search_for_unused_parameters() {
     const SEARCH: &str = "torch.distributed.ddp.reducer::search_unused_parameters";
     let searches = steps(|p, _| p.op(SEARCH, |p| p.work(400)));
     insta::assert_snapshot!(text(&searches.found("SL021")));
@@ -58,7 +58,7 @@ fn parameters_that_are_looked_for() {
 }
 
 #[test]
-fn ranks_that_come_late() {
+fn late_ranks() {
     let of = |late: i64| {
         steps(|p, number| {
             collective(p, if number == 2 { late } else { 100 }, 7);
@@ -89,7 +89,7 @@ fn all_gather(program: &mut Program, elements: i64, us: i64) {
 }
 
 #[test]
-fn sums_of_which_each_rank_keeps_a_part() {
+fn all_reduce_of_shards() {
     // Two buckets are reduced; parameters are gathered in one piece.
     let of = |gathered: i64, late: i64| {
         steps(|p, number| {
@@ -126,7 +126,7 @@ fn sums_of_which_each_rank_keeps_a_part() {
 }
 
 #[test]
-fn sums_that_deepspeed_reduces_for_its_shards() {
+fn deepspeed_reductions_of_shards() {
     let of = |file: &str| {
         steps(|p, _| {
             p.python(&format!("{file}(1520): allreduce_bucket"), |p| all_reduce(p, 4 << 20, 400));
@@ -140,7 +140,7 @@ fn sums_that_deepspeed_reduces_for_its_shards() {
 }
 
 /// Passes before one step of the optimizer: whether each reduces.
-fn passes_of(p: &mut Program, passes: &[bool], hook: &str) {
+fn add_passes(p: &mut Program, passes: &[bool], hook: &str) {
     for &reduces in passes {
         p.annotation("DistributedDataParallel.forward", |p| p.op("aten::mm", |p| p.kernel("gemm", 50)));
         for us in [300, 200].into_iter().filter(|_| reduces) {
@@ -154,9 +154,9 @@ fn passes_of(p: &mut Program, passes: &[bool], hook: &str) {
 const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
 
 #[test]
-fn gradients_that_are_reduced_before_they_are_complete() {
+fn reductions_of_incomplete_gradients() {
     fn of(passes: &[bool], hook: &str) -> Vec<Finding> {
-        steps(|p, _| passes_of(p, passes, hook)).found("SL022")
+        steps(|p, _| add_passes(p, passes, hook)).found("SL022")
     }
     let found = of(&[true, true, true], HOOK);
     insta::assert_snapshot!(text(&found));
@@ -193,25 +193,25 @@ fn two_ranks(computes: [i64; 2]) -> Findings {
 }
 
 #[test]
-fn a_trace_without_steps_still_tells_of_the_optimizer() {
+fn optimizer_finding_without_steps() {
     let mut program = Program::new();
-    passes_of(&mut program, &[true, true, true], HOOK);
+    add_passes(&mut program, &[true, true, true], HOOK);
     let found = program.found("SL022");
     assert_eq!(found[0].title, "Gradient reduction in each of 3 accumulated backward passes: only the last needs it");
     assert!(found[0].facts.iter().any(|fact| fact.name == "time of redundant AllReduces"), "{found:?}");
 }
 
 #[test]
-fn ranks_of_one_job_as_one_list() {
+fn findings_of_ranks_are_merged() {
     let found = two_ranks([300, 800]);
     let of = |code: &str| found.findings.iter().find(|f| f.rule.code == code).unwrap();
     let straggler = of("SL040");
     insta::assert_snapshot!(text(std::slice::from_ref(straggler)));
-    assert_eq!((straggler.told_of(), straggler.gain.unwrap().ns / 1000), (Some(5), 500));
+    assert_eq!((straggler.detail_rank(), straggler.gain.unwrap().ns / 1000), (Some(5), 500));
     // The one that comes first waits in the collective; what it takes is what the last one sees of it.
     let communication = of("SL019");
     let ranks: Vec<i64> = communication.ranks.iter().map(|of| of.rank).collect();
-    assert_eq!((ranks, communication.told_of()), (vec![4, 5], Some(5)));
+    assert_eq!((ranks, communication.detail_rank()), (vec![4, 5], Some(5)));
     assert_eq!(communication.ranks[0].gain_ns, None);
     assert_eq!(communication.ranks[1].gain_ns, communication.gain.map(|gain| gain.ns));
     assert_eq!(found.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [4, 5]);
@@ -229,7 +229,7 @@ fn ranks_of_one_job_as_one_list() {
 }
 
 #[test]
-fn a_straggler_is_ignored_like_any_finding() {
+fn straggler_finding_can_be_ignored() {
     let ranks = || vec![(0, rank(300, 540).findings()), (1, rank(800, 40).findings())];
     let is_straggler = |f: &&Finding| f.rule.code == "SL040";
     let of = |options: &Options| merge(ranks(), options, &|f| f.rule.code != "SL040").unwrap();
@@ -259,7 +259,7 @@ fn a_straggler_is_ignored_like_any_finding() {
 }
 
 #[test]
-fn ranks_that_do_not_wait_for_others_are_no_stragglers() {
+fn ranks_without_collectives_are_no_stragglers() {
     let silent = || {
         steps(|p, _| {
             p.op("aten::mm", |p| p.kernel("gemm", 900));
@@ -275,7 +275,7 @@ fn ranks_that_do_not_wait_for_others_are_no_stragglers() {
     // Two wait, and one of them comes last; less certain than if all were known.
     let three = vec![(0, rank(300, 540).findings()), (1, silent().findings()), (2, rank(800, 40).findings())];
     let found = straggler(&merged(three)).unwrap();
-    assert_eq!((found.told_of(), found.confidence), (Some(2), Confidence::Low));
+    assert_eq!((found.detail_rank(), found.confidence), (Some(2), Confidence::Low));
     // No rank has any.
     let found = merged(vec![(0, silent().findings()), (1, silent().findings())]);
     assert!(found.unchecked.iter().any(|u| u.rule.code == "SL040" && u.reason.sentence().contains("no collectives")));
@@ -283,11 +283,11 @@ fn ranks_that_do_not_wait_for_others_are_no_stragglers() {
 }
 
 #[test]
-fn ranks_whose_trace_is_cut_off_are_not_compared() {
+fn ranks_with_truncated_traces_are_not_compared() {
     // The collectives of its last steps are missing: it seems to wait least.
     let whole = rank(300, 540).text(json!({"id": 0}));
     let cut = find(&read(&whole[..whole.len() * 2 / 3]), &[]);
-    assert!(cut.is_incomplete && cut.alone_ns.is_some());
+    assert!(cut.is_incomplete && cut.exposed_collectives_ns.is_some());
     let found = merged(vec![(0, rank(300, 540).findings()), (1, cut)]);
     assert!(found.findings.iter().all(|f| f.rule.code != "SL040"), "{:?}", found.findings);
     let note = "SL040 did not compare rank 1 with the others: part of the trace is missing";
@@ -321,19 +321,19 @@ fn waits_for_rank(loads: i64, waits: i64) -> Program {
 
 /// One rank loads data, the other waits for it in a collective: one finding, on the guilty rank, that names the cause there.
 #[test]
-fn a_wait_for_another_rank_is_an_effect() {
+fn wait_for_another_rank_is_an_effect() {
     let alone = waits_for_rank(0, 3000).found("SL039");
     assert!(alone[0].title.starts_with("Waiting for other ranks: "), "{}", text(&alone));
     let found = merged(vec![(0, waits_for_rank(0, 3000).findings()), (1, waits_for_rank(2900, 100).findings())]);
     let of = |code: &str| found.findings.iter().filter(|f| f.rule.code == code).collect::<Vec<_>>();
     let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
-    assert_eq!(straggler.told_of(), Some(1));
+    assert_eq!(straggler.detail_rank(), Some(1));
     assert!(straggler.title.contains("; there SL009: Waiting for data"), "{}", straggler.title);
     // A cause that moves, or is mended, makes it no other finding: where to change it is told, its own place is none.
     let cause = &waits_for_rank(2900, 100).found("SL009")[0];
-    assert_eq!((&straggler.place, straggler.change_place()), (&SourceLocation::default(), cause.change_place()));
+    assert_eq!((&straggler.place, straggler.fix_location()), (&SourceLocation::default(), cause.fix_location()));
     // With what is to be done about the cause and the edits that do it; the cause is there by itself, too.
-    assert_eq!(of("SL009").iter().map(|f| f.told_of()).collect::<Vec<_>>(), [Some(1)], "{}", text(&found.findings));
+    assert_eq!(of("SL009").iter().map(|f| f.detail_rank()).collect::<Vec<_>>(), [Some(1)], "{}", text(&found.findings));
     assert_eq!((&straggler.edits, &straggler.rule.advice), (&cause.edits, &cause.rule.advice));
     assert!(straggler.gain_ns() <= cause.gain_ns(), "{}", text(&found.findings));
     let without = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
@@ -354,15 +354,15 @@ fn a_wait_for_another_rank_is_an_effect() {
 }
 
 #[test]
-fn collectives_of_cpus_tell_who_comes_last() {
+fn cpu_collectives_identify_the_last_rank() {
     let found = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
     let straggler = found.findings.iter().find(|f| f.rule.code == "SL040");
-    assert_eq!(straggler.and_then(Finding::told_of), Some(1), "{}", text(&found.findings));
+    assert_eq!(straggler.and_then(Finding::detail_rank), Some(1), "{}", text(&found.findings));
     assert_eq!(straggler.map(|f| f.gain_ns() / 1000), Some(2000));
     assert!(!found.unchecked.iter().any(|u| u.rule.code == "SL040"));
     let table = tl_coll_analysis::table(&gloo(1000, 2500).trace(), &Scope::default(), Definition::Exact);
-    let is = |name: &str, wanted: &str| {
-        assert!(format!("{:?}", table.column(name).unwrap()).contains(wanted), "{table:?}");
+    let is = |name: &str, expected: &str| {
+        assert!(format!("{:?}", table.column(name).unwrap()).contains(expected), "{table:?}");
     };
     assert_eq!(table.rows(), 1);
     is("collective", "gloo:all_reduce");
@@ -396,7 +396,7 @@ fn many_small_collectives() {
 
 /// Smaller buckets would only be more of them.
 #[test]
-fn small_collectives_are_not_to_be_made_smaller() {
+fn small_collectives_are_not_split_further() {
     let reduces = |calls: i64, elements: i64, us: i64| {
         let program = steps(|p, _| {
             p.op("aten::mm", |p| p.kernel("gemm", 1000));

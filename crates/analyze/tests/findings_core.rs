@@ -10,7 +10,7 @@ use stackline_timeline::confidence::Confidence;
 use std::collections::BTreeSet;
 
 #[test]
-fn waits_of_the_host() {
+fn host_waits() {
     let waits = steps(|p| {
         p.op("aten::mm", |p| p.kernel("gemm", 400));
         p.op("aten::item", |p| p.op("aten::_local_scalar_dense", |p| p.sync("cudaStreamSynchronize")));
@@ -67,7 +67,7 @@ fn many_small_kernels() {
 }
 
 #[test]
-fn conversions_of_layout() {
+fn layout_conversions() {
     let converts = steps(|p| {
         p.op("aten::cudnn_convolution", |p| {
             p.kernel("void cudnn::ops::nchwToNhwcKernel<float>", 100);
@@ -95,7 +95,7 @@ fn hotspots() {
 }
 
 #[test]
-fn gains_of_all_are_replayed_together() {
+fn combined_gain_is_replayed() {
     let program = steps(|p| {
         p.op("aten::cudnn_convolution", |p| {
             p.kernel("nchwToNhwcKernel", 300);
@@ -106,14 +106,14 @@ fn gains_of_all_are_replayed_together() {
     });
     let found = program.findings();
     let alone: i64 = found.findings.iter().map(findings::gain).sum();
-    let together = found.together.unwrap().ns;
+    let together = found.combined.unwrap().ns;
     assert!(found.findings.len() >= 2 && together < alone, "{together} of {alone}");
     assert_eq!(found.findings.iter().filter_map(|f| f.on_top_ns).sum::<i64>(), together);
     assert!(found.findings.iter().all(|f| f.gain.is_none_or(|g| g.low_ns <= g.ns && g.ns <= g.high_ns)));
 }
 
 #[test]
-fn what_a_trace_lacks_is_told() {
+fn missing_requirements_are_reported() {
     let mut program = Program::new();
     program.op("aten::mm", |p| p.work(100));
     let found = program.findings();
@@ -122,7 +122,7 @@ fn what_a_trace_lacks_is_told() {
 }
 
 #[test]
-fn a_first_step_that_warms_up_is_left_out() {
+fn warm_up_step_is_excluded() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| p.op("aten::mm", |p| p.work(if number == 0 { 9000 } else { 900 })));
@@ -162,7 +162,7 @@ fn gpu_time(program: &Program, steps: usize) -> i64 {
 }
 
 #[test]
-fn what_keeps_the_gpu_busy_anyway_gains_little() {
+fn hidden_host_work_gains_little() {
     let waits = long_run(40, (5, true));
     let truth = gpu_time(&waits, 40) - gpu_time(&long_run(40, (5, false)), 40);
     let found = waits.found("SL004");
@@ -172,7 +172,7 @@ fn what_keeps_the_gpu_busy_anyway_gains_little() {
 }
 
 #[test]
-fn edits_of_one_text_at_two_places_are_two() {
+fn equal_edits_at_two_locations_are_distinct() {
     let mut program = Program::new();
     for number in 0..3 {
         program.step(number, |p| {
@@ -191,12 +191,12 @@ fn edits_of_one_text_at_two_places_are_two() {
 }
 
 #[test]
-fn what_is_ignored_gains_nothing_with_the_others() {
+fn ignored_findings_are_excluded_from_the_combined_gain() {
     let program = long_run(3, (1, true));
     let keep = |f: &Finding| f.rule.code != "SL004";
     let found = find_with(&program.trace(), &Options::default(), &ExternalRules::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
-    assert!(found.together.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
+    assert!(found.combined.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
 }
 
 /// The profiler waits for the GPU where it ends: in functions of its own, or, without them, after all launches.
@@ -220,7 +220,7 @@ fn waits_of_the_profiler_are_no_findings() {
 }
 
 #[test]
-fn traces_without_steps_are_not_told_of_steps() {
+fn titles_without_steps_do_not_mention_steps() {
     let mut program = Program::new();
     for _ in 0..3 {
         program.op("aten::mm", |p| p.kernel("gemm", 400));
@@ -228,8 +228,8 @@ fn traces_without_steps_are_not_told_of_steps() {
         program.op("aten::mm", |p| p.kernel("gemm", 300));
     }
     let found = program.findings();
-    let said = text(&found.findings);
-    assert!(said.contains("SL004 aten::item waits for the GPU 3 times\n") && !said.contains("a step"), "{said}");
+    let titles = text(&found.findings);
+    assert!(titles.contains("SL004 aten::item waits for the GPU 3 times\n") && !titles.contains("a step"), "{titles}");
     let mut waits = Program::new();
     waits.op("aten::mm", |p| p.work(100));
     waits.python("threading.py(1115): Thread.join", |p| p.work(900));
@@ -241,7 +241,7 @@ fn traces_without_steps_are_not_told_of_steps() {
 
 /// One step is not each step, and waits outside of steps are in none.
 #[test]
-fn what_is_seen_in_one_step_or_outside_of_steps_is_said_so() {
+fn titles_state_single_steps_and_time_outside_steps() {
     let title = |steps: usize, waits: usize, between: usize| {
         let wait = |p: &mut Program| {
             p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
@@ -269,7 +269,7 @@ fn what_is_seen_in_one_step_or_outside_of_steps_is_said_so() {
 }
 
 #[test]
-fn start_up_is_told_without_steps() {
+fn start_up_is_reported_without_steps() {
     let calls = |first: i64, step: bool| {
         let mut program = Program::new();
         for number in 0..12_usize {
@@ -289,7 +289,7 @@ fn start_up_is_told_without_steps() {
 }
 
 #[test]
-fn advice_goes_by_what_the_run_has() {
+fn advice_depends_on_the_program() {
     let products = steps(|p| {
         p.op("aten::mm", |p| p.kernel("volta_sgemm_128x64_nn", 400));
         p.sync("cudaDeviceSynchronize");
@@ -326,16 +326,16 @@ fn sure(found: &Findings) -> BTreeSet<(String, String)> {
 
 /// Evidence only near the cut of a truncated trace is not certain, for a cut within a record or between two.
 #[test]
-fn a_trace_that_is_cut_off_shows_nothing_new_for_certain() {
+fn truncated_trace_has_no_new_certain_findings() {
     let text = long_run(6, (4, true)).text(json!({"id": 0}));
     let whole = sure(&find(&read(&text), &[]));
     assert!(!whole.is_empty());
-    let mut looked = 0;
+    let mut examined = 0;
     for (at, _) in text.match_indices("},\n") {
         for cut in [at, at + 1, at + 2, at + 20] {
             let trace = read(&text[..cut.min(text.len())]);
             if let Ok(found) = stackline_findings::find(&trace, &Options::default()) {
-                looked += 1;
+                examined += 1;
                 assert!(sure(&found).is_subset(&whole), "cut at {cut}: {:?}", sure(&found));
                 assert!(
                     found.notes.iter().any(|note| note.contains("part of the trace is missing")),
@@ -345,11 +345,11 @@ fn a_trace_that_is_cut_off_shows_nothing_new_for_certain() {
             }
         }
     }
-    assert!(looked > 100, "{looked}");
+    assert!(examined > 100, "{examined}");
 }
 
 #[test]
-fn traces_of_the_corpus_that_are_cut_off_show_nothing_new_for_certain() {
+fn truncated_corpus_traces_have_no_new_certain_findings() {
     let Some(folder) = stackline_testkit::corpus::file("kineto") else { return };
     for name in
         ["nvidia-h100-qwen1.5-0.5b.json.gz", "nvidia-2080ti-linear.json.gz", "schema-2021-v100-resnet50.json.gz"]
@@ -371,7 +371,7 @@ fn traces_of_the_corpus_that_are_cut_off_show_nothing_new_for_certain() {
 
 /// The edit of an optimizer belongs to the call that makes it, not to its step.
 #[test]
-fn edits_of_an_optimizer_belong_to_its_constructor() {
+fn optimizer_edits_are_located_at_the_constructor() {
     let program = |files: &[&str]| {
         let mut program = Program::new();
         for (line, file) in (40..).zip(files) {
@@ -394,7 +394,7 @@ fn edits_of_an_optimizer_belong_to_its_constructor() {
     };
     let found = program(&["sgd", "adamw"]);
     let places =
-        |found: &[Finding]| found.iter().map(|f| (f.place.text(), f.change_place().text())).collect::<Vec<_>>();
+        |found: &[Finding]| found.iter().map(|f| (f.place.text(), f.fix_location().text())).collect::<Vec<_>>();
     let (seen, change) = ("train.py:10 in step".to_owned(), "train.py:41 in build".to_owned());
     assert_eq!(places(&found), [(seen.clone(), change)], "{}", text(&found));
     // Nobody knows which one it is, or none was recorded.
@@ -405,7 +405,7 @@ fn edits_of_an_optimizer_belong_to_its_constructor() {
 
 /// A wrapper that several findings share says nothing: the edit belongs to the one that called it.
 #[test]
-fn edits_behind_a_wrapper_belong_to_its_callers() {
+fn edits_in_a_wrapper_are_located_at_its_callers() {
     let found = |caller: fn(usize) -> String| {
         let waits = steps(|p| {
             for i in 0..4 {

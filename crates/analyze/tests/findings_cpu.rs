@@ -47,7 +47,7 @@ fn loops_of_small_operators() {
 
 /// Stacks of a loop with two lines: a frame around each call.
 #[test]
-fn lines_that_take_turns_are_one_loop() {
+fn alternating_lines_are_one_loop() {
     let body = |p: &mut Program, line: u32, us: i64| {
         p.python(&format!("train.py({line}): normalized"), |p| p.op("aten::mean", |p| p.work(us)));
     };
@@ -70,7 +70,7 @@ fn lines_that_take_turns_are_one_loop() {
 
 /// Python time between the calls of a loop is removed with them, also if the function around them does other things.
 #[test]
-fn loops_take_their_python_with_them() {
+fn loop_gain_includes_its_python_time() {
     let found = steps(|p| {
         for _ in 0..100 {
             p.op("aten::mean", |p| p.work(5));
@@ -92,7 +92,7 @@ fn loops_take_their_python_with_them() {
 }
 
 #[test]
-fn numbers_are_told_in_their_own_unit() {
+fn numbers_have_their_own_unit() {
     let found = steps(|p| p.python("logging/__init__.py(1477): Logger.info", |p| p.work(1_134_725))).found("SL029");
     assert!(findings::evidence(&found[0]).contains("1135 ms"), "{}", text(&found));
     let scaled = steps(|p| (0..63).for_each(|_| p.op("aten::mean", |p| p.work(5)))).found("SL038");
@@ -148,7 +148,7 @@ fn copies_on_a_cpu() {
 
 /// Python takes half of the time of a deepcopy: the finding covers all of it, and names the deepcopy.
 #[test]
-fn deep_copies_are_told_with_what_python_does_in_them() {
+fn deep_copies_include_their_python_time() {
     let copies = |deep: bool| {
         steps(move |p| {
             p.python("train.py(30): update", |p| {
@@ -175,7 +175,7 @@ fn deep_copies_are_told_with_what_python_does_in_them() {
 /// Without steps, layers that are called for one token after another are no loop of small operators; iterations of a cell are,
 /// although two functions alternate in them.
 #[test]
-fn without_steps_a_loop_has_turns_that_follow_each_other() {
+fn loops_without_steps_need_consecutive_iterations() {
     let layers = |linear_us: i64| {
         let mut program = Program::new();
         for _ in 0..120 {
@@ -249,7 +249,7 @@ fn steps_are_no_backward() {
 
 /// Files begin with imports, and frames are named by the first line of their function.
 #[test]
-fn the_first_line_of_a_file_is_no_place() {
+fn first_line_of_a_file_is_no_location() {
     let logs = |p: &mut Program| p.python("logging/__init__.py(1477): Logger.info", |p| p.work(500));
     let found = steps(|p| p.python("main.py(1): <module>", logs)).found("SL029");
     assert_eq!((found[0].place.file.as_deref(), found[0].place.line), (Some("main.py"), None), "{}", text(&found));
@@ -257,7 +257,7 @@ fn the_first_line_of_a_file_is_no_place() {
 
 /// Eight steps of ten operators, of which one step is slow: in one operator, or in all.
 #[test]
-fn slow_steps_have_a_place_where_one_thing_grew() {
+fn slow_steps_are_located_at_the_growth() {
     let slow_steps = |is_slow: fn(usize) -> bool, is_recording: bool| {
         let mut program = Program::new();
         if is_recording {
@@ -285,7 +285,7 @@ fn slow_steps_have_a_place_where_one_thing_grew() {
 
 /// Eight steps, of which one does something more.
 #[test]
-fn more_work_explains_a_slow_step() {
+fn slow_step_with_more_work() {
     let with = |inside: fn(&mut Program)| {
         let mut program = Program::new();
         program.recorded(json!({"usable_milli": 2000}));
@@ -307,7 +307,7 @@ fn more_work_explains_a_slow_step() {
 }
 
 #[test]
-fn resizing_counts_where_data_is_loaded() {
+fn resizing_counts_in_data_loading() {
     let resize = |around: &'static str| {
         steps(move |p| p.python(around, |p| p.python("torch/nn/functional.py(4660): interpolate", |p| p.work(400))))
     };
@@ -365,7 +365,7 @@ fn python_of_programs_without_a_gpu() {
 
 /// The advice depends on the cause of the wait.
 #[test]
-fn advice_fits_what_is_waited_for() {
+fn advice_depends_on_the_awaited_resource() {
     let advice = |frame: &str| {
         let found = steps(|p| p.python(frame, |p| p.work(500))).found("SL039");
         assert_eq!(found.len(), 1, "{frame}: {}", text(&found));
@@ -384,7 +384,7 @@ fn advice_fits_what_is_waited_for() {
 
 /// A folder that is called like a framework is the user's own where traces have whole paths.
 #[test]
-fn own_folders_may_be_called_like_frameworks() {
+fn user_folders_may_be_named_like_frameworks() {
     let found = |file: &str| {
         let name = format!("{file}(30): table");
         let parses = steps(|p| {
@@ -413,7 +413,7 @@ fn list_in_line(p: &mut Program, other_us: i64, first_us: i64, second_us: i64) {
 
 /// PyTorch reads the numbers before the first operator, and writes them after it. Other work before it is not its own.
 #[test]
-fn lists_cost_what_reading_them_takes() {
+fn list_gain_is_the_reading_time() {
     for other_us in [0, 5000] {
         let found = steps(|p| list_in_line(p, other_us, 400, 360)).found("SL045");
         let [only] = &found[..] else { panic!("{}", text(&found)) };
@@ -423,12 +423,12 @@ fn lists_cost_what_reading_them_takes() {
     }
     // A call that another program held up does not make the others longer.
     let mut number = 0;
-    let held_up = steps(|p| {
+    let interrupted = steps(|p| {
         number += 1;
         list_in_line(p, 20_000, 400, if number == 3 { 9_000 } else { 360 });
     });
-    let held_up = held_up.found("SL045");
-    assert!((2_900_000..=3_050_000).contains(&held_up[0].gain_ns()), "{}", text(&held_up));
+    let interrupted = interrupted.found("SL045");
+    assert!((2_900_000..=3_050_000).contains(&interrupted[0].gain_ns()), "{}", text(&interrupted));
 }
 
 /// `torch.from_numpy` and `as_tensor` of arrays read and copy nothing.

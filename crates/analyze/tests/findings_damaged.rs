@@ -34,9 +34,9 @@ fn found(trace: &Trace) -> Option<Findings> {
 }
 
 /// Numbers that look drawn, the same in each run.
-struct Drawn(u64);
+struct RandomNumbers(u64);
 
-impl Drawn {
+impl RandomNumbers {
     fn next(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % below as u64) as usize
@@ -53,7 +53,7 @@ fn member(text: &str, record: &str, key: &str) -> Option<(std::ops::Range<usize>
 }
 
 /// The text with a record's duration, or its begin, absurdly large.
-fn damaged(text: &str, record: &str, drawn: &mut Drawn, length_us: f64) -> Option<String> {
+fn damaged(text: &str, record: &str, drawn: &mut RandomNumbers, length_us: f64) -> Option<String> {
     let (of_ts, ts) = member(text, record, "ts")?;
     let (of_dur, _) = member(text, record, "dur")?;
     let absurd = (20e6 + 20.0 * length_us) * 10f64.powi(drawn.next(8) as i32);
@@ -71,8 +71,8 @@ fn row(whole: &Trace, damaged: &Trace) -> Option<EventId> {
 }
 
 #[test]
-fn what_is_found_first_is_not_the_damaged_record() {
-    let (mut changed, mut told) = (0, 0);
+fn damaged_record_is_not_the_first_finding() {
+    let (mut changed, mut reported) = (0, 0);
     for name in TRACES {
         let Some(text) = text(name) else { return };
         let whole = read(name, &text);
@@ -80,7 +80,7 @@ fn what_is_found_first_is_not_the_damaged_record() {
         let usual =
             found(&whole).and_then(|found| found.findings.first().map(|f| (f.rule.code.clone(), f.place.clone())));
         let records: Vec<&str> = text.split('{').collect();
-        let mut drawn = Drawn(7);
+        let mut drawn = RandomNumbers(7);
         for _ in 0..RECORDS {
             let record = loop {
                 let record = records[drawn.next(records.len())];
@@ -92,7 +92,7 @@ fn what_is_found_first_is_not_the_damaged_record() {
             let trace = read(name, &text);
             let Some(row) = row(&whole, &trace) else { continue };
             changed += 1;
-            told += usize::from(trace.report.problems.len() > whole.report.problems.len());
+            reported += usize::from(trace.report.problems.len() > whole.report.problems.len());
             let Some(found) = found(&trace) else { continue };
             let Some(first) = found.findings.first() else { continue };
             let is_usual = usual.as_ref().is_some_and(|usual| *usual == (first.rule.code.clone(), first.place.clone()));
@@ -101,13 +101,13 @@ fn what_is_found_first_is_not_the_damaged_record() {
             assert!(end - begin <= 2 * (to - from), "{name}: {begin} to {end} of {from} to {to} by {record}");
         }
     }
-    println!("{changed} records damaged, {told} told");
+    println!("{changed} records damaged, {reported} told");
     assert!(changed > TRACES.len() * RECORDS / 2, "{changed}");
 }
 
 /// A kernel that would last five seconds, among others of its stream that cannot have run at the same time.
 #[test]
-fn a_kernel_that_runs_into_all_later_ones_of_its_stream_changes_nothing() {
+fn overlong_kernel_does_not_change_findings() {
     for (name, number) in [("schema-2021-v100-resnet50.json.gz", 3000), ("nvidia-h100-bert-small.json.gz", 10)] {
         let Some(text) = text(name) else { return };
         let usual = found(&read(name, &text)).unwrap();

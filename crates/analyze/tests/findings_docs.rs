@@ -88,7 +88,7 @@ fn list() -> String {
 }
 
 #[test]
-fn pages_are_those_of_the_rules() {
+fn rule_pages_are_up_to_date() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings");
     let mut pages: Vec<(String, String)> = rules::ALL.iter().map(|rule| (rule.page_file(), rule.page())).collect();
     pages.push(("README.md".to_owned(), list()));

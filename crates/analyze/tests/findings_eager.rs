@@ -9,7 +9,7 @@ use stackline_findings::{Reason, Requirement};
 
 /// The backward pass adds to gradients that are there: without zeros the first one of a step has nothing to add to.
 #[test]
-fn sums_of_gradients_that_were_zeros() {
+fn additions_to_zeroed_gradients() {
     let training = |zeroes: bool, with_shapes: bool| {
         let mut node = 0;
         steps(move |p| {
@@ -48,7 +48,7 @@ fn sums_of_gradients_that_were_zeros() {
 
 /// A program that compiles nothing: chains of three that take most of its time. Reductions between them may become part, too.
 #[test]
-fn chains_in_a_program_that_compiles_nothing() {
+fn chains_in_an_eager_program() {
     let eager = "void at::native::vectorized_elementwise_kernel<4, add>";
     let reduce = "void at::native::reduce_kernel<512, 1, mean>";
     let chains = |kernels: &[&str]| {
@@ -112,7 +112,7 @@ fn work_of_the_host_in_many_small_calls() {
 }
 
 #[test]
-fn launches_of_what_is_compiled_already() {
+fn launches_of_compiled_code() {
     let model = |around: Option<&'static str>| {
         steps(move |p| {
             let body = |p: &mut Program| {
@@ -143,7 +143,7 @@ fn launches_of_what_is_compiled_already() {
 
 /// Operators of a few µs may launch kernels that the whole step waits for.
 #[test]
-fn constants_that_cost_the_gpus_time() {
+fn constants_with_gpu_cost() {
     let masks = |us: i64| {
         steps(move |p| {
             p.python("model.py(30): causal_mask", |p| {
@@ -199,7 +199,7 @@ fn work_of_the_host_in_a_model() {
 
 /// Launches without an operation took time of the GPU, too: nothing is compared with it.
 #[test]
-fn gpu_work_that_was_not_recorded_is_not_little() {
+fn unrecorded_gpu_work_is_not_small() {
     let program = steps(|p| {
         p.python("train.py(30): build_mask", |p| {
             p.call("cudaLaunchKernel", 5);
@@ -214,9 +214,9 @@ fn gpu_work_that_was_not_recorded_is_not_little() {
         let of = found.unchecked.iter().find(|of| of.rule.code == code);
         assert!(of.is_some_and(|of| matches!(of.reason, Reason::Missing(Requirement::GpuRecords))), "{code}: {of:?}");
     }
-    let told = "GPU times are incomplete (3 of 9 launches have no device record), so rules that compare with GPU \
+    let expected = "GPU times are incomplete (3 of 9 launches have no device record), so rules that compare with GPU \
         times are not checked (";
-    assert!(found.notes.iter().any(|note| note.starts_with(told)), "{:?}", found.notes);
+    assert!(found.notes.iter().any(|note| note.starts_with(expected)), "{:?}", found.notes);
 }
 
 /// Five steps that the optimizer ends, with work of the program before and after it in some of them.

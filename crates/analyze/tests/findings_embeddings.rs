@@ -44,7 +44,7 @@ fn found(how: (i64, bool), on_gpu: bool) -> Vec<Finding> {
 }
 
 #[test]
-fn dense_gradients_of_tables_of_which_few_rows_are_used() {
+fn dense_gradients_of_sparsely_used_tables() {
     for on_gpu in [false, true] {
         let one = found((1_000, false), on_gpu);
         assert_eq!(one.len(), 1, "{}", text(&one));
@@ -61,7 +61,7 @@ fn dense_gradients_of_tables_of_which_few_rows_are_used() {
 }
 
 #[test]
-fn tables_that_a_product_takes_have_dense_gradients() {
+fn tables_used_in_products_have_dense_gradients() {
     let tied = |dims: Value| {
         let step = move |p: &mut Program| {
             training(p, (1_000, false), false);

@@ -78,7 +78,7 @@ fn waiting_for_workers() {
 }
 
 #[test]
-fn preparing_in_the_loader() {
+fn preprocessing_in_the_loader() {
     let prepares = |us: i64, name: &str| {
         let frame = name.to_owned();
         steps(4, move |p, _| {
@@ -133,11 +133,11 @@ fn copies_from_pageable_memory() {
 }
 
 #[test]
-fn memory_from_the_driver_in_later_steps() {
-    let allocates = |wanted: fn(usize) -> bool| {
+fn driver_allocations_in_later_steps() {
+    let allocates = |is_in: fn(usize) -> bool| {
         steps(5, move |p, number| {
             p.op("aten::empty", |p| {
-                if wanted(number) {
+                if is_in(number) {
                     p.call("cudaMalloc", 150);
                 }
             });
@@ -149,12 +149,12 @@ fn memory_from_the_driver_in_later_steps() {
     // The second step still fills the caches.
     assert_eq!(allocates(|number| number < 2).found("SL024"), []);
     // Without steps: each time, or when the program begins.
-    let frees = |wanted: fn(usize) -> bool| {
+    let frees = |is_in: fn(usize) -> bool| {
         let mut program = Program::new();
         for number in 0..200 {
             program.python("serve.py(9): answer", |p| {
                 p.op("aten::mm", |p| p.kernel("gemm", 50));
-                if wanted(number) {
+                if is_in(number) {
                     p.call("hipFree", 80);
                 }
                 p.op("aten::mm", |p| p.work(100));
@@ -179,8 +179,8 @@ fn garbage() {
             model(p);
         })
     };
-    const ASKED: &str = "<built-in function collect>";
-    let found = repaired(&collects(200, ASKED), &collects(0, ASKED), "SL025", 202);
+    const EXPLICIT_COLLECTION: &str = "<built-in function collect>";
+    let found = repaired(&collects(200, EXPLICIT_COLLECTION), &collects(0, EXPLICIT_COLLECTION), "SL025", 202);
     insta::assert_snapshot!(text(&found));
     insta::assert_snapshot!(text(&collects(200, "Python GC").found("SL025")));
     assert_eq!(collects(200, "data.py(7): collect").found("SL025"), []);
@@ -214,9 +214,9 @@ fn garbage_of_one_line() {
 
 #[test]
 fn compilations_in_later_steps() {
-    let compiles = |wanted: fn(usize) -> bool| {
+    let compiles = |is_in: fn(usize) -> bool| {
         steps(4, move |p, number| {
-            if wanted(number) {
+            if is_in(number) {
                 p.op("entire_frame_compile", |p| p.op("_compile.compile_inner (dynamo_timed)", |p| p.work(400)));
             }
             p.op("Torch-Compiled Region: 0/0", model);
@@ -259,7 +259,7 @@ fn logging_in_steps() {
 }
 
 #[test]
-fn steps_that_differ() {
+fn unstable_steps() {
     let differs = |slow: fn(usize) -> bool| {
         steps(8, move |p, number| {
             p.op("aten::empty", |p| p.call("cudaMalloc", if slow(number) { 400 } else { 2 }));
@@ -282,7 +282,7 @@ fn steps_that_differ() {
 }
 
 #[test]
-fn kernels_that_take_longer_at_times() {
+fn kernel_outliers() {
     let runs = |grid: fn(usize) -> i64, us: fn(usize) -> i64| {
         steps(30, move |p, number| {
             for _ in 0..2 {
@@ -300,7 +300,7 @@ fn kernels_that_take_longer_at_times() {
 }
 
 #[test]
-fn profilers_that_take_the_time_they_measure() {
+fn profiler_overhead() {
     let frames = |count: usize| {
         steps(2, move |p, _| {
             for _ in 0..count {
@@ -327,7 +327,7 @@ fn profilers_that_take_the_time_they_measure() {
 }
 
 #[test]
-fn breaks_of_compiled_functions() {
+fn graph_breaks() {
     let compiled = |breaks: bool| {
         steps(4, move |p, _| {
             p.op("TorchDynamo Cache Lookup", |p| p.work(30));
@@ -359,11 +359,11 @@ fn breaks_of_compiled_functions() {
 }
 
 #[test]
-fn small_tensors_made_on_the_host() {
-    let makes = |wanted: fn(usize) -> bool, name: &'static str| {
+fn small_uploads() {
+    let makes = |is_in: fn(usize) -> bool, name: &'static str| {
         steps(4, move |p, number| {
             model(p);
-            if wanted(number) {
+            if is_in(number) {
                 p.op("aten::to", |p| p.op("aten::_to_copy", |p| p.pageable(2, 8)));
                 p.op(name, |_| ());
             }
@@ -383,7 +383,7 @@ fn small_tensors_made_on_the_host() {
 }
 
 #[test]
-fn clocks_that_go_down() {
+fn falling_clocks() {
     let clocks = |low: i64, us: fn(usize) -> i64| {
         steps(8, move |p, number| {
             p.counter("GPU 0 SM clock (MHz)", if number < 4 { 1800 } else { low });
@@ -402,7 +402,7 @@ fn clocks_that_go_down() {
 
 /// The runs of a single kernel differ, too: bounds say by how much.
 #[test]
-fn clocks_of_one_kernel_whose_runs_differ() {
+fn falling_clocks_with_noisy_kernel_times() {
     let clocks = |spread: i64| {
         steps(16, move |p, number| {
             p.counter("GPU 0 SM clock (MHz)", if number < 8 { 1800 } else { 1200 });
@@ -417,14 +417,14 @@ fn clocks_of_one_kernel_whose_runs_differ() {
         let gain = found[0].gain.unwrap();
         (gain.high_ns - gain.low_ns, gain)
     };
-    let ((narrow, _), (wide, gain)) = (width(0), width(60));
-    assert!(wide > 3 * narrow, "{narrow} {wide}");
+    let ((small_callers, _), (wide, gain)) = (width(0), width(60));
+    assert!(wide > 3 * small_callers, "{small_callers} {wide}");
     // The mean of four runs, 60 µs apart, is off by 40 µs and more at times.
     assert!(gain.low_ns < 80_000 && gain.high_ns > 110_000, "{gain:?}");
 }
 
 /// Findings of the rules of this file for a trace of the corpus, by code; none without the corpus.
-fn of_corpus(name: &str) -> Option<Findings> {
+fn corpus_findings(name: &str) -> Option<Findings> {
     let path = stackline_testkit::corpus::file(&format!("kineto/{name}"))?;
     Some(find(&crate::support::read_file(&path), &[]))
 }
@@ -447,7 +447,7 @@ fn findings_corpus_host() {
         ("nvidia-a100-alexnet-cuda-sync.json.gz", &[], &["SL011", "SL024"]),
     ];
     for (name, fires, fires_not) in known {
-        let Some(found) = of_corpus(name) else { return };
+        let Some(found) = corpus_findings(name) else { return };
         let has = |code: &str| found.findings.iter().any(|f| f.rule.code == code);
         for code in *fires {
             assert!(has(code), "{name}: {code} is missing in\n{}", text(&found.findings));

@@ -55,7 +55,7 @@ fn evaluations_in_each_step() {
 }
 
 #[test]
-fn networks_that_are_not_trained_are_a_hope() {
+fn untrained_networks_have_a_speculative_gain() {
     let found = evaluation("teacher_logits", false);
     assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{}", text(&found));
     assert!(found[0].title.starts_with("Forward pass without a backward pass in each step"));
@@ -63,7 +63,7 @@ fn networks_that_are_not_trained_are_a_hope() {
 
 /// Work after the optimizer lies in the next step if steps end with it.
 #[test]
-fn the_first_step_may_hold_no_evaluation() {
+fn first_step_may_lack_the_evaluation() {
     let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
     assert_eq!(training(|number| number > 0, |p, _| evaluate(p)).found("SL047").len(), 1);
 }
@@ -87,7 +87,7 @@ fn evaluations_in_some_steps() {
 
 /// `torch.autograd.Function` runs its forward without autograd, and has a backward of its own.
 #[test]
-fn functions_of_autograd_are_trained() {
+fn autograd_functions_count_as_trained() {
     let program = training(
         |_| true,
         |p, node| {
@@ -101,7 +101,7 @@ fn functions_of_autograd_are_trained() {
 
 /// Trained in the same function; the first pass of checkpointing; an optimizer that multiplies.
 #[test]
-fn what_is_no_evaluation_in_each_step() {
+fn forward_passes_that_are_no_evaluation() {
     let within = |outer: &'static str| {
         training(|_| true, move |p, _| p.python(outer, |p| p.python("model.py(5): forward", |p| linear(p, None))))
     };
@@ -142,7 +142,7 @@ fn helpers_of_modules_are_no_forward_passes() {
 }
 
 #[test]
-fn parts_of_words_are_no_evaluation() {
+fn partial_words_do_not_mark_an_evaluation() {
     for name in ["retrieval", "latest_logits", "attention_scores", "invalidate"] {
         let found = evaluation(name, false);
         assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{name}: {}", text(&found));
@@ -186,8 +186,8 @@ fn autograd_in_inference() {
 
 /// Numbers go on while nothing is recorded, and may be anything in damaged traces: an operator makes one node at most.
 #[test]
-fn nodes_that_were_not_recorded_do_not_count() {
-    let told = |jump: i64| {
+fn unrecorded_nodes_are_excluded() {
+    let finding_after_jump = |jump: i64| {
         let mut program = Program::new();
         for step in 0..4_i64 {
             program.step(step as usize, |p| {
@@ -201,9 +201,9 @@ fn nodes_that_were_not_recorded_do_not_count() {
         let found = program.found("SL048");
         (found[0].title.clone(), found[0].gain.unwrap())
     };
-    let (title, gain) = told(0);
-    assert_eq!(told(100_000), (title.clone(), gain));
-    assert_eq!(told(1 << 62), (title.clone(), gain));
+    let (title, gain) = finding_after_jump(0);
+    assert_eq!(finding_after_jump(100_000), (title.clone(), gain));
+    assert_eq!(finding_after_jump(1 << 62), (title.clone(), gain));
     assert!(title.starts_with("Autograd in inference: 19 graph nodes per step"), "{title}");
 }
 

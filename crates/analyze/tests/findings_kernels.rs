@@ -85,7 +85,7 @@ fn optimizer(inside: impl Fn(&mut Program)) -> Program {
 }
 
 #[test]
-fn optimizers_that_are_not_fused() {
+fn unfused_optimizers() {
     let single = optimizer(|p| {
         for _ in 0..40 {
             p.op("aten::add_", |p| p.kernel("vectorized_elementwise_kernel", 3));
@@ -105,7 +105,7 @@ fn optimizers_that_are_not_fused() {
 }
 
 #[test]
-fn gradients_that_are_filled_with_zeros() {
+fn zeroed_gradients() {
     let zeroed = |inside: fn(&mut Program), is_old: bool| {
         steps(move |p| {
             let name = "Optimizer.zero_grad#SGD.zero_grad";
@@ -196,7 +196,7 @@ fn attention(between: &[(&str, &str)]) -> Program {
 }
 
 #[test]
-fn attention_in_parts() {
+fn unfused_attention() {
     let parts = attention(&[("aten::mul", "mul"), ("aten::_softmax", "softmax")]);
     insta::assert_snapshot!(text(&parts.found("SL014")));
     assert_gain(&parts, "SL014", &attention(&[]), 1);
@@ -228,7 +228,7 @@ fn loss(is_fused: bool) -> Program {
 }
 
 #[test]
-fn cross_entropy_in_parts() {
+fn unfused_cross_entropy() {
     let parts = loss(false);
     insta::assert_snapshot!(text(&parts.found("SL013")));
     // The copy, nll_loss and its backward go: 150 µs; 0.4 of 200 µs of log_softmax. And one or two µs between kernels.
@@ -251,7 +251,7 @@ fn casts(parameter: bool) -> Program {
 }
 
 #[test]
-fn parameters_converted_in_each_step() {
+fn repeated_parameter_casts() {
     let repeated = casts(true);
     insta::assert_snapshot!(text(&repeated.found("SL016")));
     let once = steps(|p| p.op("aten::linear", |p| p.op("aten::addmm", |p| p.kernel("gemm", 200))));
@@ -272,7 +272,7 @@ fn copies(operator: &str, kernel: &str) -> Program {
 }
 
 #[test]
-fn copies_into_another_order() {
+fn reordering_copies() {
     let reordered = copies("aten::contiguous", REORDERS);
     insta::assert_snapshot!(text(&reordered.found("SL017")));
     assert_gain(&reordered, "SL017", &copies("", ""), 1);
@@ -284,7 +284,7 @@ fn copies_into_another_order() {
 }
 
 #[test]
-fn conversions_element_by_element() {
+fn elementwise_conversions() {
     let general = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda";
     let slow = copies("aten::_to_copy", general);
     insta::assert_snapshot!(text(&slow.found("SL037")));
@@ -348,7 +348,7 @@ fn stalled(reasons: &serde_json::Value, us: i64) -> Program {
 }
 
 #[test]
-fn kernels_that_stall() {
+fn stalled_kernels() {
     let memory = stalled(&json!({"memory_dependency": 600, "selected": 300, "barrier": 100}), 400);
     insta::assert_snapshot!(text(&memory.found("SL008")));
     // Half of 60 % of 400 µs.
@@ -371,7 +371,7 @@ fn grid(blocks: [i64; 3], threads: [i64; 3], us: i64) -> Program {
 }
 
 #[test]
-fn blocks_that_leave_lanes_idle() {
+fn block_size_with_idle_lanes() {
     let odd = blocks([48, 1, 1], 400);
     insta::assert_snapshot!(text(&odd.found("SL035")));
     // 48 threads take two groups of 32: 300 µs were enough.
@@ -382,7 +382,7 @@ fn blocks_that_leave_lanes_idle() {
 }
 
 #[test]
-fn blocks_that_leave_multiprocessors_idle() {
+fn too_few_blocks() {
     // Of 108, on an A100.
     let few = grid([27, 1, 1], [512, 1, 1], 400);
     insta::assert_snapshot!(text(&few.found("SL041")));
@@ -418,7 +418,7 @@ fn partly_compiled_in(operator: &str, kernels: &[&str]) -> Program {
 }
 
 #[test]
-fn chains_beside_compiled_code() {
+fn eager_chains_in_compiled_programs() {
     let eager = "void at::native::vectorized_elementwise_kernel<4, add>";
     let chains = partly_compiled(&[eager, eager, eager]);
     insta::assert_snapshot!(text(&chains.found("SL036")));
@@ -440,7 +440,7 @@ fn launching(host_us: i64, kernel_us: i64) -> Program {
 }
 
 #[test]
-fn launches_that_the_gpu_waits_for() {
+fn launch_bound_kernels() {
     let slow = launching(8, 3);
     insta::assert_snapshot!(text(&slow.found("SL012")));
     // 100 operators of 16 µs become 4 µs each.
@@ -471,7 +471,7 @@ fn masks(host_us: i64, launches: usize) -> Program {
 }
 
 #[test]
-fn work_of_the_host_that_all_wait_for() {
+fn host_work_on_the_critical_path() {
     let slow = masks(1000, 1);
     insta::assert_snapshot!(text(&slow.found("SL005")));
     // Half of 1010 µs.

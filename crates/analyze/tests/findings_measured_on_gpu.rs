@@ -13,7 +13,7 @@ fn product(kernel: &str, vocabulary: i64) -> Program {
 }
 
 #[test]
-fn products_that_are_not_aligned() {
+fn misaligned_products() {
     let odd = product("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>", 50_257);
     let found = odd.found("SL063");
     assert_eq!(found.len(), 1);
@@ -41,7 +41,7 @@ fn offloaded(stream: usize, product: i64) -> Program {
 }
 
 #[test]
-fn copies_that_all_others_wait_for() {
+fn copies_on_the_critical_path() {
     let found = offloaded(7, 100).found("SL064");
     assert_eq!(found.len(), 1);
     let title = &found[0].title;
@@ -64,7 +64,7 @@ fn optimizer(name: &str, passes: usize) -> Program {
 }
 
 #[test]
-fn optimizers_that_make_many_passes() {
+fn multi_pass_optimizers() {
     let found = optimizer("Optimizer.step#AdamW.step", 9).found("SL015");
     assert_eq!(found.len(), 1);
     assert!(

@@ -30,11 +30,11 @@ fn uncovered_row(trace: &str, group: &LargeGroup, step_ns: i64) -> String {
 }
 
 #[test]
-fn what_fires_on_real_traces_is_written_down() {
-    let (rows, silent, looked) = (RefCell::new(String::new()), RefCell::new(Vec::new()), RefCell::new(0));
+fn findings_on_real_traces_are_documented() {
+    let (rows, silent, examined) = (RefCell::new(String::new()), RefCell::new(Vec::new()), RefCell::new(0));
     let uncovered = RefCell::new(String::new());
     support::for_each_trace(|file, trace| {
-        *looked.borrow_mut() += 1;
+        *examined.borrow_mut() += 1;
         let name = file.trim_end_matches(".gz").trim_end_matches(".json");
         let found = findings::find(trace, &Default::default());
         let found = found.map(|found| (found.step_ns, found.findings, found.uncovered.groups));
@@ -45,7 +45,7 @@ fn what_fires_on_real_traces_is_written_down() {
         }
         found.iter().for_each(|finding| rows.borrow_mut().push_str(&row(name, finding, step_ns)));
     });
-    if looked.into_inner() == 0 {
+    if examined.into_inner() == 0 {
         return;
     }
     let mut table = "\n| trace | finding | gain, % of the step | what it says |\n|---|---|---|---|\n".to_owned();

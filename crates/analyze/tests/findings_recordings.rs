@@ -12,7 +12,7 @@ use stackline_findings::{
 use stackline_model::{INFERRED, OPENMP, Problem, Severity};
 use stackline_timeline::Scope;
 use stackline_timeline::confidence::Confidence;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::slice::from_ref;
 
 /// Threads that compute for 500 µs a step each, and are in OpenMP's library for so many µs.
@@ -25,7 +25,7 @@ struct Team {
 }
 
 impl Team {
-    const TOO_MANY: Self = Self { threads: 8, waiting_us: 500, usable_milli: 2000, runnable: 8 };
+    const OVERSUBSCRIBED: Self = Self { threads: 8, waiting_us: 500, usable_milli: 2000, runnable: 8 };
 
     /// Four steps of 4 ms.
     fn program(&self) -> Program {
@@ -57,7 +57,7 @@ impl Team {
 
 #[test]
 fn more_threads_than_processors() {
-    let found = Team::TOO_MANY.found();
+    let found = Team::OVERSUBSCRIBED.found();
     // All eight compute for 4 ms, which two processors do in 2 ms; half of all CPU time is gone.
     let gain = found[0].gain.unwrap();
     assert!((1_990_000..=2_000_000).contains(&gain.ns), "{}", text(&found));
@@ -66,26 +66,26 @@ fn more_threads_than_processors() {
 }
 
 #[test]
-fn threads_that_have_their_processors() {
+fn threads_within_the_processor_limit() {
     let nothing = |team: Team| assert_eq!(team.found(), []);
-    nothing(Team { usable_milli: 8000, ..Team::TOO_MANY });
-    nothing(Team { threads: 2, ..Team::TOO_MANY });
+    nothing(Team { usable_milli: 8000, ..Team::OVERSUBSCRIBED });
+    nothing(Team { threads: 2, ..Team::OVERSUBSCRIBED });
     // Many threads that hardly wait, and some that mostly sleep.
-    nothing(Team { waiting_us: 50, ..Team::TOO_MANY });
-    nothing(Team { runnable: 2, ..Team::TOO_MANY });
+    nothing(Team { waiting_us: 50, ..Team::OVERSUBSCRIBED });
+    nothing(Team { runnable: 2, ..Team::OVERSUBSCRIBED });
     // One that has less than a processor has nobody to wait for.
-    nothing(Team { threads: 1, usable_milli: 700, ..Team::TOO_MANY });
+    nothing(Team { threads: 1, usable_milli: 700, ..Team::OVERSUBSCRIBED });
 }
 
 /// That many threads were ready to run at once is a reason of its own: 17 % of waiting are enough then, and too few without.
 #[test]
-fn what_is_known_of_ready_threads_lowers_the_share_of_waiting() {
+fn runnable_thread_count_lowers_the_required_wait_share() {
     let uncounted = |waiting_us: i64| {
-        let mut program = Team { waiting_us, ..Team::TOO_MANY }.program();
+        let mut program = Team { waiting_us, ..Team::OVERSUBSCRIBED }.program();
         program.recorded(json!({"machine": 64, "usable_milli": 2000}));
         program.found("SL028").len()
     };
-    assert_eq!(Team { waiting_us: 100, ..Team::TOO_MANY }.found().len(), 1);
+    assert_eq!(Team { waiting_us: 100, ..Team::OVERSUBSCRIBED }.found().len(), 1);
     assert_eq!((uncounted(100), uncounted(500)), (0, 1));
 }
 
@@ -93,17 +93,17 @@ fn what_is_known_of_ready_threads_lowers_the_share_of_waiting() {
 fn each_process_has_its_own_processors() {
     let beside = |team: Team, process| {
         let mut program = team.program();
-        program.recorded_beside(process);
+        program.record_other_process(process);
         program.found("SL028")
     };
     // A worker that is bound to one processor takes none from the others.
-    let wide = || Team { usable_milli: 64_000, ..Team::TOO_MANY };
+    let wide = || Team { usable_milli: 64_000, ..Team::OVERSUBSCRIBED };
     let worker = || json!({"pid": 8, "own": true, "machine": 64, "usable_milli": 1000});
     assert_eq!(beside(wide(), worker()), []);
-    let found = beside(Team::TOO_MANY, worker());
+    let found = beside(Team::OVERSUBSCRIBED, worker());
     assert!(found[0].title.contains("8 threads of process 7 compute on 2 processors"), "{}", text(&found));
     // Threads that mostly sleep, beside a busy process.
-    let sleeping = || Team { runnable: 2, ..Team::TOO_MANY };
+    let sleeping = || Team { runnable: 2, ..Team::OVERSUBSCRIBED };
     let loads = json!([[0, 0, 0], [1_000_000_000, 50_000_000_000_i64, 0]]);
     for own in [true, false] {
         assert_eq!(beside(sleeping(), json!({"pid": 8, "own": own, "usable_milli": 2000, "loads": loads})), []);
@@ -111,18 +111,18 @@ fn each_process_has_its_own_processors() {
 }
 
 #[test]
-fn what_threads_did_before_the_recording_is_no_load() {
+fn load_before_the_recording_is_excluded() {
     // Their first look, in the midst of the steps, holds an hour; then two are ready to run.
     let hour = 3_600_000_000_000_i64;
     let loads = json!([[8_000_000, hour, 0], [1_008_000_000, hour + 2_000_000_000, 0]]);
-    let mut program = Team::TOO_MANY.program();
+    let mut program = Team::OVERSUBSCRIBED.program();
     program.recorded(json!({"machine": 64, "usable_milli": 2000, "loads": loads}));
     assert_eq!(program.found("SL028"), []);
 }
 
 #[test]
 fn a_limit_below_one_processor_counts() {
-    let found = Team { threads: 2, usable_milli: 1500, ..Team::TOO_MANY }.found();
+    let found = Team { threads: 2, usable_milli: 1500, ..Team::OVERSUBSCRIBED }.found();
     assert!(found[0].title.contains("2 threads compute on 1.5 processors"), "{}", text(&found));
 }
 
@@ -152,7 +152,7 @@ fn product(operator: &str, beside: bool, usable: i64, busy: i64) -> Vec<Finding>
 }
 
 #[test]
-fn large_products_on_one_of_several_processors() {
+fn single_threaded_products() {
     let found = product("aten::mm", false, 4, 1);
     assert_snapshot!(text(&found));
     assert!(found[0].edit_labels.len() == 1 && found[0].edits[0].ends_with(" 0.3571"), "{:?}", found[0].edits);
@@ -168,7 +168,7 @@ fn large_products_on_one_of_several_processors() {
 }
 
 #[test]
-fn other_traces_do_not_tell_processors() {
+fn traces_without_processor_counts() {
     let mut program = Program::new();
     program.op("aten::mm", |p| p.work(1000));
     let unchecked = program.findings().unchecked;
@@ -177,11 +177,11 @@ fn other_traces_do_not_tell_processors() {
 }
 
 #[test]
-fn damaged_entries_say_nothing() {
+fn damaged_entries_are_ignored() {
     for process in
         [json!({"usable_milli": "x"}), json!({"usable_milli": -3}), json!({"loads": [[1], "a", [null, 1, 2]]})]
     {
-        let mut program = Team::TOO_MANY.program();
+        let mut program = Team::OVERSUBSCRIBED.program();
         program.recorded(process);
         let unchecked = program.findings().unchecked;
         assert!(unchecked.iter().any(|u| u.rule.code == "SL028" && matches!(u.reason, Reason::Missing(_))));
@@ -208,7 +208,7 @@ fn loops(cost: Option<i64>) -> Program {
 
 /// The same if a Python rule names the removed work.
 #[test]
-fn what_recording_cost_is_no_gain_of_what_is_named() {
+fn recording_overhead_is_no_gain_of_external_rules() {
     let gain = |cost| {
         let rule = ExternalRule { code: "MY001".to_owned(), ..ExternalRule::default() };
         let found = ExternalFinding {
@@ -230,7 +230,7 @@ fn what_recording_cost_is_no_gain_of_what_is_named() {
 }
 
 #[test]
-fn what_recording_cost_is_no_gain() {
+fn recording_overhead_is_no_gain() {
     let with = |cost| loops(cost).found("SL038").remove(0);
     let (plain, recorded) = (with(None), with(Some(1000)));
     // One call of 100 stays, and so does what recording it cost.
@@ -244,7 +244,7 @@ fn what_recording_cost_is_no_gain() {
         findings.notes.iter().find(|note| note.starts_with("recording cost at least 1000 ns per operator")).unwrap();
     // 102 operators of 1 µs in steps of some 2 ms.
     assert!(note.contains("(250 ns of it PyTorch's), 5 % of the recorded step"), "{note}");
-    let together = findings.together.unwrap();
+    let together = findings.combined.unwrap();
     assert!(together.ns <= plain.gain_ns() - taken, "{together:?}");
 }
 
@@ -260,13 +260,13 @@ fn waiting_for(workers: i64) -> Program {
         });
     }
     for worker in 1..=workers {
-        program.sampled_beside(7 + worker, "torch/utils/data/_utils/worker.py(244): _worker_loop");
+        program.sample_in_other_process(7 + worker, "torch/utils/data/_utils/worker.py(244): _worker_loop");
     }
     program
 }
 
 #[test]
-fn workers_that_samples_show_are_counted() {
+fn sampled_workers_are_counted() {
     let one = waiting_for(1).found("SL009");
     let two = waiting_for(2).found("SL009");
     let added = |found: &[Finding]| found[0].edits.clone();
@@ -312,7 +312,7 @@ fn loading_itself(usable_milli: i64, threads: i64) -> Finding {
 
 /// Loading that overlaps computing takes as many processors as both want: they limit the gain.
 #[test]
-fn loading_beside_the_computing_needs_processors() {
+fn concurrent_loading_needs_processors() {
     for full in [loading_itself(1000, 1), loading_itself(2000, 2)] {
         assert_eq!(full.gain, None, "{}", text(from_ref(&full)));
         assert!(full.title.ends_with("and all processors are busy: make loading cheaper"), "{}", full.title);
@@ -334,7 +334,7 @@ fn loading_beside_the_computing_needs_processors() {
 
 /// No more is gained than so many workers can load: one takes as long for a batch as the program itself.
 #[test]
-fn few_workers_load_no_faster_than_they_can() {
+fn worker_throughput_limits_the_gain() {
     let mut program = Program::new();
     for number in 0..6 {
         program.step(number, |p| {
@@ -344,7 +344,7 @@ fn few_workers_load_no_faster_than_they_can() {
         });
     }
     let trace = program.trace();
-    let choice = Looked::at(&trace, &Scope::default()).choice;
+    let choice = StepSelection::select(&trace, &Scope::default()).choice;
     let gain = |more: u32| {
         let edits = [Edit::more_workers(more).unwrap()];
         predict(&trace, &choice, &edits).unwrap().gain.ns / 6
@@ -356,7 +356,7 @@ fn few_workers_load_no_faster_than_they_can() {
 
 /// Workers are killed at the end of a program: their missing records do not concern the GPU.
 #[test]
-fn recordings_of_killed_workers_are_of_programs_without_a_gpu() {
+fn killed_workers_do_not_imply_a_gpu() {
     let mut trace = waiting_for(1);
     trace.recorded(json!({"usable_milli": 64_000}));
     let mut trace = trace.trace();
@@ -376,7 +376,7 @@ fn recordings_of_killed_workers_are_of_programs_without_a_gpu() {
 
 /// A step that is merely slower may have waited for a processor that another program had.
 #[test]
-fn chance_is_told_in_a_note() {
+fn random_slow_step_is_a_note() {
     let program = |is_recorded: bool| {
         let mut program = Program::new();
         for number in 0..8 {
@@ -387,18 +387,18 @@ fn chance_is_told_in_a_note() {
         }
         program.findings()
     };
-    let told = |found: &Findings| {
+    let has_note = |found: &Findings| {
         found.notes.iter().any(|note| note.starts_with("Slow step: step 5 takes") && note.contains("SL031"))
     };
     let fires = |found: &Findings| found.findings.iter().any(|f| f.rule.code == "SL031");
     let (recorded, other) = (program(true), program(false));
-    assert!(told(&recorded) && !fires(&recorded), "{:?}", recorded.notes);
-    assert!(!told(&other) && fires(&other), "{:?}", other.notes);
+    assert!(has_note(&recorded) && !fires(&recorded), "{:?}", recorded.notes);
+    assert!(!has_note(&other) && fires(&other), "{:?}", other.notes);
 }
 
 /// A step that runs more operators than others does so for a reason.
 #[test]
-fn steps_that_do_more_are_not_told_as_chance() {
+fn steps_with_more_work_are_not_random() {
     let mut program = Program::new();
     for number in 0..8 {
         program.step(number, |p| {
@@ -415,7 +415,7 @@ fn steps_that_do_more_are_not_told_as_chance() {
 }
 
 #[test]
-fn workers_may_be_made_long_before() {
+fn workers_may_start_long_before_the_steps() {
     let mut program = Program::new();
     program.python("torch/utils/data/dataloader.py(1101): _MultiProcessingDataLoaderIter.__init__", |p| p.work(50));
     program.now += 10_000;
@@ -429,7 +429,7 @@ fn workers_may_be_made_long_before() {
 }
 
 #[test]
-fn imports_of_a_program_without_steps_are_not_its_work() {
+fn imports_are_excluded_without_steps() {
     let program = |imports: bool| {
         let mut program = Program::new();
         program.recorded(json!({"usable_milli": 2000}));
@@ -452,7 +452,7 @@ fn imports_of_a_program_without_steps_are_not_its_work() {
 }
 
 #[test]
-fn what_a_recording_without_steps_lacks_is_told_with_the_way_to_get_it() {
+fn recording_without_steps_explains_missing_data() {
     let mut program = Program::new();
     program.op("aten::mm", |p| p.work(1000));
     let found = program.findings();

@@ -37,7 +37,7 @@ fn mask(p: &mut Program, function: &str, size: usize) {
 }
 
 #[test]
-fn constants_that_are_built_in_each_step() {
+fn constants_built_in_each_step() {
     let masks = |size: fn(usize) -> usize| steps(move |p, number| mask(p, "model.py(30): causal_mask", size(number)));
     let same = masks(|_| 512);
     let found = same.found("SL045");
@@ -70,7 +70,7 @@ fn constants_that_are_built_in_each_step() {
 
 /// A module's `forward` that builds a mask among other things, as functions of Kineto's traces hold it.
 #[test]
-fn constants_within_a_function_that_does_more() {
+fn constants_in_a_larger_function() {
     let forward = |between: &'static [(&'static str, usize)]| {
         steps(move |p, _| {
             p.python("model.py(50): forward", |p| {
@@ -93,7 +93,7 @@ fn constants_within_a_function_that_does_more() {
 
 /// Data that only go to the GPU are SL030's, unless reading the list takes the time.
 #[test]
-fn lists_that_go_to_the_gpu() {
+fn lists_copied_to_the_gpu() {
     let lists = |us: i64| {
         steps(move |p, _| {
             p.python("model.py(70): weights", |p| {
@@ -132,7 +132,7 @@ fn zeros_are_no_constants() {
 
 /// A function that also does other work is reported with its lines only, for each of its calls.
 #[test]
-fn functions_that_do_other_things_in_some_call() {
+fn functions_with_other_work_in_some_calls() {
     let of = |other: bool| {
         let mut found = steps(|p, number| {
             p.python("model.py(30): causal_mask", |p| {
@@ -153,7 +153,7 @@ fn functions_that_do_other_things_in_some_call() {
 
 /// `torch.tensor(list)`: its time lies before its operators, in the builtin function.
 #[test]
-fn lists_that_become_tensors_in_each_step() {
+fn tensors_from_lists_in_each_step() {
     let lists = steps(|p, _| {
         p.python("model.py(70): weights", |p| {
             p.python("<built-in method tensor of type object at 0x7f00>", |p| {
@@ -186,7 +186,7 @@ fn table(operators: &'static [&'static str], part: fn(usize) -> Option<usize>) -
 }
 
 #[test]
-fn tables_that_are_filled_part_by_part() {
+fn tables_filled_in_parts() {
     const WAVES: &[&str] = &[
         "aten::arange",
         "aten::unsqueeze",
@@ -248,7 +248,7 @@ fn caches_that_grow_by_cat() {
 
 /// Concatenated results of a model's layers grow within each forward; the cache of a program that generates grows over steps.
 #[test]
-fn what_grows_within_a_step_begins_anew() {
+fn growth_within_a_step_restarts() {
     let grown = |p: &mut Program, from: i64, times: i64| (from..from + times).for_each(|old| cat(p, old, 1, 20));
     let within = |times: i64| steps(move |p, _| grown(p, 64, times));
     for times in [12, 80] {
@@ -329,7 +329,7 @@ fn padding_of_batches() {
 
 /// Steps that pad two columns of a batch, and work on both.
 #[test]
-fn columns_of_a_batch_are_sorted_each_by_itself() {
+fn batch_columns_are_sorted_independently() {
     let program = steps(|p, step| {
         let pad = |p: &mut Program, lengths: &[usize]| {
             let inputs: Vec<[usize; 1]> = lengths.iter().map(|&length| [length]).collect();
@@ -423,7 +423,7 @@ fn convolutions(searches: fn(usize) -> bool) -> Program {
 
 /// PyTorch writes where functions are called: the line, where a function's name has its first one, or that at which recording began.
 #[test]
-fn calls_have_lines() {
+fn call_site_lines_are_used() {
     let mut program = Program::new();
     program.span("python_function", "train.py(107): main", 0, 1000, json!({"CallFrom": "train.py:131"}));
     program.span("python_function", "torch/optim/adamw.py(40): step", 100, 500, json!({"CallFrom": "train.py:96"}));
@@ -438,7 +438,7 @@ fn calls_have_lines() {
 }
 
 #[test]
-fn algorithms_are_tried_out_in_each_step() {
+fn algorithm_search_in_each_step() {
     let program = convolutions(|_| true);
     let found = program.found("SL062");
     insta::assert_snapshot!(text(&found));
@@ -483,7 +483,7 @@ fn algorithms_are_tried_out_in_each_step() {
 }
 
 #[test]
-fn autotuners_that_run_in_each_step() {
+fn autotuning_in_each_step() {
     let program = steps(|p, _| {
         p.python("triton/runtime/autotuner.py(140): _bench", |p| {
             p.kernel("candidate", 500);

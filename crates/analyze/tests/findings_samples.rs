@@ -8,9 +8,9 @@ use stackline_findings::Finding;
 use stackline_timeline::confidence::Confidence;
 
 const LOGS: &str = "logging/__init__.py(1489): Logger.info";
-/// Steps of 1 ms in an operator and then `LULL_US` between two operators; a sample stands for 10 ms.
+/// Steps of 1 ms in an operator and then `GAP_US` between two operators; a sample stands for 10 ms.
 const STEPS: usize = 40;
-const LULL_US: i64 = 3000;
+const GAP_US: i64 = 3000;
 
 /// Samples between the operators: a name each, in so many of the steps.
 fn sampled(seen: &[(&str, usize)]) -> Program {
@@ -21,11 +21,11 @@ fn sampled(seen: &[(&str, usize)]) -> Program {
         program.step(number, |p| {
             p.python("train.py(10): step", |p| {
                 p.op("aten::mm", |p| p.work(1000));
-                p.work(LULL_US / 2);
+                p.work(GAP_US / 2);
                 if let Some(name) = name {
                     p.sample(1, name, 10_000);
                 }
-                p.work(LULL_US / 2);
+                p.work(GAP_US / 2);
                 p.op("aten::add", |p| p.work(10));
             });
         });
@@ -42,42 +42,42 @@ fn gains(program: &Program, code: &str) -> (Finding, i64, i64, i64) {
 
 /// A sample in one of three steps: the two others log, too.
 #[test]
-fn logging_is_told_of_steps_without_a_sample() {
+fn logging_counts_for_steps_without_a_sample() {
     let (found, low, likely, high) = gains(&sampled(&[(LOGS, 12)]), "SL029");
     // All 12 samples saw it, and 120 ms are all the time between those operators: of that nothing is left to others.
-    assert!((LULL_US - 50..=LULL_US + 50).contains(&likely), "{}", text(&[found]));
-    assert!(low > 1000 && low < likely && likely <= high && high < LULL_US + 100, "{low} {likely} {high}");
+    assert!((GAP_US - 50..=GAP_US + 50).contains(&likely), "{}", text(&[found]));
+    assert!(low > 1000 && low < likely && likely <= high && high < GAP_US + 100, "{low} {likely} {high}");
 }
 
 /// Four samples are 40 of 120 ms. A writer of a file waits for it: without other work, that is no finding of its own.
 #[test]
-fn what_writing_waits_for_is_part_of_it() {
+fn logging_includes_its_waits() {
     let (found, low, likely, high) = gains(&sampled(&[(LOGS, 4)]), "SL029");
-    assert!((LULL_US - 50..=LULL_US + 50).contains(&likely), "{}", text(&[found]));
+    assert!((GAP_US - 50..=GAP_US + 50).contains(&likely), "{}", text(&[found]));
     // That the wait is its own is not sure.
-    assert!(low < LULL_US / 3 && likely <= high && high < LULL_US + 100, "{low} {likely} {high}");
+    assert!(low < GAP_US / 3 && likely <= high && high < GAP_US + 100, "{low} {likely} {high}");
     assert_eq!(sampled(&[(LOGS, 4)]).found("SL039"), []);
     let mostly = sampled(&[(LOGS, 6), ("train.py(50): other", 1)]);
-    assert!(gains(&mostly, "SL029").2 < LULL_US * 6 / 7 + 50, "no more than its share");
+    assert!(gains(&mostly, "SL029").2 < GAP_US * 6 / 7 + 50, "no more than its share");
     // Half of it is another's: nobody knows whose wait it is.
     let shared = sampled(&[(LOGS, 2), ("train.py(50): other", 2)]);
     let (_, _, likely, high) = gains(&shared, "SL029");
-    assert!((450..=550).contains(&likely) && high > LULL_US / 2, "{likely} {high}");
+    assert!((450..=550).contains(&likely) && high > GAP_US / 2, "{likely} {high}");
     assert_eq!(shared.found("SL039").len(), 1);
 }
 
 /// If samples see only logging, all the time between those operators is its own, also on a machine that others use.
 #[test]
-fn what_saving_waits_for_a_processor_is_part_of_it() {
+fn saving_includes_processor_waits() {
     const SAVES: &str = "torch/serialization.py(1004): save";
     let mut program = Program::new();
     for number in 0..STEPS {
         program.step(number, |p| {
             p.python("train.py(10): step", |p| {
                 p.op("aten::mm", |p| p.work(1000));
-                p.work(LULL_US / 2);
+                p.work(GAP_US / 2);
                 p.sample(1, SAVES, 1000);
-                p.work(LULL_US / 2);
+                p.work(GAP_US / 2);
                 p.op("aten::add", |p| p.work(10));
             });
         });
@@ -86,13 +86,13 @@ fn what_saving_waits_for_a_processor_is_part_of_it() {
     let (end, delayed) = (program.now * 1000, 2_000_000 * STEPS as i64);
     program.recorded(json!({"usable_milli": 2000, "loads": [[0, 0, 0], [end, end - delayed, delayed]]}));
     let (found, _, likely, high) = gains(&program, "SL029");
-    assert!((LULL_US - 100..=LULL_US + 50).contains(&likely), "{}", text(&[found]));
-    assert!((likely..LULL_US + 100).contains(&high), "{likely} {high}");
+    assert!((GAP_US - 100..=GAP_US + 50).contains(&likely), "{}", text(&[found]));
+    assert!((likely..GAP_US + 100).contains(&high), "{likely} {high}");
 }
 
 /// A wait that a call reports is not reported again as one of logging.
 #[test]
-fn waits_that_are_known_are_nobody_elses() {
+fn recorded_waits_are_not_reported_twice() {
     let mut program = Program::new();
     for number in 0..STEPS {
         program.step(number, |p| {
@@ -115,51 +115,51 @@ fn waits_that_are_known_are_nobody_elses() {
 
 /// A single sample may mean more or less time: the error of the count is in the bounds, and the ground truth within them.
 #[test]
-fn time_between_operators_divides_as_samples_do() {
+fn gap_time_is_divided_by_samples() {
     let (found, low, likely, high) = gains(&sampled(&[(LOGS, 4), ("train.py(50): other", 8)]), "SL029");
-    assert!((LULL_US / 3 - 50..=LULL_US / 3 + 50).contains(&likely), "{}", text(&[found]));
+    assert!((GAP_US / 3 - 50..=GAP_US / 3 + 50).contains(&likely), "{}", text(&[found]));
     // Of twelve samples one to eight may have been the usual number.
-    assert!(low < LULL_US / 6 && high > LULL_US * 6 / 10 && high <= LULL_US + 50, "{low} {likely} {high}");
+    assert!(low < GAP_US / 6 && high > GAP_US * 6 / 10 && high <= GAP_US + 50, "{low} {likely} {high}");
     assert_eq!(sampled(&[("train.py(50): other", 12)]).found("SL029"), []);
 }
 
 #[test]
-fn a_single_sample_is_no_certainty() {
+fn single_sample_is_uncertain() {
     let (found, low, ..) = gains(&sampled(&[(LOGS, 1), ("train.py(50): other", 11)]), "SL029");
     assert_eq!((found.confidence, found.is_unsure()), (Confidence::Low, low <= 0), "{}", text(&[found]));
-    assert!(low < LULL_US / 100, "{low}");
+    assert!(low < GAP_US / 100, "{low}");
 }
 
 /// Functions that samples saw are as long as a sample stands for, at most to the next operator: they count as seen by samples.
 #[test]
-fn functions_that_were_seen_do_not_count_twice() {
+fn sampled_functions_count_once() {
     let mut program = Program::new();
     for number in 0..STEPS {
         program.step(number, |p| {
             p.op("aten::mm", |p| p.work(1000));
             if number % 3 == 0 {
                 p.python(LOGS, |p| {
-                    p.work(LULL_US / 2);
+                    p.work(GAP_US / 2);
                     p.sample(1, LOGS, 10_000);
-                    p.work(LULL_US / 2);
+                    p.work(GAP_US / 2);
                 });
             } else {
-                p.work(LULL_US);
+                p.work(GAP_US);
             }
             p.op("aten::add", |p| p.work(10));
         });
     }
     let (found, _, likely, high) = gains(&program, "SL029");
-    assert!((LULL_US - 50..=LULL_US + 50).contains(&likely) && high <= LULL_US + 100, "{}", text(&[found]));
+    assert!((GAP_US - 50..=GAP_US + 50).contains(&likely) && high <= GAP_US + 100, "{}", text(&[found]));
 }
 
 /// 120 ms between operators in which the thread computes for 20 ms at the most.
 #[test]
-fn waits_are_what_samples_of_cpu_time_leave() {
+fn waits_are_time_without_cpu_samples() {
     let mut program = sampled(&[("train.py(50): write", 1)]);
     let (found, low, likely, high) = gains(&program, "SL039");
     assert!((2700..=2800).contains(&likely), "{}", text(std::slice::from_ref(&found)));
-    assert!(low > 1000 && low < likely && high <= LULL_US + 50, "{low} {likely} {high}");
+    assert!(low > 1000 && low < likely && high <= GAP_US + 50, "{low} {likely} {high}");
     assert_eq!(found.place.function.as_deref(), Some("step"), "{}", text(std::slice::from_ref(&found)));
     assert_eq!(sampled(&[("train.py(50): write", 12)]).found("SL039"), [], "it computes all the time");
     // It was ready to run, and another program had the processor.
@@ -170,7 +170,7 @@ fn waits_are_what_samples_of_cpu_time_leave() {
 
 /// Samples of CPU time are where a thread computes, and not where it waits.
 #[test]
-fn waits_without_samples_of_them_stand_between_the_operators() {
+fn unsampled_waits_are_located_between_operators() {
     let program = |first: &str, second: &str| {
         let mut program = Program::new();
         for number in 0..4 {
@@ -194,7 +194,7 @@ fn waits_without_samples_of_them_stand_between_the_operators() {
 
 /// Operators of one line in two steps are of two calls of its function: the wait is somewhere in the file.
 #[test]
-fn waits_between_steps_are_not_in_the_function_of_the_operators() {
+fn waits_between_steps_are_located_in_the_caller() {
     let mut program = Program::new();
     for number in 0..5 {
         program.step(number, |p| {
@@ -212,13 +212,13 @@ fn waits_between_steps_are_not_in_the_function_of_the_operators() {
 }
 
 /// A program with samples in each of its steps, between two operators, by the names of the frames, outermost first.
-fn python(frames: &[&str], stretch_us: i64) -> Vec<Finding> {
+fn python(frames: &[&str], gap_us: i64) -> Vec<Finding> {
     let mut program = Program::new();
     for number in 0..STEPS {
         program.step(number, |p| {
             p.python("train.py(10): step", |p| {
                 p.op("aten::mm", |p| p.work(1000));
-                nested(p, frames, stretch_us);
+                nested(p, frames, gap_us);
                 p.op("aten::add", |p| p.work(10));
             });
         });
@@ -296,8 +296,8 @@ fn nested(p: &mut Program, frames: &[&str], us: i64) {
 }
 
 #[test]
-fn python_that_takes_much_of_the_step_is_named() {
-    let found = python(&["train.py(30): encode"], LULL_US);
+fn dominant_python_function_is_reported() {
+    let found = python(&["train.py(30): encode"], GAP_US);
     assert_eq!(found.len(), 1, "{}", text(&found));
     let gain = found[0].gain.unwrap();
     // Half of 3 of 4 ms, at most all of it, and perhaps nothing.
@@ -305,26 +305,26 @@ fn python_that_takes_much_of_the_step_is_named() {
     assert!((2_800_000..=3_200_000).contains(&gain.high_ns), "{}", text(&found));
     assert_eq!(found[0].place.function.as_deref(), Some("encode"), "{}", text(&found));
     assert_eq!(python(&["train.py(30): encode"], 150), [], "short");
-    assert_eq!(python(&["torch/nn/modules/linear.py(120): Linear.forward"], LULL_US), [], "PyTorch's own");
-    assert_eq!(python(&[LOGS], LULL_US), [], "another rule's");
+    assert_eq!(python(&["torch/nn/modules/linear.py(120): Linear.forward"], GAP_US), [], "PyTorch's own");
+    assert_eq!(python(&[LOGS], GAP_US), [], "another rule's");
 }
 
 /// The bounds of the combined gain contain those of the single ones.
 #[test]
-fn what_all_gain_together_is_at_least_what_one_surely_does() {
+fn combined_gain_is_at_least_each_lower_bound() {
     let found = sampled(&[(LOGS, 12)]).findings();
-    let (together, one) = (found.together.unwrap(), found.findings[0].gain.unwrap());
+    let (together, one) = (found.combined.unwrap(), found.findings[0].gain.unwrap());
     assert!(one.low_ns > 1_000_000 && together.low_ns >= one.low_ns && together.high_ns >= one.high_ns, "{together:?}");
 }
 
 #[test]
-fn traces_without_samples_do_not_tell() {
+fn traces_without_samples_have_no_finding() {
     assert_eq!(sampled(&[]).found("SL039"), []);
     assert_eq!(sampled(&[]).found("SL029"), []);
 }
 
 /// Sixty iterations, their backward, and the work of autograd between them.
-fn turns(python_us: i64, engine_us: i64) -> Program {
+fn loop_program(python_us: i64, engine_us: i64) -> Program {
     let mut program = Program::new();
     let number = |turn: usize, thread: i64| json!({"Sequence number": turn, "Fwd thread id": thread});
     for step in 0..4 {
@@ -349,9 +349,9 @@ fn turns(python_us: i64, engine_us: i64) -> Program {
 }
 
 #[test]
-fn what_autograd_does_between_the_backward_of_turns_goes_with_them() {
+fn loop_gain_includes_autograd_gaps() {
     let gain = |program: Program| gains(&program, "SL038");
-    let (found, _, likely, high) = gain(turns(4, 15));
+    let (found, _, likely, high) = gain(loop_program(4, 15));
     // 60 times 7 + 4 µs and 7 + 15 µs.
     assert!((1850..=2000).contains(&likely), "{}", text(&[found]));
     assert!(high >= likely + 150, "the operator that gathers the turns may go, too: {high}");
@@ -359,8 +359,8 @@ fn what_autograd_does_between_the_backward_of_turns_goes_with_them() {
 
 /// Iterations that take Python longer than the operators: a part of the loop, or other work in it.
 #[test]
-fn python_between_turns_is_in_the_upper_bound() {
-    let (found, _, likely, high) = gains(&turns(60, 2), "SL038");
+fn python_between_iterations_is_in_the_upper_bound() {
+    let (found, _, likely, high) = gains(&loop_program(60, 2), "SL038");
     assert!(likely < 2000 && high > 60 * 60, "{}", text(&[found]));
 }
 
@@ -373,10 +373,10 @@ fn busy_threads_are_not_summed() {
             p.python("train.py(10): step", |p| {
                 p.thread_span(2, ("cpu_op", "aten::mm"), (p.now, 1000), json!({}));
                 p.op("aten::mm", |p| p.work(1000));
-                p.work(LULL_US / 2);
-                p.sample(1, "train.py(20): table", LULL_US);
-                p.sample(2, "train.py(20): table", LULL_US);
-                p.work(LULL_US / 2);
+                p.work(GAP_US / 2);
+                p.sample(1, "train.py(20): table", GAP_US);
+                p.sample(2, "train.py(20): table", GAP_US);
+                p.work(GAP_US / 2);
                 p.thread_span(2, ("cpu_op", "aten::add"), (p.now, 10), json!({}));
                 p.op("aten::add", |p| p.work(10));
             });
@@ -399,7 +399,7 @@ fn slow_operators_are_in_the_upper_bound_of_busy_python() {
             program.step(number, |p| {
                 p.python("train.py(10): step", |p| {
                     p.op("aten::mm", |p| p.work(if number % 2 == 0 { 1000 } else { slow_us }));
-                    nested(p, &["train.py(30): encode"], LULL_US);
+                    nested(p, &["train.py(30): encode"], GAP_US);
                     p.op("aten::add", |p| p.work(10));
                 });
             });

@@ -24,7 +24,7 @@ fn allocations(places: i64) -> Vec<Finding> {
 }
 
 #[test]
-fn allocations_of_many_places_are_looked_at_once() {
+fn allocations_at_many_locations_need_one_pass() {
     for places in [400, 6_000] {
         let found = allocations(places);
         assert_eq!(found.len(), 1, "{places}: {found:?}");
@@ -63,7 +63,7 @@ fn parsing(functions: usize) -> Vec<Finding> {
 }
 
 #[test]
-fn samples_of_many_functions_are_summed_once() {
+fn samples_of_many_functions_need_one_pass() {
     for functions in [30, 8_000] {
         let found = parsing(functions);
         assert!(found.iter().any(|found| found.place.text().contains("parse")), "{functions}: {found:?}");
@@ -84,7 +84,7 @@ fn uneven(steps: usize) -> Vec<Finding> {
 }
 
 #[test]
-fn calls_of_many_steps_are_counted_once() {
+fn calls_of_many_steps_need_one_pass() {
     for steps in [20, 3_000] {
         let found = uneven(steps);
         assert_eq!(found.len(), 1, "{steps}");

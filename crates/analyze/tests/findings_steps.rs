@@ -21,7 +21,7 @@ fn steps(count: usize, mut inside: impl FnMut(&mut Program, usize)) -> Program {
 
 /// The setup collects once, and no step gets shorter without it: only collections in steady-state steps count.
 #[test]
-fn garbage_of_the_set_up() {
+fn garbage_collection_in_set_up() {
     let collects = |name: &'static str, us: fn(usize) -> i64| {
         let program = steps(8, move |p, number| {
             if us(number) > 0 {
@@ -51,12 +51,12 @@ fn garbage_of_the_set_up() {
 
 /// Without steps: all the time, or when the program begins.
 #[test]
-fn garbage_without_steps() {
-    let collects = |wanted: fn(usize) -> bool| {
+fn garbage_collection_without_steps() {
+    let collects = |is_in: fn(usize) -> bool| {
         let mut program = Program::new();
         for number in 0..40 {
             program.python("serve.py(9): answer", |p| {
-                if wanted(number) {
+                if is_in(number) {
                     p.python("Python GC", |p| p.work(900));
                 }
                 p.op("aten::mm", |p| p.work(100));

@@ -10,7 +10,7 @@ use stackline_findings::{Findings, LargeGroup, LargeKind, Options, merge};
 use stackline_present::findings::uncovered;
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 
 /// Steps of one product of 2 ms that the host waits for, with the work of `inside` in each.
 fn steps(mut inside: impl FnMut(&mut Program)) -> Findings {
@@ -33,7 +33,7 @@ fn named(found: &Findings) -> Vec<(LargeKind, &str)> {
 
 /// A call that no rule knows takes most of a step: removing it gains as much as it takes.
 #[test]
-fn a_call_that_takes_most_of_the_time_is_named() {
+fn dominant_call_is_reported() {
     let found = steps(|p| p.python("data.py(7): prepare", |p| p.op("my::op", |p| p.call("hipMystery", 8000))));
     let first = found.uncovered.groups.first().unwrap_or_else(|| panic!("{}", text(&found.findings)));
     assert_eq!((first.kind, first.name.as_str(), first.count), (LargeKind::Call, "hipMystery", 4), "{found:?}");
@@ -52,7 +52,7 @@ fn a_call_that_takes_most_of_the_time_is_named() {
 
 /// A copy of a host that waits for the GPU all the time: it is named, with its small gain.
 #[test]
-fn a_call_that_only_waits_is_named_with_what_it_gains() {
+fn waiting_call_is_reported_with_its_gain() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {
@@ -73,7 +73,7 @@ fn a_call_that_only_waits_is_named_with_what_it_gains() {
 
 /// The copy waits while the GPU computes, so that its removal gains nothing: entries with larger gains do not remove it from the list.
 #[test]
-fn a_large_call_is_named_beside_many_that_gain_more() {
+fn large_call_is_reported_despite_larger_gains() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {
@@ -95,7 +95,7 @@ fn a_large_call_is_named_beside_many_that_gain_more() {
 
 /// An operator has most of the call's time on the path, which is little: it does not describe all of the call's time.
 #[test]
-fn a_large_call_is_not_told_by_an_operator_with_a_part_of_its_path() {
+fn large_call_is_not_represented_by_an_operator() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {
@@ -113,7 +113,7 @@ fn a_large_call_is_not_told_by_an_operator_with_a_part_of_its_path() {
 
 /// Large times of one of several ranks are reported for that rank, although another one is the slowest.
 #[test]
-fn large_calls_of_other_ranks_are_named_with_the_rank() {
+fn large_calls_of_other_ranks_state_the_rank() {
     let of = |call: &str, work: i64| {
         let mut program = Program::new();
         for number in 0..4 {
@@ -138,17 +138,17 @@ fn large_calls_of_other_ranks_are_named_with_the_rank() {
 
 /// Of several ranks the list begins with the slowest; others have a sentence of their own, and alone it is the only one.
 #[test]
-fn groups_of_other_ranks_stand_below_their_own_sentence() {
+fn groups_of_other_ranks_have_their_own_heading() {
     let of = |call: &str, us: i64| steps(|p| p.op("my::op", |p| p.call(call, us)));
     let all = vec![(0, of("hipMystery", 6000)), (1, of("hipOther", 9000))];
     let mut merged = merge(all, &Options::default(), &|_| true).unwrap();
     let heads =
         |found: &Findings| uncovered(found).into_iter().filter(|line| !line.starts_with("- ")).collect::<Vec<_>>();
-    let told = uncovered(&merged);
-    assert!(told[0].contains("on rank 1, the slowest") && told[1].starts_with("- hipOther (4 "), "{told:?}");
+    let lines = uncovered(&merged);
+    assert!(lines[0].contains("on rank 1, the slowest") && lines[1].starts_with("- hipOther (4 "), "{lines:?}");
     assert_eq!(heads(&merged)[1..], ["Large on other ranks and not covered by rules:"]);
-    let last = told.last().unwrap();
-    assert!(last.starts_with("- hipMystery (4 ") && last.contains(", rank 0): "), "{told:?}");
+    let last = lines.last().unwrap();
+    assert!(last.starts_with("- hipMystery (4 ") && last.contains(", rank 0): "), "{lines:?}");
     merged.uncovered.groups.retain(|group| group.rank == Some(0));
     assert_eq!(heads(&merged), ["Large on other ranks and not covered by rules:"]);
     merged.uncovered.groups.clear();
@@ -157,7 +157,7 @@ fn groups_of_other_ranks_stand_below_their_own_sentence() {
 
 /// A blocking copy after a collective lasts until the last rank arrives: the straggler's finding reports that for its rank.
 #[test]
-fn copies_of_ranks_that_wait_for_a_straggler_are_no_groups_of_their_own() {
+fn copies_waiting_for_a_straggler_are_no_groups() {
     let of = |works: i64, waits: i64| {
         let mut program = Program::new();
         for number in 0..4 {
@@ -183,7 +183,7 @@ fn copies_of_ranks_that_wait_for_a_straggler_are_no_groups_of_their_own() {
 
 /// Covered time is not reported again, and of short times only a large call is reported.
 #[test]
-fn nothing_is_named_twice() {
+fn covered_time_is_not_reported_again() {
     let covered = steps(|p| p.op("aten::nonzero", |p| p.sync("cudaStreamSynchronize")));
     assert!(!named(&covered).iter().any(|(_, name)| *name == "cudaStreamSynchronize"), "{:?}", named(&covered));
     let mut short = Program::new();
@@ -198,7 +198,7 @@ fn nothing_is_named_twice() {
 
 /// If rules cover most of the time, small groups are not named.
 #[test]
-fn small_groups_are_named_only_where_findings_cover_little() {
+fn small_groups_are_reported_only_with_low_coverage() {
     let found = steps(|p| {
         p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |p| {
             p.op("aten::stack", |p| p.work(20_000));
@@ -221,7 +221,7 @@ fn small_groups_are_named_only_where_findings_cover_little() {
 
 /// The real file of the report: one call of 463 of 474 ms.
 #[test]
-fn the_copy_of_a_real_trace_is_named() {
+fn large_copy_of_a_real_trace_is_reported() {
     let file = "kineto/amd-mi300-sglang-decode-graph-replay.json.gz";
     let Some(path) = stackline_testkit::corpus::file(file) else { return };
     let trace = crate::support::read_file(&path);
@@ -237,11 +237,11 @@ fn the_copy_of_a_real_trace_is_named() {
 }
 
 /// A kernel of 100 µs that starts 9 ms after its launch, and nothing says why.
-fn held_back(after_launch: impl FnOnce(&mut Program)) -> Program {
-    held_by("cudaLaunchKernel", after_launch)
+fn delayed_by_unknown(after_launch: impl FnOnce(&mut Program)) -> Program {
+    delayed_kernel("cudaLaunchKernel", after_launch)
 }
 
-fn held_by(call: &str, after_launch: impl FnOnce(&mut Program)) -> Program {
+fn delayed_kernel(call: &str, after_launch: impl FnOnce(&mut Program)) -> Program {
     let mut program = Program::new();
     program.step(0, |p| {
         p.op("aten::mm", |p| {
@@ -255,8 +255,8 @@ fn held_by(call: &str, after_launch: impl FnOnce(&mut Program)) -> Program {
 
 /// A wait whose cause is not recorded is reported by itself, and not as time of the kernel that follows it.
 #[test]
-fn a_wait_of_unknown_cause_is_told_by_itself() {
-    let found = held_back(|_| ()).findings();
+fn wait_of_unknown_cause_is_a_group() {
+    let found = delayed_by_unknown(|_| ()).findings();
     let [wait] = &found.uncovered.groups[..] else { panic!("{:?}", found.uncovered) };
     assert_eq!((wait.kind, wait.count, wait.gain), (LargeKind::Wait, 1, None), "{wait:?}");
     assert!(wait.path_percent > 95.0 && wait.advice.contains("processes that use this GPU"), "{wait:?}");
@@ -265,8 +265,8 @@ fn a_wait_of_unknown_cause_is_told_by_itself() {
 
 /// A call of the program that is in progress all the while: the wait is reported for it.
 #[test]
-fn a_wait_of_unknown_cause_is_told_of_the_call_in_progress() {
-    let found = held_back(|p| p.pageable(2, 4096)).findings();
+fn wait_of_unknown_cause_counts_for_the_call_in_progress() {
+    let found = delayed_by_unknown(|p| p.pageable(2, 4096)).findings();
     let [call] = &found.uncovered.groups[..] else { panic!("{:?}", found.uncovered) };
     assert_eq!((call.kind, call.name.as_str()), (LargeKind::Call, "cudaMemcpyAsync"), "{call:?}");
     assert!(call.wait_percent > 95.0 && call.percent > 95.0 && call.path_percent < 5.0, "{call:?}");
@@ -274,9 +274,9 @@ fn a_wait_of_unknown_cause_is_told_of_the_call_in_progress() {
 
 /// Removing an operation may remove the cause of its delay, but need not.
 #[test]
-fn removing_a_kernel_does_not_gain_the_wait_before_it() {
-    let trace = held_back(|p| p.pageable(2, 4096)).trace();
-    let choice = Looked::at(&trace, &Scope::default()).choice;
+fn removing_a_kernel_keeps_the_wait_before_it() {
+    let trace = delayed_by_unknown(|p| p.pageable(2, 4096)).trace();
+    let choice = StepSelection::select(&trace, &Scope::default()).choice;
     let edits = Edit::parse_all("remove kernel:gemm").unwrap();
     let gain = predict(&trace, &choice, &edits).unwrap().gain;
     assert!(gain.ns < 200_000 && gain.low_ns < 200_000, "{gain:?}");
@@ -285,7 +285,7 @@ fn removing_a_kernel_does_not_gain_the_wait_before_it() {
 
 /// Time of a Python thread in which nothing is recorded is named as that.
 #[test]
-fn time_without_recorded_calls_is_named() {
+fn time_without_recorded_calls_is_reported() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {
@@ -301,7 +301,7 @@ fn time_without_recorded_calls_is_named() {
 
 /// The same where frames are recorded, and where nothing says that it is a program of Python.
 #[test]
-fn time_without_recorded_calls_is_pythons_where_that_is_known() {
+fn time_without_recorded_calls_is_python_if_known() {
     let gap = |program: Program, kind: LargeKind| {
         let found = program.findings();
         found.uncovered.groups.iter().find(|group| group.kind == kind).cloned().unwrap_or_else(|| panic!("{found:?}"))
@@ -338,7 +338,7 @@ fn time_without_recorded_calls_is_pythons_where_that_is_known() {
 
 /// A wait in a loader's annotation is Python's, whether or not its frames are recorded.
 #[test]
-fn loading_without_recorded_calls_is_pythons() {
+fn loading_without_recorded_calls_is_python() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {
@@ -353,18 +353,18 @@ fn loading_without_recorded_calls_is_pythons() {
 
 /// Waits of streams are recorded by CUPTI alone: not advised where they are recorded, nor of calls of other vendors.
 #[test]
-fn waits_of_streams_are_asked_for_where_they_are_missing() {
+fn advice_requests_missing_stream_waits() {
     let advice = |program: Program| program.findings().uncovered.groups[0].advice;
-    assert!(advice(held_back(|_| ())).contains("enable_cuda_sync_events"));
-    let recorded = held_back(|p| p.span("cuda_sync", "Stream Sync", p.now, 1, serde_json::json!({})));
+    assert!(advice(delayed_by_unknown(|_| ())).contains("enable_cuda_sync_events"));
+    let recorded = delayed_by_unknown(|p| p.span("cuda_sync", "Stream Sync", p.now, 1, serde_json::json!({})));
     assert!(!advice(recorded).contains("enable_cuda_sync_events"));
-    let amd = held_by("hipLaunchKernel", |_| ());
+    let amd = delayed_kernel("hipLaunchKernel", |_| ());
     assert!(!advice(amd).contains("enable_cuda_sync_events"));
 }
 
 /// The longest single one is elsewhere.
 #[test]
-fn calls_are_told_where_most_of_their_time_is() {
+fn calls_are_located_at_most_of_their_time() {
     let found = steps(|p| {
         p.python("data.py(7): prepare", |p| (0..4).for_each(|_| p.op("my::op", |p| p.call("hipMystery", 1500))));
         p.python("loss.py(3): measure", |p| p.op("my::op", |p| p.call("hipMystery", 2000)));
@@ -379,7 +379,7 @@ fn calls_are_told_where_most_of_their_time_is() {
 
 /// Threads wait concurrently: a share of the window is that of one of them.
 #[test]
-fn the_place_of_a_call_is_that_of_the_thread_that_its_share_is_of() {
+fn call_location_is_on_the_thread_of_its_share() {
     let mut trace = MiniTrace::new("");
     for step in 0..4 {
         let [a, b] = [2 * step + 1, 2 * step + 2];
@@ -404,7 +404,7 @@ fn the_place_of_a_call_is_that_of_the_thread_that_its_share_is_of() {
 }
 
 #[test]
-fn operators_that_a_finding_covers_are_not_counted() {
+fn covered_operators_are_excluded() {
     let mut program = Program::new();
     for number in 0..6 {
         let node = json!({"Sequence number": number, "Fwd thread id": 0});
@@ -432,7 +432,7 @@ fn operators_that_a_finding_covers_are_not_counted() {
 
 /// A thread that waits for another one shows no call of its own: the other one's is named.
 #[test]
-fn what_another_thread_runs_meanwhile_is_named() {
+fn concurrent_span_of_another_thread_is_reported() {
     let of = |part: i64| {
         let mut program = Program::new();
         for number in 0..4 {
@@ -444,7 +444,7 @@ fn what_another_thread_runs_meanwhile_is_named() {
         }
         let found = program.findings();
         let group = found.uncovered.groups.iter().find(|group| group.kind == LargeKind::UnrecordedPython).cloned();
-        group.unwrap_or_else(|| panic!("{:?}", found.uncovered)).meanwhile
+        group.unwrap_or_else(|| panic!("{:?}", found.uncovered)).concurrent_span
     };
     let (name, percent) = of(8).unwrap();
     assert!(name == "gloo:all_reduce" && (75.0..=81.0).contains(&percent), "{name} {percent}");
@@ -453,7 +453,7 @@ fn what_another_thread_runs_meanwhile_is_named() {
 
 /// The user's function is spent in one of a library: that one is named, with the line that calls it.
 #[test]
-fn a_function_of_a_library_that_takes_all_of_the_time_is_named() {
+fn dominant_library_function_is_reported() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {

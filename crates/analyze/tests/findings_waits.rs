@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 const STEPS: usize = 40;
 /// Between two operators of a step.
-const LULL_US: i64 = 3000;
+const GAP_US: i64 = 3000;
 
 #[test]
 fn waits_for_others() {
@@ -25,7 +25,7 @@ fn waits_for_others() {
 
 /// The line is the one that waits, where samples within the call saw it: calls know where their function begins.
 #[test]
-fn waits_are_told_at_the_line_that_waits() {
+fn waits_are_located_at_the_waiting_line() {
     let waits = steps(|p| {
         p.python("fetch.py(7): fetch", |p| {
             p.python("queue.py(154): Queue.get", |p| {
@@ -42,7 +42,7 @@ fn waits_are_told_at_the_line_that_waits() {
 /// The path continues in the thread that is waited for, from its start: the wait is for all of its work, not for the return alone; but
 /// for no operators, which have to run anyway.
 #[test]
-fn waits_last_as_long_as_the_path_is_elsewhere() {
+fn wait_time_is_the_path_on_other_threads() {
     let waits = |operator_us: i64| {
         let mut thread = 1;
         let program = steps(|p| {
@@ -66,7 +66,7 @@ fn waits_last_as_long_as_the_path_is_elsewhere() {
 }
 
 #[test]
-fn waits_for_data_are_another_rule_s() {
+fn waits_for_data_belong_to_another_rule() {
     let starved = steps(|p| {
         p.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", |p| {
             p.python("queue.py(154): Queue.get", |p| p.work(500));
@@ -86,11 +86,11 @@ fn waiting_threads_are_not_summed() {
                 p.thread_span(3, ("cpu_op", "aten::mm"), (p.now, 10), json!({}));
                 p.op("aten::mm", |p| p.work(1000));
                 for _ in 0..3 {
-                    p.work(LULL_US / 3);
-                    p.wait_sample(1, "train.py(20): next_batch", LULL_US / 3);
-                    p.wait_sample(2, "train.py(20): next_batch", LULL_US / 3);
+                    p.work(GAP_US / 3);
+                    p.wait_sample(1, "train.py(20): next_batch", GAP_US / 3);
+                    p.wait_sample(2, "train.py(20): next_batch", GAP_US / 3);
                 }
-                p.wait_sample(3, "train.py(90): idle", LULL_US + 1000);
+                p.wait_sample(3, "train.py(90): idle", GAP_US + 1000);
                 p.work(1);
                 p.thread_span(2, ("cpu_op", "aten::add"), (p.now, 10), json!({}));
                 p.op("aten::add", |p| p.work(10));
@@ -109,22 +109,22 @@ fn waiting_threads_are_not_summed() {
 
 /// Between two operators it is asked where it waits; between two others it waits where it is not.
 #[test]
-fn waits_that_nobody_asks_about_are_told_beside_those_that_are_asked() {
+fn recorded_and_unrecorded_waits_are_both_reported() {
     let program = |cpu: bool| {
         let mut program = Program::new();
         for number in 0..STEPS {
             program.step(number, |p| {
                 p.python("train.py(10): step", |p| {
                     p.op("aten::mm", |p| p.work(1000));
-                    p.work(LULL_US / 2);
-                    p.wait_sample(1, "train.py(20): next_batch", LULL_US);
-                    p.work(LULL_US / 2);
+                    p.work(GAP_US / 2);
+                    p.wait_sample(1, "train.py(20): next_batch", GAP_US);
+                    p.work(GAP_US / 2);
                     p.op("aten::add", |p| p.work(10));
-                    p.work(LULL_US / 2);
+                    p.work(GAP_US / 2);
                     if cpu || number == 0 {
-                        p.sample(1, "train.py(50): write", LULL_US);
+                        p.sample(1, "train.py(50): write", GAP_US);
                     }
-                    p.work(LULL_US / 2);
+                    p.work(GAP_US / 2);
                     p.op("aten::relu", |p| p.work(10));
                 });
             });
@@ -145,7 +145,7 @@ fn waits_that_nobody_asks_about_are_told_beside_those_that_are_asked() {
 
 /// Two lines of one function: the wait is after the first one.
 #[test]
-fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
+fn unsampled_waits_have_a_line_from_stacks() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {
@@ -174,7 +174,7 @@ fn waits_without_samples_of_them_have_a_line_where_stacks_are_recorded() {
 
 /// One pause of many steps' time is named, and does not make the loss of each step too small to report.
 #[test]
-fn a_standstill_is_named() {
+fn standstill_is_reported() {
     let paused = |pause_us: i64| {
         let mut program = Program::new();
         for number in 4..10 {
@@ -195,12 +195,12 @@ fn a_standstill_is_named() {
     let codes = |found: &Findings| found.findings.iter().map(|f| f.rule.code.clone()).collect::<Vec<_>>();
     let (without, with) = (paused(10), paused(10_000_000));
     assert_eq!(note(&without), None);
-    let told = note(&with).unwrap();
+    let note_text = note(&with).unwrap();
     assert!(
-        told.starts_with("one gap of 10.00 s after step 5 is 100 % of the window, without recorded calls"),
-        "{told}"
+        note_text.starts_with("one gap of 10.00 s after step 5 is 100 % of the window, without recorded calls"),
+        "{note_text}"
     );
-    assert!(told.ends_with("; --steps 6..9 selects steps without a gap"), "{told}");
+    assert!(note_text.ends_with("; --steps 6..9 selects steps without a gap"), "{note_text}");
     let longest = |found: &Findings| found.uncovered.groups.iter().find_map(|group| group.longest_gap_ns);
     assert!(longest(&with).is_some_and(|ns| (10_000_000_000..10_001_000_000).contains(&ns)), "{:?}", with.uncovered);
     assert!(codes(&without).contains(&"SL002".to_owned()), "{}", text(&without.findings));

@@ -35,7 +35,7 @@ fn gpu_bound() -> Trace {
 
 /// Calls that wait for room are no work of the host: half of 230 ms in float32 are 115 ms.
 #[test]
-fn half_of_the_float32_kernels_gain_half_of_their_time() {
+fn halving_float32_kernels_gains_half_of_their_time() {
     let trace = gpu_bound();
     let float32_ns = KERNELS as i64 * FLOAT32_US * 1_000;
     assert_eq!(float32_ns / 2, 115_000_000);

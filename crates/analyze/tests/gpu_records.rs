@@ -24,7 +24,7 @@ fn missing(trace: &Trace) -> (usize, usize, bool) {
 }
 
 #[test]
-fn a_profiler_that_stops_recording_kernels_early_is_found_out() {
+fn early_end_of_kernel_records_is_detected() {
     let first_100 = launches(1, 1_000, |i| i < 100);
     let wait = "1/1 cuda_runtime cudaDeviceSynchronize 10000+5";
     let stream_wait = "1/1 cuda_runtime cudaStreamSynchronize 10000+5";

@@ -10,7 +10,7 @@ use stackline_testkit::tables::{integers, texts};
 use stackline_timeline::Scope;
 use stackline_timeline::intervals::{total, union};
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn traces() -> Vec<Trace> {
@@ -62,7 +62,7 @@ fn launched_before_recording(trace: &Trace) -> BTreeSet<GpuId> {
 }
 
 /// End of all plausible work that a step's process, or an unknown one, launched before a moment; that moment at the earliest.
-fn done(trace: &Trace, old: &BTreeSet<GpuId>, step: &stackline_model::Step, moment: i64) -> i64 {
+fn work_end(trace: &Trace, old: &BTreeSet<GpuId>, step: &stackline_model::Step, moment: i64) -> i64 {
     let pid = |event: stackline_model::EventId| trace.tracks.pid(trace.events.track[event.index()]);
     let work = trace.gpu.ids().filter_map(|gpu| {
         let (event, launch) = (trace.gpu.event[gpu.index()], trace.gpu.launch[gpu.index()]);
@@ -77,7 +77,11 @@ fn done(trace: &Trace, old: &BTreeSet<GpuId>, step: &stackline_model::Step, mome
 /// Time ranges of steps with their work.
 fn step_spans(trace: &Trace) -> Vec<(i64, i64)> {
     let old = launched_before_recording(trace);
-    trace.steps.iter().map(|step| (done(trace, &old, step, step.start), done(trace, &old, step, step.end))).collect()
+    trace
+        .steps
+        .iter()
+        .map(|step| (work_end(trace, &old, step, step.start), work_end(trace, &old, step, step.end)))
+        .collect()
 }
 
 /// Time range from the start of the first to the end of the last step with its work, without a first one that warms up.
@@ -96,10 +100,10 @@ fn step_window(trace: &Trace) -> Option<(i64, i64)> {
 fn gpu_time_adds_up_to_the_window_of_each_device() {
     for trace in traces() {
         if let Some(window) = step_window(&trace) {
-            let looked = Looked::at(&trace, &Scope::default());
-            assert_eq!(looked.window(&trace), Some(window), "{}", trace.meta.name);
+            let selection = StepSelection::select(&trace, &Scope::default());
+            assert_eq!(selection.window(&trace), Some(window), "{}", trace.meta.name);
             let exact = Exact::new(&trace);
-            let path = exact.window(&looked.choice).map(|window| (window.start, window.end));
+            let path = exact.window(&selection.choice).map(|window| (window.start, window.end));
             assert_eq!(path.ok(), Some(window), "the path's, {}", trace.meta.name);
         }
         let tables = run("gpu_time", &trace);
@@ -133,7 +137,7 @@ fn gpu_time_adds_up_to_the_window_of_each_device() {
 }
 
 #[test]
-fn coverage_counts_what_is_known() {
+fn coverage_counts_known_origins() {
     for trace in traces() {
         let table = &run("coverage", &trace)[0];
         let plausible = |g: &GpuId| trace.events.is_plausible(trace.gpu.event[g.index()]);
@@ -165,16 +169,16 @@ fn collectives_of_a_compiler_are_communication_by_their_category() {
 
 /// Each table of GPU times says where these are not those of all the work.
 #[test]
-fn tables_of_gpu_times_say_that_records_are_missing() {
+fn gpu_tables_note_missing_records() {
     let noted = |trace: &Trace| -> Vec<String> {
         let all = ["operators", "steps", "gpu_time"].map(|name| run(name, trace));
         let of =
             |table: &Table| table.notes.iter().find(|note| note.starts_with("GPU times are incomplete: ")).cloned();
         let tables = all.iter().flatten().filter(|table| !["steps_spread", "coverage"].contains(&table.name.as_str()));
-        let told: Vec<Option<String>> = tables.map(of).collect();
-        assert_eq!(told.len(), 5);
-        assert!(told.iter().all(|note| *note == told[0]), "{told:?}");
-        told.into_iter().flatten().take(1).collect()
+        let notes: Vec<Option<String>> = tables.map(of).collect();
+        assert_eq!(notes.len(), 5);
+        assert!(notes.iter().all(|note| *note == notes[0]), "{notes:?}");
+        notes.into_iter().flatten().take(1).collect()
     };
     let text = |with_first: bool| {
         let first = if with_first { "gpu0/7 kernel gemm 12+5 correlation=1" } else { "" };
@@ -187,8 +191,8 @@ fn tables_of_gpu_times_say_that_records_are_missing() {
     // Read anew each time: a trace keeps what it counted of its GPU records.
     let sound = || read_mini(&text(true));
     assert_eq!(noted(&sound()), [""; 0]);
-    let told = "GPU times are incomplete: 1 of 2 launches have no device record.";
-    assert_eq!(noted(&read_mini(&text(false))), [told]);
+    let notes = "GPU times are incomplete: 1 of 2 launches have no device record.";
+    assert_eq!(noted(&read_mini(&text(false))), [notes]);
 
     let mut untimed = sound();
     let kernel = untimed.gpu.event[0];
@@ -203,7 +207,7 @@ fn tables_of_gpu_times_say_that_records_are_missing() {
 
 /// Work that earlier steps launched runs in the window, too: the table says who launched it.
 #[test]
-fn kernels_name_the_operator_that_launched_most_of_their_time() {
+fn kernels_table_names_the_main_launcher() {
     let trace = read_mini(
         "1/1 user_annotation ProfilerStep#0 0+100
          1/1 cpu_op aten::mm 0+10

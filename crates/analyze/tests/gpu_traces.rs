@@ -6,7 +6,7 @@ use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
 use stackline_timeline::Scope;
 use stackline_timeline::confidence::Confidence;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -23,19 +23,19 @@ fn findings(trace: &Trace) -> Findings {
 
 /// The GPU is 330 ms behind when the recording begins. The whole file has the same times, and kernels of 530.4 ms in each step.
 #[test]
-fn a_full_launch_queue_makes_no_step_longer() {
+fn full_launch_queue_does_not_lengthen_steps() {
     let trace = fixture("full-launch-queue.json.gz");
     let exact = Exact::new(&trace);
     let length = |scope: &Scope| {
-        let looked = Looked::at(&trace, scope);
-        let (start, end) = looked.window(&trace).unwrap();
-        let path = exact.path(&looked.choice).unwrap();
+        let selection = StepSelection::select(&trace, scope);
+        let (start, end) = selection.window(&trace).unwrap();
+        let path = exact.path(&selection.choice).unwrap();
         assert_eq!((path.window.start, path.window.end), (start, end), "the path's window is the steps'");
-        assert_eq!(path.hops.iter().map(|hop| hop.end - hop.start).sum::<i64>(), end - start);
+        assert_eq!(path.segments.iter().map(|segment| segment.end - segment.start).sum::<i64>(), end - start);
         end - start
     };
-    assert_eq!(length(&Scope::of_steps(Some((3, 3)))), 533_306_782);
-    assert_eq!(length(&Scope::of_steps(Some((4, 4)))), 533_273_437);
+    assert_eq!(length(&Scope::from_steps(Some((3, 3)))), 533_306_782);
+    assert_eq!(length(&Scope::from_steps(Some((4, 4)))), 533_273_437);
     assert_eq!(length(&Scope::default()), 533_306_782 + 533_273_437);
     let found = findings(&trace);
     assert_eq!((found.steps, found.step_ns), (2, (533_306_782 + 533_273_437) / 2));
@@ -43,19 +43,23 @@ fn a_full_launch_queue_makes_no_step_longer() {
 
 /// `float(value)` waits for the copy that threads of XLA's pool start meanwhile.
 #[test]
-fn jax_waits_for_the_value_that_it_reads() {
+fn jax_waits_for_value_reads() {
     let trace = fixture("jax-train.trace.json.gz");
     let exact = Exact::new(&trace);
     let base = trace.events.ids().map(|e| trace.events.start[e.index()]).min().unwrap();
     let path = exact.path(&WindowChoice::Whole).unwrap();
     // In each of the five steps the path goes back from the read to the end of its copy.
-    let returns: Vec<i64> =
-        path.hops.iter().filter(|hop| hop.category.name() == "gpu_copy").map(|hop| hop.end - base).collect();
+    let returns: Vec<i64> = path
+        .segments
+        .iter()
+        .filter(|segment| segment.category.name() == "gpu_copy")
+        .map(|segment| segment.end - base)
+        .collect();
     assert_eq!(returns, [15_513_961, 17_410_459, 18_714_430, 20_047_522, 21_127_967]);
 }
 
 #[test]
-fn advice_for_jax_is_of_jax() {
+fn jax_programs_get_jax_advice() {
     let (train, eager) = (fixture("jax-train.trace.json.gz"), fixture("jax-eager.trace.json.gz"));
     for trace in [&train, &eager] {
         for finding in findings(trace).findings {

@@ -374,7 +374,7 @@ fn compare(trace: &Trace, fixture: &Value, d: &mut Differences) {
 }
 
 #[test]
-fn equal_to_hta_on_every_trace_of_the_corpus() {
+fn tables_equal_hta_on_the_corpus() {
     let Some(corpus) = corpus::folder() else { return };
     let mut fixtures: Vec<PathBuf> =
         std::fs::read_dir(corpus::repository().join("fixtures/hta")).unwrap().map(|e| e.unwrap().path()).collect();

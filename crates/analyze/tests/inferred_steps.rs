@@ -9,7 +9,7 @@ use stackline_findings::{Finding, Findings, Options, REPLAY, find, merge};
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::launch_pattern::LaunchPattern;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use stackline_timeline::{Scope, step_marks};
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ fn iterations(repeats: i64, copies: bool) -> Trace {
 }
 
 #[test]
-fn repeated_launches_are_offered_where_each_is_an_iteration() {
+fn repeated_launches_are_suggested_as_iterations() {
     let pattern = LaunchPattern::find(&iterations(8, true)).unwrap();
     assert_eq!((pattern.repeats.len(), pattern.operations, pattern.equal_percent), (8, 10, 100));
     assert_eq!(
@@ -82,7 +82,7 @@ fn decode(iterations: Range<i64>, later: i64, are_marked: bool) -> Vec<String> {
 }
 
 #[test]
-fn findings_take_repeated_launches_as_steps_where_nobody_marks_any() {
+fn findings_use_inferred_steps_without_marks() {
     let found = |marked: bool| find(&decode_loop(20, marked), &Options::default()).unwrap();
     let (inferred, marked) = (found(false), found(true));
     // A repeat begins with the rarest operation, the copy: before the first one and after the last one there are parts of a step.
@@ -114,7 +114,7 @@ fn findings_take_repeated_launches_as_steps_where_nobody_marks_any() {
 
 /// A second without requests is no part of a step.
 #[test]
-fn pauses_between_repeats_are_no_part_of_inferred_steps() {
+fn inferred_steps_exclude_pauses() {
     let pause = 1_000_000;
     let served = |first: i64| trace([decode(0..first, 0, false), decode(first..20, pause, false)].concat());
     let found = find(&served(10), &Options::default()).unwrap();
@@ -132,27 +132,30 @@ fn pauses_between_repeats_are_no_part_of_inferred_steps() {
 
 /// Critical paths and what-if use the window of findings: the edits of one have its gain there.
 #[test]
-fn edits_of_findings_gain_what_they_say_in_inferred_steps() {
+fn finding_edits_replay_their_gain_in_inferred_steps() {
     let trace = decode_loop(20, false);
     let found = find(&trace, &Options::default()).unwrap();
-    let looked = Looked::or_inferred(&trace, &Scope::default());
-    assert_eq!((looked.steps, looked.are_inferred()), (found.steps, true));
+    let selection = StepSelection::select_or_infer(&trace, &Scope::default());
+    assert_eq!((selection.steps, selection.are_inferred()), (found.steps, true));
     let repairs = found.findings.iter().filter(|finding| !finding.edits.is_empty());
     let tried = repairs.map(|finding| {
         let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap();
-        let gain = what_if::predict(&trace, &looked.choice, &edits).unwrap().gain.ns;
-        assert!((gain / looked.steps as i64 - finding.gain_ns()).abs() <= 1, "{gain}: {finding:?}");
+        let gain = what_if::predict(&trace, &selection.choice, &edits).unwrap().gain.ns;
+        assert!((gain / selection.steps as i64 - finding.gain_ns()).abs() <= 1, "{gain}: {finding:?}");
     });
     assert!(tried.count() > 0, "{:?}", found.findings);
     let whole = Scope { whole: true, ..Scope::default() };
-    assert_eq!(Looked::or_inferred(&trace, &whole), Looked::at(&trace, &whole));
+    assert_eq!(StepSelection::select_or_infer(&trace, &whole), StepSelection::select(&trace, &whole));
     let marked = decode_loop(20, true);
-    assert_eq!(Looked::or_inferred(&marked, &Scope::default()), Looked::at(&marked, &Scope::default()));
+    assert_eq!(
+        StepSelection::select_or_infer(&marked, &Scope::default()),
+        StepSelection::select(&marked, &Scope::default())
+    );
 }
 
 /// One rank without a pattern, or with another one: times of a step and of a trace cannot be compared.
 #[test]
-fn ranks_infer_steps_together_or_not_at_all() {
+fn steps_are_inferred_on_all_ranks_or_none() {
     let found = |rank: i64, events: Vec<String>| {
         let mut trace = trace(events);
         trace.meta.rank = Some(rank);
@@ -177,8 +180,8 @@ fn ranks_infer_steps_together_or_not_at_all() {
         assert_eq!(together.ranks[0].step_ns, alone.step_ns);
         let on_first = |finding: &&Finding| finding.ranks.iter().any(|of| of.rank == 0);
         assert_eq!(together.findings.iter().filter(on_first).count(), alone.findings.len(), "{:?}", together.findings);
-        let is_told = |note: &String| note.starts_with("no inferred steps, times are of whole traces: ");
-        assert!(together.notes.iter().any(is_told), "{:?}", together.notes);
+        let has_note = |note: &String| note.starts_with("no inferred steps, times are of whole traces: ");
+        assert!(together.notes.iter().any(has_note), "{:?}", together.notes);
         // What-if replays their edits in that window, which the note names, and gains what they say.
         assert!(together.notes.iter().any(|note| note.contains("`stackline what-if --whole`")), "{:?}", together.notes);
         assert_eq!(together.window.as_deref(), Some("the whole trace"));
@@ -186,7 +189,7 @@ fn ranks_infer_steps_together_or_not_at_all() {
         let replayed = |finding: &&Finding| finding.method == REPLAY && !finding.edits.is_empty();
         assert!(together.findings.iter().any(|finding| replayed(&finding)), "{:?}", together.findings);
         for finding in together.findings.iter().filter(replayed) {
-            let of_rank = &traces[usize::try_from(finding.told_of().unwrap()).unwrap()];
+            let of_rank = &traces[usize::try_from(finding.detail_rank().unwrap()).unwrap()];
             let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap();
             let gain = what_if::predict(of_rank, &WindowChoice::Whole, &edits).unwrap().gain.ns;
             assert!((gain - finding.gain_ns()).abs() <= 1, "{}: {gain} of {}", finding.title, finding.gain_ns());

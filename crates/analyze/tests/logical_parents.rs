@@ -15,7 +15,7 @@ fn counts(trace: &Trace) -> BTreeMap<&'static str, usize> {
 }
 
 #[test]
-fn parents_of_all_traces_lead_to_an_end() {
+fn logical_parents_have_no_cycles() {
     for_each_small_trace(|name, trace| {
         let mut parents: Vec<EventId> = trace.events.parent.clone();
         for (event, parent, _) in trace.logical_parents() {
@@ -33,14 +33,14 @@ fn parents_of_all_traces_lead_to_an_end() {
 }
 
 #[test]
-fn launches_and_backward_links_are_parents_as_often_as_they_are_known() {
+fn logical_parents_match_launches_and_backward_links() {
     for_each_small_trace(|name, trace| {
         let launched = trace.gpu.ids().filter(|&gpu| trace.gpu.launcher(gpu).is_some()).count();
         let start = |event: EventId| trace.events.start[event.index()];
         let links = trace.links.of_kind(LinkKind::Backward).filter(|&(from, to, _)| start(from) < start(to));
         let differentiated: BTreeSet<EventId> = links.map(|(_, to, _)| to).collect();
-        let of_kind = |is_wanted: fn(EventKind) -> bool| {
-            trace.logical_parents().filter(|&(event, ..)| is_wanted(trace.kind(event))).count()
+        let of_kind = |is_kind: fn(EventKind) -> bool| {
+            trace.logical_parents().filter(|&(event, ..)| is_kind(trace.kind(event))).count()
         };
         let contained = counts(trace).get("time_containment").copied().unwrap_or(0);
         assert_eq!(
@@ -67,7 +67,7 @@ fn counts_of_annotations(trace: &Trace) -> usize {
 
 /// Groups of a damaged file: each lies in the one before, and all of them last to the end.
 #[test]
-fn many_open_groups_take_no_time_each() {
+fn many_open_groups_are_fast() {
     let count = 20_000;
     let mut trace = MiniTrace::new(&format!("gpu0/7 kernel gemm {count}+5\ngpu0/8 kernel other {count}+5"));
     for at in 0..count {
@@ -85,7 +85,7 @@ fn many_open_groups_take_no_time_each() {
 
 /// The file's own ids: each annotation on a stream has the id of exactly one annotation of the host, which has its name.
 #[test]
-fn annotations_on_streams_belong_to_those_of_the_host_with_their_id() {
+fn stream_annotations_have_the_host_annotation_with_their_id() {
     let Some(file) = corpus::file("kineto/nvidia-a100-ddp-nccl.json.gz") else { return };
     let json = read_json(&file);
     let of_category = |category: &str| -> Vec<(i64, String)> {
@@ -105,7 +105,7 @@ fn annotations_on_streams_belong_to_those_of_the_host_with_their_id() {
 
 /// JAX hands work of its runtime from thread to thread; XProf writes which event handed it over.
 #[test]
-fn work_of_xprof_belongs_to_the_event_that_handed_it_over() {
+fn xprof_work_has_the_event_that_submitted_it() {
     let trace = read_file(&corpus::repository().join("fixtures/profiles-h100/jax-train.xplane.pb.gz"));
     let counts = counts(&trace);
     assert!(counts.get("correlation").is_some_and(|&count| count > 200), "{counts:?}");

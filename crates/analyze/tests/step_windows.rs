@@ -9,7 +9,7 @@ use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_findings::{LargeKind, Options, find};
 use stackline_model::{Table, Trace, Values};
 use stackline_testkit::tables::{integers, texts};
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use stackline_timeline::{AmbiguousCycle, Scope, ambiguous_cycles};
 
 /// A span of a thread of a process.
@@ -40,9 +40,9 @@ fn trace(events: impl IntoIterator<Item = Value>) -> Trace {
 /// The window in µs from the first event, by tables and by the path; both are the same.
 #[track_caller]
 fn window(trace: &Trace, scope: &Scope) -> (i64, i64) {
-    let looked = Looked::at(trace, scope);
-    let (start, end) = looked.window(trace).unwrap();
-    let exact = Exact::new(trace).window(&looked.choice).unwrap();
+    let selection = StepSelection::select(trace, scope);
+    let (start, end) = selection.window(trace).unwrap();
+    let exact = Exact::new(trace).window(&selection.choice).unwrap();
     assert_eq!((exact.start, exact.end), (start, end));
     let base = trace.span().unwrap().0;
     ((start - base) / 1000, (end - base) / 1000)
@@ -72,9 +72,9 @@ fn processes_share_a_window_from_the_first_start_to_the_last_end() {
     let trace = ranks();
     // Process 200 ends last on the CPU, and its GPU is done at 330; that of process 100 runs to 650.
     assert_eq!(window(&trace, &Scope::default()), (0, 650));
-    let looked = Looked::at(&trace, &Scope::default());
-    assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(5, 7)));
-    let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
+    let selection = StepSelection::select(&trace, &Scope::default());
+    assert_eq!((selection.steps, &selection.choice), (3, &WindowChoice::StepsWithWork(5, 7)));
+    let [note] = &selection.notes[..] else { panic!("{:?}", selection.notes) };
     assert!(
         note.starts_with("2 processes have steps (100, 200): the window covers the steps of all of them"),
         "{note}"
@@ -82,11 +82,11 @@ fn processes_share_a_window_from_the_first_start_to_the_last_end() {
     let found = find(&trace, &Options::default()).unwrap();
     assert!((found.steps, found.step_ns) == (3, 650_000 / 3) && found.notes.contains(note), "{:?}", found.notes);
     // The first step of each begins with its own process, whatever the other one has launched.
-    assert_eq!(window(&trace, &Scope::of_steps(Some((6, 6)))), (100, 210));
+    assert_eq!(window(&trace, &Scope::from_steps(Some((6, 6)))), (100, 210));
 }
 
 #[test]
-fn rows_of_steps_name_their_process_where_there_are_several() {
+fn step_rows_name_their_process_if_several() {
     let trace = ranks();
     let [steps, spread] = &run(&trace, "steps", &Scope::default())[..] else { panic!() };
     assert_eq!(texts(steps, "process"), ["100", "200", "100", "200", "100", "200"]);
@@ -102,7 +102,7 @@ fn rows_of_steps_name_their_process_where_there_are_several() {
 
 /// A note reports only the work that numbers leave out.
 #[test]
-fn a_warm_up_among_the_steps_of_another_process_is_not_said_to_be_left_out() {
+fn warm_up_among_steps_of_another_process_is_not_excluded() {
     let of = |pid: i64, first: i64, lengths: [i64; 4]| {
         let mut at = 0;
         let one = move |(number, length): (i64, i64)| {
@@ -113,8 +113,8 @@ fn a_warm_up_among_the_steps_of_another_process_is_not_said_to_be_left_out() {
     };
     let notes = |first: i64| {
         let trace = trace(of(100, 0, [100; 4]).into_iter().chain(of(200, first, [900, 100, 100, 100])));
-        let looked = Looked::at(&trace, &Scope::default());
-        (looked.warm_ups, looked.choice, looked.notes[0].clone())
+        let selection = StepSelection::select(&trace, &Scope::default());
+        (selection.warm_ups, selection.choice, selection.notes[0].clone())
     };
     let (warm_ups, choice, note) = notes(2);
     assert_eq!((&warm_ups[..], choice), (&[][..], WindowChoice::Steps(0, 5)));
@@ -136,9 +136,9 @@ fn cycles(first: i64, second: i64, of_second: i64) -> Trace {
 }
 
 #[test]
-fn of_many_cycles_some_are_named() {
+fn note_lists_some_of_many_cycles() {
     let trace = trace((0..20).map(|cycle| step(1, 2 * cycle, 1000 * cycle, 100)));
-    let [note] = &Looked::at(&trace, &Scope::default()).notes[..] else { panic!() };
+    let [note] = &StepSelection::select(&trace, &Scope::default()).notes[..] else { panic!() };
     assert!(
         note.contains("step 38; --steps 0..0 or --steps 2..2 or") && note.contains("14..14 or … selects"),
         "{note}"
@@ -152,23 +152,23 @@ fn idle_ns(trace: &Trace, scope: &Scope) -> i64 {
 }
 
 #[test]
-fn the_pause_between_two_recorded_cycles_is_no_part_of_the_window() {
+fn window_excludes_the_pause_between_cycles() {
     let trace = cycles(3, 9, 3);
     assert_eq!(trace.report.count_of("recording_paused"), 1);
     let problem = trace.report.problems.iter().find(|problem| problem.code == "recording_paused").unwrap();
     assert_eq!(problem.example, "5000 µs between steps 5 and 9");
     assert_eq!(window(&trace, &Scope::default()), (5300, 5600));
-    let looked = Looked::at(&trace, &Scope::default());
-    assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(9, 11)));
-    let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
+    let selection = StepSelection::select(&trace, &Scope::default());
+    assert_eq!((selection.steps, &selection.choice), (3, &WindowChoice::StepsWithWork(9, 11)));
+    let [note] = &selection.notes[..] else { panic!("{:?}", selection.notes) };
     assert!(note.starts_with("the recording pauses for 5000 µs between steps 5 and 9, so the window"), "{note}");
     assert!(note.ends_with("covers only steps 9 to 11; --steps 3..5 selects the others"), "{note}");
     // Three kernels of 60 µs in 300.
     assert_eq!(idle_ns(&trace, &Scope::default()), 120_000);
-    assert_eq!(window(&trace, &Scope::of_steps(Some((3, 5)))), (0, 300));
-    assert_eq!(Looked::at(&trace, &Scope::of_steps(Some((3, 5)))).notes, [""; 0]);
+    assert_eq!(window(&trace, &Scope::from_steps(Some((3, 5)))), (0, 300));
+    assert_eq!(StepSelection::select(&trace, &Scope::from_steps(Some((3, 5)))).notes, [""; 0]);
     // A range over both is of the later one, and says so.
-    let both = Scope::of_steps(Some((3, 11)));
+    let both = Scope::from_steps(Some((3, 11)));
     assert_eq!((window(&trace, &both), idle_ns(&trace, &both)), ((5300, 5600), 120_000));
     let steps = &(analyses::find("steps").unwrap().run)(&trace, &both)[0];
     assert_eq!(integers(steps, "step"), [9, 10, 11]);
@@ -179,13 +179,13 @@ fn the_pause_between_two_recorded_cycles_is_no_part_of_the_window() {
 }
 
 #[test]
-fn of_cycles_with_the_same_numbers_the_longer_or_the_last_one_counts() {
+fn cycles_with_equal_numbers_prefer_the_longest_then_the_last() {
     for (of_second, expected) in [(3, (5300, 5600)), (4, (5300, 5700)), (2, (0, 300))] {
         let trace = cycles(0, 0, of_second);
         assert_eq!(window(&trace, &Scope::default()), expected, "{of_second}");
         let scope = Scope::default().resolved(&trace);
         assert_eq!(window(&trace, &scope), expected, "{of_second}: the same by number");
-        let notes = Looked::at(&trace, &Scope::default()).notes;
+        let notes = StepSelection::select(&trace, &Scope::default()).notes;
         assert!(notes[0].ends_with("steps of the other cycles have the same numbers"), "{notes:?}");
     }
 }
@@ -202,26 +202,26 @@ fn launcher_and_child(first_of_child: i64) -> Trace {
 }
 
 #[test]
-fn a_process_that_begins_after_another_ended_is_no_cycle_of_it() {
+fn later_process_is_no_cycle_of_an_earlier_one() {
     let trace = launcher_and_child(10);
     assert_eq!(trace.report.count_of("recording_paused"), 0);
     assert_eq!(window(&trace, &Scope::default()), (5200, 5600));
-    let looked = Looked::at(&trace, &Scope::default());
-    assert_eq!((looked.steps, &looked.choice), (4, &WindowChoice::StepsWithWork(10, 13)));
+    let selection = StepSelection::select(&trace, &Scope::default());
+    assert_eq!((selection.steps, &selection.choice), (4, &WindowChoice::StepsWithWork(10, 13)));
     let expected = "the steps of process 100 and those of process 200 do not overlap in time, so the window covers only steps 10 to 13 of \
                     the latter; --steps 0..1 selects the others";
-    assert_eq!(looked.notes, [expected]);
+    assert_eq!(selection.notes, [expected]);
     let steps = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
     let why: Vec<String> = texts(steps, "left_out").into_iter().filter(|why| !why.is_empty()).collect();
     assert_eq!(why, ["another process, at another time"; 2]);
     let same = launcher_and_child(0);
-    let notes = Looked::at(&same, &Scope::default()).notes;
+    let notes = StepSelection::select(&same, &Scope::default()).notes;
     assert!(notes[0].ends_with("steps of the other processes have the same numbers"), "{notes:?}");
 }
 
 /// Numbers that several cycles have choose none of them; the message names all, and numbers that one has alone.
 #[test]
-fn cycles_with_the_same_numbers_are_told_apart_by_time() {
+fn cycles_with_equal_numbers_are_distinguished_by_time() {
     let trace = cycles(0, 0, 4);
     let cycle = |numbers, time_ns, own| AmbiguousCycle { numbers, time_ns, own };
     let both = [cycle((0, 2), (0, 300_000), None), cycle((0, 3), (5_300_000, 5_700_000), Some((3, 3)))];
@@ -229,12 +229,12 @@ fn cycles_with_the_same_numbers_are_told_apart_by_time() {
     assert_eq!(ambiguous_cycles(&trace, (2, 9)), both);
     assert_eq!(ambiguous_cycles(&trace, (3, 9)), [], "one cycle has step 3");
     assert_eq!(ambiguous_cycles(&cycles(3, 9, 3), (0, 20)), [], "no number comes twice");
-    assert_eq!(window(&trace, &Scope::of_steps(Some((3, 3)))), (5600, 5700), "its own numbers choose the second");
+    assert_eq!(window(&trace, &Scope::from_steps(Some((3, 3)))), (5600, 5700), "its own numbers choose the second");
 }
 
 /// A program that is recorded all along and waits is idle.
 #[test]
-fn silence_between_steps_whose_numbers_follow_is_idle_time() {
+fn gap_between_consecutive_steps_is_idle_time() {
     let steps = [step(1, 3, 0, 100), step(1, 4, 100, 100), step(1, 5, 700, 100), step(1, 6, 800, 100)];
     let work = [20, 120, 720, 820].into_iter().flat_map(|at| kernel(1, 0, (at, 60)));
     let trace = trace(steps.into_iter().chain(work));
@@ -244,7 +244,7 @@ fn silence_between_steps_whose_numbers_follow_is_idle_time() {
 
 /// Work between steps is in the tables of operators as in those of kernels.
 #[test]
-fn operators_and_kernels_are_of_one_window() {
+fn operator_and_kernel_tables_share_the_window() {
     let steps = [0, 1, 2].map(|number| step(1, number, 1000 * number, 600));
     let work = [100, 700, 1100, 1700, 2100, 2700].into_iter().flat_map(|at| kernel(1, 0, (at, 50)));
     let trace = trace(steps.into_iter().chain(work));
@@ -253,20 +253,20 @@ fn operators_and_kernels_are_of_one_window() {
     let kernels = |scope: &Scope| count(&run(&trace, "gpu_time", scope)[1], "count");
     // That behind the last step, at 2700, is in neither.
     assert_eq!((operators(&Scope::default()), kernels(&Scope::default())), (vec![5], vec![5]));
-    let one = Scope::of_steps(Some((1, 1)));
+    let one = Scope::from_steps(Some((1, 1)));
     assert_eq!((operators(&one), kernels(&one)), (vec![1], vec![1]));
 }
 
 /// A kernel of a step that overlaps a collective of the step before lies before the step's window of GPU work.
 #[test]
-fn operators_have_the_gpu_work_that_they_launched_wherever_it_runs() {
+fn operators_include_launched_work_outside_the_window() {
     let steps = (0..4).map(|number| step(1, number, 1000 * number, 1000));
     let work = (0..4).flat_map(|number| {
         let from = 1000 * number;
         kernel(1, 0, (from + 30, 300)).into_iter().chain(kernel(1, 1, (from + 930, 600)))
     });
     let trace = trace(steps.chain(work));
-    let one = Scope::of_steps(Some((1, 1)));
+    let one = Scope::from_steps(Some((1, 1)));
     assert_eq!(window(&trace, &one), (1530, 2530), "the kernel at 1030 is over before");
     let [operators, tree] = &run(&trace, "operators", &one)[..] else { panic!() };
     for table in [operators, tree] {
@@ -280,7 +280,7 @@ fn operators_have_the_gpu_work_that_they_launched_wherever_it_runs() {
 
 /// Of work whose times cannot be true it is not known how long it takes.
 #[test]
-fn operators_whose_work_has_no_time_have_none() {
+fn operators_with_untimed_work_have_no_gpu_time() {
     let mut events: Vec<Value> = [100, 200, 300, 400].into_iter().flat_map(|at| kernel(1, 0, (at, 50))).collect();
     events[9]["name"] = json!("aten::add");
     events[11]["dur"] = json!(-5);
@@ -293,7 +293,7 @@ fn operators_whose_work_has_no_time_have_none() {
 
 /// Each group that no rule covers has the edits of its gain, and `what-if` predicts the same of them.
 #[test]
-fn edits_of_what_no_rule_covers_gain_what_is_said() {
+fn uncovered_group_edits_replay_their_gain() {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {
@@ -306,7 +306,7 @@ fn edits_of_what_no_rule_covers_gain_what_is_said() {
     }
     let trace = program.trace();
     let found = find(&trace, &Options::default()).unwrap();
-    let choice = Looked::at(&trace, &Scope::default()).choice;
+    let choice = StepSelection::select(&trace, &Scope::default()).choice;
     let groups = &found.uncovered.groups;
     assert!(groups.iter().any(|group| group.kind == LargeKind::Call), "{}", text(&found.findings));
     for group in groups {

@@ -10,7 +10,7 @@ use stackline_model::{Severity, Table, Trace, Values};
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::after_steps::AfterSteps;
 use stackline_timeline::launch_pattern::LaunchPattern;
-use stackline_timeline::steps::{Looked, StartUp};
+use stackline_timeline::steps::{StartUp, StepSelection};
 use stackline_timeline::{Scope, step_marks};
 
 /// A step of process 1 from `start` µs on.
@@ -40,21 +40,21 @@ pub(crate) fn trace(events: impl IntoIterator<Item = String>) -> Trace {
 /// The window in µs, by the table and by the path; both are the same.
 #[track_caller]
 fn window(trace: &Trace, scope: &Scope) -> (usize, (i64, i64)) {
-    let looked = Looked::at(trace, scope);
-    let (start, end) = looked.window(trace).unwrap();
-    let exact = Exact::new(trace).window(&looked.choice).unwrap();
+    let selection = StepSelection::select(trace, scope);
+    let (start, end) = selection.window(trace).unwrap();
+    let exact = Exact::new(trace).window(&selection.choice).unwrap();
     assert_eq!((exact.start, exact.end), (start, end));
     let base = trace.span().unwrap().0;
-    (looked.steps, ((start - base) / 1000, (end - base) / 1000))
+    (selection.steps, ((start - base) / 1000, (end - base) / 1000))
 }
 
 fn one(number: i64) -> Scope {
-    Scope::of_steps(Some((number, number)))
+    Scope::from_steps(Some((number, number)))
 }
 
 /// A full launch queue: the GPU still runs work from before the recording, whose launches are not in the file.
 #[test]
-fn work_that_was_launched_before_the_recording_is_none_of_its_steps() {
+fn work_launched_before_the_recording_is_in_no_step() {
     let steps = [step(0, 100, 100), step(1, 200, 100), step(2, 300, 100)];
     let old = |number, start| gemm(number, start, 100);
     let launched = [kernel(11, 110, 290, 100), kernel(12, 210, 390, 100), kernel(13, 310, 490, 100)];
@@ -70,7 +70,7 @@ fn work_that_was_launched_before_the_recording_is_none_of_its_steps() {
 }
 
 #[test]
-fn work_that_was_launched_before_is_none_of_the_step() {
+fn work_launched_earlier_is_in_no_later_step() {
     let events = [step(0, 100, 100), step(1, 200, 100), step(2, 300, 100)];
     let before = kernel(1, 10, 50, 90);
     let late = kernel(2, 210, 220, 150);
@@ -83,7 +83,7 @@ fn work_that_was_launched_before_is_none_of_the_step() {
 }
 
 #[test]
-fn a_step_that_other_work_hides_has_its_span() {
+fn hidden_step_has_its_own_span() {
     let events = [step(0, 0, 100), step(1, 100, 100), step(2, 200, 300)];
     let trace = trace(events.into_iter().chain(kernel(1, 20, 50, 300)));
     assert_eq!(window(&trace, &one(1)), (1, (100, 200)));
@@ -93,7 +93,7 @@ fn a_step_that_other_work_hides_has_its_span() {
 }
 
 #[test]
-fn repeated_numbers_are_steps_of_their_own() {
+fn repeated_step_numbers_are_distinct_steps() {
     let of = |numbers: [i64; 4]| trace(numbers.into_iter().zip(0..).map(|(n, at)| step(n, at * 1000, 1000)));
     for numbers in [[7, 7, 7, 7], [3, 4, 4, 5]] {
         assert_eq!(window(&of(numbers), &Scope::default()), (4, (0, 4000)), "{numbers:?}");
@@ -104,14 +104,14 @@ fn repeated_numbers_are_steps_of_their_own() {
 }
 
 #[test]
-fn a_first_step_that_warms_up_is_left_out_and_said() {
+fn warm_up_step_is_excluded_with_a_note() {
     let slow = trace([step(0, 2000, 2600), step(1, 4600, 1000), step(2, 5600, 1000), step(3, 6600, 1000)]);
     assert_eq!(window(&slow, &Scope::default()), (3, (2600, 5600)));
-    let notes = Looked::at(&slow, &Scope::default()).notes;
+    let notes = StepSelection::select(&slow, &Scope::default()).notes;
     assert!(notes[0].starts_with("step 0 took 2.6 times as long as the median"), "{notes:?}");
-    let is_default = |steps| Looked::at(&slow, &Scope::of_steps(steps)).is_default;
+    let is_default = |steps| StepSelection::select(&slow, &Scope::of_steps(steps)).is_default;
     assert!(is_default(None) && is_default(Some((1, 3))) && !is_default(Some((0, 3))));
-    let whole = Looked::at(&slow, &Scope { whole: true, ..Scope::default() });
+    let whole = StepSelection::select(&slow, &Scope { whole: true, ..Scope::default() });
     assert_eq!((whole.steps, whole.is_default), (0, false));
     let beside = "1/1 user_annotation setup 0+1500".to_owned();
     let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
@@ -120,33 +120,33 @@ fn a_first_step_that_warms_up_is_left_out_and_said() {
 }
 
 #[test]
-fn what_comes_after_the_last_step_is_told_with_its_place() {
+fn time_after_the_last_step_is_reported_with_location() {
     let steps = || [step(0, 0, 1000), step(1, 1000, 1000), step(2, 2000, 1000)];
     let after =
         |events: &[&str]| AfterSteps::from_trace(&trace(steps().into_iter().chain(events.iter().map(|&e| e.into()))));
-    let told = |events: &[&str]| after(events).map(|after| after.to_string());
+    let text = |events: &[&str]| after(events).map(|after| after.to_string());
     let evaluate = "1/1  python_function  train.py(30): _evaluate  3100+4000";
     let tail = |text: &str| Some(text.to_owned());
-    assert_eq!(told(&[evaluate]), tail("4100 µs, mostly in train.py:30 in _evaluate"));
+    assert_eq!(text(&[evaluate]), tail("4100 µs, mostly in train.py:30 in _evaluate"));
     // Without stacks the calls are named, by all of their time.
     let calls = ["1/1 cpu_op aten::mm 3000+900", "1/1 cpu_op aten::add 3900+900", "1/1 cpu_op aten::mm 4800+900"];
-    assert_eq!(told(&calls), tail("2700 µs, mostly in aten::mm"));
+    assert_eq!(text(&calls), tail("2700 µs, mostly in aten::mm"));
     // What is within a call is a part of it, and no place has most of many.
     let mixed = ["1/1 cpu_op aten::a 3000+900", "1/1 cpu_op aten::b 3900+900", "1/1 cpu_op aten::c 4800+900"];
-    assert_eq!(told(&mixed), tail("2700 µs"));
+    assert_eq!(text(&mixed), tail("2700 µs"));
     // No more than a step, a profiler that ends, another thread, and work of the steps are no time after them.
-    assert_eq!(told(&["1/1 cpu_op aten::mm 3000+900"]), None);
-    assert_eq!(told(&["1/1  python_function  torch/profiler/profiler.py(900): _stop  3100+4000"]), None);
+    assert_eq!(text(&["1/1 cpu_op aten::mm 3000+900"]), None);
+    assert_eq!(text(&["1/1  python_function  torch/profiler/profiler.py(900): _stop  3100+4000"]), None);
     let stops = [
         "1/1  python_function  torch/profiler/profiler.py(900): _stop  3100+4000",
         "1/1  python_function  torch/autograd/profiler.py(300): __exit__  3200+3000",
         "1/1  cpu_op  aten::empty  7200+1100",
     ];
-    assert_eq!(told(&stops[..2]), None, "nor what it calls");
-    assert_eq!(told(&stops), tail("5300 µs"), "no line has most of what follows");
-    assert_eq!(told(&["1/2 cpu_op aten::mm 3000+9000"]), None);
+    assert_eq!(text(&stops[..2]), None, "nor what it calls");
+    assert_eq!(text(&stops), tail("5300 µs"), "no line has most of what follows");
+    assert_eq!(text(&["1/2 cpu_op aten::mm 3000+9000"]), None);
     assert_eq!(
-        told(&["gpu0/7 kernel gemm 2500+9000 correlation=1", "1/1 cuda_runtime cudaLaunchKernel 2400+5 correlation=1"]),
+        text(&["gpu0/7 kernel gemm 2500+9000 correlation=1", "1/1 cuda_runtime cudaLaunchKernel 2400+5 correlation=1"]),
         None
     );
     assert_eq!(after(&[]), None);
@@ -154,7 +154,7 @@ fn what_comes_after_the_last_step_is_told_with_its_place() {
 
 /// Each third step evaluates, the first one, too: it is no warm-up. Where such steps come at once after it only, all of them are.
 #[test]
-fn a_long_first_step_that_comes_again_is_none_that_warms_up() {
+fn recurring_long_steps_are_no_warm_up() {
     let steps = |lengths: &[i64]| {
         let mut at = 0;
         let one = |(number, length): (usize, &i64)| {
@@ -163,19 +163,19 @@ fn a_long_first_step_that_comes_again_is_none_that_warms_up() {
         };
         trace(lengths.iter().enumerate().map(one).collect::<Vec<_>>())
     };
-    let looked = |lengths: &[i64]| Looked::at(&steps(lengths), &Scope::default()).steps;
-    assert_eq!(looked(&[3000, 1000, 1000, 3000, 1000, 1000, 3000, 1000, 1000]), 9);
-    assert_eq!(looked(&[3000, 3000, 3000, 1000, 1000, 1000, 1000, 1000, 1000]), 6);
-    assert_eq!(looked(&[3000, 1000, 1000, 1000, 3000, 1000, 1000]), 6, "one slow step is no pattern");
+    let selection = |lengths: &[i64]| StepSelection::select(&steps(lengths), &Scope::default()).steps;
+    assert_eq!(selection(&[3000, 1000, 1000, 3000, 1000, 1000, 3000, 1000, 1000]), 9);
+    assert_eq!(selection(&[3000, 3000, 3000, 1000, 1000, 1000, 1000, 1000, 1000]), 6);
+    assert_eq!(selection(&[3000, 1000, 1000, 1000, 3000, 1000, 1000]), 6, "one slow step is no pattern");
 }
 
 /// Steps are labeled "with their GPU work" only if it makes a difference: they launched some, or some reaches into them.
 #[test]
-fn steps_without_gpu_work_of_their_own_are_those_that_the_program_marks() {
+fn steps_without_gpu_work_are_marked_spans() {
     let of = |events: &[String], number: i64| {
         let trace = trace(events.iter().cloned());
         let found = find(&trace, &Options { scope: one(number), ..Options::default() }).unwrap();
-        (Looked::at(&trace, &one(number)).choice, found.with_gpu_work)
+        (StepSelection::select(&trace, &one(number)).choice, found.with_gpu_work)
     };
     let on_cpu = "1/1 cpu_op aten::mm 320+50".to_owned();
     let mut events = vec![step(0, 100, 100), step(1, 300, 100), on_cpu];
@@ -189,7 +189,7 @@ fn steps_without_gpu_work_of_their_own_are_those_that_the_program_marks() {
 
 /// The pattern's repeats are the steps that the program marks: as many, but for the first and the last, and as long.
 #[test]
-fn repeated_launches_are_the_steps_of_real_traces() {
+fn inferred_steps_match_marked_steps_of_real_traces() {
     let mut offered = Vec::new();
     for_each_trace(|name, trace| {
         let Some(pattern) = LaunchPattern::find(trace) else { return };
@@ -221,7 +221,7 @@ fn launched_at(launched: i64) -> Trace {
 }
 
 #[test]
-fn a_launch_at_a_time_that_cannot_be_moves_no_step() {
+fn implausible_launch_time_moves_no_step() {
     let lengths = |trace: &Trace| {
         let steps = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap();
         let tables = (steps.run)(trace, &Scope::default());
@@ -239,7 +239,7 @@ fn a_launch_at_a_time_that_cannot_be_moves_no_step() {
 }
 
 #[test]
-fn marks_without_a_duration_last_until_the_next_one_or_are_none() {
+fn instant_marks_last_until_the_next_mark() {
     let lengths = |steps: [String; 4]| -> Vec<(i64, i64)> {
         let trace = trace(steps);
         trace.steps.iter().map(|step| (step.number, (step.end - step.start) / 1000)).collect()
@@ -260,7 +260,7 @@ fn marks_without_a_duration_last_until_the_next_one_or_are_none() {
 }
 
 #[test]
-fn marks_that_are_written_twice_count_once() {
+fn duplicate_marks_count_once() {
     let twice = trace([step(0, 1000, 100), step(0, 1000, 100), step(1, 1100, 100)]);
     assert_eq!((twice.steps.len(), twice.report.count_of("step_mark_repeated")), (2, 1));
     let once = trace([step(0, 1000, 100), step(1, 1100, 100)]);
@@ -268,7 +268,7 @@ fn marks_that_are_written_twice_count_once() {
 }
 
 #[test]
-fn time_between_steps_is_told() {
+fn time_between_steps_is_reported() {
     let measures = |between: i64| {
         let trace = trace((0..4).map(|at| step(at, 1000 + (100 + between) * at, 100)));
         let steps = analyses::ALL.iter().find(|analysis| analysis.name == "steps").unwrap();
@@ -287,7 +287,7 @@ fn time_between_steps_is_told() {
 }
 
 #[test]
-fn steps_are_compared_with_what_lies_between_them_too() {
+fn comparison_includes_time_between_steps() {
     let profile = |between: i64| {
         let steps = (0..6).map(|at| step(at, 1000 + (100 + between) * at, 100));
         Profile::from_trace(&trace(steps), 0, &Scope::default())
@@ -304,7 +304,7 @@ fn steps_are_compared_with_what_lies_between_them_too() {
 
 /// Launches of which the file has no operation, as where it breaks off.
 #[test]
-fn what_a_step_did_on_the_gpu_is_not_zero_where_it_is_not_known() {
+fn unknown_gpu_work_of_a_step_is_not_zero() {
     let steps = [step(0, 1000, 100), step(1, 1100, 100), step(2, 1200, 100)];
     let recorded = [kernel(1, 1010, 1030, 30), kernel(3, 1210, 1230, 30)];
     let unrecorded = (10..14).map(|id| call(id, 1100 + id, 1));
@@ -334,7 +334,7 @@ fn with_gpu(trace: &Trace) -> (Vec<bool>, Vec<String>) {
 }
 
 #[test]
-fn a_step_of_a_file_that_breaks_off_is_measured_by_those_of_its_kind() {
+fn truncated_step_is_compared_with_similar_steps() {
     let break_off = |mut trace: Trace| {
         trace.report.count("truncated", Severity::Lost, "", None, "");
         trace
@@ -360,7 +360,7 @@ fn a_step_of_a_file_that_breaks_off_is_measured_by_those_of_its_kind() {
     let (known, notes) = with_gpu(&break_off(trace(lines)));
     assert_eq!(known.iter().filter(|known| **known).count(), 5, "{known:?}");
     let note = "with_gpu and gpu_busy exclude 1 of 6 steps, ";
-    assert!(notes.iter().any(|told| told.starts_with(note)), "{notes:?}");
+    assert!(notes.iter().any(|text| text.starts_with(note)), "{notes:?}");
 
     // The same of marks: a step of evaluation is smaller than one of training.
     let mut lines: Vec<String> = Vec::new();
@@ -379,7 +379,7 @@ fn a_step_of_a_file_that_breaks_off_is_measured_by_those_of_its_kind() {
 
 /// The note counts as the spread does: without first steps that warm up.
 #[test]
-fn steps_of_unknown_gpu_work_are_counted_among_those_of_the_spread() {
+fn spread_note_counts_steps_with_unknown_gpu_work() {
     let marks = [step(0, 1000, 900), step(1, 1900, 100), step(2, 2000, 100), step(3, 2100, 100)];
     let noted = |unrecorded: &[i64]| {
         let work = [0, 1, 2, 3].into_iter().map(|at| (at + 1, trace_start(at)));
@@ -401,7 +401,7 @@ fn trace_start(number: i64) -> i64 {
 
 /// Such a step has the process of its device, which launches nothing.
 #[test]
-fn what_a_step_launched_is_not_known_of_marks_on_a_stream() {
+fn stream_marks_have_unknown_launched_work() {
     let mark = |number: i64| format!("gpu0/7 gpu_user_annotation ProfilerStep#{number} {}+100", 1000 + 100 * number);
     let work = (0..3).flat_map(|at| kernel(at + 1, 1010 + 100 * at, 1020 + 100 * at, 30));
     let trace = trace((0..3).map(mark).chain(work));
@@ -416,7 +416,7 @@ fn what_a_step_launched_is_not_known_of_marks_on_a_stream() {
 
 /// All steps are listed; selected ones count, as in the tables of a report.
 #[test]
-fn the_spread_of_steps_is_of_those_that_are_looked_at() {
+fn spread_covers_the_selected_steps() {
     let run = analyses::find("steps").unwrap().run;
     let slow = trace([step(0, 2000, 2600), step(1, 4600, 1000), step(2, 5600, 1000), step(3, 6600, 1300)]);
     let [steps, spread] = &run(&slow, &Scope::default())[..] else { panic!() };
@@ -430,7 +430,7 @@ fn the_spread_of_steps_is_of_those_that_are_looked_at() {
     assert_eq!(of(spread), (Some(3), Some(1100.0)));
     let chosen = run(&slow, &Scope::default().resolved(&slow));
     assert_eq!((&chosen[1], chosen[0].rows()), (spread, 3), "as a report has it");
-    for all in [Scope { whole: true, ..Scope::default() }, Scope::of_steps(Some((0, 3)))] {
+    for all in [Scope { whole: true, ..Scope::default() }, Scope::from_steps(Some((0, 3)))] {
         let tables = run(&slow, &all);
         assert_eq!((of(&tables[1]).0, tables[0].column("left_out")), (Some(4), None), "{all:?}");
     }
@@ -450,7 +450,7 @@ fn numbered_iterations(name: &str) -> Trace {
 }
 
 #[test]
-fn numbered_spans_are_offered_beside_steps_of_an_optimizer() {
+fn numbered_spans_are_suggested_with_optimizer_steps() {
     let note = step_marks::note(&numbered_iterations("iteration ")).unwrap();
     assert!(note.starts_with("the program marks no steps: each step ends with Optimizer.step"), "{note}");
     let offer =
@@ -465,7 +465,7 @@ fn numbered_spans_are_offered_beside_steps_of_an_optimizer() {
 
 /// The schema of 2021 has spans of the program among the operators, whose names may end with a number, too.
 #[test]
-fn numbered_spans_among_operators_are_offered() {
+fn numbered_spans_recorded_as_operators_are_suggested() {
     let spans = |category: &str, name: &dyn Fn(i64) -> String| {
         let mut program = MiniTrace::new("");
         for at in 0..6 {

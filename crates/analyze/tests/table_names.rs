@@ -24,7 +24,7 @@ fn trace() -> Trace {
     )
 }
 
-fn names(tables: &[Table]) -> BTreeSet<&str> {
+fn table_names(tables: &[Table]) -> BTreeSet<&str> {
     tables.iter().map(|table| &*table.name).collect()
 }
 
@@ -33,9 +33,9 @@ fn analyses_declare_their_tables() {
     let (trace, empty) = (trace(), read("1/1 cpu_op aten::mul 0..20"));
     for analysis in analyses::ALL {
         let declared: BTreeSet<&str> = analysis.tables.iter().copied().collect();
-        assert_eq!(names(&(analysis.run)(&trace, &Scope::default())), declared, "{}", analysis.name);
+        assert_eq!(table_names(&(analysis.run)(&trace, &Scope::default())), declared, "{}", analysis.name);
         let of_nothing = (analysis.run)(&empty, &Scope::default());
-        assert!(names(&of_nothing).is_subset(&declared), "{}", analysis.name);
+        assert!(table_names(&of_nothing).is_subset(&declared), "{}", analysis.name);
     }
 }
 
@@ -45,6 +45,6 @@ fn the_exact_path_declares_its_tables() {
     let graph = exact::Exact::new(&trace);
     let path = graph.path(&WindowChoice::Whole).unwrap();
     let tables = exact::tables(&graph.report(&path), &[], &[]);
-    let all: BTreeSet<&str> = names(&tables).into_iter().chain(exact::ON_DEMAND).collect();
+    let all: BTreeSet<&str> = table_names(&tables).into_iter().chain(exact::ON_DEMAND).collect();
     assert_eq!(all, BTreeSet::from(exact::TABLES));
 }

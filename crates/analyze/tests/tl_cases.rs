@@ -98,7 +98,7 @@ fn ops_summary_and_its_relatives() {
     assert_eq!(row(&tables[0], "input_dims", "[[2,9],[9,4]]", columns), ["addmm", "1", "1", "8", "10", ""]);
     assert_eq!(row(&tables[1], "kernel", "k2", ["row", "position", "stream", "kernel_mean_us"]), ["1", "1", "8", "20"]);
 
-    let second = Scope::of_steps(Some((6, 6)));
+    let second = Scope::from_steps(Some((6, 6)));
     assert_eq!(row(&run_in("ops_summary", &second)[0], "name", "addmm", ["count", "direct_us"]), ["1", "10"]);
 }
 

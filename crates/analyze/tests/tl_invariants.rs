@@ -92,7 +92,7 @@ fn steps(trace: &Trace) {
 }
 
 #[test]
-fn invariants_over_the_corpus() {
+fn invariants_hold_on_the_corpus() {
     if corpus::folder().is_none() {
         return;
     }

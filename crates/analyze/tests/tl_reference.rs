@@ -337,7 +337,7 @@ fn finish(compared: usize, at_least: usize, failures: &[String]) {
 }
 
 #[test]
-fn every_reference_value_in_tracelens_definition() {
+fn reference_values_match_in_tracelens_definition() {
     let Some(corpus) = corpus::folder() else { return };
     let (mut compared, mut failures) = (0, Vec::new());
     for &(name, folder) in TRACES {
@@ -347,7 +347,7 @@ fn every_reference_value_in_tracelens_definition() {
 }
 
 #[test]
-fn our_definition_agrees_where_tracelens_loses_nothing() {
+fn exact_definition_agrees_where_tracelens_is_complete() {
     let Some(corpus) = corpus::folder() else { return };
     let (mut compared, mut failures) = (0, Vec::new());
     for &(name, folder) in TRACES.iter().filter(|(name, _)| !LOSSY.iter().any(|(lossy, _)| lossy == name)) {
@@ -358,7 +358,7 @@ fn our_definition_agrees_where_tracelens_loses_nothing() {
 
 /// The traces of which TraceLens leaves out GPU work lose exactly the amounts on the page.
 #[test]
-fn lost_gpu_work_is_as_documented() {
+fn omitted_gpu_work_is_as_documented() {
     let Some(corpus) = corpus::folder() else { return };
     for &(name, folder) in TRACES {
         let trace = load(&corpus, name);

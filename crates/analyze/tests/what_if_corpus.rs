@@ -40,7 +40,7 @@ fn steps_are_measured_between_their_ends() {
 }
 
 #[test]
-fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
+fn bounds_contain_the_prediction_and_sweeps_are_thread_independent() {
     for_each_small_trace(|name, trace| {
         let predict = |edits: &[Edit]| {
             let mut hops = Vec::new();
@@ -52,15 +52,16 @@ fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
         {
             let edit = Edit::parse(text).unwrap();
             match predict(&[edit]) {
-                Ok((p, hops)) => {
+                Ok((p, segments)) => {
                     let gain = p.gain;
                     assert!(gain.low_ns <= gain.ns && gain.ns <= gain.high_ns, "{name} {text} {gain:?}");
                     assert!(text.ends_with('2') || gain.ns >= 0, "{name} {text} {gain:?}");
                     assert_eq!(p.after.by_category.iter().map(|(_, ns)| ns).sum::<i64>(), p.after_ns, "{name} {text}");
                     let (mut at, mut sums) = (0, p.after.by_category.map(|(category, _)| (category, 0)));
-                    for hop in &hops {
-                        assert!(hop.end_ns > at, "{name} {text}: {hop:?} after {at}");
-                        sums[hop.category as usize].1 += hop.end_ns - std::mem::replace(&mut at, hop.end_ns);
+                    for segment in &segments {
+                        assert!(segment.end_ns > at, "{name} {text}: {segment:?} after {at}");
+                        sums[segment.category as usize].1 +=
+                            segment.end_ns - std::mem::replace(&mut at, segment.end_ns);
                     }
                     assert_eq!((sums, at), (p.after.by_category, p.after_ns), "{name} {text}");
                 }
@@ -84,23 +85,23 @@ fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
 }
 
 #[test]
-fn a_sweep_that_is_stopped_keeps_what_it_has() {
+fn interrupted_sweep_keeps_partial_results() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let text = stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 2, ..Default::default() });
     let trace = stackline_ingest::read_bytes("demo", text.as_bytes(), &Default::default()).unwrap();
     let exact = Exact::new(&trace);
     let what_if = exact.what_if();
     let options = SweepOptions { candidates: 30, threads: 1 };
-    let asked = AtomicUsize::new(0);
-    let count = || asked.fetch_add(1, Ordering::Relaxed) == usize::MAX;
+    let checks = AtomicUsize::new(0);
+    let count = || checks.fetch_add(1, Ordering::Relaxed) == usize::MAX;
     what_if.sweep(&WindowChoice::Whole, &options, &count).unwrap();
-    let questions = asked.load(Ordering::Relaxed);
+    let total_checks = checks.load(Ordering::Relaxed);
     // It is asked while an edit is tried, too: what was not finished does not count.
-    asked.store(0, Ordering::Relaxed);
-    let stop = || asked.fetch_add(1, Ordering::Relaxed) >= questions / 2;
+    checks.store(0, Ordering::Relaxed);
+    let stop = || checks.fetch_add(1, Ordering::Relaxed) >= total_checks / 2;
     let sweep = what_if.sweep(&WindowChoice::Whole, &options, &stop).unwrap();
     assert!(sweep.tried > 0 && sweep.tried < sweep.planned, "{sweep:?}");
-    assert!(!sweep.candidates.is_empty() && questions > 2 * sweep.planned, "{questions} {sweep:?}");
+    assert!(!sweep.candidates.is_empty() && total_checks > 2 * sweep.planned, "{total_checks} {sweep:?}");
     let all = what_if.sweep(&WindowChoice::Whole, &options, &|| false).unwrap();
     assert!(all.candidates.iter().all(|c| !c.edit.ends_with(": 0.5") && !c.edit.contains(":  ")), "{all:?}");
 }

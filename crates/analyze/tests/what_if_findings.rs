@@ -8,7 +8,7 @@ use stackline_findings as findings;
 use stackline_findings::Options;
 use stackline_model::Trace;
 use stackline_testkit::simulator::injected_faults;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const PER_TRACE: usize = 12;
 
 /// Tries the edits of each finding of a trace: the rules whose findings were tried.
-fn tried(name: &str, trace: &Trace) -> BTreeSet<String> {
+fn rules_with_replayed_edits(name: &str, trace: &Trace) -> BTreeSet<String> {
     // Small ones, too.
     let options = Options { least_percent: 0.0, ..Options::default() };
     let Ok(found) = findings::find(trace, &options) else { return BTreeSet::new() };
@@ -24,13 +24,13 @@ fn tried(name: &str, trace: &Trace) -> BTreeSet<String> {
 }
 
 #[test]
-fn findings_gain_what_if_of_their_edits_on_real_traces() {
-    let (all, looked) = (RefCell::new(BTreeSet::new()), RefCell::new(0));
+fn finding_gains_equal_what_if_on_real_traces() {
+    let (all, examined) = (RefCell::new(BTreeSet::new()), RefCell::new(0));
     support::for_each_small_trace(|name, trace| {
-        *looked.borrow_mut() += 1;
-        all.borrow_mut().extend(tried(name, trace));
+        *examined.borrow_mut() += 1;
+        all.borrow_mut().extend(rules_with_replayed_edits(name, trace));
     });
-    if looked.into_inner() > 0 {
+    if examined.into_inner() > 0 {
         let all = all.into_inner();
         println!("{} rules: {all:?}", all.len());
         // One more on the large traces of `./dev test --long`.
@@ -39,25 +39,25 @@ fn findings_gain_what_if_of_their_edits_on_real_traces() {
 }
 
 #[test]
-fn findings_gain_what_if_of_their_edits_on_the_demo() {
+fn finding_gains_equal_what_if_on_the_demo() {
     let text = stackline_testkit::demo::generate(&stackline_testkit::demo::Config::default());
-    assert!(!tried("demo", &read(&text)).is_empty());
+    assert!(!rules_with_replayed_edits("demo", &read(&text)).is_empty());
 }
 
 #[test]
-fn findings_gain_what_if_of_their_edits_on_simulated_programs() {
+fn finding_gains_equal_what_if_on_simulated_programs() {
     let mut rules = BTreeSet::new();
     for kind in injected_faults::kinds() {
         // Of some seeds a problem costs too little in every draw.
-        let Some(planted) = kind.plant(1) else { continue };
-        rules.extend(tried(kind.name, &read(planted.planted.json())));
+        let Some(injected) = kind.plant(1) else { continue };
+        rules.extend(rules_with_replayed_edits(kind.name, &read(injected.planted.json())));
     }
     assert!(rules.len() > 10, "{rules:?}");
 }
 
 /// The bounds of SL042 hold that the sums of the backward pass stay: `what-if` of the likely edits alone does not know of it.
 #[test]
-fn the_bounds_of_a_range_are_those_of_what_if() {
+fn range_bounds_equal_what_if_bounds() {
     let program = steps(|p| {
         p.annotation("Optimizer.zero_grad#SGD.zero_grad", |p| {
             for _ in 0..40 {
@@ -78,8 +78,8 @@ fn the_bounds_of_a_range_are_those_of_what_if() {
     let likely: Vec<Edit> =
         finding.edits.iter().filter(|edit| !edit.starts_with("case ")).map(|edit| Edit::parse(edit).unwrap()).collect();
     assert!(likely.len() < finding.edits.len(), "{:?}", finding.edits);
-    let looked = Looked::or_inferred(&trace, &Default::default());
-    let alone = predict(&trace, &looked.choice, &likely).unwrap().gain;
+    let selection = StepSelection::select_or_infer(&trace, &Default::default());
+    let alone = predict(&trace, &selection.choice, &likely).unwrap().gain;
     let low_ns = finding.gain.unwrap().low_ns;
-    assert!(low_ns < alone.low_ns / looked.steps as i64, "{low_ns}, {alone:?}");
+    assert!(low_ns < alone.low_ns / selection.steps as i64, "{low_ns}, {alone:?}");
 }

@@ -9,7 +9,7 @@ use stackline_critical_path::exact::what_if::{Edit, Gain, predict};
 use stackline_findings::recorded_in;
 use stackline_model::Trace;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 
 const OWN: &str = "torch/utils/data/dataloader.py(788): _SingleProcessDataLoaderIter.__next__";
 const OF_WORKERS: &str = "torch/utils/data/dataloader.py(1300): _MultiProcessingDataLoaderIter.__next__";
@@ -42,14 +42,14 @@ fn loading(first_us: i64) -> Program {
 
 /// Gain of more workers, in percent of the window and in ns.
 fn gain(trace: &Trace, more: u32) -> (f64, Gain) {
-    let choice = Looked::at(trace, &Scope::default()).choice;
+    let choice = StepSelection::select(trace, &Scope::default()).choice;
     let found = predict(trace, &choice, &[Edit::more_workers(more).unwrap()]).unwrap();
     (found.percent(found.gain.ns), found.gain)
 }
 
 /// One batch that the program loads itself, as for an evaluation, does not end the waits of the training.
 #[test]
-fn waits_for_workers_shrink_beside_a_loader_without_workers() {
+fn worker_waits_shrink_despite_a_loader_without_workers() {
     let (without, _) = gain(&waiting(None).trace(), 4);
     let (with, bounds) = gain(&waiting(Some(500)).trace(), 4);
     assert!((40.0..44.0).contains(&without), "{without}");
@@ -65,7 +65,7 @@ fn waits_for_workers_shrink_beside_a_loader_without_workers() {
 
 /// A slow first batch gives no information about the later ones, and workers have it no sooner.
 #[test]
-fn a_slow_first_batch_does_not_bound_the_others() {
+fn slow_first_batch_does_not_limit_later_batches() {
     let (even, _) = gain(&loading(9000).trace(), 1);
     let (cold, _) = gain(&loading(1_000_000).trace(), 1);
     assert!((40.0..44.0).contains(&even) && (40.0..44.0).contains(&cold), "{even} {cold}");
@@ -78,16 +78,19 @@ fn a_slow_first_batch_does_not_bound_the_others() {
 
 /// Operators of the code that waits for workers are not those of the program's own loading: their recording stays.
 #[test]
-fn recording_goes_with_the_loading_alone() {
-    let told = |mut program: Program| {
+fn recording_overhead_is_removed_with_the_loading_only() {
+    let overhead_note = |mut program: Program| {
         program.recorded(json!({"cost": {"begin_ns": 500, "end_ns": 500, "torch_ns": 0, "measured": 99}}));
         let trace = program.trace();
         recorded_in(&Exact::new(&trace), &[Edit::more_workers(4).unwrap()])
             .and_then(|recorded| recorded.sentence(10_000_000, 1))
     };
-    assert_eq!(told(waiting(Some(500))), None);
+    assert_eq!(overhead_note(waiting(Some(500))), None);
     let mut own = Program::new();
     own.step(0, |p| p.python(OWN, |p| p.op("aten::stack", |p| p.work(9000))));
-    let told = told(own);
-    assert!(told.as_deref().is_some_and(|told| told.starts_with("1000 ns of the gain")), "{told:?}");
+    let overhead_note = overhead_note(own);
+    assert!(
+        overhead_note.as_deref().is_some_and(|overhead_note| overhead_note.starts_with("1000 ns of the gain")),
+        "{overhead_note:?}"
+    );
 }

@@ -15,13 +15,13 @@ const PERIOD_US: i64 = 10_100;
 
 /// Iterations with two operators and two functions between them, of which samples see few: the recording, and the total time of the
 /// first function, in µs.
-fn recorded(turns: i64, seed: i64) -> (String, i64) {
+fn recorded(iterations: i64, seed: i64) -> (String, i64) {
     let mut program = Program::new();
     program.recorded(json!({}));
     let (mut next, mut all) = (1_000 + 977 * seed % PERIOD_US, 0);
-    for turn in 0..turns {
+    for iteration in 0..turns {
         program.op("aten::mm", |p| p.work(300));
-        let (begin, first) = (program.now, 400 + (turn * 37 + seed) % 300);
+        let (begin, first) = (program.now, 400 + (iteration * 37 + seed) % 300);
         program.work(first);
         all += first;
         let middle = program.now;
@@ -45,7 +45,7 @@ fn recorded(turns: i64, seed: i64) -> (String, i64) {
 }
 
 #[test]
-fn removing_a_frame_removes_calls_that_no_sample_hit() {
+fn removing_a_frame_includes_unsampled_calls() {
     let (mut inside, mut off) = (0, Vec::new());
     for seed in 0..40 {
         let (text, all) = recorded(400, seed);
@@ -66,7 +66,7 @@ fn removing_a_frame_removes_calls_that_no_sample_hit() {
 
 /// Samples see a wait for the end of a thread up to the last of them only. A function of that thread goes: so does the wait.
 #[test]
-fn waits_for_a_thread_go_on_until_the_waiting_one_does_something() {
+fn thread_waits_last_until_the_next_own_work() {
     let mut program = Program::new();
     program.recorded(json!({}));
     let mut on = |tid: i64, cat: &str, name: &str, (from, to): (i64, i64), args: serde_json::Value| {

@@ -30,7 +30,7 @@ fn launches(with_driver: bool) -> Trace {
 }
 
 #[test]
-fn lost_kernels_are_counted_and_not_zero() {
+fn missing_kernels_are_counted_not_zero() {
     for with_driver in [false, true] {
         let trace = launches(with_driver);
         assert_eq!(trace.unrecorded_launches().len(), 20, "{with_driver}");
@@ -47,7 +47,7 @@ fn lost_kernels_are_counted_and_not_zero() {
 }
 
 #[test]
-fn a_call_that_waits_for_a_queue_is_no_work_of_the_host() {
+fn queue_wait_call_is_no_host_work() {
     let trace = read_mini(
         "1/1     cpu_op       aten::mm               0..20
          1/1     xpu_runtime  urEnqueueKernelLaunch  5..15     correlation=1
@@ -59,10 +59,14 @@ fn a_call_that_waits_for_a_queue_is_no_work_of_the_host() {
     );
     let path = Exact::new(&trace).path(&WindowChoice::Whole).unwrap();
     let time = |of: &[Category]| -> i64 {
-        path.hops.iter().filter(|hop| of.contains(&hop.category)).map(|hop| hop.end - hop.start).sum()
+        path.segments
+            .iter()
+            .filter(|segment| of.contains(&segment.category))
+            .map(|segment| segment.end - segment.start)
+            .sum()
     };
-    assert_eq!(time(&[Category::GpuCompute, Category::GpuCopy]), 982_000, "{:?}", path.hops);
-    assert_eq!(time(&[Category::SyncReturn]), 3_000, "{:?}", path.hops);
+    assert_eq!(time(&[Category::GpuCompute, Category::GpuCopy]), 982_000, "{:?}", path.segments);
+    assert_eq!(time(&[Category::SyncReturn]), 3_000, "{:?}", path.segments);
 }
 
 /// Launch, wait and copy of one program by the names of a vendor's calls.
@@ -81,7 +85,7 @@ fn edges_of_ctda(category: &str, [launch, wait, copy]: [&str; 3]) -> Vec<(CtdaEd
 }
 
 #[test]
-fn waits_and_copies_of_every_vendor_are_those_of_cuda() {
+fn waits_and_copies_of_all_vendors_match_cuda() {
     let cuda = edges_of_ctda("cuda_runtime", ["cudaLaunchKernel", "cudaStreamSynchronize", "cudaMemcpyAsync"]);
     let waits: Vec<i64> = cuda.iter().filter(|(kind, _)| *kind == CtdaEdgeKind::Sync).map(|(_, at)| *at).collect();
     assert_eq!(waits, [200_000, 380_000], "{cuda:?}");

@@ -8,12 +8,12 @@ mod upward;
 use super::{CallLabel, CallView, ViewDirection, ViewNode, ViewOptions};
 pub(super) use count::Counts;
 use count::{Value, values};
-pub(super) use linear::is_plain;
+pub(super) use linear::needs_no_paths;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{CallNodeId, CallStats, CallingContextTree, Frame};
 use stackline_timeline::vocabulary::autograd::ENGINE;
 use std::cmp::Reverse;
-pub(super) use upward::Least;
+pub(super) use upward::Thresholds;
 
 /// Builder of a view, of one run or of two compared runs.
 #[derive(Debug, Default)]
@@ -26,9 +26,9 @@ pub(super) struct Builder {
     /// Scratch set of labels that the current value has counted for.
     counted: FxHashSet<usize>,
     /// Pending values of views towards callers, when only larger callers are followed.
-    waiting: Option<Vec<pruned::Waiting>>,
+    pending_values: Option<Vec<pruned::PendingValue>>,
     /// By row: number of callers that are too small for their own row. Missing entries are 0.
-    narrow: Vec<u32>,
+    small_callers: Vec<u32>,
 }
 
 /// Labels of a tree's frames, and frames that match the patterns.
@@ -38,7 +38,7 @@ struct Labels {
     function: Vec<usize>,
     hidden: Vec<bool>,
     focused: Vec<bool>,
-    wanted: Vec<bool>,
+    selected: Vec<bool>,
 }
 
 /// Path of a value: labels from the outermost to its own.
@@ -77,11 +77,11 @@ impl Builder {
             let matches = |label: &CallLabel| pattern.as_ref().is_some_and(|pattern| label.matches(pattern));
             whole.iter().map(matches).collect()
         };
-        let (hidden, focused, wanted) =
+        let (hidden, focused, selected) =
             (matching(&options.hide), matching(&options.focus), matching(&options.callers_of));
         let function = if options.collapse { functions(&whole) } else { Vec::new() };
         let of_frame = labels.into_iter().map(|label| self.label(label)).collect();
-        Labels { of_frame, function, hidden, focused, wanted }
+        Labels { of_frame, function, hidden, focused, selected }
     }
 
     /// Add the values of a run, as the current one or as the one `before` it.
@@ -140,8 +140,8 @@ impl Builder {
             row = self.child(row, group);
             self.count(row, stats, before, !nested);
         }
-        if let Some(waiting) = self.waiting.as_mut().filter(|_| up && !before) {
-            return waiting.push(pruned::Waiting::new(row, &path, own, (stats, calls)));
+        if let Some(pending_values) = self.pending_values.as_mut().filter(|_| up && !before) {
+            return pending_values.push(pruned::PendingValue::new(row, &path, own, (stats, calls)));
         }
         for (depth, &label) in path.iter().enumerate() {
             row = self.child(row, label);
@@ -208,13 +208,13 @@ impl Builder {
         };
         let mut children = Children::new(&self.nodes);
         let mut nodes: Vec<ViewNode> = Vec::with_capacity(self.nodes.len());
-        let mut narrow = Vec::with_capacity(if self.narrow.is_empty() { 0 } else { self.nodes.len() });
+        let mut small_callers = Vec::with_capacity(if self.small_callers.is_empty() { 0 } else { self.nodes.len() });
         let mut pending = vec![(0, 0)];
         while let Some((row, parent)) = pending.pop() {
             let new = nodes.len();
             nodes.push(ViewNode { parent, ..self.nodes[row] });
-            if !self.narrow.is_empty() {
-                narrow.push(self.narrow.get(row).copied().unwrap_or(0));
+            if !self.small_callers.is_empty() {
+                small_callers.push(self.small_callers.get(row).copied().unwrap_or(0));
             }
             let below = children.of_row(row);
             below.sort_by_key(|&child| (Reverse(weight(child)), &self.labels[self.nodes[child].label]));
@@ -229,7 +229,7 @@ impl Builder {
             labels: self.labels,
             nodes,
             left_out: 0,
-            narrow,
+            small_callers,
             is_pruned: false,
         }
     }
@@ -307,31 +307,31 @@ fn place(
     measured: &[bool],
 ) -> Option<PathOfValue> {
     let mut place = PathOfValue { path: Vec::new(), from: 0, own: true, nested: false };
-    let (mut focused, mut wanted) = (options.focus.is_none(), None);
+    let (mut focused, mut selected) = (options.focus.is_none(), None);
     // Functions of the path, to find recursive calls.
     let mut functions: Vec<usize> = Vec::new();
-    let mut running = Running::default();
+    let mut running = RunningFunction::default();
     for at in tree.path(node) {
         let frame = tree.nodes.frame[at.index()].index();
-        let goes_on = options.collapse && running.goes_on(&tree.frames[frame], labels.function[frame]);
+        let goes_on = options.collapse && running.continues_call(&tree.frames[frame], labels.function[frame]);
         focused |= labels.focused[frame];
-        if wanted.is_none() && labels.wanted[frame] {
-            wanted = Some(place.path.len());
+        if selected.is_none() && labels.selected[frame] {
+            selected = Some(place.path.len());
         }
         if place.nested && is_linked_backward(tree, at) {
             (place.from, place.nested) = (0, false);
         }
-        place.own = !labels.hidden[frame] || wanted == Some(place.path.len());
+        place.own = !labels.hidden[frame] || selected == Some(place.path.len());
         if place.own {
             place.path.push(labels.of_frame[frame]);
             if goes_on {
                 functions.push(labels.function[frame]);
             } else if options.collapse {
-                collapse(&mut place, &mut functions, labels.function[frame], wanted);
+                collapse(&mut place, &mut functions, labels.function[frame], selected);
             }
         }
         // Only a caller with a shown self time contains this value.
-        let is_shown = focused && (options.shape != ViewDirection::Callees || wanted.is_some());
+        let is_shown = focused && (options.shape != ViewDirection::Callees || selected.is_some());
         if at != node && measured[at.index()] && is_shown && !options.metric.adds_up() {
             place.from = place.path.len();
             place.nested = true;
@@ -339,7 +339,7 @@ fn place(
     }
     match options.shape {
         ViewDirection::Callers => {
-            let end = wanted? + 1;
+            let end = selected? + 1;
             place.own &= end == place.path.len();
             // A value that is part of a caller's time below the wanted frame does not count again.
             if place.from >= end {
@@ -348,7 +348,7 @@ fn place(
             place.path.truncate(end);
         }
         ViewDirection::Callees => {
-            let start = wanted?;
+            let start = selected?;
             place.path.drain(..start);
             place.from = place.from.saturating_sub(start);
         }
@@ -359,18 +359,18 @@ fn place(
 
 /// State of the Python function that is running along a call path.
 #[derive(Default)]
-struct Running {
+struct RunningFunction {
     /// The function and its line.
     at: Option<(usize, u32)>,
     /// True if only spans have begun in it since.
     has_span: bool,
 }
 
-impl Running {
+impl RunningFunction {
     /// Test if a frame continues the call of the enclosing function at another line. A span that a function begins is
     /// below the function's line at its begin. Calls inside the span are below the function's line at the time of the
     /// call.
-    fn goes_on(&mut self, frame: &Frame, function: usize) -> bool {
+    fn continues_call(&mut self, frame: &Frame, function: usize) -> bool {
         match *frame {
             Frame::Span { .. } => {
                 self.has_span = true;
@@ -390,9 +390,9 @@ impl Running {
     }
 }
 
-/// Truncate the path to the first call of the function that was just added. The `wanted` frame stays.
-fn collapse(place: &mut PathOfValue, functions: &mut Vec<usize>, function: usize, wanted: Option<usize>) {
-    let least = wanted.unwrap_or(0);
+/// Truncate the path to the first call of the function that was just added. The `selected` frame stays.
+fn collapse(place: &mut PathOfValue, functions: &mut Vec<usize>, function: usize, selected: Option<usize>) {
+    let least = selected.unwrap_or(0);
     // The last match: before it, there is only the same call at other lines.
     let first = functions.iter().skip(least).rposition(|&known| known == function).map(|at| at + least);
     match first {

@@ -15,7 +15,7 @@ use stackline_model::{
 use stackline_timeline::Scope;
 use stackline_timeline::frame_names::frame;
 use stackline_timeline::scope::runs_in;
-use stackline_timeline::steps::{Looked, host_window_of};
+use stackline_timeline::steps::{StepSelection, host_window_of};
 use stackline_timeline::vocabulary::STALL_REASON;
 use stackline_timeline::window_choice::WindowChoice;
 
@@ -29,7 +29,7 @@ pub struct TraceCallTree {
     /// Number of steps in the time range; 0 if the trace has none and is covered as a whole.
     pub steps: usize,
     /// Calls at a node that count at another line of their function, or that are only inferred.
-    pub continued: UncountedCalls,
+    pub uncounted_calls: UncountedCalls,
 }
 
 /// Number of calls of Python functions that continued at another line, or whose number is unknown, by node and thread,
@@ -42,10 +42,10 @@ pub const STALLS: &str = "stalls";
 /// Calls of the steps that findings cover: those of `scope`, or all except warm-up; the whole trace if it has no steps.
 /// Calls that began earlier count nothing, but stay in the paths of their callees.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCallTree {
-    let looked = Looked::at(trace, scope);
-    let mut builder = Builder::new(trace, Window::from_trace(trace, &looked), Idle::default());
+    let selection = StepSelection::select(trace, scope);
+    let mut builder = Builder::new(trace, Window::from_trace(trace, &selection), Idle::default());
     builder.add_all();
-    builder.finish(looked.steps)
+    builder.finish(selection.steps)
 }
 
 /// Time range of a trace that a tree covers.
@@ -60,8 +60,8 @@ pub enum TimeRange {
 }
 
 /// The steps that findings cover, both ends included: all except warm-up. `None` if the trace has no steps.
-pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
-    match Looked::at(trace, &Scope::default()).choice {
+pub fn selected_steps(trace: &Trace) -> Option<(i64, i64)> {
+    match StepSelection::select(trace, &Scope::default()).choice {
         WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),
         _ => None,
     }
@@ -71,20 +71,20 @@ pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
 /// functions only have their first line. Metrics include times, launches, copied bytes, idle GPU time and memory.
 pub fn calls_by_thread(trace: &Trace, part: TimeRange) -> TraceCallTree {
     let scope = match part {
-        TimeRange::Steps(from, to) => Scope::of_steps(Some((from, to))),
+        TimeRange::Steps(from, to) => Scope::from_steps(Some((from, to))),
         TimeRange::Chosen => Scope::default(),
         TimeRange::Whole => Scope { whole: true, ..Scope::default() },
     };
-    let looked = Looked::at(trace, &scope);
-    let window = Window::from_trace(trace, &looked);
+    let selection = StepSelection::select(trace, &scope);
+    let window = Window::from_trace(trace, &selection);
     let idle = Idle::from_trace(trace, |event, launch| window.has_work(trace, event, launch));
     let mut builder = Builder::new(trace, window, idle);
     builder.add_threads();
     builder.lines = LineAttribution::from_trace(trace);
     builder.keeps_events = false;
     builder.add_all();
-    builder.add_beside();
-    builder.finish(looked.steps)
+    builder.add_extra_metrics();
+    builder.finish(selection.steps)
 }
 
 /// Time ranges in which events count, in ns since the trace's base.
@@ -97,15 +97,15 @@ pub(super) struct Window {
 }
 
 impl Window {
-    fn from_trace(trace: &Trace, looked: &Looked) -> Self {
-        let host = match looked.choice {
+    fn from_trace(trace: &Trace, selection: &StepSelection) -> Self {
+        let host = match selection.choice {
             WindowChoice::From(start) => (start, i64::MAX),
             WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => {
                 host_window_of(trace, (from, to)).unwrap_or((i64::MIN, i64::MAX))
             }
             _ => (i64::MIN, i64::MAX),
         };
-        Self { host, gpu: looked.window(trace).unwrap_or(host) }
+        Self { host, gpu: selection.window(trace).unwrap_or(host) }
     }
 
     /// Test if an event begins in the range.
@@ -148,7 +148,7 @@ pub(super) struct Builder<'a> {
     events: Vec<(CallNodeId, EventId)>,
     /// True to keep the event list. For millions of events it takes as long as the tree.
     keeps_events: bool,
-    continued: FxHashMap<(CallNodeId, CallThreadId), u64>,
+    uncounted_calls: FxHashMap<(CallNodeId, CallThreadId), u64>,
 }
 
 impl<'a> Builder<'a> {
@@ -177,17 +177,17 @@ impl<'a> Builder<'a> {
             lines: None,
             events: Vec::new(),
             keeps_events: true,
-            continued: FxHashMap::default(),
+            uncounted_calls: FxHashMap::default(),
         }
     }
 
     fn finish(self, steps: usize) -> TraceCallTree {
         let mut events = self.events;
         events.sort_unstable();
-        let mut continued: UncountedCalls =
-            self.continued.into_iter().map(|((node, thread), count)| (node, thread, count)).collect();
-        continued.sort_unstable();
-        TraceCallTree { tree: self.tree.finish(), events, steps, continued }
+        let mut uncounted_calls: UncountedCalls =
+            self.uncounted_calls.into_iter().map(|((node, thread), count)| (node, thread, count)).collect();
+        uncounted_calls.sort_unstable();
+        TraceCallTree { tree: self.tree.finish(), events, steps, uncounted_calls }
     }
 
     /// Add one thread to the calling context tree per track of the trace.
@@ -222,7 +222,7 @@ impl<'a> Builder<'a> {
             match self.lines.as_ref().map(|lines| lines.parts(event, ns)) {
                 None => {
                     let node = self.add_call((base, event, None), metric, ns);
-                    self.note_continued(node, event, false);
+                    self.note_uncounted(node, event, false);
                     if !is_gpu {
                         self.add_value(node, event, CallMetric::GpuIdle, self.own_idle(event));
                     }
@@ -237,20 +237,20 @@ impl<'a> Builder<'a> {
         let mut nodes = Vec::with_capacity(parts.len());
         for (line, ns) in parts {
             let node = self.add_call((base, event, line), metric, ns);
-            self.note_continued(node, event, !nodes.is_empty());
+            self.note_uncounted(node, event, !nodes.is_empty());
             nodes.push((node, ns));
         }
         if metric == CallMetric::HostTime {
-            self.add_idle_of_lines(event, &nodes);
+            self.add_line_idle(event, &nodes);
         }
     }
 
     /// Record uncounted calls: a continuation at another line, or an inferred call, which may stand for several.
-    fn note_continued(&mut self, node: CallNodeId, event: EventId, went_on: bool) {
+    fn note_uncounted(&mut self, node: CallNodeId, event: EventId, continued: bool) {
         let is_function = || self.trace.kind(event) == EventKind::PythonFunction;
-        let is_inferred = || self.inferred.as_ref().is_some_and(|told| is_function() && told.get(event).is_some());
-        if went_on || is_inferred() {
-            *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
+        let is_inferred = || self.inferred.as_ref().is_some_and(|column| is_function() && column.get(event).is_some());
+        if continued || is_inferred() {
+            *self.uncounted_calls.entry((node, self.thread_of(event))).or_default() += 1;
         }
     }
 
@@ -289,7 +289,7 @@ impl<'a> Builder<'a> {
         match self.callers.of_event(event) {
             // The caller usually precedes the call.
             Some(caller) if !self.bases[caller.index()].is_none() => {
-                self.bases[event.index()] = self.below(event, caller);
+                self.bases[event.index()] = self.caller_node(event, caller);
                 return self.bases[event.index()];
             }
             _ => {}
@@ -308,14 +308,14 @@ impl<'a> Builder<'a> {
         }
         for pair in chain.windows(2).rev() {
             let &[called, caller] = pair else { continue };
-            self.bases[called.index()] = self.below(called, caller);
+            self.bases[called.index()] = self.caller_node(called, caller);
         }
         self.bases[event.index()]
     }
 
     /// Node of a caller with a known parent, at its line when it made this call.
-    fn below(&mut self, called: EventId, caller: EventId) -> CallNodeId {
-        let line = self.lines.as_ref().and_then(|lines| lines.of_call(called, caller));
+    fn caller_node(&mut self, called: EventId, caller: EventId) -> CallNodeId {
+        let line = self.lines.as_ref().and_then(|lines| lines.line_of_call(called, caller));
         self.node(self.bases[caller.index()], caller, line)
     }
 
@@ -381,7 +381,7 @@ impl<'a> Builder<'a> {
 fn track_title(trace: &Trace, track: TrackId) -> String {
     let data = trace.tracks.get(track);
     let process = &trace.tracks.processes[data.process.index()];
-    let (pid, tid) = (trace.key_text(process.pid), unsigned(&trace.key_text(data.tid)));
+    let (pid, tid) = (trace.key_text(process.pid), unsigned_thread_id(&trace.key_text(data.tid)));
     if data.kind == TrackKind::Stream && (data.stream == -1 || data.stream == i64::from(u32::MAX)) {
         return format!("no stream of GPU {}, {pid}/{tid}", data.device);
     }
@@ -400,7 +400,7 @@ fn track_title(trace: &Trace, track: TrackId) -> String {
 }
 
 /// Thread number as users know it: 32-bit handles that were written as signed become unsigned.
-fn unsigned(tid: &str) -> String {
+fn unsigned_thread_id(tid: &str) -> String {
     let handle = tid.parse::<i32>().ok().filter(|&number| number < -1);
     handle.map_or_else(|| tid.to_owned(), |number| number.cast_unsigned().to_string())
 }
@@ -448,11 +448,11 @@ fn python_frame(tree: &mut CallingContextTreeBuilder, name: &str) -> Frame {
 
 #[cfg(test)]
 mod tests {
-    use super::unsigned;
+    use super::unsigned_thread_id;
 
     #[test]
-    fn handles_of_threads_have_no_sign() {
-        let told = ["-549452224", "7", "-1", "-3000000000", "main"].map(unsigned);
-        assert_eq!(told, ["3745515072", "7", "-1", "-3000000000", "main"]);
+    fn thread_handles_are_unsigned() {
+        let titles = ["-549452224", "7", "-1", "-3000000000", "main"].map(unsigned_thread_id);
+        assert_eq!(titles, ["3745515072", "7", "-1", "-3000000000", "main"]);
     }
 }

@@ -8,20 +8,20 @@ use stackline_model::{
 };
 
 /// Threads whose number is text except in memory events (traces of 2021), by process and number.
-struct Twins(FxHashMap<(ProcessId, i64), TrackId>);
+struct TextNumberThreads(FxHashMap<(ProcessId, i64), TrackId>);
 
-impl Twins {
+impl TextNumberThreads {
     fn from_trace(trace: &Trace) -> Self {
-        let mut twins = FxHashMap::default();
+        let mut text_threads = FxHashMap::default();
         for id in trace.tracks.ids() {
             let track = trace.tracks.get(id);
             if let (TrackKind::Thread, Key::Str(text)) = (track.kind, track.tid)
                 && let Ok(number) = trace.strings.get(text).parse()
             {
-                twins.entry((track.process, number)).or_insert(id);
+                text_threads.entry((track.process, number)).or_insert(id);
             }
         }
-        Self(twins)
+        Self(text_threads)
     }
 
     /// Innermost call on the thread of a memory event, at its time.
@@ -43,7 +43,7 @@ impl Builder<'_> {
     }
 
     /// Divide idle GPU time of a call among its lines, in proportion to their self time.
-    pub(super) fn add_idle_of_lines(&mut self, event: EventId, parts: &[(CallNodeId, i64)]) {
+    pub(super) fn add_line_idle(&mut self, event: EventId, parts: &[(CallNodeId, i64)]) {
         let (mut left, mut time) = (self.own_idle(event), parts.iter().map(|part| part.1).sum::<i64>());
         for &(node, ns) in parts {
             let share = if time > 0 { i128::from(left) * i128::from(ns) / i128::from(time) } else { i128::from(left) };
@@ -54,7 +54,7 @@ impl Builder<'_> {
     }
 
     /// Add all metrics other than time (launches, bytes, idle time, memory) to the calling context tree.
-    pub(super) fn add_beside(&mut self) {
+    pub(super) fn add_extra_metrics(&mut self) {
         self.add_launches();
         self.add_copies();
         self.add_memory();
@@ -94,15 +94,16 @@ impl Builder<'_> {
     /// Add allocations and frees at the enclosing call.
     fn add_memory(&mut self) {
         let trace = self.trace;
-        let (bytes, twins) = (trace.attr("Bytes"), Twins::from_trace(trace));
+        let (bytes, text_threads) = (trace.attr("Bytes"), TextNumberThreads::from_trace(trace));
         let is_in = |event: EventId| trace.events.is_plausible(event) && self.window.has(trace, event);
         let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && is_in(*event);
         let events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();
         for event in events {
             let Some(bytes) = bytes.i64(event) else { continue };
             let metric = if bytes < 0 { CallMetric::Freed } else { CallMetric::Allocated };
-            let elsewhere = if self.callers.of_event(event).is_none() { twins.call_at(trace, event) } else { None };
-            let node = match elsewhere {
+            let call_on_thread =
+                if self.callers.of_event(event).is_none() { text_threads.call_at(trace, event) } else { None };
+            let node = match call_on_thread {
                 Some(call) => self.node_of(call),
                 None => self.base(event),
             };

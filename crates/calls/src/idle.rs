@@ -1,15 +1,15 @@
 //! Idle time of GPUs by the concurrent calls of the thread that launches their work.
 //!
 //! A gap is the time between two operations of one GPU, on any streams. It belongs to the launching thread until the
-//! launch call of the next operation ends, or starts if the call is known to return late ([`host_until`]). The calls of
-//! that thread kept the GPU waiting. If the thread was in no call (autograd's thread before the backward pass), the gap
-//! belongs to the calls of the thread that launched the previous operation. The rest of the gap belongs to the
+//! launch call of the next operation ends, or starts if the call is known to return late ([`host_wait_end`]). The calls
+//! of that thread kept the GPU waiting. If the thread was in no call (autograd's thread before the backward pass), the
+//! gap belongs to the calls of the thread that launched the previous operation. The rest of the gap belongs to the
 //! operation, which waited on the device. This is the whole gap if the launch ended before it.
 
 use super::cct_from_trace::is_call;
 use stackline_model::{EventId, Trace, TrackId};
 use stackline_timeline::intervals::{intersect, subtract, union};
-use stackline_timeline::launch_handover::{Handovers, host_until};
+use stackline_timeline::launch_handover::{Handovers, host_wait_end};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl Idle {
         }
         let mut idle = Self::default();
         let gaps: Vec<Vec<Gap>> = by_device.into_values().map(|work| idle.gaps(trace, work, &is_in)).collect();
-        let busy = in_calls(trace, gaps.iter().flatten().flat_map(|gap| gap.threads).flatten());
+        let busy = call_spans(trace, gaps.iter().flatten().flat_map(|gap| gap.threads).flatten());
         if gaps.iter().any(|gaps| !gaps.is_empty()) {
             idle.threads.resize_with(trace.tracks.len(), Vec::new);
         }
@@ -74,7 +74,7 @@ impl Idle {
             let start = trace.events.start[event.index()];
             if start > busy_until {
                 let gap = (busy_until, start);
-                let fed = launch.map_or(busy_until, |launch| host_until(trace, launch, is_early, gap));
+                let fed = launch.map_or(busy_until, |launch| host_wait_end(trace, launch, is_early, gap));
                 if let Some(launch) = launch.filter(|_| fed > busy_until) {
                     let threads = [thread(Some(launch)), thread_before];
                     gaps.push(Gap { span: (busy_until, fed), launch, threads });
@@ -102,7 +102,7 @@ impl Idle {
             let mut left = vec![gap.span];
             for thread in gap.threads.into_iter().flatten() {
                 let calls = in_calls.get(thread.index()).and_then(Option::as_ref);
-                let calls = calls.map_or(&[][..], |calls| near(calls, gap.span));
+                let calls = calls.map_or(&[][..], |calls| nearby_spans(calls, gap.span));
                 of_threads.entry(thread).or_default().extend(intersect(&left, calls));
                 left = subtract(&left, calls);
             }
@@ -130,7 +130,7 @@ impl Idle {
 }
 
 /// Time in calls by track, for these threads.
-fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Option<Vec<Span>>> {
+fn call_spans(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Option<Vec<Span>>> {
     let mut calls: Vec<Option<Vec<Span>>> = vec![None; trace.tracks.len()];
     for thread in threads {
         if let Some(spans) = calls.get_mut(thread.index()) {
@@ -151,7 +151,7 @@ fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Option
 }
 
 /// Spans that may overlap this one.
-fn near(spans: &[Span], (start, end): Span) -> &[Span] {
+fn nearby_spans(spans: &[Span], (start, end): Span) -> &[Span] {
     let from = spans.partition_point(|span| span.1 <= start);
     let to = spans.partition_point(|span| span.0 < end);
     &spans[from..to.max(from)]
@@ -220,18 +220,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_are_found_from_anywhere(mut times in prop::collection::vec(0_i64..60, 0..40), time in -1_i64..61, from in 0_usize..40) {
+        fn search_from_any_start(mut times in prop::collection::vec(0_i64..60, 0..40), time in -1_i64..61, from in 0_usize..40) {
             times.sort_unstable();
             let from = from.min(times.len());
             prop_assert_eq!(begun_before(&times, time, from), times.iter().filter(|at| **at < time).count());
         }
 
         #[test]
-        fn what_is_covered_adds_up(cuts in prop::collection::btree_set(0_i64..80, 0..30), asked in prop::collection::vec((0_i64..90, 0_i64..30), 1..20)) {
+        fn covered_time_adds_up(cuts in prop::collection::btree_set(0_i64..80, 0..30), queries in prop::collection::vec((0_i64..90, 0_i64..30), 1..20)) {
             let cuts: Vec<i64> = cuts.into_iter().collect();
             let spans: Vec<(i64, i64)> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
             let covered = Covered::new(&spans);
-            for (start, length) in asked {
+            for (start, length) in queries {
                 let inside = |at: i64| spans.iter().any(|span| span.0 <= at && at < span.1);
                 let expected = (start..start + length).filter(|&at| inside(at)).count() as i64;
                 prop_assert_eq!(covered.between(start, start + length), expected);

@@ -20,17 +20,17 @@ impl TraceCallTree {
     /// Fold module imports of a call tree as [`fold_imports`] does, and renumber its events.
     #[must_use]
     pub fn with_imports_folded(self) -> Self {
-        let Self { tree, mut events, steps, continued } = self;
+        let Self { tree, mut events, steps, uncounted_calls } = self;
         let (tree, moved) = fold(tree);
-        let Some(moved) = moved else { return Self { tree, events, steps, continued } };
+        let Some(moved) = moved else { return Self { tree, events, steps, uncounted_calls } };
         events.iter_mut().for_each(|(node, _)| *node = moved[node.index()]);
         events.sort_unstable();
         let mut sums: BTreeMap<(CallNodeId, CallThreadId), u64> = BTreeMap::new();
-        for (node, thread, count) in continued {
+        for (node, thread, count) in uncounted_calls {
             *sums.entry((moved[node.index()], thread)).or_default() += count;
         }
-        let continued = sums.into_iter().map(|((node, thread), count)| (node, thread, count)).collect();
-        Self { tree, events, steps, continued }
+        let uncounted_calls = sums.into_iter().map(|((node, thread), count)| (node, thread, count)).collect();
+        Self { tree, events, steps, uncounted_calls }
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     };
 
     #[test]
-    fn an_import_is_one_row_with_all_that_it_ran() {
+    fn import_is_one_row_including_its_calls() {
         let mut builder = CallingContextTreeBuilder::new();
         let python = |builder: &mut CallingContextTreeBuilder, function: &str, file: &str, line| {
             let (function, file) = (builder.text(function), builder.text(file));

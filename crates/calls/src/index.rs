@@ -223,7 +223,7 @@ impl CallIndex {
     }
 
     /// Nodes of a kind, in the order of the tree.
-    pub fn of_kind(&self, kind: FrameKind) -> Vec<CallNodeId> {
+    pub fn nodes_of_kind(&self, kind: FrameKind) -> Vec<CallNodeId> {
         self.tree.nodes.ids().filter(|&node| self.kind(node) == Some(kind)).collect()
     }
 
@@ -233,14 +233,14 @@ impl CallIndex {
         use FrameKind::{Backward, Operator};
         let kind = |node: usize| self.kind(CallNodeId::new(node));
         let above = |node: usize| self.tree.nodes.parent[node].index();
-        let mut holds_operators = vec![false; self.len()];
+        let mut contains_operators = vec![false; self.len()];
         for node in (1..self.len()).rev() {
-            holds_operators[above(node)] |= holds_operators[node] || kind(node) == Some(Operator);
+            contains_operators[above(node)] |= contains_operators[node] || kind(node) == Some(Operator);
         }
         let mut inside = vec![false; self.len()];
         let mut found = Vec::new();
         for node in 1..self.len() {
-            let is_around = is_around_operators(self.name(CallNodeId::new(node)), holds_operators[node]);
+            let is_around = is_operator_wrapper(self.name(CallNodeId::new(node)), contains_operators[node]);
             let hit = kind(node) == Some(Backward) || kind(node) == Some(Operator) && !is_around;
             if hit && kind(node) == Some(Operator) && !inside[above(node)] {
                 found.push(CallNodeId::new(node));
@@ -302,8 +302,8 @@ impl CallIndex {
 
 /// Test if an operator record is only a wrapper: part of autograd's engine, or without a namespace and around
 /// operators.
-fn is_around_operators(name: &str, holds_operators: bool) -> bool {
-    name.starts_with(ENGINE) || holds_operators && !name.contains("::")
+fn is_operator_wrapper(name: &str, contains_operators: bool) -> bool {
+    name.starts_with(ENGINE) || contains_operators && !name.contains("::")
 }
 
 fn column(tree: &CallingContextTree, metric: CallMetric) -> Column {
@@ -320,8 +320,8 @@ fn column(tree: &CallingContextTree, metric: CallMetric) -> Column {
         if metric.adds_up() || own[parent].count == 0 {
             all[parent].add(value);
         }
-        let behind = if is_backward { value } else { backward[node] };
-        backward[parent].add(behind);
+        let backward_value = if is_backward { value } else { backward[node] };
+        backward[parent].add(backward_value);
     }
     Column { name: metric.name(&tree.strings).to_owned(), own, all, backward }
 }
@@ -333,7 +333,7 @@ fn is_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
 /// Phase of each node by its own name, else that of its caller.
 fn phases(tree: &CallingContextTree) -> Vec<Phase> {
     let rules = PhaseRules::default();
-    let of_frame: Vec<FramePhase<'_>> = tree.frames.iter().map(|frame| phase_of(tree, &rules, frame)).collect();
+    let of_frame: Vec<FramePhase<'_>> = tree.frames.iter().map(|frame| frame_phase(tree, &rules, frame)).collect();
     let mut is_differentiated = vec![false; tree.nodes.len()];
     for node in tree.nodes.ids().skip(1).filter(|&node| is_backward(tree, node)) {
         is_differentiated[tree.nodes.parent[node.index()].index()] = true;
@@ -374,7 +374,7 @@ impl FramePhase<'_> {
 }
 
 /// Training phase by the kind or name of a frame.
-pub(super) fn phase_of<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame) -> FramePhase<'r> {
+pub(super) fn frame_phase<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame) -> FramePhase<'r> {
     if matches!(frame, Frame::Backward { .. }) {
         return FramePhase::Backward;
     }
@@ -384,18 +384,18 @@ pub(super) fn phase_of<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, fra
 fn rule_for<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame) -> Option<&'r PhaseRule> {
     let text = |name| tree.strings.get(name);
     match *frame {
-        Frame::Operator { name, .. } => rules.of_name(text(name), RuleKind::Operator),
-        Frame::Span { name } => rules.of_name(text(name), RuleKind::Annotation),
-        Frame::Runtime { name } => rules.of_name(text(name), RuleKind::Runtime),
+        Frame::Operator { name, .. } => rules.rule_for_name(text(name), RuleKind::Operator),
+        Frame::Span { name } => rules.rule_for_name(text(name), RuleKind::Annotation),
+        Frame::Runtime { name } => rules.rule_for_name(text(name), RuleKind::Runtime),
         Frame::Module { class, .. } => {
             let name = format!("{} {}", stackline_model::names::MODULE_PREFIX, text(class));
-            rules.of_name(&name, RuleKind::Python)
+            rules.rule_for_name(&name, RuleKind::Python)
         }
         // Format as in traces, for which the rules are written.
         Frame::Python { function, file, first_line, .. } if file.is_some() => {
-            rules.of_name(&format!("{}({first_line}): {}", text(file), text(function)), RuleKind::Python)
+            rules.rule_for_name(&format!("{}({first_line}): {}", text(file), text(function)), RuleKind::Python)
         }
-        Frame::Python { function, .. } => rules.of_name(text(function), RuleKind::Python),
+        Frame::Python { function, .. } => rules.rule_for_name(text(function), RuleKind::Python),
         _ => None,
     }
 }

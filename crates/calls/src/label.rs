@@ -1,6 +1,6 @@
 //! Label of a view's node: equal text in all runs, so that runs can be compared.
 
-use super::shorten_symbols::{fold, fold_inputs};
+use super::shorten_symbols::{shorten, shorten_inputs};
 use regex_lite::Regex;
 use stackline_model::{CallingContextTree, Frame};
 
@@ -52,13 +52,13 @@ impl CallLabel {
     pub fn short(&self) -> String {
         let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
         if !self.inputs.is_empty() {
-            return format!("{}  {}", self.name, fold_inputs(&self.inputs));
+            return format!("{}  {}", self.name, shorten_inputs(&self.inputs));
         }
         if self.kind != "native" {
             return self.text(&self.name, file);
         }
         let in_name = self.name.strip_prefix(file).is_some_and(|rest| rest.starts_with("+0x"));
-        self.text(&fold(&self.name), if in_name { "" } else { file })
+        self.text(&shorten(&self.name), if in_name { "" } else { file })
     }
 
     fn text(&self, name: &str, file: &str) -> String {

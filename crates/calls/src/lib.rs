@@ -25,7 +25,7 @@ mod tests;
 mod trace_contexts;
 
 pub use cct_from_trace::{
-    STALLS, TimeRange, TraceCallTree, UncountedCalls, calls_by_thread, chosen_steps, trace_calls,
+    STALLS, TimeRange, TraceCallTree, UncountedCalls, calls_by_thread, selected_steps, trace_calls,
 };
 pub use group::Grouping;
 pub use imports::{IMPORT, fold_imports};
@@ -119,7 +119,7 @@ pub struct CallView {
     /// Number of nodes that [`CallView::keep`] removed.
     pub left_out: usize,
     /// By row: number of direct callers that are too small for their own row ([`view_upwards`]); empty if all have one.
-    pub narrow: Vec<u32>,
+    pub small_callers: Vec<u32>,
     /// True if small callers were not followed ([`view_pruned`]). Missing callers may have some of the metric.
     pub is_pruned: bool,
 }
@@ -157,21 +157,21 @@ pub fn view(tree: &CallingContextTree, options: &ViewOptions) -> CallView {
 }
 
 /// Build a view of a tree. In views towards callers (bottom-up, callers), only callers of rows with at least the share
-/// `least` of the total are followed. All rows are as in [`view`]. `continued` lists calls that count at another line,
-/// for trees by line.
+/// `least` of the total are followed. All rows are as in [`view`]. `uncounted_calls` lists calls that count at another
+/// line, for trees by line.
 pub fn view_pruned(
     tree: &CallingContextTree,
     options: &ViewOptions,
     least: f64,
-    continued: &[(CallNodeId, CallThreadId, u64)],
+    uncounted_calls: &[(CallNodeId, CallThreadId, u64)],
 ) -> CallView {
-    let counts = build::Counts::new(tree, continued);
+    let counts = build::Counts::new(tree, uncounted_calls);
     let mut builder = build::Builder::new();
-    let followed = |all: u64| build::Least { shown: 0.0, followed: all as f64 * least };
-    if !builder.add_plain(tree, options, &counts, &[], followed) {
+    let followed = |all: u64| build::Thresholds { shown: 0.0, followed: all as f64 * least };
+    if !builder.add_without_paths(tree, options, &counts, &[], followed) {
         builder.prune();
         builder.add(tree, options, &counts, false);
-        builder.put_waiting(least);
+        builder.add_pending(least);
     }
     let is_up = matches!(options.shape, ViewDirection::BottomUp | ViewDirection::Callers);
     CallView { is_pruned: is_up && least > 0.0, ..builder.finish(tree, options, false) }
@@ -183,20 +183,20 @@ pub fn view_pruned(
 pub fn view_upwards(
     tree: &CallingContextTree,
     options: &ViewOptions,
-    continued: &[(CallNodeId, CallThreadId, u64)],
+    uncounted_calls: &[(CallNodeId, CallThreadId, u64)],
     below: &[CallLabel],
     least: f64,
 ) -> Option<CallView> {
-    let counts = build::Counts::new(tree, continued);
+    let counts = build::Counts::new(tree, uncounted_calls);
     let mut builder = build::Builder::new();
-    let both = |all: u64| build::Least { shown: all as f64 * least, followed: all as f64 * least };
-    let is_made = can_view_upwards(options) && builder.add_plain(tree, options, &counts, below, both);
+    let both = |all: u64| build::Thresholds { shown: all as f64 * least, followed: all as f64 * least };
+    let is_made = can_view_upwards(options) && builder.add_without_paths(tree, options, &counts, below, both);
     is_made.then(|| CallView { is_pruned: true, ..builder.finish(tree, options, false) })
 }
 
 /// Test if [`view_upwards`] can build a view.
 pub fn can_view_upwards(options: &ViewOptions) -> bool {
-    options.shape == ViewDirection::BottomUp && build::is_plain(options)
+    options.shape == ViewDirection::BottomUp && build::needs_no_paths(options)
 }
 
 /// Compare two trees in one view with rows by label. Functions are compared, not lines, because lines move when a
@@ -238,7 +238,7 @@ impl CallView {
     /// comparison, those with the largest change) and their callers. 0 keeps all.
     #[must_use]
     pub fn keep(&self, depth: usize, top: usize) -> Self {
-        self.keep_of(depth, top, &(0..self.nodes.len()).collect::<Vec<_>>())
+        self.keep_by_lines(depth, top, &(0..self.nodes.len()).collect::<Vec<_>>())
     }
 
     /// A copy like [`Self::keep`], where frames of a chain that is displayed in one line count as one; so do removed
@@ -251,7 +251,7 @@ impl CallView {
                 first[row] = first[row - 1];
             }
         }
-        self.keep_of(depth, top, &first)
+        self.keep_by_lines(depth, top, &first)
     }
 
     /// Flags for nodes that share the display line of the previous node: Python frames that are the only callee of
@@ -275,7 +275,7 @@ impl CallView {
     }
 
     /// Keep the largest nodes. Nodes with the same entry in `line` count as one.
-    fn keep_of(&self, depth: usize, top: usize, line: &[usize]) -> Self {
+    fn keep_by_lines(&self, depth: usize, top: usize, line: &[usize]) -> Self {
         let compared = self.before.is_some();
         let weight = |row: usize| match compared {
             true => self.nodes[row].change().unsigned_abs(),
@@ -304,7 +304,7 @@ impl CallView {
         let lines = |rows: &mut dyn Iterator<Item = usize>| rows.map(|row| line[row]).collect::<FxHashSet<_>>().len();
         let all = lines(&mut (0..self.nodes.len()));
         let left_out = self.left_out + all - lines(&mut (0..self.nodes.len()).filter(|&row| kept[row]));
-        Self { nodes, left_out, narrow: Vec::new(), ..self.clone() }
+        Self { nodes, left_out, small_callers: Vec::new(), ..self.clone() }
     }
 
     /// Label of the view's node in a row.

@@ -27,11 +27,11 @@ impl<'a> LineAttribution<'a> {
         }
         let is_function = |event: &EventId| trace.kind(*event) == EventKind::PythonFunction;
         let caller = |event: EventId| trace.ancestors(event).find(|&up| is_call(trace, up)).filter(is_function);
-        let tells = |event: EventId| {
+        let has_location = |event: EventId| {
             let kind = trace.kind(event);
             kind == EventKind::Sample || is_call(trace, event) && !kind.is_gpu_work() && trace.events.is_timed(event)
         };
-        let host = trace.events.ids().filter(|&event| tells(event));
+        let host = trace.events.ids().filter(|&event| has_location(event));
         let mut called: Vec<(EventId, EventId)> = host.filter_map(|event| Some((caller(event)?, event))).collect();
         called.sort_unstable_by_key(|&(function, event)| (function, trace.events.start[event.index()], event));
         let mut places: FxHashMap<EventId, Range<usize>> = FxHashMap::default();
@@ -42,7 +42,7 @@ impl<'a> LineAttribution<'a> {
     }
 
     /// The line of a function at which it made a call; `None` if it is unknown, or if the caller is no Python function.
-    pub(super) fn of_call(&self, called: EventId, function: EventId) -> Option<u32> {
+    pub(super) fn line_of_call(&self, called: EventId, function: EventId) -> Option<u32> {
         let trace = self.trace;
         if trace.kind(function) != EventKind::PythonFunction {
             return None;
@@ -68,7 +68,7 @@ impl<'a> LineAttribution<'a> {
         };
         let (mut at, mut left, mut last) = (events.start[event.index()], own_ns.max(0), None);
         for &(_, inner) in called {
-            let line = self.of_call(inner, event);
+            let line = self.line_of_call(inner, event);
             // A sample in native code, or of another function, has no line of this function.
             if line.is_none() && self.trace.kind(inner) == EventKind::Sample {
                 continue;

@@ -43,20 +43,20 @@ fn lines_of(tree: &CallingContextTree, metric: CallMetric, exclusive: Vec<CallSt
     let mut costs = Costs::new(tree, metric, exclusive);
     let children = tree.children();
     // Stack of nodes to enter and lines to leave.
-    let mut left = vec![Move::Enter { node: CallingContextTree::ROOT, caller: None, is_held: false }];
+    let mut left = vec![Move::Enter { node: CallingContextTree::ROOT, caller: None, is_included: false }];
     while let Some(next) = left.pop() {
         match next {
             Move::Leave(line) => costs.lines[line].open -= 1,
-            Move::Enter { node, caller, is_held } => {
-                let own = costs.enter(node, is_held);
+            Move::Enter { node, caller, is_included } => {
+                let own = costs.enter(node, is_included);
                 left.extend(own.map(Move::Leave));
                 let caller = own.or(caller);
-                costs.add_own(node, caller, is_held);
+                costs.add_own(node, caller, is_included);
                 // Times of nested calls are part of the outer ones.
                 let holds =
                     node != CallingContextTree::ROOT && !metric.adds_up() && costs.exclusive[node.index()].count > 0;
-                let is_held = is_held || holds;
-                left.extend(children.of_node(node).iter().map(|&node| Move::Enter { node, caller, is_held }));
+                let is_included = is_included || holds;
+                left.extend(children.of_node(node).iter().map(|&node| Move::Enter { node, caller, is_included }));
             }
         }
     }
@@ -72,7 +72,7 @@ enum Move {
         /// Innermost enclosing line.
         caller: Option<usize>,
         /// True if an enclosing node's value contains the value of this node.
-        is_held: bool,
+        is_included: bool,
     },
     /// End of the subtree of a node with this line.
     Leave(usize),
@@ -95,7 +95,7 @@ impl<'a> Costs<'a> {
 
     /// Index of a node's source line, if the node is a Python frame with a cost. Built-in functions have no file, and their callees
     /// count for their callers.
-    fn enter(&mut self, node: CallNodeId, is_held: bool) -> Option<usize> {
+    fn enter(&mut self, node: CallNodeId, is_included: bool) -> Option<usize> {
         let cost = self.inclusive[node.index()];
         let frame = self.tree.frame(node).filter(|frame| frame.file().is_some() && cost.count > 0);
         let Some(&Frame::Python { function, file, line, .. }) = frame else { return None };
@@ -106,7 +106,7 @@ impl<'a> Costs<'a> {
         let line = self.lines.get_mut(row)?;
         line.functions.insert(self.tree.strings.get(function));
         // Recursive occurrences of a line count once.
-        if line.open == 0 && !is_held {
+        if line.open == 0 && !is_included {
             line.inclusive.merge(&cost);
         }
         line.open += 1;
@@ -114,8 +114,8 @@ impl<'a> Costs<'a> {
     }
 
     /// Add the self value of a node to its innermost line.
-    fn add_own(&mut self, node: CallNodeId, line: Option<usize>, is_held: bool) {
-        if let Some(line) = line.filter(|_| !is_held).and_then(|line| self.lines.get_mut(line)) {
+    fn add_own(&mut self, node: CallNodeId, line: Option<usize>, is_included: bool) {
+        if let Some(line) = line.filter(|_| !is_included).and_then(|line| self.lines.get_mut(line)) {
             line.exclusive.merge(&self.exclusive[node.index()]);
         }
     }

@@ -20,12 +20,12 @@ impl std::fmt::Display for NoCalls {
                 "no times, only {}; findings need times, but `stackline calls` shows this data",
                 measured.join(", ")
             ),
-            Self::NoRank(wanted, known) if known.is_empty() => {
-                write!(f, "no rank {wanted}: none of its processes has a rank number")
+            Self::NoRank(requested, known) if known.is_empty() => {
+                write!(f, "no rank {requested}: none of its processes has a rank number")
             }
-            Self::NoRank(wanted, known) => {
+            Self::NoRank(requested, known) => {
                 let known: Vec<String> = known.iter().map(i64::to_string).collect();
-                write!(f, "no rank {wanted}; known ranks: {}", known.join(", "))
+                write!(f, "no rank {requested}; known ranks: {}", known.join(", "))
             }
             Self::Steps => f.write_str(
                 "steps cannot be selected, because its calls are summed over all steps; record with `stackline record \

@@ -1,13 +1,13 @@
 //! Phase of training of each node of a calling context tree, for `--by phase`.
 
-use super::index::phase_of;
+use super::index::frame_phase;
 use stackline_model::names::{COLLECTION, is_compilation};
 use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Frame};
 use stackline_timeline::phase_rules::{Phase, PhaseRules};
 use stackline_timeline::vocabulary::autograd::is_device_thread;
 
 const COMPILATION: &str = "compilation";
-const COLLECTING: &str = "garbage collection";
+const GARBAGE_COLLECTION: &str = "garbage collection";
 const BACKWARD: &str = "backward";
 const COMMUNICATION: &str = "communication";
 const OPTIMIZER: &str = "optimizer";
@@ -21,7 +21,7 @@ impl Phases {
     /// Compute the phases of all nodes of a tree.
     pub(super) fn new(tree: &CallingContextTree) -> Self {
         let rules = PhaseRules::default();
-        let of_frame: Vec<Option<&str>> = tree.frames.iter().map(|frame| of_frame(tree, &rules, frame)).collect();
+        let of_frame: Vec<Option<&str>> = tree.frames.iter().map(|frame| phase_of_frame(tree, &rules, frame)).collect();
         let mut phases = vec![OTHER; tree.nodes.len()];
         // Parents have smaller numbers than their children.
         for node in 1..phases.len() {
@@ -47,7 +47,7 @@ impl Phases {
 fn inside(own: &'static str, outer: &'static str) -> &'static str {
     match (own, outer) {
         // Includes the backward graph, which is compiled at its first run.
-        (_, COMPILATION | COLLECTING) => outer,
+        (_, COMPILATION | GARBAGE_COLLECTION) => outer,
         // An optimizer that runs in hooks of the backward pass.
         (OPTIMIZER, BACKWARD) => outer,
         _ => own,
@@ -55,18 +55,18 @@ fn inside(own: &'static str, outer: &'static str) -> &'static str {
 }
 
 /// Phase by a frame's own name, with the phase rules (`crates/timeline/src/phase_rules.json`).
-fn of_frame(tree: &CallingContextTree, rules: &PhaseRules, frame: &Frame) -> Option<&'static str> {
+fn phase_of_frame(tree: &CallingContextTree, rules: &PhaseRules, frame: &Frame) -> Option<&'static str> {
     let phase = match *frame {
         Frame::Span { name } => match tree.strings.get(name) {
             span if is_compilation(span) => return Some(COMPILATION),
-            COLLECTION => return Some(COLLECTING),
+            COLLECTION => return Some(GARBAGE_COLLECTION),
             // A closure of the optimizer's step is not part of the optimizer.
-            span => match rules.of_library_name(span)? {
+            span => match rules.rule_for_library_name(span)? {
                 rule if rule.in_closure => return Some(OTHER),
                 rule => rule.phase,
             },
         },
-        _ => phase_of(tree, rules, frame).phase()?,
+        _ => frame_phase(tree, rules, frame).phase()?,
     };
     match phase {
         Phase::Backward => Some(BACKWARD),

@@ -5,7 +5,7 @@ use stackline_model::{CallNodeId, CallingContextTree, Frame};
 use stackline_timeline::name_pattern::Pattern;
 
 /// Maximum number of pattern parts, which are bits of a number.
-const MOST_PARTS: usize = 63;
+const MAX_PARTS: usize = 63;
 
 enum Segment {
     /// `**`: any number of callers, including none.
@@ -23,19 +23,20 @@ impl CallIndex {
     /// An error if the pattern is empty or too long, or if a part is not a valid regular expression.
     pub fn search(&self, pattern: &str) -> Result<Vec<CallNodeId>, String> {
         let segments = parse(pattern)?;
-        let matching: Vec<u64> = self.tree.frames.iter().map(|frame| fits(&self.tree, frame, &segments)).collect();
+        let matching: Vec<u64> =
+            self.tree.frames.iter().map(|frame| matching_bits(&self.tree, frame, &segments)).collect();
         let done = 1_u64 << segments.len();
         // Bit `i`: the path so far matches the parts before `i`.
         let mut states = vec![0_u64; self.len()];
         let mut found = Vec::new();
         if let Some(root) = states.first_mut() {
-            *root = skipped(1, &segments);
+            *root = skip_any(1, &segments);
         }
         for node in self.tree.nodes.ids().skip(1) {
             let before = states[self.tree.nodes.parent[node.index()].index()];
             let fits = matching.get(self.tree.nodes.frame[node.index()].index()).copied().unwrap_or(0);
-            let stays = before & any(&segments);
-            let state = skipped(stays | (before & fits) << 1, &segments);
+            let stays = before & any_bits(&segments);
+            let state = skip_any(stays | (before & fits) << 1, &segments);
             states[node.index()] = state;
             if state & done != 0 {
                 found.push(node);
@@ -47,8 +48,8 @@ impl CallIndex {
 
 fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
     let parts: Vec<&str> = pattern.trim_matches('/').split('/').collect();
-    if parts.len() > MOST_PARTS {
-        return Err(format!("{pattern:?} has {} parts; a path pattern has at most {MOST_PARTS}", parts.len()));
+    if parts.len() > MAX_PARTS {
+        return Err(format!("{pattern:?} has {} parts; a path pattern has at most {MAX_PARTS}", parts.len()));
     }
     let segment = |part: &str| match part {
         "" => Err(format!(
@@ -62,12 +63,12 @@ fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
 }
 
 /// Bits of the parts that are `**`.
-fn any(segments: &[Segment]) -> u64 {
+fn any_bits(segments: &[Segment]) -> u64 {
     segments.iter().enumerate().filter(|(_, s)| matches!(s, Segment::Any)).fold(0, |bits, (i, _)| bits | 1 << i)
 }
 
 /// Extend a state by parts `**` that match nothing.
-fn skipped(mut state: u64, segments: &[Segment]) -> u64 {
+fn skip_any(mut state: u64, segments: &[Segment]) -> u64 {
     for (i, segment) in segments.iter().enumerate() {
         if matches!(segment, Segment::Any) && state >> i & 1 == 1 {
             state |= 1 << (i + 1);
@@ -77,15 +78,15 @@ fn skipped(mut state: u64, segments: &[Segment]) -> u64 {
 }
 
 /// Bits of the parts that match a frame.
-fn fits(tree: &CallingContextTree, frame: &Frame, segments: &[Segment]) -> u64 {
+fn matching_bits(tree: &CallingContextTree, frame: &Frame, segments: &[Segment]) -> u64 {
     let name = frame.name(&tree.strings);
     let file = frame.file().map_or("", |file| tree.strings.get(file));
     let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
     let place = frame.line().map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
     let texts = [name.as_str(), file, place.as_str(), &format!("{name} {place}")];
-    let fits = |pattern: &Pattern| texts.iter().any(|text| !text.is_empty() && pattern.matches(text));
+    let is_match = |pattern: &Pattern| texts.iter().any(|text| !text.is_empty() && pattern.matches(text));
     let bit = |(i, segment): (usize, &Segment)| match segment {
-        Segment::One(pattern) if fits(pattern) => 1 << i,
+        Segment::One(pattern) if is_match(pattern) => 1 << i,
         _ => 0,
     };
     segments.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)

@@ -1,22 +1,22 @@
 //! Shortening of C++ and Rust symbol names: template arguments and long lists of tensors are removed.
 
 /// Minimum length of names to shorten.
-const LONG: usize = 48;
+const MIN_LENGTH: usize = 48;
 
 /// Replace bracketed parts of a long name by `…`: `at::native::add<…>(…)`. Operator names and placeholders for names
 /// (`(anonymous namespace)`, `{lambda(int)#1}`, Rust's `<T as Trait>`) stay.
-pub(super) fn fold(name: &str) -> String {
-    if name.chars().count() <= LONG {
+pub(super) fn shorten(name: &str) -> String {
+    if name.chars().count() <= MIN_LENGTH {
         return name.to_owned();
     }
     let mut out = String::new();
     let mut rest = name;
     while let Some(first) = rest.chars().next() {
-        let taken = operator(&out, rest).or_else(|| verbatim(&out, rest));
+        let taken = operator_length(&out, rest).or_else(|| placeholder_length(&out, rest));
         if let Some(length) = taken {
             out.push_str(&rest[..length]);
             rest = &rest[length..];
-        } else if let Some(length) = bracketed(rest) {
+        } else if let Some(length) = bracket_length(rest) {
             let last = if first == '<' { '>' } else { ')' };
             out.extend([first, '…', last]);
             rest = &rest[length..];
@@ -29,10 +29,10 @@ pub(super) fn fold(name: &str) -> String {
 }
 
 /// Number of tensors to show per list.
-const SHOWN: usize = 3;
+const MAX_TENSORS: usize = 3;
 
 /// Shorten an operator's inputs to the first tensors of each list: `(f32[8], f32[4], f32[2], …145), f32[8]`.
-pub(super) fn fold_inputs(inputs: &str) -> String {
+pub(super) fn shorten_inputs(inputs: &str) -> String {
     let mut out = String::new();
     for (at, part) in inputs.split('(').enumerate() {
         if at > 0 {
@@ -46,10 +46,10 @@ pub(super) fn fold_inputs(inputs: &str) -> String {
         // Tensors that were not recorded individually.
         let more: usize = tensors.last().and_then(|last| last.strip_prefix('+')?.parse().ok()).unwrap_or(0);
         tensors.truncate(tensors.len() - usize::from(more > 0));
-        let left = tensors.len().saturating_sub(SHOWN).saturating_add(more);
+        let left = tensors.len().saturating_sub(MAX_TENSORS).saturating_add(more);
         if more > 0 || left > 1 {
             let left = format!("…{left}");
-            tensors.truncate(SHOWN);
+            tensors.truncate(MAX_TENSORS);
             tensors.push(&left);
             out.push_str(&tensors.join(", "));
         } else {
@@ -61,7 +61,7 @@ pub(super) fn fold_inputs(inputs: &str) -> String {
 }
 
 /// Length of a C++ operator name with brackets at this position; `None` if there is none.
-fn operator(before: &str, rest: &str) -> Option<usize> {
+fn operator_length(before: &str, rest: &str) -> Option<usize> {
     let after = rest.strip_prefix("operator")?;
     if before.chars().next_back().is_some_and(|last| last.is_alphanumeric() || last == '_') {
         return None;
@@ -72,7 +72,7 @@ fn operator(before: &str, rest: &str) -> Option<usize> {
 }
 
 /// Length of a placeholder for a name at this position; `None` if there is none.
-fn verbatim(before: &str, rest: &str) -> Option<usize> {
+fn placeholder_length(before: &str, rest: &str) -> Option<usize> {
     if rest.starts_with("(anonymous namespace)") {
         return Some("(anonymous namespace)".len());
     }
@@ -84,7 +84,7 @@ fn verbatim(before: &str, rest: &str) -> Option<usize> {
 }
 
 /// Length of a bracketed part, including brackets; `None` if it is empty or unterminated.
-fn bracketed(rest: &str) -> Option<usize> {
+fn bracket_length(rest: &str) -> Option<usize> {
     let mut open = 0_usize;
     let mut before = ' ';
     if !rest.starts_with(['<', '(']) {
@@ -108,11 +108,11 @@ fn bracketed(rest: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{fold, fold_inputs};
+    use super::{shorten, shorten_inputs};
     use proptest::prelude::*;
 
     #[test]
-    fn long_lists_of_tensors_are_folded() {
+    fn long_tensor_lists_are_shortened() {
         for (inputs, folded) in [
             ("f32[4], i64[]", "f32[4], i64[]"),
             ("(a[1], b[2], c[3], d[4]), e[]", "(a[1], b[2], c[3], d[4]), e[]"),
@@ -122,12 +122,12 @@ mod tests {
             ("(+18446744073709551615)", "(…18446744073709551615)"),
             ("(a[1", "(a[1"),
         ] {
-            assert_eq!(fold_inputs(inputs), folded);
+            assert_eq!(shorten_inputs(inputs), folded);
         }
     }
 
     #[test]
-    fn arguments_are_folded() {
+    fn template_arguments_are_shortened() {
         let cases = [
             ("add(int, int)", "add(int, int)"),
             (
@@ -160,19 +160,19 @@ mod tests {
             ),
         ];
         for (name, folded) in cases {
-            assert_eq!(fold(name), folded);
+            assert_eq!(shorten(name), folded);
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_has_an_answer(name in "[-a<>(){}:é \\[\\]]{40,90}") {
-            prop_assert!(fold(&name).chars().count() <= name.chars().count());
+        fn never_panics(name in "[-a<>(){}:é \\[\\]]{40,90}") {
+            prop_assert!(shorten(&name).chars().count() <= name.chars().count());
         }
 
         #[test]
-        fn operators_too(name in "(operator|<|>|\\(|\\)|::|a){10,40}") {
-            prop_assert!(!fold(&name).is_empty());
+        fn never_panics_on_operators(name in "(operator|<|>|\\(|\\)|::|a){10,40}") {
+            prop_assert!(!shorten(&name).is_empty());
         }
     }
 }

@@ -84,7 +84,7 @@ fn callees() {
 }
 
 #[test]
-fn what_is_chosen_is_the_whole() {
+fn only_filter_defines_the_total() {
     let only = |by: Grouping, name: &str| {
         let view = view(&tree(HITS), &ViewOptions { only: vec![(by, name.to_owned())], ..options() });
         (view.total.sum, rows(&view).join(";"))
@@ -95,7 +95,7 @@ fn what_is_chosen_is_the_whole() {
 }
 
 #[test]
-fn what_calls_itself_stands_where_it_was_called_first() {
+fn recursion_collapses_into_the_first_call() {
     let collapsed = |hits: &[(&str, u64)]| rows(&view(&tree(hits), &ViewOptions { collapse: true, ..options() }));
     assert_eq!(collapsed(&[("AAz", 1), ("AAAx", 2)]), ["A 3 0", " x 2 2", " z 1 1"]);
     // Indirect recursion, too; the self time of the function in between stays.
@@ -116,7 +116,7 @@ fn focus_and_hide() {
 
 /// Times of calls include nested ones, so in any view the total is the sum of the outermost calls.
 #[test]
-fn call_times_are_shares_of_the_outermost() {
+fn call_time_total_is_that_of_outermost_calls() {
     let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("main");
@@ -143,7 +143,7 @@ fn call_times_are_shares_of_the_outermost() {
 }
 
 #[test]
-fn groups_stand_first() {
+fn groups_are_the_outermost_rows() {
     let by = |by| rows(&view(&tree(HITS), &ViewOptions { by: Some(by), shape: ViewDirection::Flat, ..options() }));
     assert_eq!(by(Grouping::Operator), ["x 12 12", "y 5 5", "z 1 1"]);
     assert_eq!(by(Grouping::Thread), ["thread 0 main of process 7 12 12", "thread 1 main of process 7 6 6"]);
@@ -241,7 +241,7 @@ fn phases_of_frameworks() {
 }
 
 #[test]
-fn a_comparison_shows_what_changed_most_first() {
+fn comparison_is_sorted_by_change() {
     let (before, after) = (tree(&[("Ax", 10), ("Ay", 3)]), tree(&[("Ax", 11), ("Az", 5), ("Ay", 3)]));
     let view = compare(&before, &after, &options());
     let changes: Vec<_> =
@@ -263,7 +263,7 @@ fn frames_in_one_line_count_as_one() {
 }
 
 #[test]
-fn two_functions_of_one_line_are_one_line() {
+fn functions_on_one_line_share_a_row() {
     let mut builder = CallingContextTreeBuilder::new();
     let (file, process) = (builder.text("a.py"), builder.process(CallProcess::default()));
     let name = builder.text("main");
@@ -284,7 +284,7 @@ fn two_functions_of_one_line_are_one_line() {
 }
 
 #[test]
-fn lines_have_their_costs() {
+fn source_line_costs() {
     let lines = source_lines(&tree(HITS), CallMetric::OperatorTime);
     let lines: Vec<_> = lines.iter().map(|l| (l.function.as_str(), l.line, l.inclusive.sum, l.exclusive.sum)).collect();
     assert_eq!(lines, [("A", 65, 16, 1), ("B", 66, 15, 15), ("C", 67, 2, 2)]);
@@ -293,7 +293,7 @@ fn lines_have_their_costs() {
 proptest! {
     /// Every view contains every value once.
     #[test]
-    fn nothing_is_lost(hits in proptest::collection::vec(("[A-Ca-c]{1,6}", 0_u64..1000), 0..40)) {
+    fn views_contain_every_value_once(hits in proptest::collection::vec(("[A-Ca-c]{1,6}", 0_u64..1000), 0..40)) {
         let hits: Vec<(&str, u64)> = hits.iter().map(|(path, value)| (path.as_str(), *value)).collect();
         let sum: u64 = hits.iter().map(|hit| hit.1).sum();
         for shape in [ViewDirection::TopDown, ViewDirection::BottomUp, ViewDirection::Flat] {
@@ -311,7 +311,7 @@ proptest! {
 }
 
 #[test]
-fn a_span_that_a_function_begins_is_no_call_of_itself() {
+fn span_in_a_function_is_no_recursive_call() {
     let collapsed = |path: &[(&str, u32)]| {
         let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
@@ -336,7 +336,7 @@ fn a_span_that_a_function_begins_is_no_call_of_itself() {
 }
 
 #[test]
-fn what_a_built_in_function_takes_is_its_callers_line() {
+fn built_in_time_counts_for_the_callers_line() {
     let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
     let [name, file] = ["linear", "dir/a.py"].map(|text| builder.text(text));
@@ -347,12 +347,12 @@ fn what_a_built_in_function_takes_is_its_callers_line() {
     let inner = builder.child(outer, inner);
     builder.add(inner, thread, CallMetric::OperatorTime, &CallStats::from_value(9));
     let lines = source_lines(&builder.finish(), CallMetric::OperatorTime);
-    let told: Vec<_> = lines.iter().map(|l| (l.file.as_str(), l.line, l.inclusive.sum, l.exclusive.sum)).collect();
-    assert_eq!(told, [("dir/a.py", 3, 9, 9)]);
+    let shown: Vec<_> = lines.iter().map(|l| (l.file.as_str(), l.line, l.inclusive.sum, l.exclusive.sum)).collect();
+    assert_eq!(shown, [("dir/a.py", 3, 9, 9)]);
 }
 
 #[test]
-fn programs_that_ran_under_one_process_id_are_told_apart() {
+fn programs_with_a_reused_process_id_are_distinct() {
     let mut builder = CallingContextTreeBuilder::new();
     let name = builder.text("main");
     let operator = builder.text("x");

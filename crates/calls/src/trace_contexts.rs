@@ -7,7 +7,7 @@ use stackline_model::{EventId, LinkKind, Trace};
 /// Parent of each event in the call tree.
 pub(super) struct TraceContexts {
     /// By event: its launch, its forward operator, or the enclosing call.
-    of: Vec<EventId>,
+    parent: Vec<EventId>,
     /// By event: true for backward work of an operator.
     pub(super) is_backward: Vec<bool>,
     /// By event: time of its direct children, in ns.
@@ -20,15 +20,15 @@ impl TraceContexts {
     /// Find the contexts of a trace's events; `idle` is the idle time to divide among calls.
     pub(super) fn from_trace(trace: &Trace, idle: &Idle) -> Self {
         let many = trace.events.len();
-        let mut of = vec![EventId::NONE; many];
+        let mut parent = vec![EventId::NONE; many];
         let mut is_backward = vec![false; many];
         for (_, backward, _) in trace.links.of_kind(LinkKind::Backward) {
             if let Some((forward, _)) = trace.forward_of(backward) {
-                (of[backward.index()], is_backward[backward.index()]) = (forward, true);
+                (parent[backward.index()], is_backward[backward.index()]) = (forward, true);
             }
         }
         let own_idle = if idle.has_threads() { vec![0; many] } else { Vec::new() };
-        let mut all = Self { of, is_backward, inside: vec![0; many], own_idle };
+        let mut all = Self { parent, is_backward, inside: vec![0; many], own_idle };
         all.add_enclosing(trace, idle);
         all
     }
@@ -40,9 +40,9 @@ impl TraceContexts {
             let up = trace.ancestors(event).find(|&up| is_call(trace, up));
             let at = event.index();
             if let Some(operation) = operations.next_if(|operation| trace.gpu.event[operation.index()] == event) {
-                self.of[at] = trace.gpu.launcher(operation).into();
+                self.parent[at] = trace.gpu.launcher(operation).into();
             } else if !self.is_backward[at] {
-                self.of[at] = up.unwrap_or(EventId::NONE);
+                self.parent[at] = up.unwrap_or(EventId::NONE);
             }
             if !is_call(trace, event) || trace.kind(event).is_gpu_work() || !trace.events.is_timed(event) {
                 continue;
@@ -55,17 +55,17 @@ impl TraceContexts {
                 during
             });
             let Some(up) = up else { continue };
-            let held_until = end.min(trace.events.end(up));
-            let held = held_until.saturating_sub(start).max(0);
-            self.inside[up.index()] = self.inside[up.index()].saturating_add(held);
+            let counted_until = end.min(trace.events.end(up));
+            let child_ns = counted_until.saturating_sub(start).max(0);
+            self.inside[up.index()] = self.inside[up.index()].saturating_add(child_ns);
             if let Some(during) = own_idle {
-                let held = if held_until == end { during } else { idle_until(held_until) };
-                self.own_idle[up.index()] = self.own_idle[up.index()].saturating_sub(held);
+                let child_ns = if counted_until == end { during } else { idle_until(counted_until) };
+                self.own_idle[up.index()] = self.own_idle[up.index()].saturating_sub(child_ns);
             }
         }
     }
 
     pub(super) fn of_event(&self, event: EventId) -> Option<EventId> {
-        self.of[event.index()].some()
+        self.parent[event.index()].some()
     }
 }

@@ -11,7 +11,7 @@ use stackline_engine::{Error, Job, Mapped, OpenOptions, Progress, Run, RunOption
 use stackline_model::{ReadReport, Severity, Table, Trace, TraceMeta, TraceSet};
 use stackline_present::{TraceInfo, human};
 use stackline_timeline::Scope;
-use stackline_timeline::steps::{Looked, default_window};
+use stackline_timeline::steps::{StepSelection, default_window};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ impl<'a> Session<'a> {
     }
 
     /// Default window of the tables, as a sentence; `None` if it is the whole trace or the user's choice.
-    pub(crate) fn looked_at(&self, looked: &[Looked]) -> Option<String> {
+    pub(crate) fn looked_at(&self, looked: &[StepSelection]) -> Option<String> {
         let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
         Some(format!("Of {window}; --whole shows the whole trace.\n{notes}"))
@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Errors of `look`.
-    pub(crate) fn keep_slowest(&mut self, look: impl Fn(&Trace) -> Result<Looked>) -> Result<Option<String>> {
+    pub(crate) fn keep_slowest(&mut self, look: impl Fn(&Trace) -> Result<StepSelection>) -> Result<Option<String>> {
         if self.set.traces.len() < 2 {
             return Ok(None);
         }
@@ -248,7 +248,7 @@ impl<'a> Session<'a> {
 
 /// Length of the selected window in ns, per step if the trace has steps, and the number of steps. A rank with fewer
 /// steps in its trace is not faster.
-fn length(trace: &Trace, looked: &Looked) -> (i64, usize) {
+fn length(trace: &Trace, looked: &StepSelection) -> (i64, usize) {
     let window = looked.path_window(trace).map_or(0, |(start, end)| end.saturating_sub(start));
     (window / looked.steps.max(1) as i64, looked.steps)
 }

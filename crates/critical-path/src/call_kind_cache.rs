@@ -14,13 +14,13 @@ impl CallKindCache {
     /// Kind of a call; `None` for other events than runtime and driver calls.
     pub(crate) fn kind_of(&self, trace: &Trace, event: EventId) -> Option<CallKind> {
         if event.is_some() && trace.kind(event).is_api_call() {
-            self.of_name(trace.events.name[event.index()])
+            self.kind_of_name(trace.events.name[event.index()])
         } else {
             None
         }
     }
 
-    fn of_name(&self, name: StrId) -> Option<CallKind> {
+    fn kind_of_name(&self, name: StrId) -> Option<CallKind> {
         self.0.get(name.index()).copied().flatten()
     }
 }

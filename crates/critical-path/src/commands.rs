@@ -44,8 +44,8 @@ impl Commands {
         let calls: Vec<(EventId, CallKind)> = all.filter_map(|e| Some((e, kinds.kind_of(trace, e)?))).collect();
         let mut recorded_on: FxHashMap<RecordKey, usize> = FxHashMap::default();
         for &(call, _) in &calls {
-            let Some(record) = records.of_call(call) else { continue };
-            if let Some(stream) = streams.numbered(record.device, record.on_stream) {
+            let Some(record) = records.record_of_call(call) else { continue };
+            if let Some(stream) = streams.stream_by_number(record.device, record.on_stream) {
                 recorded_on.entry((pid(call), record.event_record)).or_insert(stream);
             }
         }
@@ -58,9 +58,9 @@ impl Commands {
         }
         for (call, kind) in calls {
             let id = records.id(call);
-            let record = records.of_call(call);
+            let record = records.record_of_call(call);
             let at = trace.events.start[call.index()];
-            let stream = |number: i64, device: i32| streams.numbered(device, number);
+            let stream = |number: i64, device: i32| streams.stream_by_number(device, number);
             let (rank, command) = match kind {
                 CallKind::Record => match recorded_on.get(&(pid(call), id)) {
                     Some(&stream) => (1, Command::Record { record: (pid(call), id), stream }),

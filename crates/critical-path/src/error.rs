@@ -15,7 +15,7 @@ pub enum CriticalPathError {
     )]
     NoTimedEvents,
     /// No name contains the annotation text.
-    #[error("no event name contains '{annotation}'; {}", offer(nearest))]
+    #[error("no event name contains '{annotation}'; {}", suggestion_text(nearest))]
     AnnotationNotFound {
         /// Requested text.
         annotation: String,
@@ -107,7 +107,7 @@ pub enum CriticalPathError {
         reason: String,
     },
     /// No event matches the selector of a what-if edit.
-    #[error("no event of the trace matches {selector}; {}", offer_names(nearest))]
+    #[error("no event of the trace matches {selector}; {}", suggest_names(nearest))]
     NothingSelected {
         /// The selector as given.
         selector: String,
@@ -133,7 +133,7 @@ pub enum CriticalPathError {
     },
 }
 
-fn offer(nearest: &[String]) -> String {
+fn suggestion_text(nearest: &[String]) -> String {
     if nearest.is_empty() {
         return "the trace has no annotations; omit the annotation to analyze the whole trace".to_owned();
     }
@@ -141,17 +141,17 @@ fn offer(nearest: &[String]) -> String {
 }
 
 /// Maximum number of characters per name. Names of templated kernels can fill screens.
-const SHOWN: usize = 80;
+const MAX_NAME_CHARS: usize = 80;
 
 fn quoted(names: &[String]) -> String {
-    let short = |name: &String| match name.char_indices().nth(SHOWN) {
+    let short = |name: &String| match name.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("'{}…'", &name[..end]),
         None => format!("'{name}'"),
     };
     names.iter().map(short).collect::<Vec<_>>().join(", ")
 }
 
-fn offer_names(nearest: &[String]) -> String {
+fn suggest_names(nearest: &[String]) -> String {
     if nearest.is_empty() {
         return "the trace has no event of that kind".to_owned();
     }

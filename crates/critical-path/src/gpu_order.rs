@@ -6,10 +6,10 @@
 
 use super::call_kind_cache::CallKindCache;
 use super::commands::Commands;
-use super::inferred_sync::{self, Loops};
+use super::inferred_sync::{self, PollingLoops};
 use super::launch_queue;
-use super::missing_records::{Losses, launched_at};
-use super::stream_simulation::{Replayed, replay};
+use super::missing_records::{MissingRecords, launched_at};
+use super::stream_simulation::{SimulationResult, simulate};
 use super::streams::{Streams, end, start};
 use super::value_reads;
 use rustc_hash::FxHashSet;
@@ -50,7 +50,7 @@ pub enum Reason {
     /// Recorded wait of a stream for an event.
     Event,
     /// Recorded wait of a stream for an event, with possibly missing work before the event.
-    EventAmidLoss,
+    EventNearMissing,
     /// Wait of a stream without a recorded target: the work of another stream that ended last before the start.
     UnrecordedWait,
     /// Long gap without recorded cause that ended right after work of another stream.
@@ -62,9 +62,9 @@ pub enum Reason {
     /// Kernel of the same graph launch that ended last before the start.
     Graph,
     /// Synchronization with a target from its record or name.
-    Synchronisation,
+    Synchronization,
     /// Synchronization with a target from its record or name, with possibly missing later work.
-    SynchronisationAmidLoss,
+    SynchronizationNearMissing,
     /// Synchronization without record: the work that ended last during the wait.
     UnrecordedSync,
     /// Copy that returns after its completion.
@@ -83,7 +83,7 @@ impl Reason {
     /// Evidence of dependencies by this rule.
     pub fn evidence(self) -> Evidence {
         match self {
-            Self::Event | Self::Synchronisation | Self::BlockingCopy => Evidence::Exact,
+            Self::Event | Self::Synchronization | Self::BlockingCopy => Evidence::Exact,
             _ => Evidence::Inferred,
         }
     }
@@ -92,14 +92,14 @@ impl Reason {
     pub fn name(self) -> &'static str {
         match self {
             Self::Event => "event",
-            Self::EventAmidLoss => "event_amid_loss",
+            Self::EventNearMissing => "event_amid_loss",
             Self::UnrecordedWait => "unrecorded_wait",
             Self::OtherStream => "other_stream",
             Self::OtherStreamUnlaunched => "other_stream_without_launch",
             Self::CopyEngine => "copy_engine",
             Self::Graph => "graph",
-            Self::Synchronisation => "synchronisation",
-            Self::SynchronisationAmidLoss => "synchronisation_amid_loss",
+            Self::Synchronization => "synchronisation",
+            Self::SynchronizationNearMissing => "synchronisation_amid_loss",
             Self::UnrecordedSync => "unrecorded_synchronisation",
             Self::BlockingCopy => "blocking_copy",
             Self::Free => "free_waits",
@@ -147,9 +147,9 @@ pub struct GpuOrder {
     /// Calls with a possible wait that no record states.
     pub uncertain: FxHashSet<EventId>,
     /// Calls with a possible wait for work without record, by start.
-    pub amid_loss: Vec<EventId>,
+    pub near_missing_records: Vec<EventId>,
     /// Polling loops that saw no end of recorded work. The spans around such queries may have waited.
-    pub loops: Loops,
+    pub loops: PollingLoops,
     /// Processes whose clock disagrees with that of a GPU. Evidence: an operation starts before its launch call, or
     /// ends after a call that waited for it.
     pub clocks_disagree: BTreeSet<Key>,
@@ -157,7 +157,7 @@ pub struct GpuOrder {
     /// are doubtful.
     pub overlong: FxHashSet<GpuId>,
     /// Per operation: true if an unrecorded operation may have run between it and the previous one on its stream.
-    pub after_loss: Vec<bool>,
+    pub after_missing_records: Vec<bool>,
     /// True if no two processes share a stream number on a device number.
     pub is_one_process: bool,
     dep_offset: Vec<u32>,
@@ -173,23 +173,30 @@ impl GpuOrder {
     pub(crate) fn new(trace: &Trace, kinds: &CallKindCache) -> Self {
         let streams = Streams::new(trace);
         let commands = Commands::collect(trace, kinds, &streams);
-        let losses = Losses::new(trace, kinds, &streams);
+        let missing_records = MissingRecords::new(trace, kinds, &streams);
         let overlong = overlong(trace, &streams);
-        let Replayed { mut deps, mut syncs, mut uncertain, mut ends_late, after_unknown, unexplained, left_out } =
-            replay(trace, &commands, &streams, &losses, &overlong);
+        let SimulationResult {
+            mut deps,
+            mut syncs,
+            mut uncertain,
+            mut ends_late,
+            after_unknown,
+            unexplained,
+            left_out,
+        } = simulate(trace, &commands, &streams, &missing_records, &overlong);
         drop(commands);
-        uncertain.extend(losses.copies());
+        uncertain.extend(missing_records.copies());
         inferred_sync::copy_engines(trace, &streams, &mut deps);
         inferred_sync::graphs(trace, &streams, &mut deps);
         inferred_sync::blocking_copies(trace, kinds, &streams, &mut syncs);
-        let loops = inferred_sync::polling(trace, kinds, &streams, &mut syncs);
+        let loops = inferred_sync::infer_polling_waits(trace, kinds, &streams, &mut syncs);
         launch_queue::back_pressure(trace, &streams, &mut syncs);
         value_reads::value_reads(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
         let doubtful = uncertain.iter().copied().chain(loops.spans());
-        let amid_loss = losses.calls_amid_loss(trace, doubtful, &syncs);
-        let mut after_loss = after_loss(trace, &streams, &losses);
-        after_unknown.into_iter().for_each(|id| after_loss[id.index()] = true);
+        let near_missing_records = missing_records.calls_near_missing_records(trace, doubtful, &syncs);
+        let mut after_missing_records = after_missing_records(trace, &streams, &missing_records);
+        after_unknown.into_iter().for_each(|id| after_missing_records[id.index()] = true);
         let (dep_offset, deps) = by_target(trace.gpu.len(), deps);
         let early = streams.operations.iter().flatten().filter(|&&id| starts_early(trace, id));
         ends_late.extend(early.map(|&id| streams.process_of(trace, id)));
@@ -211,10 +218,10 @@ impl GpuOrder {
             syncs,
             uncertain,
             loops,
-            amid_loss,
+            near_missing_records,
             clocks_disagree,
             overlong,
-            after_loss,
+            after_missing_records,
             is_one_process,
             dep_offset,
             deps,
@@ -231,12 +238,16 @@ impl GpuOrder {
     }
 }
 
-fn after_loss(trace: &Trace, streams: &Streams, losses: &Losses<'_>) -> Vec<bool> {
+fn after_missing_records(trace: &Trace, streams: &Streams, missing_records: &MissingRecords<'_>) -> Vec<bool> {
     let is_after = |id: GpuId| {
         let previous = streams.previous[id.index()].some();
         previous.is_some_and(|p| {
-            [p, id].iter().any(|&g| losses.is_of_graph(trace, g))
-                || losses.may_miss_between(streams.process_of(trace, id), launched_at(trace, p), launched_at(trace, id))
+            [p, id].iter().any(|&g| missing_records.is_of_graph(trace, g))
+                || missing_records.may_miss_between(
+                    streams.process_of(trace, id),
+                    launched_at(trace, p),
+                    launched_at(trace, id),
+                )
         })
     };
     trace.gpu.ids().map(is_after).collect()

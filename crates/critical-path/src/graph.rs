@@ -195,8 +195,8 @@ fn remove(edges: &mut Vec<Edge>, mut positions: Vec<u32>) {
     let mut next = positions.into_iter().peekable();
     let mut position = 0;
     edges.retain(|_| {
-        let goes = next.next_if_eq(&position).is_some();
+        let is_removed = next.next_if_eq(&position).is_some();
         position += 1;
-        !goes
+        !is_removed
     });
 }

@@ -55,7 +55,7 @@ pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, Gp
             while let Some(next) = ended.next_if(|&e| end(trace, e) <= start(trace, id) && e != id) {
                 last.ended(stream(next), next);
             }
-            if let Some(on) = last.elsewhere(stream(id)) {
+            if let Some(on) = last.ended_on_other_stream(stream(id)) {
                 deps.push((id, GpuDep { on, reason: Reason::Graph }));
             }
         }
@@ -75,12 +75,12 @@ pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKindCache, streams: &St
 
 /// Polling loops that saw no end of recorded work.
 #[derive(Clone, Debug, Default)]
-pub struct Loops {
+pub struct PollingLoops {
     /// Time ranges of loops per span: of the queries, and of the span around them.
     parts: FxHashMap<EventId, Vec<(i64, i64)>>,
 }
 
-impl Loops {
+impl PollingLoops {
     /// Spans with a part in loops, unordered.
     pub(super) fn spans(&self) -> impl Iterator<Item = EventId> + '_ {
         self.parts.keys().copied()
@@ -89,32 +89,37 @@ impl Loops {
     /// Add a loop. Loops of one span must come in time order.
     fn add(&mut self, trace: &Trace, queries: &[EventId]) {
         let (Some(&first), Some(&last)) = (queries.first(), queries.last()) else { return };
-        let stretch = (trace.events.start[first.index()], trace.events.end(last));
+        let range = (trace.events.start[first.index()], trace.events.end(last));
         for &query in queries {
-            self.parts.insert(query, vec![stretch]);
+            self.parts.insert(query, vec![range]);
         }
         if let Some(around) = trace.events.parent[first.index()].some() {
-            self.parts.entry(around).or_default().push(stretch);
+            self.parts.entry(around).or_default().push(range);
         }
     }
 
     /// True if a span is part of a polling loop at a time.
     pub(crate) fn contains(&self, event: EventId, at: i64) -> bool {
-        self.parts.get(&event).is_some_and(|stretches| {
-            let begun = stretches.partition_point(|&(from, _)| from <= at);
-            stretches[..begun].last().is_some_and(|&(_, to)| at < to)
+        self.parts.get(&event).is_some_and(|ranges| {
+            let begun = ranges.partition_point(|&(from, _)| from <= at);
+            ranges[..begun].last().is_some_and(|&(_, to)| at < to)
         })
     }
 }
 
 /// Infer waits from polling loops: consecutive queries on one thread, of which the last one saw the end of the work.
 /// Returns the loops that saw no end of recorded work.
-pub(super) fn polling(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) -> Loops {
-    let mut loops = Loops::default();
+pub(super) fn infer_polling_waits(
+    trace: &Trace,
+    kinds: &CallKindCache,
+    streams: &Streams,
+    syncs: &mut Vec<SyncCall>,
+) -> PollingLoops {
+    let mut loops = PollingLoops::default();
     let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
     by_end.sort_unstable_by_key(|&(end, id)| (end, streams.rank[id.index()]));
     let mut finish = |run: &mut Vec<EventId>| {
-        match poll(trace, run, &by_end) {
+        match polling_wait(trace, run, &by_end) {
             Some(sync) => syncs.push(sync),
             None if run.len() > 1 => loops.add(trace, run),
             None => {}
@@ -126,8 +131,9 @@ pub(super) fn polling(trace: &Trace, kinds: &CallKindCache, streams: &Streams, s
         for &event in trace.track_events(track) {
             // Only calls below the operators interrupt a loop, because the loop may be in one Python frame.
             let queries = kinds.kind_of(trace, event) == Some(CallKind::Query);
-            let elsewhere = |last: &EventId| trace.events.parent[last.index()] != trace.events.parent[event.index()];
-            if !queries || run.last().is_some_and(elsewhere) {
+            let has_other_parent =
+                |last: &EventId| trace.events.parent[last.index()] != trace.events.parent[event.index()];
+            if !queries || run.last().is_some_and(has_other_parent) {
                 finish(&mut run);
             }
             if queries {
@@ -140,7 +146,7 @@ pub(super) fn polling(trace: &Trace, kinds: &CallKindCache, streams: &Streams, s
 }
 
 /// Wait of a polling loop. The query before the last one still found the work running.
-fn poll(trace: &Trace, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncCall> {
+fn polling_wait(trace: &Trace, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncCall> {
     let (&first, &[before, call]) = (run.first()?, run.last_chunk::<2>()?);
     let (after, until) = (trace.events.start[before.index()], trace.events.start[call.index()]);
     let last = by_end.partition_point(|&(ended, _)| ended <= until).checked_sub(1)?;

@@ -43,8 +43,8 @@ pub fn large_calls(trace: &Trace, path: &ExactPath) -> Vec<LargeCall> {
         }
     }
     let mut on_path: FxHashMap<StrId, i64> = FxHashMap::default();
-    for hop in path.hops.iter().filter(|hop| hop.event.is_some() && is_call(hop.event)) {
-        *on_path.entry(events.name[hop.event.index()]).or_default() += hop.end - hop.start;
+    for segment in path.segments.iter().filter(|segment| segment.event.is_some() && is_call(segment.event)) {
+        *on_path.entry(events.name[segment.event.index()]).or_default() += segment.end - segment.start;
     }
     let mut by_name: BTreeMap<StrId, (usize, i64)> = BTreeMap::new();
     for ((name, _), (count, ns)) in by_track {

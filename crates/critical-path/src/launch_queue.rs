@@ -14,24 +14,24 @@ use stackline_model::{EventId, EventKind, GpuId, Key, Trace};
 use stackline_timeline::vocabulary::cuda::COMMAND_BUFFER_FULL;
 
 /// Minimum depth of a queue that counts as full.
-const SMALLEST: usize = 8;
+const MIN_DEPTH: usize = 8;
 /// Minimum depth of a hardware queue. Calls that do not wait are then no contradiction to others that do. Commands
 /// without a record, such as those of events, take space in the queue as well.
-const OF_HARDWARE: usize = 512;
+const MIN_HARDWARE_DEPTH: usize = 512;
 /// Minimum duration of a blocked call, as a multiple of the usual duration of calls with free space.
 const BLOCKED_FACTOR: i64 = 3;
 /// Maximum time from free space to the return of a blocked call, in ns. With a hardware queue the thread may have
 /// slept.
-const RETURN_NS: i64 = 10_000;
-const RETURN_OF_HARDWARE_NS: i64 = 60_000;
+const MAX_RETURN_NS: i64 = 10_000;
+const MAX_HARDWARE_RETURN_NS: i64 = 60_000;
 /// Minimum number of long calls that make a hardware queue full.
-const ENOUGH: usize = 3;
+const MIN_LONG_CALLS: usize = 3;
 
 /// Add launch calls that waited for space in the queue, and calls that just had space.
 pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     // A blocking copy waits for more than space in the queue.
     let copying: FxHashSet<EventId> = syncs.iter().map(|s| s.call).collect();
-    let told = told(trace);
+    let recorded_waits = recorded_waits(trace);
     let mut contexts: FxHashMap<(Key, i32), Vec<&[GpuId]>> = FxHashMap::default();
     for operations in &streams.operations {
         let Some(&first) = operations.first() else { continue };
@@ -41,12 +41,13 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
     let mut contexts: Vec<_> = contexts.into_iter().collect();
     contexts.sort_unstable_by_key(|(context, _)| *context);
     for (_, of_context) in contexts {
-        let waits = |of: &[&[GpuId]]| Queue::new(trace, streams, of).waits(&copying, &told).unwrap_or_default();
+        let waits =
+            |of: &[&[GpuId]]| Queue::new(trace, streams, of).waits(&copying, &recorded_waits).unwrap_or_default();
         let apart: Vec<Waits> = of_context.iter().map(|operations| waits(&[operations])).collect();
         let shared = if of_context.len() > 1 { waits(&of_context) } else { Waits::default() };
         // Streams share only hardware queues, never short ones.
-        let is_shared =
-            shared.depth >= OF_HARDWARE && shared.blocked > apart.iter().map(|waits| waits.blocked).sum::<usize>();
+        let is_shared = shared.depth >= MIN_HARDWARE_DEPTH
+            && shared.blocked > apart.iter().map(|waits| waits.blocked).sum::<usize>();
         let found = if is_shared { vec![shared] } else { apart };
         syncs.extend(found.into_iter().flat_map(|waits| waits.calls));
     }
@@ -54,11 +55,11 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
 
 /// Calls that waited for space in the queue according to CUPTI's record. In exports of Nsight Systems the record lies
 /// within the call. (Kineto writes it on a separate row, without relation to a call.)
-fn told(trace: &Trace) -> FxHashSet<EventId> {
+fn recorded_waits(trace: &Trace) -> FxHashSet<EventId> {
     let Some(name) = trace.strings.find(COMMAND_BUFFER_FULL) else { return FxHashSet::default() };
-    let is_told = |e: &EventId| trace.events.name[e.index()] == name && trace.kind(*e) == EventKind::Overhead;
+    let is_recorded_wait = |e: &EventId| trace.events.name[e.index()] == name && trace.kind(*e) == EventKind::Overhead;
     let call = |record: EventId| trace.ancestors(record).find(|&e| trace.kind(e).is_api_call());
-    trace.events.ids().filter(is_told).filter_map(call).collect()
+    trace.events.ids().filter(is_recorded_wait).filter_map(call).collect()
 }
 
 /// Waits of launch calls for one queue.
@@ -92,9 +93,9 @@ struct Queue {
     /// Ends of operations, ascending.
     done: Vec<(i64, GpuId)>,
     /// Number of unfinished operations at the start of each call.
-    held: Vec<usize>,
-    /// Maximum of `held`.
-    most: usize,
+    queued: Vec<usize>,
+    /// Maximum of `queued`.
+    max_queued: usize,
     /// Usual duration of calls with free space, in ns.
     usual: i64,
     /// Calls that launch graphs.
@@ -130,15 +131,17 @@ impl Queue {
 
     /// Build a queue from sorted launches and ends.
     fn from_launches(launched: Vec<(i64, i64, EventId, GpuId)>, done: Vec<(i64, GpuId)>) -> Self {
-        let mut queue = Self { launched, done, held: Vec::new(), most: 0, usual: 1, graphs: FxHashSet::default() };
-        let held = |i: usize| if queue.has_call(i) { i.saturating_sub(queue.done_by(queue.launched[i].0)) } else { 0 };
-        queue.held = (0..queue.launched.len()).map(held).collect();
-        queue.most = queue.held.iter().copied().max().unwrap_or(0);
+        let mut queue =
+            Self { launched, done, queued: Vec::new(), max_queued: 0, usual: 1, graphs: FxHashSet::default() };
+        let queued =
+            |i: usize| if queue.has_call(i) { i.saturating_sub(queue.done_by(queue.launched[i].0)) } else { 0 };
+        queue.queued = (0..queue.launched.len()).map(queued).collect();
+        queue.max_queued = queue.queued.iter().copied().max().unwrap_or(0);
         // Most calls of a program that fills the hardware queue wait. A short queue is sometimes full by coincidence;
         // then a call is long only compared with all others.
-        let is_of_hardware = queue.most >= OF_HARDWARE;
-        let with_room = |&i: &usize| queue.has_call(i) && (!is_of_hardware || 2 * queue.held[i] <= queue.most);
-        let mut durations: Vec<i64> = (0..queue.launched.len()).filter(with_room).map(|i| queue.duration(i)).collect();
+        let is_of_hardware = queue.max_queued >= MIN_HARDWARE_DEPTH;
+        let has_space = |&i: &usize| queue.has_call(i) && (!is_of_hardware || 2 * queue.queued[i] <= queue.max_queued);
+        let mut durations: Vec<i64> = (0..queue.launched.len()).filter(has_space).map(|i| queue.duration(i)).collect();
         durations.sort_unstable();
         let at = durations.len() / if is_of_hardware { 2 } else { 4 };
         queue.usual = durations.get(at).copied().unwrap_or(1).max(1);
@@ -160,9 +163,9 @@ impl Queue {
 
     /// The operation whose end made space for a call, if that end explains the return of the call: the first one that
     /// ended during the call, or the last one if space became free for several calls at once.
-    fn room_for(&self, call: usize) -> Option<GpuId> {
+    fn freed_by(&self, call: usize) -> Option<GpuId> {
         let (from, to, ..) = self.launched[call];
-        let soon = if self.held[call] >= OF_HARDWARE { RETURN_OF_HARDWARE_NS } else { RETURN_NS };
+        let soon = if self.queued[call] >= MIN_HARDWARE_DEPTH { MAX_HARDWARE_RETURN_NS } else { MAX_RETURN_NS };
         let inside = &self.done[self.done_by(from)..self.done_by(to)];
         let explains = |of: &&(i64, GpuId)| to - of.0 <= soon;
         let room = inside.first().filter(explains).or_else(|| inside.last().filter(explains));
@@ -174,13 +177,13 @@ impl Queue {
     }
 
     /// Possibly blocked calls, each with the operation that made space.
-    fn with_room(&self, calls: impl Iterator<Item = usize>) -> FxHashMap<usize, GpuId> {
-        calls.filter_map(|i| Some((i, self.room_for(i)?))).collect()
+    fn blocked_candidates(&self, calls: impl Iterator<Item = usize>) -> FxHashMap<usize, GpuId> {
+        calls.filter_map(|i| Some((i, self.freed_by(i)?))).collect()
     }
 
     /// Median number of operations in the queue when calls were blocked; `None` without blocked calls.
     fn depth(&self, blocked: &FxHashMap<usize, GpuId>) -> Option<usize> {
-        let mut depths: Vec<usize> = blocked.keys().map(|&i| self.held[i]).collect();
+        let mut depths: Vec<usize> = blocked.keys().map(|&i| self.queued[i]).collect();
         depths.sort_unstable();
         depths.get(depths.len() / 2).copied()
     }
@@ -190,52 +193,54 @@ impl Queue {
     fn blocked(
         &self,
         copying: &FxHashSet<EventId>,
-        told: &FxHashSet<EventId>,
+        recorded_waits: &FxHashSet<EventId>,
     ) -> Option<(usize, FxHashMap<usize, GpuId>)> {
         // If the trace records which calls waited, no others are inferred.
-        if !told.is_empty() {
-            let told = self.with_room((0..self.launched.len()).filter(|&i| told.contains(&self.launched[i].2)));
-            return self.depth(&told).map(|depth| (depth, told));
+        if !recorded_waits.is_empty() {
+            let recorded_waits = self
+                .blocked_candidates((0..self.launched.len()).filter(|&i| recorded_waits.contains(&self.launched[i].2)));
+            return self.depth(&recorded_waits).map(|depth| (depth, recorded_waits));
         }
-        if self.most < SMALLEST {
+        if self.max_queued < MIN_DEPTH {
             return None;
         }
         let all = || (0..self.launched.len()).filter(|&i| self.has_call(i) && !copying.contains(&self.launched[i].2));
-        if self.most < OF_HARDWARE {
-            let full = || all().filter(|&i| self.held[i] == self.most);
-            let blocked = self.with_room(full());
+        if self.max_queued < MIN_HARDWARE_DEPTH {
+            let full = || all().filter(|&i| self.queued[i] == self.max_queued);
+            let blocked = self.blocked_candidates(full());
             // A graph launch is long without waiting.
-            let is_held_up = |i: usize| self.is_long(i) && !self.graphs.contains(&self.launched[i].2);
-            return (full().all(|i| blocked.contains_key(&i)) && full().any(is_held_up))
-                .then_some((self.most, blocked));
+            let is_blocked = |i: usize| self.is_long(i) && !self.graphs.contains(&self.launched[i].2);
+            return (full().all(|i| blocked.contains_key(&i)) && full().any(is_blocked))
+                .then_some((self.max_queued, blocked));
         }
-        let mut blocked = self.with_room(all().filter(|&i| self.held[i] >= OF_HARDWARE && self.is_long(i)));
+        let mut blocked =
+            self.blocked_candidates(all().filter(|&i| self.queued[i] >= MIN_HARDWARE_DEPTH && self.is_long(i)));
         let depth = self.depth(&blocked)?;
         // A queue never holds more than its depth, minus the space of unrecorded commands. A maximum far above that
         // contradicts a queue of this depth.
-        if 3 * self.most > 4 * depth {
+        if 3 * self.max_queued > 4 * depth {
             return None;
         }
         // While the queue is full, every call waits, even a short one. Otherwise the long calls have another reason.
-        let full: Vec<usize> = all().filter(|&i| self.held[i] + depth / 128 >= depth).collect();
-        let short = self.with_room(full.iter().copied());
+        let full: Vec<usize> = all().filter(|&i| self.queued[i] + depth / 128 >= depth).collect();
+        let short = self.blocked_candidates(full.iter().copied());
         let long = full.iter().filter(|i| blocked.contains_key(i)).count();
-        if long < ENOUGH || 2 * short.len() < full.len() {
+        if long < MIN_LONG_CALLS || 2 * short.len() < full.len() {
             return None;
         }
-        blocked.retain(|&i, _| 4 * self.held[i] >= 3 * depth);
+        blocked.retain(|&i, _| 4 * self.queued[i] >= 3 * depth);
         blocked.extend(short);
         Some((depth, blocked))
     }
 
-    fn waits(&self, copying: &FxHashSet<EventId>, told: &FxHashSet<EventId>) -> Option<Waits> {
-        let (depth, blocked) = self.blocked(copying, told)?;
-        let had_room = |i: usize| {
+    fn waits(&self, copying: &FxHashSet<EventId>, recorded_waits: &FxHashSet<EventId>) -> Option<Waits> {
+        let (depth, blocked) = self.blocked(copying, recorded_waits)?;
+        let had_space = |i: usize| {
             // A short queue may be full by coincidence, so only blocked calls count.
-            let (end, id) = self.done[i.checked_sub(depth).filter(|_| depth >= OF_HARDWARE)?];
+            let (end, id) = self.done[i.checked_sub(depth).filter(|_| depth >= MIN_HARDWARE_DEPTH)?];
             (end < self.launched[i].0).then_some(id)
         };
-        let on = |i: usize| blocked.get(&i).copied().or_else(|| had_room(i));
+        let on = |i: usize| blocked.get(&i).copied().or_else(|| had_space(i));
         let wait = |i: usize| {
             let (from, _, call, _) = self.launched[i];
             Some(SyncCall { call, from, on: vec![on(i)?], reason: Reason::BackPressure })
@@ -267,22 +272,23 @@ mod tests {
     }
 
     /// A call of 3 µs, or longer until the queue of this depth has space.
-    fn limited(depth: usize) -> impl Fn(usize, i64, &[i64]) -> i64 {
+    fn limited_queue_call(depth: usize) -> impl Fn(usize, i64, &[i64]) -> i64 {
         move |i, from, ends| i.checked_sub(depth).map_or(0, |at| ends[at] - from).max(0) + 3_000
     }
 
     #[test]
-    fn what_is_held_beyond_its_depth_is_another_queue() {
+    fn operations_beyond_depth_belong_to_another_queue() {
         let copying = FxHashSet::default();
-        let (depth, blocked) = queue(3_000, limited(1_022), 20_000).blocked(&copying, &FxHashSet::default()).unwrap();
+        let (depth, blocked) =
+            queue(3_000, limited_queue_call(1_022), 20_000).blocked(&copying, &FxHashSet::default()).unwrap();
         assert!((1_020..=1_022).contains(&depth) && blocked.len() > 1_000, "{depth}, {}", blocked.len());
         // No queue limits this program, whose number of pending launches grows by one with each fifth call. Some calls
         // are long for another reason at about 700 pending launches, and kernels end during most calls.
         let call = |i: usize, _: i64, _: &[i64]| if (3_500..3_505).contains(&i) { 30_000 } else { 3_000 };
         let mut free = queue(12_000, call, 5_000);
-        assert!(free.most > 2_000, "{}", free.most);
+        assert!(free.max_queued > 2_000, "{}", free.max_queued);
         assert!(free.blocked(&copying, &FxHashSet::default()).is_none());
-        free.most = 750;
+        free.max_queued = 750;
         assert!(
             free.blocked(&copying, &FxHashSet::default()).is_some(),
             "but for the most that it holds it looks like a full queue"
@@ -292,7 +298,7 @@ mod tests {
     /// A launch that returns right after the end of an operation may have waited for it. A graph launch takes as long
     /// without waiting.
     #[test]
-    fn a_launch_of_a_graph_is_no_evidence() {
+    fn graph_launch_is_no_evidence_of_blocking() {
         let launch = |i: usize, from: i64, ends: &[i64]| if i == 9 { ends[0] - from + 1_000 } else { 1_000 };
         let mut queue = queue(10, launch, 100_000);
         let none = FxHashSet::default();

@@ -131,7 +131,7 @@ pub struct Warning {
 
 impl Warning {
     /// Add one occurrence with a detail for readers.
-    fn tell(warnings: &mut Vec<Self>, code: WarningCode, detail: String) {
+    fn add_detail(warnings: &mut Vec<Self>, code: WarningCode, detail: String) {
         Self::add(warnings, code, 1);
         if let Some(warning) = warnings.iter_mut().find(|w| w.code == code) {
             warning.details.push(detail);

@@ -10,9 +10,9 @@ use stackline_model::{EventId, GpuId, Key, Trace};
 use std::collections::BTreeMap;
 
 /// Missing records per process. Missing records of one process do not affect the certainty of others.
-pub(super) struct Losses<'a> {
+pub(super) struct MissingRecords<'a> {
     kinds: &'a CallKindCache,
-    by_process: BTreeMap<Key, Lost>,
+    by_process: BTreeMap<Key, MissingOfProcess>,
     /// Starts of operations of an unknown process.
     unowned: Vec<i64>,
     /// Copy calls without a recorded copy.
@@ -21,18 +21,18 @@ pub(super) struct Losses<'a> {
 
 /// Missing records of one process, by time.
 #[derive(Default)]
-struct Lost {
+struct MissingOfProcess {
     /// Starts of launch calls without an operation, and of all graph launches.
     launches: Vec<i64>,
     /// Starts of launch calls without an operation.
-    unanswered: Vec<i64>,
+    without_operation: Vec<i64>,
     /// Starts of operations without a launch call.
     unlaunched: Vec<i64>,
     /// True if calls and operations are missing between recorded ones, so that some may have left no record at all.
     pervasive: bool,
 }
 
-impl<'a> Losses<'a> {
+impl<'a> MissingRecords<'a> {
     pub(super) fn new(trace: &Trace, kinds: &'a CallKindCache, streams: &Streams) -> Self {
         let usable = trace.gpu.ids().filter(|id| is_usable(trace, *id));
         let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();
@@ -54,7 +54,7 @@ impl<'a> Losses<'a> {
             if is_lost || kind == CallKind::GraphLaunch {
                 let lost = found.by_process.entry(process(event)).or_default();
                 lost.launches.push(at);
-                lost.unanswered.extend(is_lost.then_some(at));
+                lost.without_operation.extend(is_lost.then_some(at));
             }
         }
         for id in streams.operations.iter().flatten().copied().filter(|id| trace.gpu.launch[id.index()].is_none()) {
@@ -66,7 +66,7 @@ impl<'a> Losses<'a> {
         found.unowned.sort_unstable();
         for (process, lost) in &mut found.by_process {
             lost.launches.sort_unstable();
-            lost.unanswered.sort_unstable();
+            lost.without_operation.sort_unstable();
             lost.unlaunched.sort_unstable();
             lost.pervasive = first_lost.get(process).is_some_and(|&at| is_pervasive(trace, streams, *process, at));
         }
@@ -87,18 +87,18 @@ impl<'a> Losses<'a> {
     /// True if a process may have launched an unrecorded operation between two times.
     pub(super) fn may_miss_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
-        lost.is_some_and(|lost| lost.pervasive || has_between(&lost.launches, from, to))
+        lost.is_some_and(|lost| lost.pervasive || records_host_code(&lost.launches, from, to))
     }
 
     /// True if a process launched, or may have launched, an unrecorded operation between two times. Excludes kernels of
     /// graphs, which every trace may lack.
     fn is_missing_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
-        lost.is_some_and(|lost| lost.pervasive || has_between(&lost.unanswered, from, to))
+        lost.is_some_and(|lost| lost.pervasive || records_host_code(&lost.without_operation, from, to))
     }
 
     /// Calls that may have waited for unrecorded work, by start.
-    pub(super) fn calls_amid_loss(
+    pub(super) fn calls_near_missing_records(
         &self,
         trace: &Trace,
         doubtful: impl Iterator<Item = EventId>,
@@ -114,7 +114,7 @@ impl<'a> Losses<'a> {
         let mut found: Vec<EventId> = calls.filter(|&call| missed_before(call, &[])).collect();
         let waited = syncs.iter().filter(|s| match s.reason {
             _ if s.call.is_none() => false,
-            Reason::SynchronisationAmidLoss | Reason::Free | Reason::UnrecordedSync | Reason::Polling => {
+            Reason::SynchronizationNearMissing | Reason::Free | Reason::UnrecordedSync | Reason::Polling => {
                 missed_before(s.call, &s.on)
             }
             _ => false,
@@ -130,7 +130,8 @@ impl<'a> Losses<'a> {
     /// waits between streams may refer to it.
     pub(super) fn unlaunched_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
-        lost.is_some_and(|lost| has_between(&lost.unlaunched, from, to)) || has_between(&self.unowned, from, to)
+        lost.is_some_and(|lost| records_host_code(&lost.unlaunched, from, to))
+            || records_host_code(&self.unowned, from, to)
     }
 }
 
@@ -152,7 +153,7 @@ fn is_pervasive(trace: &Trace, streams: &Streams, process: Key, first_lost: i64)
 }
 
 /// True if a time lies between two others, exclusively.
-fn has_between(moments: &[i64], from: i64, to: i64) -> bool {
+fn records_host_code(moments: &[i64], from: i64, to: i64) -> bool {
     let after = moments.partition_point(|&at| at <= from);
     moments.get(after).is_some_and(|&at| at < to)
 }

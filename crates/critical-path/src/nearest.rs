@@ -4,43 +4,43 @@ use rustc_hash::FxHashSet;
 use stackline_model::{EventKind, Trace};
 
 /// Number of names to suggest, of names to compare, and of characters to compare per name.
-const OFFERED: usize = 3;
-const LOOKED_AT: usize = 20_000;
-const CHARACTERS: usize = 256;
+const MAX_NAMES: usize = 3;
+const MAX_COMPARED: usize = 20_000;
+const MAX_CHARACTERS: usize = 256;
 
-/// Annotations of the trace most similar to `wanted`, best first.
-pub(super) fn nearest_annotations(trace: &Trace, wanted: &str) -> Vec<String> {
+/// Annotations of the trace most similar to `requested`, best first.
+pub(super) fn nearest_annotations(trace: &Trace, requested: &str) -> Vec<String> {
     let mut seen = FxHashSet::default();
     let mut names: Vec<&str> = Vec::new();
     for event in trace.events.ids() {
         if matches!(trace.kind(event), EventKind::Annotation | EventKind::GpuAnnotation)
             && seen.insert(trace.events.name[event.index()])
-            && names.len() < LOOKED_AT
+            && names.len() < MAX_COMPARED
         {
             names.push(trace.name(event));
         }
     }
-    nearest(names, wanted)
+    nearest(names, requested)
 }
 
-/// Names most similar to `wanted`, best first.
-pub(super) fn nearest<'a>(names: impl IntoIterator<Item = &'a str>, wanted: &str) -> Vec<String> {
-    let wanted = simplified(wanted);
-    let scored = names.into_iter().take(LOOKED_AT).map(|n| (distance(&wanted, &simplified(n)), n));
+/// Names most similar to `requested`, best first.
+pub(super) fn nearest<'a>(names: impl IntoIterator<Item = &'a str>, requested: &str) -> Vec<String> {
+    let requested = simplified(requested);
+    let scored = names.into_iter().take(MAX_COMPARED).map(|n| (distance(&requested, &simplified(n)), n));
     let mut scored: Vec<(usize, &str)> = scored.collect();
     scored.sort();
-    scored.into_iter().take(OFFERED).map(|(_, name)| name.to_owned()).collect()
+    scored.into_iter().take(MAX_NAMES).map(|(_, name)| name.to_owned()).collect()
 }
 
 fn simplified(text: &str) -> Vec<char> {
-    text.chars().take(CHARACTERS).flat_map(char::to_lowercase).collect()
+    text.chars().take(MAX_CHARACTERS).flat_map(char::to_lowercase).collect()
 }
 
-/// Edit distance of `wanted` to the most similar part of `name`, times 4, plus 1 unless the lengths are equal. So a
+/// Edit distance of `requested` to the most similar part of `name`, times 4, plus 1 unless the lengths are equal. So a
 /// whole match is better than a part.
-fn distance(wanted: &[char], name: &[char]) -> usize {
+fn distance(requested: &[char], name: &[char]) -> usize {
     let mut row: Vec<usize> = vec![0; name.len() + 1];
-    for (i, w) in wanted.iter().enumerate() {
+    for (i, w) in requested.iter().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;
         for (j, n) in name.iter().enumerate() {
@@ -49,8 +49,8 @@ fn distance(wanted: &[char], name: &[char]) -> usize {
             row[j + 1] = substituted.min(row[j] + 1).min(row[j + 1] + 1);
         }
     }
-    let best = row.iter().copied().min().unwrap_or(wanted.len());
-    best * 4 + usize::from(name.len() != wanted.len())
+    let best = row.iter().copied().min().unwrap_or(requested.len());
+    best * 4 + usize::from(name.len() != requested.len())
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closeness_is_by_parts_of_the_name() {
+    fn similarity_counts_name_parts() {
         let d = |a: &str, b: &str| distance(&simplified(a), &simplified(b));
         assert_eq!(d("Step", "step"), 0);
         assert!(d("ProfilerStep", "ProfilerStep#5") < d("ProfilerStep", "Optimizer.step#SGD.step"));

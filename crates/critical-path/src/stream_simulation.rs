@@ -2,7 +2,7 @@
 
 use super::commands::{Command, Commands, RecordKey};
 use super::gpu_order::{CLOCK_TOLERANCE_NS, GpuDep, ROUNDING_NS, Reason, SyncCall};
-use super::missing_records::{Losses, launched_at};
+use super::missing_records::{MissingRecords, launched_at};
 use super::streams::{Streams, end, start};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::CallKind;
@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 
 /// Maximum number of operations that a call depends on: those that ended last. The others are counted, because an edit
 /// that delays one of them past these does not delay the call.
-const MOST_AWAITED: usize = 256;
+const MAX_AWAITED: usize = 256;
 
 /// Result of the simulation.
 #[derive(Default)]
-pub(super) struct Replayed {
+pub(super) struct SimulationResult {
     pub(super) deps: Vec<(GpuId, GpuDep)>,
     pub(super) syncs: Vec<SyncCall>,
     /// Calls with a possible wait that no record states.
@@ -30,23 +30,23 @@ pub(super) struct Replayed {
 }
 
 /// Replay the launch, record and wait commands of a trace's streams.
-pub(super) fn replay(
+pub(super) fn simulate(
     trace: &Trace,
     commands: &Commands,
     streams: &Streams,
-    losses: &Losses<'_>,
+    missing_records: &MissingRecords<'_>,
     overlong: &FxHashSet<GpuId>,
-) -> Replayed {
-    let mut replay = Replay {
+) -> SimulationResult {
+    let mut replay = Simulation {
         trace,
         streams,
-        losses,
+        missing_records,
         overlong,
         pending: vec![Pending::default(); streams.operations.len()],
         events: FxHashMap::default(),
         unknown_waits: FxHashMap::default(),
         running: Running::default(),
-        found: Replayed::default(),
+        found: SimulationResult::default(),
     };
     for (_, command) in &commands.list {
         replay.execute(command, commands);
@@ -55,10 +55,10 @@ pub(super) fn replay(
 }
 
 /// State of streams and events during the replay.
-struct Replay<'a> {
+struct Simulation<'a> {
     trace: &'a Trace,
     streams: &'a Streams,
-    losses: &'a Losses<'a>,
+    missing_records: &'a MissingRecords<'a>,
     overlong: &'a FxHashSet<GpuId>,
     /// Per stream: its last operation, and the last ones of other streams that a new operation must wait for.
     pending: Vec<Pending>,
@@ -67,7 +67,7 @@ struct Replay<'a> {
     /// Per thread: last operation of each stream at the time of a wait with unknown target.
     unknown_waits: FxHashMap<u32, Vec<GpuId>>,
     running: Running,
-    found: Replayed,
+    found: SimulationResult,
 }
 
 /// Streams with an unfinished last operation. Calls without record only need these, because a trace may have very many
@@ -107,12 +107,12 @@ struct Pending {
     waits_for_unknown: bool,
 }
 
-impl Replay<'_> {
+impl Simulation<'_> {
     fn execute(&mut self, command: &Command, commands: &Commands) {
         match *command {
             Command::Launch { gpu, call } => self.launch(gpu, call, commands),
             Command::Record { record, stream } => {
-                let held = self.held(stream);
+                let held = self.unfinished_work(stream);
                 self.events.insert(record, held);
             }
             Command::Wait { stream, record } => {
@@ -142,7 +142,7 @@ impl Replay<'_> {
     }
 
     /// Possibly unfinished work of a stream: its last operation and the waits after it.
-    fn held(&self, stream: usize) -> Vec<GpuId> {
+    fn unfinished_work(&self, stream: usize) -> Vec<GpuId> {
         let pending = &self.pending[stream];
         pending.last.some().into_iter().chain(pending.waits.iter().copied()).collect()
     }
@@ -167,9 +167,9 @@ impl Replay<'_> {
     /// True if unrecorded work, or work with unknown launch time, may lie between two operations.
     fn may_miss(&self, on: GpuId, gpu: GpuId) -> bool {
         let process = self.streams.process_of(self.trace, gpu);
-        [on, gpu].iter().any(|&g| self.losses.is_of_graph(self.trace, g))
-            || self.losses.may_miss_between(process, launched_at(self.trace, on), launched_at(self.trace, gpu))
-            || self.losses.unlaunched_between(process, start(self.trace, on), start(self.trace, gpu))
+        [on, gpu].iter().any(|&g| self.missing_records.is_of_graph(self.trace, g))
+            || self.missing_records.may_miss_between(process, launched_at(self.trace, on), launched_at(self.trace, gpu))
+            || self.missing_records.unlaunched_between(process, start(self.trace, on), start(self.trace, gpu))
     }
 
     fn launch(&mut self, gpu: GpuId, call: EventId, commands: &Commands) {
@@ -186,7 +186,8 @@ impl Replay<'_> {
         }
         let waits = if call.is_none() { slot.waits.clone() } else { std::mem::take(&mut slot.waits) };
         for on in waits {
-            let reason = if call.is_none() || self.may_miss(on, gpu) { Reason::EventAmidLoss } else { Reason::Event };
+            let reason =
+                if call.is_none() || self.may_miss(on, gpu) { Reason::EventNearMissing } else { Reason::Event };
             self.found.deps.push((gpu, GpuDep { on, reason }));
         }
         if call.is_none() || commands.has_wait_records {
@@ -239,11 +240,11 @@ impl Replay<'_> {
 
     /// Limit a list of operations to those that ended last.
     fn latest(&mut self, mut on: Vec<GpuId>) -> Vec<GpuId> {
-        if on.len() > MOST_AWAITED {
+        if on.len() > MAX_AWAITED {
             let key = |id: &GpuId| std::cmp::Reverse((end(self.trace, *id), self.streams.rank[id.index()]));
-            on.select_nth_unstable_by_key(MOST_AWAITED, key);
-            self.found.left_out += (on.len() - MOST_AWAITED) as u64;
-            on.truncate(MOST_AWAITED);
+            on.select_nth_unstable_by_key(MAX_AWAITED, key);
+            self.found.left_out += (on.len() - MAX_AWAITED) as u64;
+            on.truncate(MAX_AWAITED);
             on.sort_unstable_by_key(key);
         }
         on
@@ -265,7 +266,7 @@ impl Replay<'_> {
                 let all = self.pending.iter().enumerate().filter(|(s, _)| of_device(*s));
                 Some(all.filter_map(|(_, p)| p.last.some()).collect())
             }
-            CallKind::StreamSync => stream.map(|stream| self.held(stream)),
+            CallKind::StreamSync => stream.map(|stream| self.unfinished_work(stream)),
             CallKind::EventSync => record.and_then(|r| self.events.get(&r).cloned()),
             _ => None,
         }
@@ -278,7 +279,7 @@ impl Replay<'_> {
         let known = self.awaited(kind, stream, device, record);
         let is_aim_unknown = known.is_none() && kind != CallKind::Free;
         let finds_nothing = known.as_ref().is_none_or(Vec::is_empty);
-        if is_aim_unknown || (finds_nothing && self.losses.may_miss_between(process, i64::MIN, from)) {
+        if is_aim_unknown || (finds_nothing && self.missing_records.may_miss_between(process, i64::MIN, from)) {
             self.found.uncertain.insert(call);
         }
         // A record names the awaited work. If that work ended later than the call, the clocks disagree, by any amount,
@@ -321,12 +322,12 @@ impl Replay<'_> {
             return;
         }
         let missing = |id: &GpuId| {
-            self.losses.is_of_graph(trace, *id)
-                || self.losses.may_miss_between(process, launched_at(trace, *id), from)
-                || self.losses.unlaunched_between(process, start(trace, *id), to)
+            self.missing_records.is_of_graph(trace, *id)
+                || self.missing_records.may_miss_between(process, launched_at(trace, *id), from)
+                || self.missing_records.unlaunched_between(process, start(trace, *id), to)
         };
         let may_miss = on.iter().any(missing);
-        let reason = if may_miss { Reason::SynchronisationAmidLoss } else { Reason::Synchronisation };
+        let reason = if may_miss { Reason::SynchronizationNearMissing } else { Reason::Synchronization };
         if may_miss {
             self.found.uncertain.insert(call);
         }

@@ -42,7 +42,7 @@ impl Streams {
         // Tracks distinguish streams without number.
         let mut by_track: FxHashMap<u32, u32> = FxHashMap::default();
         let mut ids: Vec<GpuId> = gpu.ids().filter(|id| is_usable(trace, *id)).collect();
-        ids.sort_by_key(|&id| (start(trace, id), end(trace, id), tie(trace, id)));
+        ids.sort_by_key(|&id| (start(trace, id), end(trace, id), tie_breaker(trace, id)));
         for (rank, id) in ids.into_iter().enumerate() {
             streams.rank[id.index()] = rank as u32;
             let (device, number) = (gpu.device[id.index()], gpu.stream[id.index()]);
@@ -64,8 +64,8 @@ impl Streams {
             streams.operations[stream as usize].push(id);
         }
         streams.is_one_process = streams.by_number.values().all(Option::is_some);
-        let alike = streams.is_one_process && streams.device.windows(2).all(|d| d[0] == d[1]);
-        streams.only_device = streams.device.first().copied().filter(|_| alike);
+        let is_one_device = streams.is_one_process && streams.device.windows(2).all(|d| d[0] == d[1]);
+        streams.only_device = streams.device.first().copied().filter(|_| is_one_device);
         for operations in &streams.operations {
             for pair in operations.windows(2) {
                 streams.previous[pair[1].index()] = pair[0];
@@ -81,7 +81,7 @@ impl Streams {
     }
 
     /// Stream with a number on a device; on any device if `device` is negative and all streams are on one device.
-    pub(crate) fn numbered(&self, device: i32, number: i64) -> Option<usize> {
+    pub(crate) fn stream_by_number(&self, device: i32, number: i64) -> Option<usize> {
         let known = |device: i32| self.by_number.get(&(device, number)).copied().flatten().map(|s| s as usize);
         known(device).or_else(|| self.only_device.filter(|_| device < 0).and_then(known))
     }
@@ -137,7 +137,7 @@ impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
     }
 
     /// Operation that ended last on a stream other than this one.
-    pub(crate) fn elsewhere(&self, stream: S) -> Option<T> {
+    pub(crate) fn ended_on_other_stream(&self, stream: S) -> Option<T> {
         self.slots.iter().flatten().find(|(of, _)| *of != stream).map(|(_, what)| *what)
     }
 }
@@ -158,7 +158,7 @@ pub(crate) fn end(trace: &Trace, id: GpuId) -> i64 {
 }
 
 /// Sort key for operations with equal times, independent of the order of rows.
-fn tie(trace: &Trace, id: GpuId) -> (i32, i64, i64, &str) {
+fn tie_breaker(trace: &Trace, id: GpuId) -> (i32, i64, i64, &str) {
     let row = &trace.gpu;
     let name = trace.name(row.event[id.index()]);
     (row.device[id.index()], row.stream[id.index()], row.correlation[id.index()], name)

@@ -5,7 +5,7 @@ use stackline_model::{AttrColumn, EventId, EventKind, Trace};
 use stackline_timeline::hta_view::number;
 
 /// Maximum distance in ns between a record and its call, even with clocks that disagree.
-const FAR_NS: i64 = 20_000_000;
+const MAX_DISTANCE_NS: i64 = 20_000_000;
 
 /// Content of a synchronization record. Missing numbers are -1.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl<'a> SyncRecords<'a> {
 
     /// Record of a call: the nearest in time of those with the same correlation ID. Other processes reuse correlation
     /// IDs, and ranks may share a file, so a record far from the call belongs to another call.
-    pub(super) fn of_call(&self, call: EventId) -> Option<SyncRecord> {
+    pub(super) fn record_of_call(&self, call: EventId) -> Option<SyncRecord> {
         if self.is_empty() {
             return None;
         }
@@ -75,7 +75,7 @@ impl<'a> SyncRecords<'a> {
         let apart = |r: &&SyncRecord| events.start[r.event.index()].abs_diff(from);
         let is_near = |r: &&SyncRecord| {
             let (begins, ends) = (events.start[r.event.index()], events.end(r.event));
-            begins <= to + FAR_NS && ends + FAR_NS >= from
+            begins <= to + MAX_DISTANCE_NS && ends + MAX_DISTANCE_NS >= from
         };
         self.by_correlation.get(&self.id(call))?.iter().filter(is_near).min_by_key(apart).copied()
     }

@@ -53,7 +53,7 @@ fn last_work_within(trace: &Trace, spans: &[EventId]) -> i64 {
     let inside: Vec<EventId> = inside.iter().take_while(within).copied().collect();
     let is_leaf =
         |at: usize| inside.get(at + 1).is_none_or(|next| trace.events.parent[next.index()].some() != Some(inside[at]));
-    let around_wait = |e: EventId| until.saturating_sub(trace.events.end(e)) < AROUND_NS;
+    let around_wait = |e: EventId| until.saturating_sub(trace.events.end(e)) < MAX_END_DISTANCE_NS;
     let ends =
         (0..inside.len()).filter(|&at| is_leaf(at) && !around_wait(inside[at])).map(|at| trace.events.end(inside[at]));
     ends.max().unwrap_or(trace.events.start[span.index()])
@@ -61,7 +61,7 @@ fn last_work_within(trace: &Trace, spans: &[EventId]) -> i64 {
 
 /// Maximum distance in ns between the end of a leaf span and the end of the read at which the leaf contains the wait or
 /// follows it.
-const AROUND_NS: i64 = 10_000;
+const MAX_END_DISTANCE_NS: i64 = 10_000;
 
 /// Awaited operation of a span: the last that ended within the span, of those launched before the span's end. For
 /// copies to the host, only copies launched within the span count.
@@ -90,7 +90,7 @@ pub(super) mod tests {
     use stackline_testkit::mini;
 
     /// A JAX program that reads a value, whose copy another thread starts, and then waits for a kernel.
-    pub(in super::super) fn reading() -> Trace {
+    pub(in super::super) fn jax_read_trace() -> Trace {
         let text = mini::trace(
             r#"file -
             process 1 name=/device:GPU:0
@@ -116,8 +116,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn spans_wait_from_their_last_work_on_for_what_was_started_meanwhile() {
-        let trace = reading();
+    fn reads_wait_for_copies_started_during_them() {
+        let trace = jax_read_trace();
         let order = GpuOrder::new(&trace, &CallKindCache::new(&trace));
         let found: Vec<_> = order.syncs.iter().map(|s| (trace.name(s.call), s.from / 1000, s.reason)).collect();
         assert_eq!(

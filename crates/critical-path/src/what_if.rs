@@ -73,7 +73,11 @@ impl CriticalPath {
                 edge.weight_us = if weight.is_finite() { weight.max(0.0) } else { edge.weight_us };
             }
             if !matched {
-                Warning::tell(&mut result.warnings, WarningCode::WhatIfUnmatched, self.unmatched(&edit.select));
+                Warning::add_detail(
+                    &mut result.warnings,
+                    WarningCode::WhatIfUnmatched,
+                    self.no_match_reason(&edit.select),
+                );
             }
         }
         // The edges are still those of an acyclic graph, so a path exists.
@@ -82,7 +86,7 @@ impl CriticalPath {
     }
 
     /// Reason why a selector matches no edge, with similar names.
-    fn unmatched(&self, select: &Selector) -> String {
+    fn no_match_reason(&self, select: &Selector) -> String {
         let any_name = Selector { name: None, ..select.clone() };
         let edges = self.graph.edges.iter().filter(|e| self.selects(&any_name, None, e));
         let names: BTreeSet<&str> = edges.map(|e| self.events.name(e.attributed)).filter(|n| !n.is_empty()).collect();

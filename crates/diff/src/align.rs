@@ -3,10 +3,10 @@
 use super::comparability::{Per, mean_steps, not_compared, notes, warnings};
 use super::functions;
 use super::inferred_steps::have_different_bases;
-use super::lost::{self, Unknown};
+use super::missing_records::{self, UntestableResults};
 use super::pair::Pair;
 use super::profile::{Measure, Profile};
-use super::statistics::adjusted;
+use super::statistics::benjamini_hochberg;
 use stackline_timeline::confidence::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -223,7 +223,7 @@ pub struct Diff {
     /// Reasons why the sides are hardly comparable, one sentence each; usually empty.
     pub warnings: Vec<String>,
     /// Runs with so many missing records or times that their results are not tested, one sentence each; usually empty.
-    pub lost: Vec<String>,
+    pub missing_records: Vec<String>,
     /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
 }
@@ -234,7 +234,7 @@ impl Diff {
     #[must_use]
     pub fn confidence(&self) -> Confidence {
         match self.method {
-            _ if !self.warnings.is_empty() || !self.lost.is_empty() => Confidence::Low,
+            _ if !self.warnings.is_empty() || !self.missing_records.is_empty() => Confidence::Low,
             Method::Runs => Confidence::High,
             Method::Steps => Confidence::Medium,
             Method::None => Confidence::Low,
@@ -302,7 +302,7 @@ impl Diff {
 }
 
 /// Share of steps that the trimmed mean excludes at each end.
-pub(super) const TRIM: f64 = 0.2;
+pub(super) const TRIM_SHARE: f64 = 0.2;
 
 /// Compare the profiles before with those after, and test the differences.
 #[must_use]
@@ -317,7 +317,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let (per, has_different_bases) = (Per::choose(before, after), have_different_bases(before, after));
     let mean_steps = mean_steps(before, after);
     let first_notes = mean_steps.iter().cloned().collect();
-    let lost = lost::sentences(before, after);
+    let missing_records = missing_records::missing_record_notes(before, after);
     let mut diff = Diff {
         options,
         method,
@@ -328,7 +328,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
         mean_steps,
         changes,
         warnings,
-        lost,
+        missing_records,
         notes: first_notes,
     };
     if let Some((a, b)) = vendors {
@@ -336,9 +336,9 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     }
     let same_paths = all().map(|profile| profile.path_kind).collect::<BTreeSet<_>>().len() <= 1;
     diff.notes.extend(not_compared(before, after, (same_paths, functions_by.is_some())));
-    for (rank, a, b) in pairs(before, after, &mut diff.notes) {
-        let names = functions::aligned(&a, &b);
-        let unknown = Unknown::new(&a, &b);
+    for (rank, a, b) in profiles_by_rank(before, after, &mut diff.notes) {
+        let names = functions::aligned_names(&a, &b);
+        let unknown = UntestableResults::new(&a, &b);
         let pair = Pair { rank, before: a, after: b, level: options.level, per, names };
         let is_known = |table: &Table| match table {
             Table::Paths => same_paths,
@@ -349,9 +349,9 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
         for table in Table::ALL.into_iter().filter(is_known) {
             let is_compared = table != Table::Steps || !has_different_bases;
             let mut changes = if is_compared { pair.changes(table, by_family) } else { Vec::new() };
-            unknown.untest(table, by_family, &mut changes);
+            unknown.clear_tests(table, by_family, &mut changes);
             if per == Per::Call && !counts_calls(table, functions_by) {
-                lost::untest(changes.iter_mut());
+                missing_records::clear_tests(changes.iter_mut());
             }
             diff.changes.entry(table).or_default().extend(changes);
         }
@@ -375,9 +375,9 @@ fn counts_calls(table: Table, functions_by: Option<&str>) -> bool {
 
 /// Method of measuring Python functions; `None` if runs differ.
 fn functions_by(before: &Side, after: &Side) -> Option<&'static str> {
-    let mut ways = before.iter().chain(after).flatten().map(|profile| profile.functions_by);
-    let first = ways.next()??;
-    ways.all(|way| way == Some(first)).then_some(first)
+    let mut methods = before.iter().chain(after).flatten().map(|profile| profile.functions_by);
+    let first = methods.next()??;
+    methods.all(|method| method == Some(first)).then_some(first)
 }
 
 fn stronger(a: Method, b: Method) -> Method {
@@ -387,7 +387,7 @@ fn stronger(a: Method, b: Method) -> Method {
 type Ranked<'a> = (i64, Vec<&'a Profile>, Vec<&'a Profile>);
 
 /// The profiles of each rank on both sides.
-fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<Ranked<'a>> {
+fn profiles_by_rank<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<Ranked<'a>> {
     if before.iter().chain(after).all(|run| run.len() == 1) {
         // One trace per run: compare them independent of their rank numbers.
         let rank = before.first().map_or(0, |run| run[0].rank);
@@ -408,7 +408,7 @@ fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<
 }
 
 /// Share of the step below which rows are small. Small rows are many and rarely matter, so their p values are adjusted apart.
-const SMALL: f64 = 0.01;
+const SMALL_SHARE: f64 = 0.01;
 
 /// Set verdicts when all rows of a table are known, and sort by change, largest first. `steps`: step length of each
 /// rank, in ns. `change_ns`: the compared change, see [`Diff::change_ns`].
@@ -421,17 +421,17 @@ fn judge(
 ) {
     // Steps are tested on their own, per rank; rows of other tables are adjusted for their number. Rows are grouped by
     // the mean over both sides, which is independent of the difference (stratified: Sun et al. 2006).
-    let is_small = |change: &Change| mean_ns(change) < SMALL * steps.get(&change.rank).copied().unwrap_or(0.0);
+    let is_small = |change: &Change| mean_ns(change) < SMALL_SHARE * steps.get(&change.rank).copied().unwrap_or(0.0);
     let family = |change: &Change| match table {
         Table::Steps => (Some(change.measure), false),
         _ => (Some(change.measure).filter(|&of| of == Measure::CpuTotal), is_small(change)),
     };
-    let mut asked: BTreeMap<_, Vec<&mut Change>> = BTreeMap::new();
+    let mut tested: BTreeMap<_, Vec<&mut Change>> = BTreeMap::new();
     for change in changes.iter_mut().filter(|change| change.p.is_some()) {
-        asked.entry(family(change)).or_default().push(change);
+        tested.entry(family(change)).or_default().push(change);
     }
-    for family in asked.into_values() {
-        let q = adjusted(&family.iter().filter_map(|change| change.p).collect::<Vec<_>>());
+    for family in tested.into_values() {
+        let q = benjamini_hochberg(&family.iter().filter_map(|change| change.p).collect::<Vec<_>>());
         family.into_iter().zip(q).for_each(|(change, q)| change.q = Some(q));
     }
     for change in changes.iter_mut() {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_or_holds_others_hides_nothing() {
+    fn small_or_enclosing_rows_do_not_hide_others() {
         let steps = BTreeMap::from([(0, 1e6), (1, 1e9)]);
         let verdict = |others: Change| {
             let mut rows = vec![row(Measure::Cpu, 1e5, 0.02)];

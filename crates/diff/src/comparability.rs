@@ -1,16 +1,16 @@
 //! Comparability of two runs: the common unit, and reasons why differences may not come from a change.
 
-use super::align::{Diff, Method, Side, TRIM};
+use super::align::{Diff, Method, Side, TRIM_SHARE};
 use super::inferred_steps::{has_steps, have_different_bases, is_whole, operations};
 use super::profile::{MeanStep, Measure, Profile, Row};
 use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Minimum share of common time, in percent. Sides below it are different programs.
-const SHARED: f64 = 20.0;
+const MIN_SHARED_PERCENT: f64 = 20.0;
 
 /// Factor between numbers of calls beyond which runs without steps count as windows of different lengths.
-const OTHER_COUNTS: f64 = 1.02;
+const MAX_COUNT_RATIO: f64 = 1.02;
 
 /// Unit of compared times and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Per {
         match () {
             () if have_different_bases(before, after) => Self::Call,
             () if profiles.peek().is_none() || profiles.any(|profile| !profile.steps.is_empty()) => Self::Step,
-            () if other_counts(before, after).is_some() => Self::Call,
+            () if different_counts(before, after).is_some() => Self::Call,
             () => Self::Run,
         }
     }
@@ -49,36 +49,36 @@ impl Per {
 /// Reasons why differences may not come from a change, one sentence each; empty for comparable sides. The unit of times
 /// comes first.
 pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
-    let first = [different_bases(before, after), inferred_steps(before, after), other_counts(before, after)];
+    let first = [different_bases(before, after), inferred_steps(before, after), different_counts(before, after)];
     let mut out: Vec<String> = first.into_iter().flatten().collect();
-    let formats = (all(before, |p| p.format.clone()), all(after, |p| p.format.clone()));
+    let formats = (distinct_values(before, |p| p.format.clone()), distinct_values(after, |p| p.format.clone()));
     out.extend(
         differ(formats).map(|(a, b)| format!("A was recorded as {a} and B as {b}, which may count different events.")),
     );
-    let devices = (all(before, |p| p.device.clone()), all(after, |p| p.device.clone()));
+    let devices = (distinct_values(before, |p| p.device.clone()), distinct_values(after, |p| p.device.clone()));
     out.extend(
         differ(devices)
             .map(|(a, b)| format!("A ran on {a} and B on {b}, so differences include those of the machines.")),
     );
     out.extend(steps(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
-        let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
+        let (a, b) = of.filter(|(a, b)| a.max(*b) < MIN_SHARED_PERCENT)?;
         Some(format!(
             "A and B have hardly any {what} in common: the common part takes {a:.0} % of the time in A and {b:.0} % \
              in B."
         ))
     };
-    out.extend(shared("operators", common(before, after, |p| &p.operators)));
+    out.extend(shared("operators", shared_percent(before, after, |p| &p.operators)));
     out.extend(match by_family {
-        true => shared("GPU work", common(before, after, |p| &p.families)),
-        false => shared("GPU work", common(before, after, |p| &p.kernels)),
+        true => shared("GPU work", shared_percent(before, after, |p| &p.families)),
+        false => shared("GPU work", shared_percent(before, after, |p| &p.kernels)),
     });
-    out.extend(shared("call paths", common(before, after, |p| &p.paths)));
+    out.extend(shared("call paths", shared_percent(before, after, |p| &p.paths)));
     out
 }
 
 /// Distinct values of a property over all profiles of a side, without `None`.
-fn all(side: &Side, of: impl Fn(&Profile) -> Option<String>) -> BTreeSet<String> {
+fn distinct_values(side: &Side, of: impl Fn(&Profile) -> Option<String>) -> BTreeSet<String> {
     side.iter().flatten().filter_map(of).collect()
 }
 
@@ -94,14 +94,14 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
         return None;
     }
     let lacks = |side: &Side| side.iter().flatten().any(is_whole);
-    let who = match (lacks(before), lacks(after)) {
+    let side = match (lacks(before), lacks(after)) {
         (true, false) => "B has steps and A has none",
         (false, true) => "A has steps and B has none",
         _ => "some runs have steps and others have none",
     };
     let all = || before.iter().chain(after).flatten();
-    let inferred = all().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
-    let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
+    let inferred = distinct_values().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
+    let marked = distinct_values().filter(|profile| has_steps(profile)).map(operations).next();
     let why = match inferred.zip(marked) {
         Some((pattern, step)) => format!(
             " The repeated pattern of launches is not such a step: a repeat has {pattern:.0} GPU operations, a step \
@@ -110,7 +110,7 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
         None => String::new(),
     };
     Some(format!(
-        "{who}, so only times per call are compared.{why} To compare steps, mark them in all runs, or select spans as \
+        "{side}, so only times per call are compared.{why} To compare steps, mark them in all runs, or select spans as \
          steps with --step-annotation."
     ))
 }
@@ -118,14 +118,14 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
 /// Warning if the steps of a side are inferred.
 fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
     let of = |side: &Side| side.iter().flatten().find_map(|profile| profile.inferred_from.clone());
-    let (who, from) = match (of(before), of(after)) {
+    let (side, from) = match (of(before), of(after)) {
         (Some(from), None) => ("A marks", from),
         (None, Some(from)) => ("B marks", from),
         (Some(from), Some(_)) => ("Some runs mark", from),
         (None, None) => return None,
     };
     Some(format!(
-        "{who} no steps, so they are inferred from {from}. Each step is measured up to the start of the next one."
+        "{side} no steps, so they are inferred from {from}. Each step is measured up to the start of the next one."
     ))
 }
 
@@ -147,7 +147,7 @@ fn steps(before: &Side, after: &Side) -> Option<String> {
 
 /// Warning for runs without steps and with different numbers of calls. They are windows of different lengths, whose
 /// times are compared per call.
-fn other_counts(before: &Side, after: &Side) -> Option<String> {
+fn different_counts(before: &Side, after: &Side) -> Option<String> {
     let is_whole = |side: &Side| side.iter().flatten().all(|profile| profile.steps.is_empty());
     if !is_whole(before) || !is_whole(after) {
         return None;
@@ -161,7 +161,7 @@ fn other_counts(before: &Side, after: &Side) -> Option<String> {
         true => "and single steps were not kept",
         false => "and neither has steps",
     };
-    (a.max(b) > OTHER_COUNTS * a.min(b))
+    (a.max(b) > MAX_COUNT_RATIO * a.min(b))
         .then(|| format!("A has {a:.0} {what} and B {b:.0}, {why}, so times per call are compared, not totals."))
 }
 
@@ -217,7 +217,11 @@ fn mean_count(side: &Side, table: fn(&Profile) -> &BTreeMap<String, Row>) -> f64
 }
 
 /// Share of each side's time in rows that the other side also has, in percent; `None` if a side has no time.
-fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTreeMap<K, Row>) -> Option<(f64, f64)> {
+fn shared_percent<K: Ord>(
+    before: &Side,
+    after: &Side,
+    table: impl Fn(&Profile) -> &BTreeMap<K, Row>,
+) -> Option<(f64, f64)> {
     let time = |row: &Row| row.iter().map(|(_, cell)| cell.gpu.saturating_add(cell.cpu)).sum::<i64>();
     let share = |side: &Side, other: &Side| {
         let (mut all, mut shared) = (0i64, 0i64);
@@ -301,23 +305,23 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
 }
 
 /// Minimum ratio of a slow step to the trimmed mean.
-const SLOW: f64 = 1.5;
+const SLOW_RATIO: f64 = 1.5;
 /// Minimum ratio of mean to trimmed mean for a note on slow steps.
-const MOVES_MEAN: f64 = 1.05;
+const MIN_MEAN_SHIFT_RATIO: f64 = 1.05;
 
 /// Note on slow steps, which the trimmed mean hides.
 fn slow_steps(profile: &Profile) -> Option<String> {
     let lengths: Vec<f64> = profile.totals.iter().map(|total| total.time(Measure::Step) as f64).collect();
-    let usual = Location::estimate(&lengths, TRIM)?.center;
+    let usual = Location::estimate(&lengths, TRIM_SHARE)?.center;
     let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
-    let slow = lengths.iter().filter(|&&length| length > SLOW * usual).count();
-    (slow > 0 && mean > MOVES_MEAN * usual).then(|| {
+    let slow = lengths.iter().filter(|&&length| length > SLOW_RATIO * usual).count();
+    (slow > 0 && mean > MIN_MEAN_SHIFT_RATIO * usual).then(|| {
         format!(
-            "{slow} of {} steps of {} take more than {SLOW} times as long as the others. The compared mean excludes \
-             the slowest and fastest {:.0} % of steps: {:.3} ms; the mean of all steps is {:.3} ms.",
+            "{slow} of {} steps of {} take more than {SLOW_RATIO} times as long as the others. The compared mean \
+             excludes the slowest and fastest {:.0} % of steps: {:.3} ms; the mean of all steps is {:.3} ms.",
             lengths.len(),
             profile.name,
-            100.0 * TRIM,
+            100.0 * TRIM_SHARE,
             usual / 1e6,
             mean / 1e6
         )
@@ -367,23 +371,23 @@ mod tests {
     use crate::{Options, StepLength, compare};
 
     #[test]
-    fn steps_that_another_process_keeps_are_not_named_as_left_out() {
+    fn steps_kept_by_another_process_are_not_reported_as_excluded() {
         let step =
             |process: usize, number: i64, left_out| StepLength { number, process, ns: 1, with_between_ns: 1, left_out };
-        let told = |steps: Vec<StepLength>| left_out(&Profile { name: "a".to_owned(), steps, ..Profile::default() });
+        let actual = |steps: Vec<StepLength>| left_out(&Profile { name: "a".to_owned(), steps, ..Profile::default() });
         let why = Some("warm-up");
         // In order of time, step 1 of the first process precedes step 2 of the second one. Step 2 of the first process
         // is not excluded.
         let mixed = vec![step(0, 1, why), step(1, 2, why), step(0, 2, None), step(1, 3, None)];
         assert_eq!(
-            told(mixed),
+            actual(mixed),
             [
                 "step 1 of a is left out in 1 of 2 processes (warm-up)",
                 "step 2 of a is left out in 1 of 2 processes (warm-up)"
             ]
         );
         let same = vec![step(0, 1, why), step(1, 1, why), step(0, 2, why), step(1, 2, why), step(0, 3, None)];
-        assert_eq!(told(same), ["steps 1 to 2 of a are left out (warm-up)"]);
+        assert_eq!(actual(same), ["steps 1 to 2 of a are left out (warm-up)"]);
     }
 
     fn recording(mean_step: Option<(i64, usize)>, calls: i64) -> Side {
@@ -396,20 +400,20 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_which_the_mean_is_known_are_not_denied() {
+    fn mean_step_length_without_single_steps_is_reported() {
         let options = || Options { level: 0.05, by_family: None };
         let (before, after) = (recording(Some((100_000_000, 10)), 10), recording(Some((125_000_000, 20)), 20));
         let diff = compare(&before, &after, options());
-        let told = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 % (untested).";
-        assert!(diff.mean_steps.as_ref().is_some_and(|steps| steps.starts_with(told)), "{:?}", diff.mean_steps);
-        assert!(diff.notes[0].starts_with(told) && !diff.warnings[0].contains("neither has steps"), "{diff:?}");
+        let expected = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 % (untested).";
+        assert!(diff.mean_steps.as_ref().is_some_and(|steps| steps.starts_with(expected)), "{:?}", diff.mean_steps);
+        assert!(diff.notes[0].starts_with(expected) && !diff.warnings[0].contains("neither has steps"), "{diff:?}");
         let diff = compare(&recording(None, 10), &recording(None, 20), options());
         assert!(diff.mean_steps.is_none() && diff.warnings[0].contains("neither has steps"), "{diff:?}");
     }
 
     #[test]
-    fn steps_of_which_only_some_are_without_overhead_are_compared_as_recorded() {
-        let told = |recording_ns: [Option<i64>; 2]| {
+    fn means_are_compared_as_recorded_if_overhead_is_unknown_for_some() {
+        let actual = |recording_ns: [Option<i64>; 2]| {
             let [before, after] = recording_ns.map(|recording_ns| {
                 let mut side = recording(Some((9_000_000, 10)), 10);
                 side[0][0].mean_step.as_mut().unwrap().recording_ns = recording_ns;
@@ -417,12 +421,12 @@ mod tests {
             });
             mean_steps(&before, &after).unwrap()
         };
-        let mixed = told([Some(6_000_000), None]);
+        let mixed = actual([Some(6_000_000), None]);
         let first = "Steps are compared as recorded, because the overhead of recording was measured in A only. A step takes 15.0 ms in A";
         assert!(mixed.starts_with(first) && mixed.contains("and 9.0 ms in B"), "{mixed}");
-        assert!(told([None, Some(6_000_000)]).contains("measured in B only. A step takes 9.0 ms in A"));
-        for alike in [[None, None], [Some(6_000_000), Some(1_000_000)]] {
-            assert!(told(alike).starts_with("A step takes 9.0 ms in A (mean of 10) and 9.0 ms in B"));
+        assert!(actual([None, Some(6_000_000)]).contains("measured in B only. A step takes 9.0 ms in A"));
+        for overheads in [[None, None], [Some(6_000_000), Some(1_000_000)]] {
+            assert!(actual(overheads).starts_with("A step takes 9.0 ms in A (mean of 10) and 9.0 ms in B"));
         }
     }
 }

@@ -47,16 +47,16 @@ fn shrunk(rows: FxHashMap<&Arc<str>, Row>) -> Functions {
 fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
     // The innermost function or operator at or around each event.
-    let mut around = vec![EventId::NONE; trace.events.len()];
+    let mut enclosing = vec![EventId::NONE; trace.events.len()];
     let mut own = vec![0_i64; trace.events.len()];
     for track in trace.tracks.ids().filter(|&track| trace.tracks.get(track).kind == TrackKind::Thread) {
         // Parents come before their children.
         for &event in trace.track_events(track) {
             let parent = trace.events.parent[event.index()];
-            let above = parent.some().map_or(EventId::NONE, |parent| around[parent.index()]);
+            let above = parent.some().map_or(EventId::NONE, |parent| enclosing[parent.index()]);
             let is_function = is_call(trace, event) && name_of(trace.events.name[event.index()]).is_some();
             let counts = is_function || trace.kind(event) == EventKind::Operator;
-            around[event.index()] = if counts { event } else { above };
+            enclosing[event.index()] = if counts { event } else { above };
             if !counts || !trace.events.is_timed(event) {
                 continue;
             }
@@ -69,7 +69,7 @@ fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions 
             }
         }
     }
-    let is_function = |event: &EventId| around[event.index()] == *event && is_call(trace, *event);
+    let is_function = |event: &EventId| enclosing[event.index()] == *event && is_call(trace, *event);
     for event in trace.events.ids().filter(is_function) {
         let name = trace.events.name[event.index()];
         let (Some(label), Some(unit)) = (name_of(name), units.of_event(trace, event)) else { continue };
@@ -117,18 +117,18 @@ fn frames(trace: &Trace, sample: EventId) -> impl Iterator<Item = StrId> {
 
 /// Names of the second side's functions on the first side, where they differ, by the same end of the file path. A
 /// program that was copied or installed elsewhere has the same functions.
-pub(super) fn aligned(before: &[&Profile], after: &[&Profile]) -> BTreeMap<Arc<str>, Arc<str>> {
+pub(super) fn aligned_names(before: &[&Profile], after: &[&Profile]) -> BTreeMap<Arc<str>, Arc<str>> {
     let names = |side: &[&Profile]| -> BTreeSet<Arc<str>> {
         side.iter().flat_map(|profile| profile.functions.keys().map(Arc::clone)).collect()
     };
     let (a, b) = (names(before), names(after));
     let mut free: BTreeMap<String, Vec<&Arc<str>>> = BTreeMap::new();
     for name in a.difference(&b) {
-        free.entry(end(name)).or_default().push(name);
+        free.entry(file_and_name(name)).or_default().push(name);
     }
     let mut found: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
     for name in b.difference(&a) {
-        if let Some(best) = free.get(&end(name)).and_then(|names| most_alike(name, names)) {
+        if let Some(best) = free.get(&file_and_name(name)).and_then(|names| most_similar(name, names)) {
             found.entry(best).or_default().push(Arc::clone(name));
         }
     }
@@ -140,22 +140,22 @@ pub(super) fn aligned(before: &[&Profile], after: &[&Profile]) -> BTreeMap<Arc<s
 }
 
 /// Strip folders: `train.py: step` from `/data/me/train.py: step`.
-fn end(name: &str) -> String {
-    let (file, function) = parts(name);
+fn file_and_name(name: &str) -> String {
+    let (file, function) = split_label(name);
     format!("{}: {function}", file.rsplit(['/', '\\']).next().unwrap_or(file))
 }
 
-fn parts(name: &str) -> (&str, &str) {
+fn split_label(name: &str) -> (&str, &str) {
     name.rsplit_once(": ").unwrap_or((name, ""))
 }
 
 /// The name whose file shares the most trailing folders; `None` if two are equal.
-fn most_alike(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
-    let folders = |name: &str| parts(name).0.rsplit(['/', '\\']).map(str::to_owned).collect::<Vec<_>>();
+fn most_similar(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
+    let folders = |name: &str| split_label(name).0.rsplit(['/', '\\']).map(str::to_owned).collect::<Vec<_>>();
     let own = folders(name);
-    let alike = |other: &str| own.iter().zip(folders(other)).take_while(|(a, b)| *a == b).count();
-    let most = among.iter().map(|other| alike(other)).max()?;
-    let mut best = among.iter().filter(|other| alike(other) == most);
+    let shared_folders = |other: &str| own.iter().zip(folders(other)).take_while(|(a, b)| *a == b).count();
+    let most = among.iter().map(|other| shared_folders(other)).max()?;
+    let mut best = among.iter().filter(|other| shared_folders(other) == most);
     best.next().filter(|_| best.next().is_none()).map(|name| Arc::clone(name))
 }
 
@@ -163,8 +163,8 @@ fn most_alike(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
 pub(super) fn renamed_path(path: &str, names: &BTreeMap<Arc<str>, Arc<str>>) -> Option<Arc<str>> {
     let parts = || path.split(" > ");
     let other = |part: &'_ str| names.get(part).map(|name| name.to_string());
-    parts().any(|part| names.contains_key(part)).then(|| {
-        let renamed: Vec<String> = parts().map(|part| other(part).unwrap_or_else(|| part.to_owned())).collect();
+    split_label().any(|part| names.contains_key(part)).then(|| {
+        let renamed: Vec<String> = split_label().map(|part| other(part).unwrap_or_else(|| part.to_owned())).collect();
         renamed.join(" > ").into()
     })
 }
@@ -179,19 +179,19 @@ mod tests {
     }
 
     fn map(before: &[&str], after: &[&str]) -> Vec<(String, String)> {
-        let names = aligned(&[&profile(before)], &[&profile(after)]);
+        let names = aligned_names(&[&profile(before)], &[&profile(after)]);
         names.iter().map(|(b, a)| (b.to_string(), a.to_string())).collect()
     }
 
     #[test]
-    fn lines_are_no_part_of_a_function() {
+    fn function_labels_exclude_lines() {
         assert_eq!(label("src/train.py(12): Model.step"), label("src/train.py(340): Model.step"));
         assert_eq!(label("src/train.py(12): Model.step").as_deref(), Some("src/train.py: Model.step"));
         assert_eq!(label("<built-in function sleep>"), None);
     }
 
     #[test]
-    fn functions_of_one_file_in_another_folder_are_the_same() {
+    fn functions_align_across_folders() {
         let pair = |b: &str, a: &str| (b.to_owned(), a.to_owned());
         assert_eq!(map(&["/a/x/t.py: f"], &["/b/x/t.py: f"]), [pair("/b/x/t.py: f", "/a/x/t.py: f")]);
         assert_eq!(

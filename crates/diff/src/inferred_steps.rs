@@ -3,7 +3,7 @@
 
 use super::align::Side;
 use super::profile::{Profile, StepLength};
-use super::units::{Units, leave_out_odd_ends};
+use super::units::{Units, exclude_outlier_ends};
 use stackline_model::Trace;
 use stackline_model::format::count;
 use stackline_timeline::Scope;
@@ -12,7 +12,7 @@ use stackline_timeline::step_marks::{LikelySteps, likely_steps};
 
 /// Maximum ratio of GPU operations per step between marked and inferred steps. Beyond it the pattern is another unit,
 /// such as a micro-batch.
-const SAME_UNIT: f64 = 1.5;
+const MAX_UNIT_RATIO: f64 = 1.5;
 
 /// Profile of a trace by inferred steps; `None` if it marks steps, if none can be inferred, or if the scope selects
 /// steps or the whole trace.
@@ -26,20 +26,20 @@ pub(super) fn profile(trace: &Trace, rank: i64, scope: &Scope, view: &GpuView<'_
         StepLength { number, process: 0, ns, with_between_ns: ns, left_out: None }
     };
     let mut lengths: Vec<StepLength> = (0..).zip(&pattern.repeats).map(length).collect();
-    leave_out_odd_ends(&mut lengths);
+    exclude_outlier_ends(&mut lengths);
     let repeats = count(pattern.repeats.len() as i64);
     let from = format!("{repeats} repeats of a pattern of {} launches", count(pattern.operations as i64));
-    let units = Units::of_inferred_steps(trace, pattern.repeats, &lengths);
-    let profile = Profile::of_units(trace, rank, (lengths, units), view);
+    let units = Units::from_inferred_steps(trace, pattern.repeats, &lengths);
+    let profile = Profile::from_units(trace, rank, (lengths, units), view);
     Some(Profile { inferred_from: Some(from), ..profile })
 }
 
 /// Use inferred steps of runs without marks, if other runs mark steps with as much GPU work. An inferred step extends
 /// to the next one, so marked steps are then measured up to the next one, too.
-pub(super) fn take(before: &mut Side, after: &mut Side) {
+pub(super) fn use_inferred_steps(before: &mut Side, after: &mut Side) {
     let all = || before.iter().chain(after.iter()).flatten();
     if !have_different_bases(before, after)
-        || !all().filter(|profile| is_whole(profile)).all(|whole| fits(whole, all()))
+        || !all().filter(|profile| is_whole(profile)).all(|whole| is_same_unit(whole, all()))
     {
         return;
     }
@@ -78,11 +78,11 @@ pub(super) fn operations(profile: &Profile) -> f64 {
 }
 
 /// Test if the inferred steps of a run have as much GPU work as the marked steps of other runs.
-fn fits<'p>(whole: &Profile, all: impl Iterator<Item = &'p Profile>) -> bool {
+fn is_same_unit<'p>(whole: &Profile, all: impl Iterator<Item = &'p Profile>) -> bool {
     let Some(inferred) = &whole.by_inferred_steps else { return false };
     let own = operations(inferred);
     all.filter(|profile| has_steps(profile)).all(|profile| {
         let other = operations(profile);
-        own.max(other) <= SAME_UNIT * own.min(other)
+        own.max(other) <= MAX_UNIT_RATIO * own.min(other)
     })
 }

@@ -72,7 +72,7 @@ mod tests {
     use super::arithmetic;
 
     #[test]
-    fn names_of_both_vendors() {
+    fn nvidia_and_amd_names() {
         for (family, names) in [
             (
                 "gemm",

@@ -1,6 +1,6 @@
 //! Comparison of one rank on both sides: measured and tested rows of all tables.
 
-use super::align::{Change, Method, TRIM, Table, Verdict};
+use super::align::{Change, Method, TRIM_SHARE, Table, Verdict};
 use super::comparability::Per;
 use super::functions;
 use super::profile::{Cell, Measure, Profile, Row};
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Minimum ratio of time up to the next step to step time, at which time between steps is compared.
-const BETWEEN: f64 = 1.02;
+const MIN_BETWEEN_RATIO: f64 = 1.02;
 
-type Named = BTreeMap<Arc<str>, Row>;
+type RowsByName = BTreeMap<Arc<str>, Row>;
 
 /// One rank on both sides.
 pub(super) struct Pair<'a> {
@@ -43,9 +43,9 @@ impl Pair<'_> {
                 let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
                 let known =
                     if self.before.iter().chain(&self.after).all(has_length) { &measures[..] } else { &measures[1..] };
-                let mut changes = self.whole(|p| &p.totals, known);
+                let mut changes = self.step_changes(|p| &p.totals, known);
                 let at = changes.iter().take_while(|change| change.measure == Measure::Step).count();
-                changes.splice(at..at, self.with_between());
+                changes.splice(at..at, self.step_and_between_changes());
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
                 for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {
                     (change.count_before, change.count_after) = (steps(&self.before), steps(&self.after));
@@ -75,21 +75,21 @@ impl Pair<'_> {
     }
 
     /// Steps up to the next one, if a side spends considerable time between steps.
-    fn with_between(&self) -> Vec<Change> {
+    fn step_and_between_changes(&self) -> Vec<Change> {
         let is_more = |profile: &&&Profile| {
             let sum = |cells: &[Cell]| cells.iter().map(|cell| cell.cpu_total as f64).sum::<f64>();
-            sum(&profile.totals_with_between) > BETWEEN * sum(&profile.totals)
+            sum(&profile.totals_with_between) > MIN_BETWEEN_RATIO * sum(&profile.totals)
         };
         let mut all = self.before.iter().chain(&self.after);
         let known = all.clone().all(|profile| profile.totals_with_between.len() == profile.units());
         if !known || !all.any(|profile| is_more(&profile)) {
             return Vec::new();
         }
-        self.whole(|p| &p.totals_with_between, &[Measure::StepAndBetween])
+        self.step_changes(|p| &p.totals_with_between, &[Measure::StepAndBetween])
     }
 
     /// Measures of whole steps, from one cell per step of each profile.
-    fn whole(&self, cells: impl Fn(&Profile) -> &[Cell], measures: &[Measure]) -> Vec<Change> {
+    fn step_changes(&self, cells: impl Fn(&Profile) -> &[Cell], measures: &[Measure]) -> Vec<Change> {
         let rows = |side: &[&Profile]| side.iter().map(|p| cells(p).iter().collect()).collect::<Vec<Row>>();
         let (before, after) = (rows(&self.before), rows(&self.after));
         let (before, after): (Vec<_>, Vec<_>) = (before.iter().map(Some).collect(), after.iter().map(Some).collect());
@@ -115,20 +115,20 @@ impl Pair<'_> {
     fn aligned(
         &self,
         measures: &[Measure],
-        table: impl Fn(&Profile) -> &Named,
+        table: impl Fn(&Profile) -> &RowsByName,
         rename: impl Fn(&Arc<str>, &BTreeMap<Arc<str>, Arc<str>>) -> Option<Arc<str>>,
     ) -> Vec<Change> {
         let names = &self.names;
-        let renamed = |rows: &Named| -> Named {
+        let renamed = |rows: &RowsByName| -> RowsByName {
             rows.iter()
                 .map(|(name, row)| (rename(name, names).unwrap_or_else(|| Arc::clone(name)), row.clone()))
                 .collect()
         };
         // Usually there is nothing to rename.
-        let renamed: Vec<Option<Named>> =
+        let renamed: Vec<Option<RowsByName>> =
             self.after.iter().map(|p| (!names.is_empty()).then(|| renamed(table(p)))).collect();
-        let before: Vec<&Named> = self.before.iter().map(|p| table(p)).collect();
-        let after: Vec<&Named> =
+        let before: Vec<&RowsByName> = self.before.iter().map(|p| table(p)).collect();
+        let after: Vec<&RowsByName> =
             self.after.iter().zip(&renamed).map(|(p, renamed)| renamed.as_ref().unwrap_or_else(|| table(p))).collect();
         let keys: BTreeSet<&Arc<str>> = before.iter().chain(&after).flat_map(|of| of.keys()).collect();
         // A function without samples on a side may still have run. Its known time is 0, and is tested as such.
@@ -152,7 +152,7 @@ impl Pair<'_> {
         after: &[Option<&Row>],
         measures: &[Measure],
     ) -> Vec<Change> {
-        let trim = if name.is_empty() { TRIM } else { 0.0 };
+        let trim = if name.is_empty() { TRIM_SHARE } else { 0.0 };
         let values = |side: &[&Profile], rows: &[Option<&Row>], get: &dyn Fn(&Cell) -> i64| -> Vec<Vec<f64>> {
             let of = |(profile, row): (&&Profile, &Option<&Row>)| {
                 let cell = |at| row.and_then(|row| row.get(at)).map_or(0, get) as f64;
@@ -163,14 +163,14 @@ impl Pair<'_> {
         let both = |get: &dyn Fn(&Cell) -> i64| (values(&self.before, before, get), values(&self.after, after, get));
         let counts_of = both(&|cell| cell.count);
         let counts_are_steady = is_steady(&counts_of.0) && is_steady(&counts_of.1);
-        let counts = (center(&counts_of.0, 0.0), center(&counts_of.1, 0.0));
+        let counts = (mean_of_means(&counts_of.0, 0.0), mean_of_means(&counts_of.1, 0.0));
         let mut out = Vec::new();
         for &measure in measures {
             let (a, b) = both(&|cell| cell.time(measure));
             if a.iter().chain(&b).flatten().all(|&ns| ns == 0.0) {
                 continue;
             }
-            let (before_ns, after_ns) = (center(&a, trim), center(&b, trim));
+            let (before_ns, after_ns) = (mean_of_means(&a, trim), mean_of_means(&b, trim));
             let tested = match self.per {
                 Per::Call => difference_of_calls((&a, &counts_of.0), (&b, &counts_of.1), self.level),
                 Per::Step | Per::Run => difference(&a, &b, trim, self.level),
@@ -210,7 +210,7 @@ fn is_steady(runs: &[Vec<f64>]) -> bool {
 }
 
 /// Mean over runs of the (trimmed) mean over steps; 0 without any.
-fn center(runs: &[Vec<f64>], trim: f64) -> f64 {
+fn mean_of_means(runs: &[Vec<f64>], trim: f64) -> f64 {
     let centers: Vec<f64> = runs.iter().filter_map(|run| Location::estimate(run, trim)).map(|of| of.center).collect();
     centers.iter().sum::<f64>() / centers.len().max(1) as f64
 }
@@ -244,12 +244,12 @@ fn difference_of_calls(
     if counts_before.iter().chain(counts_after).flatten().any(|&count| count <= 0.0) {
         return None;
     }
-    let calls = center(counts_before, 0.0);
+    let calls = mean_of_means(counts_before, 0.0);
     // Linearized ratios (Cochran 1977, "Sampling Techniques", chapter 6): their mean is the time of all runs divided by
     // the calls of all runs.
     let of_calls = |times: &[Vec<f64>], counts: &[Vec<f64>]| -> Vec<Vec<f64>> {
-        let count = center(counts, 0.0);
-        let of_call = center(times, 0.0) / count;
+        let count = mean_of_means(counts, 0.0);
+        let of_call = mean_of_means(times, 0.0) / count;
         let run = |(times, counts): (&Vec<f64>, &Vec<f64>)| {
             times.iter().zip(counts).map(|(ns, own)| calls * (of_call + (ns - of_call * own) / count)).collect()
         };

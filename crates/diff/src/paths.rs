@@ -37,7 +37,7 @@ pub(super) struct Paths {
     kind: Kind,
     nodes: Vec<Node>,
     /// Innermost path at or above each event.
-    around: Vec<u32>,
+    enclosing: Vec<u32>,
     /// Events that are the last frame of their path.
     ends: Vec<EventId>,
 }
@@ -45,16 +45,16 @@ pub(super) struct Paths {
 impl Paths {
     pub(super) fn new(trace: &Trace) -> Self {
         let mut paths =
-            Self { kind: kind(trace), nodes: Vec::new(), around: vec![TOP; trace.events.len()], ends: Vec::new() };
+            Self { kind: kind(trace), nodes: Vec::new(), enclosing: vec![TOP; trace.events.len()], ends: Vec::new() };
         let mut index = Index::default();
         for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
             // Parents come before their children.
             for &event in trace.track_events(track) {
                 let above = trace.events.parent[event.index()];
-                let above = if above.is_some() { paths.around[above.index()] } else { TOP };
-                let belongs = paths.belongs(trace, event, above);
+                let above = if above.is_some() { paths.enclosing[above.index()] } else { TOP };
+                let belongs = paths.is_path_frame(trace, event, above);
                 let node = if belongs { index.node(trace, &mut paths.nodes, above, event) } else { above };
-                paths.around[event.index()] = node;
+                paths.enclosing[event.index()] = node;
                 if belongs {
                     paths.ends.push(event);
                 }
@@ -73,7 +73,7 @@ impl Paths {
         }
     }
 
-    fn belongs(&self, trace: &Trace, event: EventId, above: u32) -> bool {
+    fn is_path_frame(&self, trace: &Trace, event: EventId, above: u32) -> bool {
         let is_span = trace.events.is_timed(event);
         if !is_span || trace.name(event).starts_with(STEP_PREFIX) {
             return false;
@@ -97,13 +97,13 @@ impl Paths {
             let Some(unit) = units.of_event(trace, event) else { continue };
             let dur = trace.events.dur[event.index()];
             let cell = Cell { count: 1, cpu: dur, cpu_total: dur, gpu: 0 };
-            rows[self.around[event.index()] as usize].add(unit, &cell);
+            rows[self.enclosing[event.index()] as usize].add(unit, &cell);
         }
         for gpu in trace.gpu.ids().filter(|gpu| counted[gpu.index()]) {
             let Some(unit) = units.of_gpu(trace, gpu) else { continue };
             let Some(from) = trace.gpu.launcher(gpu) else { continue };
             let time = trace.events.dur[trace.gpu.event[gpu.index()].index()];
-            let mut node = self.around[from.index()];
+            let mut node = self.enclosing[from.index()];
             while node != TOP {
                 rows[node as usize].add(unit, &Cell { gpu: time, ..Cell::default() });
                 node = self.nodes[node as usize].above;

@@ -3,7 +3,7 @@
 use super::functions;
 use super::inferred_steps;
 use super::kernel_families::kernel_family;
-use super::lost::{self, Lost};
+use super::missing_records::{self, ImplausibleCount};
 use super::paths::Paths;
 use super::units::{Units, steps};
 use rustc_hash::FxHashMap;
@@ -209,7 +209,7 @@ pub struct Profile {
     /// Completeness of GPU records.
     pub gpu_records: GpuRecords,
     /// Calls and operators of the host, and the number excluded for implausible times.
-    pub lost_host: Lost,
+    pub host_records: ImplausibleCount,
     /// Profile of the same run by inferred steps, if it marks none but launches repeat, for comparison to a run with
     /// marks.
     pub by_inferred_steps: Option<Box<Profile>>,
@@ -225,12 +225,12 @@ impl Profile {
     #[must_use]
     pub fn from_trace(trace: &Trace, rank: i64, scope: &Scope) -> Self {
         let view = GpuView::new(trace, &Scope::default(), Definition::Exact);
-        let mut profile = Self::of_units(trace, rank, steps(trace, scope, &view.counted), &view);
+        let mut profile = Self::from_units(trace, rank, steps(trace, scope, &view.counted), &view);
         profile.by_inferred_steps = inferred_steps::profile(trace, rank, scope, &view).map(Box::new);
         profile
     }
 
-    pub(super) fn of_units(
+    pub(super) fn from_units(
         trace: &Trace,
         rank: i64,
         (steps, units): (Vec<StepLength>, Units),
@@ -246,7 +246,7 @@ impl Profile {
             steps,
             implausible: trace.events.ids().filter(timed).count(),
             gpu_records: *trace.gpu_records(),
-            lost_host: lost::of_host(trace),
+            host_records: missing_records::count_host_records(trace),
             ..Self::default()
         };
         profile.totals(trace, &units, view);
@@ -288,14 +288,14 @@ impl Profile {
             let counts = trace.events.is_plausible(op) && !is_step(trace, op);
             let Some(unit) = units.of_event(trace, op).filter(|_| counts) else { continue };
             let name = trace.events.name[op.index()];
-            let cpu_total = if nests_in_itself(trace, &tree, node) { 0 } else { cost.host_total };
+            let cpu_total = if is_recursive(trace, &tree, node) { 0 } else { cost.host_total };
             let cell = Cell { count: 1, gpu: cost.gpu_self, cpu: cost.host_self, cpu_total };
             rows.entry(name).or_default().add(unit, &cell);
             if let Some(total) = self.totals.get_mut(unit) {
                 total.cpu = total.cpu.saturating_add(cost.host_self);
             }
         }
-        self.operators = named(trace, rows);
+        self.operators = rows_by_name(trace, rows);
     }
 
     fn kernels(&mut self, trace: &Trace, units: &Units, view: &GpuView<'_>) {
@@ -313,7 +313,7 @@ impl Profile {
             let operator = operator.map_or(StrId::NONE, |op| trace.events.name[op.index()]);
             families.entry((operator, of)).or_default().add(unit, &cell);
         }
-        self.kernels = named(trace, rows);
+        self.kernels = rows_by_name(trace, rows);
         let text = |name: StrId| name.some().map_or(NO_OPERATOR, |name| trace.strings.get(name)).to_owned();
         let families = families.into_iter().map(|((operator, family), row)| ((text(operator), family), row));
         self.families = families.collect();
@@ -332,7 +332,7 @@ fn is_step(trace: &Trace, op: EventId) -> bool {
 }
 
 /// Rows by name as text. Strings are interned by spelling, so two may read the same.
-pub(super) fn named(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeMap<String, Row> {
+pub(super) fn rows_by_name(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeMap<String, Row> {
     let mut out: BTreeMap<String, Row> = BTreeMap::new();
     let mut rows: Vec<(StrId, Row)> = rows.into_iter().collect();
     rows.sort_unstable_by_key(|(name, _)| *name);
@@ -343,7 +343,7 @@ pub(super) fn named(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeMap<Stri
     out.into_iter().map(|(name, row)| (name, row.shrunk())).collect()
 }
 
-fn nests_in_itself(trace: &Trace, tree: &OpTree, node: usize) -> bool {
+fn is_recursive(trace: &Trace, tree: &OpTree, node: usize) -> bool {
     let name = |node: u32| trace.events.name[tree.op[node as usize].index()];
     let own = name(node as u32);
     let mut above = tree.parent[node];

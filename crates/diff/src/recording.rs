@@ -10,7 +10,7 @@ impl Profile {
     ///
     /// # Errors
     /// A message if the recording has no times.
-    pub fn of_calls(tree: &CallingContextTree, name: &str, mean_step: Option<MeanStep>) -> Result<Self, String> {
+    pub fn from_calls(tree: &CallingContextTree, name: &str, mean_step: Option<MeanStep>) -> Result<Self, String> {
         let is_time = |metric: &CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
         let metric = tree.measured().into_iter().find(is_time);
         let metric = metric.ok_or_else(|| format!("{name}: the recording has no times"))?;
@@ -24,7 +24,7 @@ impl Profile {
         let total = Cell { cpu: ns(down.total.sum), cpu_total: ns(lasted), ..Cell::default() };
         profile.totals = vec![total];
         for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "operator") {
-            let own = Cell { cpu: ns(flat.nodes[row].exclusive.sum), ..of_calls(&flat, row) };
+            let own = Cell { cpu: ns(flat.nodes[row].exclusive.sum), ..call_cell(&flat, row) };
             profile.operators.entry(flat.label(row).name.clone()).or_default().add(0, &own);
         }
         let mut texts = vec![String::new(); down.nodes.len()];
@@ -32,7 +32,7 @@ impl Profile {
             let label = text(down.label(row));
             let above = &texts[down.nodes[row].parent];
             texts[row] = if above.is_empty() { label } else { format!("{above} > {label}") };
-            profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &of_calls(&down, row));
+            profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &call_cell(&down, row));
         }
         profile.functions(tree);
         profile.mean_step = mean_step;
@@ -43,9 +43,9 @@ impl Profile {
 impl Profile {
     /// Add Python functions by samples, because operator times do not cover them.
     fn functions(&mut self, tree: &CallingContextTree) {
-        let wanted = [CallMetric::CpuTime, CallMetric::WallTime, CallMetric::HostTime];
+        let candidates = [CallMetric::CpuTime, CallMetric::WallTime, CallMetric::HostTime];
         let measured = tree.measured();
-        let Some(metric) = wanted.into_iter().find(|metric| measured.contains(metric)) else { return };
+        let Some(metric) = candidates.into_iter().find(|metric| measured.contains(metric)) else { return };
         let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
         let down = view(tree, &options);
         // The Python function that each frame belongs to. Built-in and library frames belong to their caller.
@@ -66,20 +66,20 @@ impl Profile {
         }
         let flat = view(tree, &ViewOptions { shape: ViewDirection::Flat, ..options });
         for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "python") {
-            add(flat.label(row), &Cell { cpu: 0, ..of_samples(&flat, row) });
+            add(flat.label(row), &Cell { cpu: 0, ..sample_cell(&flat, row) });
         }
         self.functions_by = Some(BY_SAMPLES);
     }
 }
 
 /// Cost with the number of calls; 0 if calls were not counted.
-fn of_calls(view: &CallView, row: usize) -> Cell {
+fn call_cell(view: &CallView, row: usize) -> Cell {
     let count = i64::try_from(view.nodes[row].calls).unwrap_or(i64::MAX);
-    Cell { count, ..of_samples(view, row) }
+    Cell { count, ..sample_cell(view, row) }
 }
 
 /// Cost of a call tree row, with the number of samples as its count.
-fn of_samples(view: &CallView, row: usize) -> Cell {
+fn sample_cell(view: &CallView, row: usize) -> Cell {
     let node = &view.nodes[row];
     let count = i64::try_from(node.inclusive.count).unwrap_or(i64::MAX);
     Cell { count, gpu: 0, cpu: ns(node.inclusive.sum), cpu_total: ns(node.inclusive.sum) }

@@ -25,9 +25,9 @@ pub(super) struct Difference {
 }
 
 /// Minimum number of values for a correction by autocorrelation, which cannot be estimated from fewer.
-const ORDERED: usize = 10;
+const MIN_ORDERED_VALUES: usize = 10;
 /// Maximum assumed autocorrelation of neighbors.
-const MOST_ALIKE: f64 = 0.8;
+const MAX_AUTOCORRELATION: f64 = 0.8;
 
 impl Location {
     /// Estimate the location of values in time order, without the share `trim` at each end.
@@ -37,11 +37,11 @@ impl Location {
     #[must_use]
     pub(super) fn estimate(values: &[f64], trim: f64) -> Option<Self> {
         let plain = Self::independent(values, trim)?;
-        if values.len() < ORDERED {
+        if values.len() < MIN_ORDERED_VALUES {
             return Some(plain);
         }
-        let alike = neighbours(values);
-        let factor = (1.0 + alike) / (1.0 - alike);
+        let rho = autocorrelation(values);
+        let factor = (1.0 + rho) / (1.0 - rho);
         Some(Self {
             error2: plain.error2.map(|error2| error2 * factor),
             freedom: (plain.freedom / factor).max(1.0),
@@ -65,9 +65,9 @@ impl Location {
             return Some(Self { center, error2: None, freedom: 0.0 });
         }
         let (least, most) = (kept[0], kept[kept.len() - 1]);
-        let winsorised: Vec<f64> = sorted.iter().map(|v| v.clamp(least, most)).collect();
-        let (h, middle) = (kept.len() as f64, mean(&winsorised));
-        let squares: f64 = winsorised.iter().map(|v| (v - middle) * (v - middle)).sum();
+        let winsorized: Vec<f64> = sorted.iter().map(|v| v.clamp(least, most)).collect();
+        let (h, middle) = (kept.len() as f64, mean(&winsorized));
+        let squares: f64 = winsorized.iter().map(|v| (v - middle) * (v - middle)).sum();
         Some(Self { center, error2: Some(squares / (h * (h - 1.0))), freedom: h - 1.0 })
     }
 }
@@ -76,13 +76,13 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Lag-1 autocorrelation, 0 to [`MOST_ALIKE`], corrected for its bias in short series (Kendall 1954).
-fn neighbours(values: &[f64]) -> f64 {
+/// Lag-1 autocorrelation, 0 to [`MAX_AUTOCORRELATION`], corrected for its bias in short series (Kendall 1954).
+fn autocorrelation(values: &[f64]) -> f64 {
     let middle = mean(values);
     let all: f64 = values.iter().map(|v| (v - middle) * (v - middle)).sum();
     let pairs: f64 = values.windows(2).map(|w| (w[0] - middle) * (w[1] - middle)).sum();
     let found = if all > 0.0 { pairs / all } else { 0.0 };
-    (found + (1.0 + 4.0 * found) / values.len() as f64).clamp(0.0, MOST_ALIKE)
+    (found + (1.0 + 4.0 * found) / values.len() as f64).clamp(0.0, MAX_AUTOCORRELATION)
 }
 
 /// Welch's test of two locations. `level` is the accepted share of false alarms; the confidence interval contains the
@@ -115,7 +115,7 @@ pub(super) fn welch(before: &Location, after: &Location, level: f64, floor2: f64
 /// Benjamini and Hochberg's adjusted p values: among those up to a level, the expected share of false alarms is at most
 /// that level.
 #[must_use]
-pub(super) fn adjusted(p: &[f64]) -> Vec<f64> {
+pub(super) fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
     let (mut out, mut least) = (vec![1.0; p.len()], 1.0_f64);
@@ -130,7 +130,7 @@ pub(super) fn adjusted(p: &[f64]) -> Vec<f64> {
 /// Holm's adjusted p values: the probability of any false alarm among those up to a level is at most that level (Holm
 /// 1979).
 #[must_use]
-pub fn any_adjusted(p: &[f64]) -> Vec<f64> {
+pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
     let (mut out, mut most) = (vec![1.0; p.len()], 0.0_f64);
@@ -302,8 +302,8 @@ mod tests {
 
     /// Computed by hand: 4 times the smallest, 3 times the next, and no value less than the previous one.
     #[test]
-    fn any_of_several_is_adjusted_as_holm_does() {
-        let holm = [any_adjusted(&[0.04, 0.01, 0.03, 0.9]), any_adjusted(&[0.6, 0.7])].concat();
+    fn holm_adjusted_p_values() {
+        let holm = [holm(&[0.04, 0.01, 0.03, 0.9]), holm(&[0.6, 0.7])].concat();
         assert_eq!(holm.len(), 6);
         for (got, expected) in holm.iter().zip([0.09, 0.04, 0.09, 0.9, 1.0, 1.0]) {
             assert!((got - expected).abs() < 1e-12, "{holm:?}");

@@ -11,7 +11,7 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     let mut out: Vec<Table> =
         Compared::ALL.into_iter().filter_map(|table| Some(changes(table, diff.changes.get(&table)?, diff))).collect();
     if let Some(first) = out.first_mut() {
-        first.notes = diff.lost.iter().chain(&diff.warnings).chain(&diff.notes).cloned().collect();
+        first.notes = diff.missing_records.iter().chain(&diff.warnings).chain(&diff.notes).cloned().collect();
         first.notes.push(test(diff));
     }
     out.push(lengths(before, after));

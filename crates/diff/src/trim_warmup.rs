@@ -3,39 +3,39 @@
 use super::Side;
 use super::inferred_steps;
 use super::profile::{Profile, Row, StepLength};
-use super::units::{UNLIKE, compared};
+use super::units::{UNLIKE_OTHERS, compared_by_process};
 use stackline_timeline::steps::WARM_UP;
 use std::collections::BTreeMap;
 
 /// Reason for an excluded step that is not warm-up itself.
-const LIKE_THE_OTHER: &str = "as in another run";
+const EXCLUDED_IN_OTHER_RUN: &str = "as in another run";
 /// Minimum number of remaining steps per process.
-const LEAST: usize = 2;
+const MIN_REMAINING: usize = 2;
 
 /// Trim the same number of first steps from all runs. If a run excludes first steps, exclude as many of each process of
 /// all runs, if enough steps remain. Otherwise work that occurs only in first steps would appear as removed or new.
 /// Before that, use comparable inferred steps for runs without marks if other runs mark steps.
 pub fn trim_warmup(before: &mut Side, after: &mut Side) {
-    inferred_steps::take(before, after);
+    inferred_steps::use_inferred_steps(before, after);
     let profiles = || before.iter().chain(after.iter()).flatten();
-    let first_ones = |profile: &Profile| left_out_first(&profile.steps).into_iter().max();
+    let first_ones = |profile: &Profile| excluded_first_steps(&profile.steps).into_iter().max();
     let Some(most @ 1..) = profiles().filter_map(first_ones).max() else { return };
     for profile in before.iter_mut().chain(after.iter_mut()).flatten() {
         let spare = |(own, done): (Vec<usize>, usize)| {
-            let more = most.saturating_sub(done).min(own.len().saturating_sub(LEAST));
+            let more = most.saturating_sub(done).min(own.len().saturating_sub(MIN_REMAINING));
             own.into_iter().take(more).collect::<Vec<_>>()
         };
-        let done = left_out_first(&profile.steps);
-        let mut steps: Vec<usize> = compared(&profile.steps).into_iter().zip(done).flat_map(spare).collect();
+        let done = excluded_first_steps(&profile.steps);
+        let mut steps: Vec<usize> = compared_by_process(&profile.steps).into_iter().zip(done).flat_map(spare).collect();
         steps.sort_unstable();
         leave_out(profile, &steps);
     }
 }
 
 /// Number of excluded first steps per process.
-fn left_out_first(steps: &[StepLength]) -> Vec<usize> {
+fn excluded_first_steps(steps: &[StepLength]) -> Vec<usize> {
     let mut of_processes = vec![0; steps.iter().map(|step| step.process + 1).max().unwrap_or(0)];
-    for step in steps.iter().filter(|step| matches!(step.left_out, Some(WARM_UP | UNLIKE))) {
+    for step in steps.iter().filter(|step| matches!(step.left_out, Some(WARM_UP | UNLIKE_OTHERS))) {
         of_processes[step.process] += 1;
     }
     of_processes
@@ -63,14 +63,14 @@ fn leave_out(profile: &mut Profile, places: &[usize]) {
         implausible: _,
         mean_step: _,
         gpu_records: _,
-        lost_host: _,
+        host_records: _,
         by_inferred_steps: _,
         inferred_from: _,
     } = profile;
     let is_compared = |place: &usize| steps[*place].left_out.is_none();
     let units: Vec<usize> = places.iter().map(|&place| (0..place).filter(is_compared).count()).collect();
     for &place in places {
-        steps[place].left_out = Some(LIKE_THE_OTHER);
+        steps[place].left_out = Some(EXCLUDED_IN_OTHER_RUN);
     }
     for cells in [totals, totals_with_between] {
         let mut unit = 0..;

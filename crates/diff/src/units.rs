@@ -3,19 +3,19 @@
 use super::profile::StepLength;
 use stackline_model::{EventId, GpuId, Key, StepIndex, Trace};
 use stackline_timeline::Scope;
-use stackline_timeline::steps::{FAR_OFF, Looked, between, is_warm_up, middle, spans};
+use stackline_timeline::steps::{StepSelection, WARM_UP_RATIO, between, is_warm_up, spans, upper_median};
 use std::collections::BTreeMap;
 
 /// Reason for an excluded first step that is unlike all others but not warm-up.
-pub(super) const UNLIKE: &str = "first, unlike the others";
+pub(super) const UNLIKE_OTHERS: &str = "first, unlike the others";
 /// Reason for an excluded short last step.
 const CUT_OFF: &str = "cut off";
 
 /// An odd first or last step, which is not in steady state, deviates from the median by more than the median divided by
 /// this number,
-const ODD: i64 = 5;
+const OUTLIER_DIVISOR: i64 = 5;
 /// and by more than this many times the range of the other steps.
-const ODD_RANGES: i64 = 4;
+const OUTLIER_RANGES: i64 = 4;
 
 /// Assignment of events to compared steps.
 pub(super) struct Units {
@@ -34,7 +34,7 @@ impl Units {
         }
         let (start, track) = (trace.events.start[event.index()], trace.events.track[event.index()]);
         if !self.inferred.is_empty() {
-            return self.of_inferred(start);
+            return self.unit_at(start);
         }
         let step = self.index.running(start, trace.tracks.pid(track))?;
         *self.of_step.get(step as usize)?
@@ -42,33 +42,33 @@ impl Units {
 
     pub(super) fn of_gpu(&self, trace: &Trace, gpu: GpuId) -> Option<usize> {
         if !self.inferred.is_empty() {
-            return self.of_inferred(trace.events.start[trace.gpu.event[gpu.index()].index()]);
+            return self.unit_at(trace.events.start[trace.gpu.event[gpu.index()].index()]);
         }
         if self.whole { Some(0) } else { *self.of_step.get(trace.gpu.step[gpu.index()] as usize)? }
     }
 
-    fn of_inferred(&self, start: i64) -> Option<usize> {
+    fn unit_at(&self, start: i64) -> Option<usize> {
         let at = self.inferred.partition_point(|&(from, _)| from <= start).checked_sub(1)?;
         if start < self.inferred[at].1 { *self.of_step.get(at)? } else { None }
     }
 
     /// Units for inferred steps, given by start and end in time order. `lengths` marks the compared ones.
-    pub(super) fn of_inferred_steps(trace: &Trace, inferred: Vec<(i64, i64)>, lengths: &[StepLength]) -> Self {
+    pub(super) fn from_inferred_steps(trace: &Trace, inferred: Vec<(i64, i64)>, lengths: &[StepLength]) -> Self {
         let of_step = units_of(lengths);
         Self { index: StepIndex::new(trace), of_step, whole: false, inferred }
     }
 }
 
-/// Steps in scope and their units. Compared are the steps that all commands select ([`Looked`]), except a first and a
-/// last one that would distort the mean.
+/// Steps in scope and their units. Compared are the steps that all commands select ([`StepSelection`]), except a first
+/// and a last one that would distort the mean.
 pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
     let spans = spans(trace, |gpu| counted[gpu.index()]);
     let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
     let gaps = between(trace, &spans);
     // The last step is assumed to be followed by the median gap.
     let known: Vec<i64> = gaps.iter().copied().flatten().collect();
-    let usual = middle(&known).unwrap_or(0);
-    let left_out = Looked::at(trace, scope).left_out(trace);
+    let usual = upper_median(&known).unwrap_or(0);
+    let left_out = StepSelection::select(trace, scope).left_out(trace);
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let mut lengths: Vec<StepLength> = Vec::new();
     let mut position = Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<Step
     }
     // Steps that the user selects by number or with --whole are all compared.
     if scope.steps.is_none() && !scope.whole {
-        leave_out_odd_ends(&mut lengths);
+        exclude_outlier_ends(&mut lengths);
     }
     let mut of_step = vec![None; trace.steps.len()];
     for (unit, &at) in units_of(&lengths).into_iter().zip(&position) {
@@ -103,23 +103,23 @@ fn units_of(lengths: &[StepLength]) -> Vec<Option<usize>> {
 }
 
 /// Exclude the first and the last compared step of each process if it is unlike the others.
-pub(super) fn leave_out_odd_ends(lengths: &mut [StepLength]) {
-    for own in compared(lengths).into_iter().filter(|own| own.len() > 2) {
+pub(super) fn exclude_outlier_ends(lengths: &mut [StepLength]) {
+    for own in compared_by_process(lengths).into_iter().filter(|own| own.len() > 2) {
         let (first, last) = (own[0], own[own.len() - 1]);
         // Compare the ends to inner steps, if there are enough.
         let inner = if own.len() > 3 { 1..own.len() - 1 } else { 0..own.len() };
         let others: Vec<i64> = own[inner].iter().map(|&at| lengths[at].ns).collect();
-        if is_odd(lengths[first].ns, &others, true) {
-            lengths[first].left_out = Some(UNLIKE);
+        if is_outlier(lengths[first].ns, &others, true) {
+            lengths[first].left_out = Some(UNLIKE_OTHERS);
         }
-        if is_odd(lengths[last].ns, &others, false) {
+        if is_outlier(lengths[last].ns, &others, false) {
             lengths[last].left_out = Some(CUT_OFF);
         }
     }
 }
 
 /// Compared steps of each process, in time order.
-pub(super) fn compared(lengths: &[StepLength]) -> Vec<Vec<usize>> {
+pub(super) fn compared_by_process(lengths: &[StepLength]) -> Vec<Vec<usize>> {
     let mut of_processes: Vec<Vec<usize>> = Vec::new();
     for (at, step) in lengths.iter().enumerate() {
         of_processes.resize_with(of_processes.len().max(step.process + 1), Vec::new);
@@ -133,7 +133,7 @@ pub(super) fn compared(lengths: &[StepLength]) -> Vec<Vec<usize>> {
 /// Test if the first or last step is unlike the others. A first step may be shorter, because the host runs ahead of the
 /// GPU until the launch queue is full. First steps as long as warm-up are covered here only if their number occurs
 /// again.
-fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
+fn is_outlier(ns: i64, others: &[i64], is_first: bool) -> bool {
     let mut sorted = others.to_vec();
     sorted.sort_unstable();
     let (Some(&least), Some(&most), Some(&middle)) = (sorted.first(), sorted.last(), sorted.get(sorted.len() / 2))
@@ -141,9 +141,9 @@ fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
         return false;
     };
     let off = ns.saturating_sub(middle).saturating_abs();
-    let unlike = off > middle / ODD && off > most.saturating_sub(least).saturating_mul(ODD_RANGES);
+    let unlike = off > middle / OUTLIER_DIVISOR && off > most.saturating_sub(least).saturating_mul(OUTLIER_RANGES);
     match is_first {
         true => unlike || is_warm_up(ns, others),
-        false => ns < middle && (unlike || ns < middle / FAR_OFF),
+        false => ns < middle && (unlike || ns < middle / WARM_UP_RATIO),
     }
 }

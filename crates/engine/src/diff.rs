@@ -67,7 +67,7 @@ fn of_calls(
 pub fn profile_of_calls(tree: &CallingContextTree, name: &str) -> Result<Profile, String> {
     let marked = step_time(tree).filter(|time| time.steps > 0);
     let mean_step = marked.map(|time| MeanStep { ns: time.ns, steps: time.steps, recording_ns: time.recording_ns });
-    Profile::of_calls(tree, name, mean_step)
+    Profile::from_calls(tree, name, mean_step)
 }
 
 fn of_rank(tree: CallingContextTree, wanted: i64) -> Result<CallingContextTree, Error> {

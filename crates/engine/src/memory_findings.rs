@@ -75,7 +75,7 @@ const PEAKS: usize = 1;
 /// Findings of a file with only memory data.
 pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
     let analysis = MemoryAnalysis::by_rules(trace, PEAKS, memory_rules(&options.settings));
-    let mut found = Findings::of_memory_alone(memory_findings(&analysis, options.least_percent, keep));
+    let mut found = Findings::from_memory_only(memory_findings(&analysis, options.least_percent, keep));
     found.notes.extend(messages::failed_requests(trace));
     found
 }
@@ -136,7 +136,7 @@ fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
         let need = rule.needs.iter().copied().find(|need| !is_met(need))?;
         Some(SkippedRule { rule: rule.info(), reason: Reason::Missing(need) })
     };
-    rules::of_memory().filter_map(told).collect()
+    rules::memory_rules().filter_map(told).collect()
 }
 
 /// Evidence of waste.

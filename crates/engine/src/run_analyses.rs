@@ -4,7 +4,7 @@ use crate::{Error, Progress, concatenate, ranks};
 use stackline_analyze::Analysis;
 use stackline_model::{Table, Trace, TraceSet};
 use stackline_store::thread_count;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use stackline_timeline::{DefaultWindow, Scope, ambiguous_cycles};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,7 +70,7 @@ const OF_HTA: &str = "hta_";
 pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> {
     let tables = (analysis.run)(trace, &scope.resolve(analysis.window, trace));
     let DefaultWindow::WholeAs(tool) = analysis.window else { return tables };
-    if *scope != Scope::default() || Looked::at(trace, scope).steps == 0 {
+    if *scope != Scope::default() || StepSelection::select(trace, scope).steps == 0 {
         return tables;
     }
     let has_others = tables.iter().any(|table| !table.name.starts_with(OF_HTA));
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn steps_that_do_not_exist_are_an_error() {
-        let scope = Scope::of_steps(Some((2, 3)));
+        let scope = Scope::from_steps(Some((2, 3)));
         assert!(matches!(check_steps(&set().traces, &scope), Err(Error::NoStep { .. })));
         assert!(check_steps(&set().traces, &Scope::default()).is_ok());
     }

@@ -150,7 +150,7 @@ fn titles(told: &MemoryFindings) -> Vec<String> {
 
 #[test]
 fn patterns_and_rules_have_the_same_codes() {
-    let codes: Vec<&str> = rules::of_memory().map(|rule| rule.code).collect();
+    let codes: Vec<&str> = rules::memory_rules().map(|rule| rule.code).collect();
     assert_eq!(codes, Pattern::all().map(Pattern::code).collect::<Vec<_>>());
 }
 
@@ -219,7 +219,7 @@ fn what_is_a_guess_may_save_nothing() {
 fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
     let text = "a dull 100; a wide 4096; k one wide; a last 8192; k two last; f wide; \
                 a also 4096; k three also,last; f also; f last; f dull; end";
-    let found = Findings::of_memory(found(text));
+    let found = Findings::from_memory(found(text));
     let told: Vec<(&str, u64, u64, u64)> = found
         .findings
         .iter()
@@ -235,10 +235,11 @@ fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
 /// Memory findings are ranked by bytes, after findings that save time.
 #[test]
 fn more_bytes_come_first() {
-    let found = Findings::of_memory(found("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end"));
+    let found =
+        Findings::from_memory(found("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end"));
     let bytes: Vec<u64> = found.findings.iter().map(|finding| finding.memory.as_ref().unwrap().bytes).collect();
     assert_eq!(bytes, [4096, 1024]);
-    assert_eq!((found.step_ns, found.together), (0, None));
+    assert_eq!((found.step_ns, found.combined), (0, None));
 }
 
 /// Objects to offload are needed, and objects that an opaque kernel may use are uncertain: neither counts as wasted.
@@ -296,7 +297,7 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
     // Which bytes are touched is not told; the program did not end.
     let open: Vec<String> = missing("a x 64; k one x>x; f x").into_iter().map(|(code, _)| code).collect();
     assert_eq!(open, ["SL055", "SL058", "SL059", "SL060"]);
-    let alone = Findings::of_memory_alone(found("a x 64; k one x[0:60]>x[0:60]; f x; end"));
+    let alone = Findings::from_memory_only(found("a x 64; k one x[0:60]>x[0:60]; f x; end"));
     assert_eq!(alone.rules.len(), rules::ALL.len());
     assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has only memory events"));
 }

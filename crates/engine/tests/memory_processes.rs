@@ -59,7 +59,7 @@ fn the_process_with_the_highest_peak_comes_first() {
     // Other processes are no damage.
     let found = memory_findings(&MemoryAnalysis::new(&shown, 1), 0.5, &|_| true);
     let told = stackline_engine::findings_with_known_memory(
-        stackline_findings::Findings::of_memory(stackline_findings::MemoryFindings::default()),
+        stackline_findings::Findings::from_memory(stackline_findings::MemoryFindings::default()),
         Some((&shown, found)),
         &stackline_findings::Options::default(),
     );

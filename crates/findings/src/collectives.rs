@@ -24,16 +24,16 @@ impl RuleContext<'_> {
         let trace = self.trace();
         let mut types = self.kernel_types();
         let [named, group] = ["Collective name", "Process Group Name"].map(|key| trace.attr(key));
-        let [sent, got, ranks] = ["In msg nelems", "Out msg nelems", "Group size"].map(|key| trace.attr(key));
+        let [sent, received, ranks] = ["In msg nelems", "Out msg nelems", "Group size"].map(|key| trace.attr(key));
         let work = self.gpu_work().into_iter().filter(|&e| types.of_event(e) == KernelType::Communication);
         let collective = |event: EventId| {
-            let said = named.text(event).and_then(|name| Family::find(trace.strings.get(name)));
+            let recorded = named.text(event).and_then(|name| Family::find(trace.strings.get(name)));
             // Some libraries use one kernel name for all collectives: there the operator determines the family.
             let is_operator = |&e: &EventId| matches!(trace.kind(e), EventKind::Operator | EventKind::Annotation);
             let by_operator = || self.stack(event).filter(is_operator).find_map(|e| Family::find(trace.name(e)));
-            let family = said.or_else(|| Family::find(trace.name(event))).or_else(by_operator)?;
+            let family = recorded.or_else(|| Family::find(trace.name(event))).or_else(by_operator)?;
             let all = || sent.i64(event)?.checked_mul(ranks.i64(event)?);
-            let elements = if family.sized_by_output { got.i64(event).or_else(all) } else { sent.i64(event) };
+            let elements = if family.sized_by_output { received.i64(event).or_else(all) } else { sent.i64(event) };
             let (family, group) = (family.name, group.text(event));
             Some(Collective { event, family, elements: elements.filter(|&n| n > 0), group })
         };

@@ -18,7 +18,7 @@ type Shape = Vec<i64>;
 
 /// Tensors that a run produced.
 #[derive(Debug, Default)]
-struct Made {
+struct ProducedTensors {
     /// Number of tensors by shape.
     shapes: BTreeMap<Shape, usize>,
     /// True after a vector of unknown length.
@@ -27,15 +27,16 @@ struct Made {
     computes: bool,
 }
 
-impl Made {
+impl ProducedTensors {
     fn add(&mut self, shape: Option<Shape>) {
         shape.into_iter().for_each(|shape| *self.shapes.entry(shape).or_default() += 1);
     }
 
     /// Check for at least `count` tensors of a shape, or of shapes with as many elements, which can be views.
     fn has(&self, shape: &Shape, count: usize) -> bool {
-        let alike = self.shapes.iter().filter(|(known, _)| elements(known) == elements(shape));
-        (self.has_vector && shape.len() == 1 && count == 1) || alike.map(|(_, count)| count).sum::<usize>() >= count
+        let of_equal_size = self.shapes.iter().filter(|(known, _)| elements(known) == elements(shape));
+        (self.has_vector && shape.len() == 1 && count == 1)
+            || of_equal_size.map(|(_, count)| count).sum::<usize>() >= count
     }
 
     /// Check that the run produced all inputs of an operator. Two inputs of one shape are two tensors.
@@ -46,7 +47,7 @@ impl Made {
     }
 
     /// Check if an operator can begin a run, and add its result.
-    fn begins(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
+    fn begins_run(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
         let name = short_name(context, operator);
         if VECTORS.contains(&name) {
             self.has_vector = true;
@@ -61,8 +62,8 @@ impl Made {
     }
 
     /// Check if an operator continues a run, with only produced inputs, and add its result.
-    fn goes_on(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
-        if self.begins(context, operator) {
+    fn continues_run(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
+        if self.begins_run(context, operator) {
             return true;
         }
         let name = short_name(context, operator);
@@ -99,15 +100,16 @@ pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) ->
             at += inside;
             continue;
         }
-        let mut made = Made::default();
-        if !made.begins(context, operators[at]) {
+        let mut produced = ProducedTensors::default();
+        if !produced.begins_run(context, operators[at]) {
             at += 1;
             continue;
         }
-        let more = operators[at + 1..].iter().take_while(|&&operator| made.goes_on(context, operator)).count();
+        let more =
+            operators[at + 1..].iter().take_while(|&&operator| produced.continues_run(context, operator)).count();
         let end = at + 1 + more;
-        let is_written = operators.get(end).is_some_and(|&next| writes_to(context, next, &made));
-        if made.computes && !is_written {
+        let is_written = operators.get(end).is_some_and(|&next| writes_to(context, next, &produced));
+        if produced.computes && !is_written {
             found.push(operators[at..end].to_vec());
         }
         at = end;
@@ -117,9 +119,9 @@ pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) ->
 
 /// Check if an operator writes in place to a tensor of the run: its name ends with `_`, as PyTorch's in-place
 /// operators.
-fn writes_to(context: &RuleContext<'_>, operator: EventId, made: &Made) -> bool {
+fn writes_to(context: &RuleContext<'_>, operator: EventId, produced: &ProducedTensors) -> bool {
     let first = input_shapes(context, operator).into_iter().next();
-    context.trace().name(operator).ends_with('_') && first.is_some_and(|shape| made.has(&shape, 1))
+    context.trace().name(operator).ends_with('_') && first.is_some_and(|shape| produced.has(&shape, 1))
 }
 
 fn short_name<'a>(context: &RuleContext<'a>, operator: EventId) -> &'a str {

@@ -155,33 +155,33 @@ pub struct ExternalFact {
 #[derive(Clone, Debug, Default)]
 pub struct ExternalRules {
     rules: Vec<(Arc<RuleInfo>, ExternalRule)>,
-    found: Vec<(Arc<RuleInfo>, Checked)>,
+    found: Vec<(Arc<RuleInfo>, ValidatedFinding)>,
     /// Rules that were not checked, or not completely.
     pub unchecked: Vec<SkippedRule>,
 }
 
 /// Validated finding.
 #[derive(Clone, Debug)]
-struct Checked {
-    said: ExternalFinding,
+struct ValidatedFinding {
+    finding: ExternalFinding,
     facts: Vec<Fact<String>>,
     support: Support,
     confidence: Confidence,
     edits: Vec<Edit>,
 }
 
-impl Checked {
+impl ValidatedFinding {
     fn candidate(&self, events: Vec<EventId>) -> Candidate {
-        let said = self.said.clone();
-        let gain_estimate = match said.gain {
+        let finding = self.finding.clone();
+        let gain_estimate = match finding.gain {
             Some((low_ns, ns, high_ns)) => GainEstimate::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
             None if self.edits.is_empty() => GainEstimate::None,
             None => GainEstimate::Edits(self.edits.clone()),
         };
-        let (file, line, function) = (said.file, said.line, said.function);
+        let (file, line, function) = (finding.file, finding.line, finding.function);
         Candidate {
-            title: said.title,
-            place: SourceLocation { file, line, function, module: said.module, operator: said.operator },
+            title: finding.title,
+            place: SourceLocation { file, line, function, module: finding.module, operator: finding.operator },
             events,
             facts: Vec::new(),
             support: self.support,
@@ -204,9 +204,9 @@ impl ExternalRules {
     pub fn add(&mut self, message: Message) -> Result<(), String> {
         match message {
             Message::Rule(rule) => self.add_rule(rule),
-            Message::Found(said) => {
-                let rule = self.rule(&said.code)?;
-                let checked = check(*said).map_err(|reason| format!("{}: {reason}", rule.code))?;
+            Message::Found(finding) => {
+                let rule = self.rule(&finding.code)?;
+                let checked = validate(*finding).map_err(|reason| format!("{}: {reason}", rule.code))?;
                 self.found.push((rule, checked));
                 Ok(())
             }
@@ -232,7 +232,7 @@ impl ExternalRules {
     pub fn page(&self, code: &str) -> Option<String> {
         let is_it =
             |(rule, _): &&(Arc<RuleInfo>, ExternalRule)| rule.code.eq_ignore_ascii_case(code) || rule.name == code;
-        self.rules.iter().find(is_it).map(|(rule, said)| page(rule, said))
+        self.rules.iter().find(is_it).map(|(rule, rule_info)| page(rule, rule_info))
     }
 
     fn rule(&self, code: &str) -> Result<Arc<RuleInfo>, String> {
@@ -246,7 +246,7 @@ impl ExternalRules {
         if code.is_empty() || !code.chars().all(is_code) {
             return Err(format!("{source}: invalid code {code:?}; use letters and digits, such as MY001"));
         }
-        if is_ours(&code) {
+        if is_reserved_code(&code) {
             return Err(format!(
                 "{source}: codes such as {code} are reserved for built-in rules; choose another, such as MY001"
             ));
@@ -265,7 +265,7 @@ impl ExternalRules {
 
     /// Findings over sums of calls. Replay is impossible, so only stated gains are known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
-        let finding = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
+        let finding = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {
             let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());
             let gain = gain_of(&gain_estimate, None, step_ns);
             Finding {
@@ -290,10 +290,10 @@ impl ExternalRules {
     }
 
     /// Candidates of the rules. Excludes events that the trace lacks.
-    pub(super) fn proposals(&self, trace: &Trace) -> Vec<RankedCandidate> {
+    pub(super) fn ranked_candidates(&self, trace: &Trace) -> Vec<RankedCandidate> {
         let in_trace = |row: &&u32| (**row as usize) < trace.events.len();
-        let proposal = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
-            let events = checked.said.events.iter().filter(in_trace).map(|&row| EventId(row)).collect();
+        let proposal = |(rule, checked): &(Arc<RuleInfo>, ValidatedFinding)| {
+            let events = checked.finding.events.iter().filter(in_trace).map(|&row| EventId(row)).collect();
             RankedCandidate {
                 rule: Arc::clone(rule),
                 candidate: checked.candidate(events),
@@ -304,72 +304,73 @@ impl ExternalRules {
     }
 }
 
-fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
-    let about = if said.doc.is_empty() { &rule.about } else { &said.doc };
+fn page(rule: &RuleInfo, rule_info: &ExternalRule) -> String {
+    let about = if rule_info.doc.is_empty() { &rule.about } else { &rule_info.doc };
     let mut page = format!("# {} {}\n\n{about}\n\n", rule.code, rule.name);
     let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
     if !rule.advice.is_empty() {
         section("Fix", &rule.advice);
     }
-    let needs: Vec<&str> = said.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
+    let needs: Vec<&str> =
+        rule_info.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
     match needs.is_empty() {
         true => section("Requirements", "None: the rule checks every trace."),
         false => {
             section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")));
         }
     }
-    if !said.thresholds.is_empty() {
+    if !rule_info.thresholds.is_empty() {
         let one = |(name, value): (&String, &f64)| format!("`--set {}.{name}={value}`", rule.code);
-        section("Thresholds", &said.thresholds.iter().map(one).collect::<Vec<_>>().join("\n"));
+        section("Thresholds", &rule_info.thresholds.iter().map(one).collect::<Vec<_>>().join("\n"));
     }
-    section("Source", &format!("A Python rule: {}.", said.source));
+    section("Source", &format!("A Python rule: {}.", rule_info.source));
     page.trim_end().to_owned() + "\n"
 }
 
 /// Check if a code is reserved for built-in rules.
-fn is_ours(code: &str) -> bool {
+fn is_reserved_code(code: &str) -> bool {
     let number = code.get(..2).filter(|start| start.eq_ignore_ascii_case("SL")).and_then(|_| code.get(2..));
     number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
 }
 
-fn check(said: ExternalFinding) -> Result<Checked, String> {
-    if said.title.trim().is_empty() {
+fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
+    if finding.title.trim().is_empty() {
         return Err("a finding has an empty title".to_owned());
     }
-    if said.line == Some(0) {
+    if finding.line == Some(0) {
         return Err("line numbers count from 1".to_owned());
     }
-    if let Some((low, likely, high)) = said.gain {
+    if let Some((low, likely, high)) = finding.gain {
         if !(low <= likely && likely <= high) {
             return Err(format!("gain of {likely} ns is outside of its bounds, {low} to {high} ns"));
         }
-        if !said.edits.is_empty() {
+        if !finding.edits.is_empty() {
             return Err("a gain is either stated or replayed from edits, not both".to_owned());
         }
     }
-    let edits = said.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
+    let edits = finding.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
     let edits = edits.collect::<Result<Vec<Edit>, _>>()?;
     if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
         return Err(format!("{edit}: a rule's edit cannot be an alternative"));
     }
-    let facts = said.facts.iter().map(fact).collect::<Result<_, _>>()?;
-    let support = named(&Support::ALL, |support| support.name(), &said.support, "support")?;
-    let confidence = named(&Confidence::ALL, |confidence| confidence.name(), &said.confidence, "confidence")?;
-    Ok(Checked { said, facts, support, confidence, edits })
+    let facts = finding.facts.iter().map(fact).collect::<Result<_, _>>()?;
+    let support = named(&Support::ALL, |support| support.name(), &finding.support, "support")?;
+    let confidence = named(&Confidence::ALL, |confidence| confidence.name(), &finding.confidence, "confidence")?;
+    Ok(ValidatedFinding { finding, facts, support, confidence, edits })
 }
 
-fn fact(said: &ExternalFact) -> Result<Fact<String>, String> {
-    if !said.value.is_finite() {
-        return Err(format!("{:?} is not a number", said.name));
+fn fact(external: &ExternalFact) -> Result<Fact<String>, String> {
+    if !external.value.is_finite() {
+        return Err(format!("{:?} is not a number", external.name));
     }
-    let unit = named(&Unit::ALL, |unit| unit.suffix(), &said.unit, "unit")?;
-    Ok(Fact { name: said.name.clone(), value: said.value, unit })
+    let unit = named(&Unit::ALL, |unit| unit.suffix(), &external.unit, "unit")?;
+    Ok(Fact { name: external.name.clone(), value: external.value, unit })
 }
 
-fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, wanted: &str, what: &str) -> Result<T, String> {
-    all.iter().find(|one| name(one) == wanted).copied().ok_or_else(|| {
+fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, requested: &str, what: &str) -> Result<T, String> {
+    all.iter().find(|one| name(one) == requested).copied().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(name).collect();
-        format!("unknown {what} {wanted:?}; known are {}", known.join(", "))
+        format!("unknown {what} {requested:?}; known are {}", known.join(", "))
     })
 }
 
@@ -393,19 +394,19 @@ mod tests {
     fn found(change: impl FnOnce(&mut ExternalFinding)) -> Message {
         let text = str::to_owned;
         let (support, confidence) = (text("exact"), text("low"));
-        let mut said = ExternalFinding {
+        let mut finding = ExternalFinding {
             code: text("MY001"),
             title: text("t"),
             support,
             confidence,
             ..ExternalFinding::default()
         };
-        change(&mut said);
-        Message::Found(Box::new(said))
+        change(&mut finding);
+        Message::Found(Box::new(finding))
     }
 
     #[test]
-    fn codes_are_of_their_own() {
+    fn codes_differ_from_those_of_built_in_rules() {
         let mut others = ExternalRules::default();
         others.add(rule("MY001", "a.py:1")).unwrap();
         assert_eq!(
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_tell_what_the_author_says() {
+    fn pages_contain_the_documentation_of_the_author() {
         let mut others = ExternalRules::default();
         let line = r#"{"type":"rule","code":"MY001","name":"slow","about":"a","advice":"Do.","source":"a.py:1",
             "doc":"First.\n\nMore.","needs":["steps"],"thresholds":{"most":3.5}}"#;
@@ -439,30 +440,30 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_checked() {
+    fn findings_are_validated() {
         let mut others = ExternalRules::default();
         assert!(others.add(found(|_| ())).unwrap_err().contains("no rule \"MY001\""));
         others.add(rule("MY001", "a.py:1")).unwrap();
-        others.add(found(|said| said.gain = Some((-1, 0, 1)))).unwrap();
-        others.add(found(|said| said.edits = vec!["remove sync:item()".to_owned()])).unwrap();
+        others.add(found(|finding| finding.gain = Some((-1, 0, 1)))).unwrap();
+        others.add(found(|finding| finding.edits = vec!["remove sync:item()".to_owned()])).unwrap();
         type Change = fn(&mut ExternalFinding);
         let wrong: [(Change, &str); 9] = [
-            (|said| said.title = " ".to_owned(), "empty title"),
-            (|said| said.line = Some(0), "count from 1"),
-            (|said| said.gain = Some((2, 1, 3)), "outside of its bounds"),
-            (|said| (said.gain, said.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
-            (|said| said.edits = vec!["explode".to_owned()], "explode"),
-            (|said| said.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
-            (|said| said.support = "sure".to_owned(), "unknown support"),
-            (|said| said.confidence = String::new(), "unknown confidence"),
+            (|finding| finding.title = " ".to_owned(), "empty title"),
+            (|finding| finding.line = Some(0), "count from 1"),
+            (|finding| finding.gain = Some((2, 1, 3)), "outside of its bounds"),
+            (|finding| (finding.gain, finding.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
+            (|finding| finding.edits = vec!["explode".to_owned()], "explode"),
+            (|finding| finding.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
+            (|finding| finding.support = "sure".to_owned(), "unknown support"),
+            (|finding| finding.confidence = String::new(), "unknown confidence"),
             (
-                |said| said.facts = vec![ExternalFact { unit: "miles".to_owned(), ..ExternalFact::default() }],
+                |finding| finding.facts = vec![ExternalFact { unit: "miles".to_owned(), ..ExternalFact::default() }],
                 "unknown unit",
             ),
         ];
         for (change, reason) in wrong {
-            let said = others.add(found(change)).unwrap_err();
-            assert!(said.starts_with("MY001: ") && said.contains(reason), "{said}");
+            let error = others.add(found(change)).unwrap_err();
+            assert!(error.starts_with("MY001: ") && error.contains(reason), "{error}");
         }
         let code = || "MY001".to_owned();
         assert!(others.add(Message::Missing { code: code(), need: "x".to_owned() }).is_err());
@@ -473,8 +474,8 @@ mod tests {
     #[test]
     fn messages_are_lines_of_json() {
         let text = r#"{"type":"found","code":"A","title":"t","events":[1],"gain":[1,2,3],"support":"exact","confidence":"low"}"#;
-        let Message::Found(said) = serde_json::from_str(text).unwrap() else { panic!("{text}") };
-        assert_eq!((said.gain, said.events, said.file), (Some((1, 2, 3)), vec![1], None));
+        let Message::Found(finding) = serde_json::from_str(text).unwrap() else { panic!("{text}") };
+        assert_eq!((finding.gain, finding.events, finding.file), (Some((1, 2, 3)), vec![1], None));
         assert_eq!(serde_json::from_str::<Message>(r#"{"type":"loaded"}"#).unwrap(), Message::Loaded);
         for wrong in [
             "",

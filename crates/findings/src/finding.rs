@@ -120,7 +120,7 @@ pub struct Finding {
     pub title: String,
     /// Source location of the problem: the innermost user function that shows it.
     pub place: SourceLocation,
-    /// Source location of the fix, if it differs ([`Finding::change_place`]).
+    /// Source location of the fix, if it differs ([`Finding::fix_location`]).
     pub change: Option<SourceLocation>,
     /// Events that support the finding, ascending.
     pub events: Vec<EventId>,
@@ -145,12 +145,12 @@ pub struct Finding {
     pub edit_labels: Vec<String>,
     /// Ranks with the finding, ascending, each with its gain; empty for a single trace. All other fields are those of
     /// the rank with the largest gain.
-    pub ranks: Vec<OfRank>,
+    pub ranks: Vec<RankGain>,
 }
 
 /// Finding on one of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfRank {
+pub struct RankGain {
     /// Number of the rank.
     pub rank: i64,
     /// Gain of the change alone on this rank, in ns per step; none if the finding has no gain in time.
@@ -171,7 +171,7 @@ impl Finding {
     }
 
     /// Rank of the finding's details: the one with the largest gain.
-    pub fn told_of(&self) -> Option<i64> {
+    pub fn detail_rank(&self) -> Option<i64> {
         self.ranks.iter().max_by_key(|of| (of.gain_ns, std::cmp::Reverse(of.rank))).map(|of| of.rank)
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Cost of recording the operators that edits remove, in ns of the whole window, as far as the gain includes it.
 pub(super) fn recording_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
-    shared.recorded().map_or(0, |recorded| recorded.gone_with(shared.exact, edits).of_gain(gain_ns))
+    shared.recorded().map_or(0, |recorded| recorded.removed_by(shared.exact, edits).overhead_in_gain(gain_ns))
 }
 
 /// Subtract recording overhead from a gain. The overhead was measured while the program ran, except for the part of
@@ -40,12 +40,12 @@ pub(super) fn gain_of(gain_estimate: &GainEstimate, replayed: Option<Gain>, step
 
 /// Number of impossible gains that Python rules state, by rule code.
 #[derive(Default)]
-pub(super) struct Beyond {
+pub(super) struct ImplausibleGains {
     longer: BTreeMap<String, usize>,
     negative: BTreeMap<String, usize>,
 }
 
-impl Beyond {
+impl ImplausibleGains {
     /// Count an impossible gain; [`gain_of`] limits it.
     pub(super) fn note(&mut self, proposal: &RankedCandidate, step_ns: i64) {
         let GainEstimate::Model { gain, model } = &proposal.candidate.gain_estimate else { return };
@@ -62,7 +62,7 @@ impl Beyond {
     }
 
     /// Notes on impossible gains that Python rules state, one sentence per rule and problem.
-    pub(super) fn told(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let gains = |n: usize| {
             if n == 1 { "1 stated gain is".to_owned() } else { format!("{n} stated gains are") }
         };
@@ -125,10 +125,10 @@ pub(super) fn scaled(gain: Gain, steps: i64) -> Gain {
 #[cfg(test)]
 mod tests {
     use super::super::external_rules::{ExternalFinding, ExternalRule, ExternalRules, Message};
-    use super::{Beyond, Gain, GainEstimate, STATED, gain_of, without};
+    use super::{Gain, GainEstimate, ImplausibleGains, STATED, gain_of, without};
 
     #[test]
-    fn gains_that_cannot_be_are_cut_and_told() {
+    fn impossible_gains_are_limited_and_reported() {
         let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
         let stated = |gain| gain_of(&GainEstimate::Model { gain, model: STATED }, None, 1000);
         assert_eq!(stated(gain(1 << 60, 5, 1 << 60)), Some(gain(1000, 5, 1000)));
@@ -140,14 +140,14 @@ mod tests {
         for ns in [1 << 60, 2000, -1, 10] {
             let (support, confidence) = (text("exact"), text("low"));
             let (code, title, gain) = (text("MY001"), text("t"), Some((ns, ns, ns)));
-            let said = ExternalFinding { code, title, support, confidence, gain, ..ExternalFinding::default() };
-            others.add(Message::Found(Box::new(said))).unwrap();
+            let finding = ExternalFinding { code, title, support, confidence, gain, ..ExternalFinding::default() };
+            others.add(Message::Found(Box::new(finding))).unwrap();
         }
-        let mut beyond = Beyond::default();
+        let mut beyond = ImplausibleGains::default();
         let trace = stackline_model::Trace::default();
-        others.proposals(&trace).iter().for_each(|proposal| beyond.note(proposal, 1000));
+        others.ranked_candidates(&trace).iter().for_each(|proposal| beyond.note(proposal, 1000));
         assert_eq!(
-            beyond.told(),
+            beyond.notes(),
             [
                 "MY001: 2 stated gains are longer than a step, and limited to a step",
                 "MY001: 1 stated gain is negative, and replaced by 0"
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_without_recording_is_not_below_nothing() {
+    fn gain_without_recording_overhead_is_not_negative() {
         let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
         assert_eq!(without(gain(100, 90, 110), 0), gain(100, 90, 110));
         assert_eq!(without(gain(100, 90, 110), 40), gain(60, 30, 90));

@@ -1,6 +1,6 @@
 //! GPU work grouped by the launching event.
 
-use super::rank::lost;
+use super::rank::missing_record_count;
 use super::rule_context::RuleContext;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::module_class;
@@ -11,7 +11,7 @@ use stackline_timeline::source_location::{SourceLocation, launch_of};
 use std::collections::BTreeMap;
 
 /// Least share of a loop in its function, in percent, from which the function is considered to consist of the loop.
-const LITTLE_ELSE: i64 = 80;
+const MIN_LOOP_PERCENT: i64 = 80;
 
 /// GPU work in launch order per thread: thread, start of the launch in ns, work.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Launches {
 #[derive(Debug, Default)]
 pub(crate) struct Loops {
     /// Functions that consist of a loop, and otherwise the operators.
-    pub(crate) gone: Vec<EventId>,
+    pub(crate) removable: Vec<EventId>,
     /// First and last operator of each run of these operators.
     pub(crate) runs: Vec<(EventId, EventId)>,
     /// Total duration in ns.
@@ -54,7 +54,7 @@ pub(crate) struct Runs {
     /// Total duration of the runs, including the time between their operators, in ns.
     pub(crate) ns: i64,
     /// Operators before and after each run on its thread, if any.
-    pub(crate) neighbours: Vec<(Option<EventId>, Option<EventId>)>,
+    pub(crate) neighbors: Vec<(Option<EventId>, Option<EventId>)>,
 }
 
 /// Excludes step markers, which traces of 2021 and before record as operators.
@@ -67,7 +67,7 @@ pub(super) fn is_operators_name(name: &str) -> bool {
 /// evidence.
 fn uses_gpu(trace: &Trace) -> bool {
     let calls = || trace.events.kind.iter().any(|kind| kind.is_api_call());
-    !trace.gpu.is_empty() || calls() || (lost(trace) > 0 && trace.meta.entry(RECORDING).is_none())
+    !trace.gpu.is_empty() || calls() || (missing_record_count(trace) > 0 && trace.meta.entry(RECORDING).is_none())
 }
 
 /// Name prefix of calls of functions that JAX compiled.
@@ -156,14 +156,14 @@ impl<'a> RuleContext<'a> {
             let runs: Vec<(EventId, EventId)> =
                 of.chunk_by(is_run).filter_map(|run| Some((*run.first()?, *run.last()?))).collect();
             let ns: i64 = runs.iter().map(|&(a, b)| trace.events.end(b) - trace.events.start[a.index()]).sum();
-            match function.filter(|&function| 100 * ns >= LITTLE_ELSE * self.dur(function)) {
+            match function.filter(|&function| 100 * ns >= MIN_LOOP_PERCENT * self.dur(function)) {
                 Some(function) => {
                     loops.ns += self.dur(function);
-                    loops.gone.push(function);
+                    loops.removable.push(function);
                 }
                 None => {
                     loops.ns += ns;
-                    loops.gone.extend(of);
+                    loops.removable.extend(of);
                     loops.runs.extend(runs);
                 }
             }
@@ -215,8 +215,8 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Outermost operators that launch only this GPU work, and vanish with it.
-    pub(crate) fn operators_of_nothing_else(&self, work: &[EventId]) -> Vec<EventId> {
-        let wanted: FxHashSet<EventId> = work.iter().copied().collect();
+    pub(crate) fn operators_launching_only(&self, work: &[EventId]) -> Vec<EventId> {
+        let selected: FxHashSet<EventId> = work.iter().copied().collect();
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         let mut found = Vec::new();
         for &event in work {
@@ -224,7 +224,7 @@ impl<'a> RuleContext<'a> {
             let mut is_whole = |operator: &EventId| {
                 *known
                     .entry(*operator)
-                    .or_insert_with(|| self.launched_in(*operator).all(|other| wanted.contains(&other)))
+                    .or_insert_with(|| self.launched_in(*operator).all(|other| selected.contains(&other)))
             };
             found.extend(operators.take_while(|operator| is_whole(operator)).last());
         }

@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
 use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
 use stackline_timeline::confidence::Confidence;
-use stackline_timeline::sampling_error::counted;
-use stackline_timeline::sampling_error::shared;
+use stackline_timeline::sampling_error::count_bounds;
+use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(super) struct HostGap {
     /// True for one gap of the program, false for the sum of many short ones.
     pub(super) is_one: bool,
     /// Operators before and after each occurrence.
-    pub(super) stretches: Vec<(EventId, EventId)>,
+    pub(super) occurrences: Vec<(EventId, EventId)>,
     /// Total duration in ns.
     pub(super) ns: i64,
     pub(super) cpu: Samples,
@@ -46,38 +46,38 @@ pub(super) struct Samples {
 pub(super) struct HostGaps {
     pub(super) all: Vec<HostGap>,
     /// Interval in ns at which the recorder samples blocked threads; none without samples of waits.
-    pub(super) looks_ns: Option<f64>,
+    pub(super) wait_sampling_ns: Option<f64>,
     /// Presence of CPU time samples and of wall time samples, by thread.
     pub(super) sampled: BTreeMap<TrackId, (bool, bool)>,
     /// Position in `all` of the gap of an occurrence, for gaps with `is_one`.
-    of_stretch: FxHashMap<(EventId, EventId), usize>,
+    of_occurrence: FxHashMap<(EventId, EventId), usize>,
 }
 
 /// Work between operators from one source location.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SampledWork {
     /// Time in the whole window, in ns.
     pub(super) time: Estimate,
     /// The same by thread, without bounds.
     pub(super) by_thread: BTreeMap<Option<TrackId>, f64>,
     /// Total duration of the gaps that contain it, in ns.
     pub(super) around_ns: i64,
-    pub(super) stretches: Vec<(EventId, EventId)>,
+    pub(super) occurrences: Vec<(EventId, EventId)>,
     /// Samples of the work.
     pub(super) samples: Vec<EventId>,
 }
 
-impl Seen {
+impl SampledWork {
     /// Add work that samples show in a gap.
     pub(super) fn add(&mut self, host_gap: &HostGap, time: Estimate, samples: Vec<EventId>) {
         *self.by_thread.entry(host_gap.track).or_default() += time.ns;
         self.around_ns += host_gap.ns;
-        self.stretches.extend(&host_gap.stretches);
+        self.occurrences.extend(&host_gap.occurrences);
         self.samples.extend(samples);
     }
 
     /// Set the total time from the times in all gaps.
-    pub(super) fn in_all(self, times: Vec<Estimate>) -> Self {
+    pub(super) fn with_total(self, times: Vec<Estimate>) -> Self {
         Self { time: Estimate::sum(times), ..self }
     }
 
@@ -92,7 +92,7 @@ impl Seen {
     }
 
     /// Time on the thread with most of it, in ns.
-    pub(super) fn of_one_thread(&self) -> f64 {
+    pub(super) fn max_thread_ns(&self) -> f64 {
         self.by_thread.values().copied().fold(0.0, f64::max)
     }
 
@@ -104,20 +104,20 @@ impl Seen {
     /// Edit that shortens the gaps by `ns`.
     fn without(&self, context: &RuleContext<'_>, place: &SourceLocation, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
-        let chosen = Chosen { between: self.stretches.clone(), ..Chosen::default() };
+        let chosen = Chosen { between: self.occurrences.clone(), ..Chosen::default() };
         context.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)
     }
 
     /// Speculative gain of half of the work, at most of all, together with faster operators.
     pub(super) fn speculative(&self, context: &RuleContext<'_>, place: &SourceLocation) -> Option<GainEstimate> {
         let edit = |ns: f64| self.without(context, place, ns);
-        let most = edit(self.time.high).into_iter().chain(self.quick_operators(context)).collect();
+        let most = edit(self.time.high).into_iter().chain(self.fast_operators_edit(context)).collect();
         Some(GainEstimate::SpeculativeRange(vec![edit(self.time.ns / 2.0)?], most))
     }
 
     /// Edit that gives all operators of the threads the duration of their fastest tenth: work between operators evicts
     /// their caches, and uses the scheduler's time slices.
-    fn quick_operators(&self, context: &RuleContext<'_>) -> Option<Edit> {
+    fn fast_operators_edit(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let trace = context.trace();
         let is_beside = |e: &EventId| self.by_thread.contains_key(&Some(trace.events.track[e.index()]));
         let mut inside = context.outermost(&context.operators());
@@ -151,10 +151,10 @@ impl Seen {
 }
 
 /// Least expected number of samples in a gap that counts on its own. Shorter gaps of a thread are summed up.
-const SAMPLES: i64 = 5;
+const MIN_SAMPLES: i64 = 5;
 
 /// Least share of samples of one kind of work, from which the gap is considered to consist of it.
-const HARDLY_ELSE: f64 = 0.8;
+const MIN_DOMINANT_SHARE: f64 = 0.8;
 
 /// Stack and name of an operator.
 type Caller = (usize, StrId);
@@ -165,35 +165,35 @@ impl HostGaps {
         let samples = samples(trace, window);
         // The recorder samples long waits only after each further tenth of their length, so the shortest samples have
         // the sampling interval.
-        let looks_ns =
+        let wait_sampling_ns =
             Some(quantile(samples.values().flatten(), SampleMetric::WaitTime, 20) as f64).filter(|ns| *ns > 0.0);
-        let mut found = Self { looks_ns, ..Self::default() };
+        let mut found = Self { wait_sampling_ns, ..Self::default() };
         for (track, operators) in operators(trace, |track| samples.contains_key(&track)) {
             let Some(samples) = samples.get(&track) else { continue };
             let has = |of: SampleMetric| samples.iter().any(|sample| sample.of == of);
             found.sampled.insert(track, (has(SampleMetric::CpuTime), has(SampleMetric::WallTime)));
-            found.all.extend(of_thread(trace, window, (track, &operators), samples));
+            found.all.extend(thread_gaps(trace, window, (track, &operators), samples));
         }
         for (at, host_gap) in found.all.iter().enumerate().filter(|(_, host_gap)| host_gap.is_one) {
-            found.of_stretch.extend(host_gap.stretches.iter().map(|&stretch| (stretch, at)));
+            found.of_occurrence.extend(host_gap.occurrences.iter().map(|&occurrence| (occurrence, at)));
         }
         found
     }
 
     /// Gaps with `is_one` that contain any of the occurrences, each once.
-    pub(super) fn with_any_of(&self, stretches: &[(EventId, EventId)]) -> impl Iterator<Item = &HostGap> {
+    pub(super) fn containing(&self, occurrences: &[(EventId, EventId)]) -> impl Iterator<Item = &HostGap> {
         let found: BTreeSet<usize> =
-            stretches.iter().filter_map(|stretch| self.of_stretch.get(stretch).copied()).collect();
+            occurrences.iter().filter_map(|occurrence| self.of_occurrence.get(occurrence).copied()).collect();
         found.into_iter().map(|at| &self.all[at])
     }
 
     /// True if samples of blocked threads were recorded.
-    pub(super) fn tell_waits(&self) -> bool {
-        self.looks_ns.is_some()
+    pub(super) fn has_wait_samples(&self) -> bool {
+        self.wait_sampling_ns.is_some()
     }
 
     /// Check if a thread was sampled between operators.
-    pub(super) fn know(&self, track: TrackId) -> bool {
+    pub(super) fn has_samples(&self, track: TrackId) -> bool {
         self.sampled.contains_key(&track)
     }
 }
@@ -218,17 +218,17 @@ impl Spans {
     }
 
     /// Check if an event begins in one of the spans.
-    pub(super) fn hold(&self, trace: &Trace, event: EventId) -> bool {
+    pub(super) fn contains(&self, trace: &Trace, event: EventId) -> bool {
         let (track, at) = (trace.events.track[event.index()], trace.events.start[event.index()]);
-        let behind = self.0.partition_point(|&(t, from, _)| (t, from) <= (track, at));
-        behind.checked_sub(1).is_some_and(|last| self.0[last].0 == track && at < self.0[last].2)
+        let after = self.0.partition_point(|&(t, from, _)| (t, from) <= (track, at));
+        after.checked_sub(1).is_some_and(|last| self.0[last].0 == track && at < self.0[last].2)
     }
 
     /// Check if one of the spans begins between two events of one thread.
-    pub(super) fn begin_between(&self, trace: &Trace, before: EventId, behind: EventId) -> bool {
+    pub(super) fn begins_between(&self, trace: &Trace, before: EventId, after: EventId) -> bool {
         let (track, from) = (trace.events.track[before.index()], trace.events.end(before));
         let first = self.0.partition_point(|&(t, at, _)| (t, at) < (track, from));
-        self.0.get(first).is_some_and(|&(t, at, _)| t == track && at < trace.events.start[behind.index()])
+        self.0.get(first).is_some_and(|&(t, at, _)| t == track && at < trace.events.start[after.index()])
     }
 }
 
@@ -268,7 +268,7 @@ fn operators(trace: &Trace, counts: impl Fn(TrackId) -> bool) -> BTreeMap<TrackI
     found
 }
 
-fn of_thread(
+fn thread_gaps(
     trace: &Trace,
     (from, to): (i64, i64),
     (track, operators): (TrackId, &[EventId]),
@@ -281,7 +281,7 @@ fn of_thread(
             continue;
         }
         let host_gap = by_callers.entry((caller(trace, pair[0]), caller(trace, pair[1]))).or_default();
-        host_gap.stretches.push((pair[0], pair[1]));
+        host_gap.occurrences.push((pair[0], pair[1]));
         host_gap.ns += end - begin;
         let first = samples.partition_point(|sample| sample.at < begin);
         for sample in samples[first..].iter().take_while(|sample| sample.at < end) {
@@ -294,8 +294,9 @@ fn of_thread(
             of.ns += sample.ns;
         }
     }
-    let least =
-        usual(samples, SampleMetric::CpuTime).max(usual(samples, SampleMetric::WallTime)).saturating_mul(SAMPLES);
+    let least = median_weight(samples, SampleMetric::CpuTime)
+        .max(median_weight(samples, SampleMetric::WallTime))
+        .saturating_mul(MIN_SAMPLES);
     let (mut found, mut rest) = (Vec::new(), HostGap::default());
     for host_gap in by_callers.into_values() {
         if host_gap.ns >= least { found.push(HostGap { is_one: true, ..host_gap }) } else { rest.add(host_gap) }
@@ -306,7 +307,7 @@ fn of_thread(
 }
 
 /// Median weight of samples of one kind, in ns. Single samples weigh more on a busy machine.
-fn usual(samples: &[Sample], of: SampleMetric) -> i64 {
+fn median_weight(samples: &[Sample], of: SampleMetric) -> i64 {
     quantile(samples, of, 2)
 }
 
@@ -324,7 +325,7 @@ fn caller(trace: &Trace, operator: EventId) -> Caller {
 
 impl HostGap {
     fn add(&mut self, other: Self) {
-        self.stretches.extend(other.stretches);
+        self.occurrences.extend(other.occurrences);
         self.ns += other.ns;
         for (of, more) in [(&mut self.cpu, other.cpu), (&mut self.wall, other.wall), (&mut self.waits, other.waits)] {
             of.events.extend(more.events);
@@ -339,7 +340,7 @@ impl HostGap {
 
     /// Computing time of the thread in the gap, in ns.
     pub(super) fn computing(&self) -> Estimate {
-        let ((least, most), time) = (counted(self.cpu.events.len()), self.ns as f64);
+        let ((least, most), time) = (count_bounds(self.cpu.events.len()), self.ns as f64);
         let each = self.cpu.ns as f64 / self.cpu.events.len().max(1) as f64;
         let (low, high) = ((each * least).min(time), (each * most).min(time));
         // The samples are consistent with computing all of the time.
@@ -350,26 +351,26 @@ impl HostGap {
     /// Time of the work that `seen` of the gap's samples show, in ns.
     fn part(&self, seen: usize) -> Estimate {
         let (all, time) = (self.samples().len(), self.ns as f64);
-        let (least, most) = shared(seen, all);
+        let (least, most) = share_bounds(seen, all);
         let share = seen as f64 / all.max(1) as f64;
         if !self.wall.events.is_empty() {
             return Estimate { ns: time * share, low: time * least, high: time * most };
         }
         let computing = self.computing();
-        Estimate { ns: computing.ns * share, low: computing.low * least, high: self.at_most(most) }
+        Estimate { ns: computing.ns * share, low: computing.low * least, high: self.upper_bound(most) }
     }
 
     /// Computing time of the work that `seen` of the CPU time samples show, in ns. The upper bound includes unsampled
     /// time: a thread that waits for a processor waits to do this work.
     fn computing_part(&self, seen: usize) -> Estimate {
-        let ((least, most), all) = (shared(seen, self.cpu.events.len()), self.computing());
+        let ((least, most), all) = (share_bounds(seen, self.cpu.events.len()), self.computing());
         let share = seen as f64 / self.cpu.events.len().max(1) as f64;
-        Estimate { ns: all.ns * share, low: all.low * least, high: self.at_most(most) }
+        Estimate { ns: all.ns * share, low: all.low * least, high: self.upper_bound(most) }
     }
 
     /// Upper bound of the time of work with at most the share `most` of the computing, in ns. CPU time samples do not
     /// cover the rest.
-    fn at_most(&self, most: f64) -> f64 {
+    fn upper_bound(&self, most: f64) -> f64 {
         let (computing, time) = (self.computing(), self.ns as f64);
         // Waits without samples may belong to any of the work.
         let waiting = if computing.ns < time { time - computing.low } else { 0.0 };
@@ -381,24 +382,24 @@ impl RuleContext<'_> {
     /// Work between operators by source location, from samples whose function, or one of its callers, passes a test.
     /// Excludes samples within the spans `without`. If nearly all samples of a gap pass the test, the work includes the
     /// waits that `unexplained` returns.
-    pub(super) fn seen_between(
+    pub(super) fn sampled_work(
         &self,
         test: impl Fn(&str) -> bool,
         without: &[EventId],
         unexplained: impl Fn(&HostGap) -> Option<Estimate>,
-    ) -> Vec<(SourceLocation, Seen)> {
-        let fits: Vec<bool> = self.trace().strings.iter().map(test).collect();
+    ) -> Vec<(SourceLocation, SampledWork)> {
+        let matches: Vec<bool> = self.trace().strings.iter().map(test).collect();
         let spans = Spans::from_trace(self.trace(), without);
-        let mut found: BTreeMap<SourceLocation, (Seen, Vec<Estimate>)> = BTreeMap::new();
+        let mut found: BTreeMap<SourceLocation, (SampledWork, Vec<Estimate>)> = BTreeMap::new();
         for host_gap in &self.host_gaps().all {
             let mut by_place: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
             let seen = host_gap.samples().iter().copied();
-            for sample in
-                seen.filter(|&e| self.frames_of_sample(e).any(|f| fits[f.index()]) && !spans.hold(self.trace(), e))
+            for sample in seen
+                .filter(|&e| self.frames_of_sample(e).any(|f| matches[f.index()]) && !spans.contains(self.trace(), e))
             {
                 by_place.entry(self.line_of(sample)).or_default().push(sample);
             }
-            let own = self.nearly_all(host_gap, |name| fits[name.index()]);
+            let own = self.dominant_samples(host_gap, |name| matches[name.index()]);
             let waits = own.and_then(|seen| Some(unexplained(host_gap)?.ns / seen as f64)).unwrap_or(0.0);
             for (place, samples) in by_place {
                 let (seen, times) = found.entry(place).or_default();
@@ -407,23 +408,23 @@ impl RuleContext<'_> {
                 times.push(time);
             }
         }
-        found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
+        found.into_iter().map(|(place, (seen, times))| (place, seen.with_total(times))).collect()
     }
 
     /// Number of CPU time samples that pass a test, if nearly all of enough samples do.
     /// None with wall time samples, which include waits.
-    pub(super) fn nearly_all(&self, host_gap: &HostGap, fits: impl Fn(StrId) -> bool) -> Option<usize> {
+    pub(super) fn dominant_samples(&self, host_gap: &HostGap, matches: impl Fn(StrId) -> bool) -> Option<usize> {
         let samples = &host_gap.cpu.events;
         if !host_gap.wall.events.is_empty() {
             return None;
         }
-        let seen = samples.iter().filter(|&&sample| self.frames_of_sample(sample).any(&fits)).count();
-        let (least, _) = shared(seen, samples.len());
-        (least > HARDLY_ELSE || (seen == samples.len() && least > 0.5)).then_some(seen)
+        let seen = samples.iter().filter(|&&sample| self.frames_of_sample(sample).any(&matches)).count();
+        let (least, _) = share_bounds(seen, samples.len());
+        (least > MIN_DOMINANT_SHARE || (seen == samples.len() && least > 0.5)).then_some(seen)
     }
 
     /// Functions that gaps do not cover better: those that contain operators, or ran on threads without samples.
-    pub(super) fn not_between(&self, frames: Vec<EventId>) -> Vec<EventId> {
+    pub(super) fn not_covered_by_gaps(&self, frames: Vec<EventId>) -> Vec<EventId> {
         let (trace, host_gaps) = (self.trace(), self.host_gaps());
         if host_gaps.all.is_empty() {
             return frames;
@@ -431,19 +432,19 @@ impl RuleContext<'_> {
         let all: FxHashSet<EventId> = frames.iter().copied().collect();
         let around = |operator: EventId| trace.ancestors(operator).filter(|e| all.contains(e));
         let holds: FxHashSet<EventId> = self.operators().into_iter().flat_map(around).collect();
-        let counts = |e: &EventId| holds.contains(e) || !host_gaps.know(trace.events.track[e.index()]);
+        let counts = |e: &EventId| holds.contains(e) || !host_gaps.has_samples(trace.events.track[e.index()]);
         frames.into_iter().filter(counts).collect()
     }
 
     /// Computation in gaps with a mean of at least `least_ns`, by the user's function, from samples that pass a test.
     /// The source location is the line with most samples.
-    pub(super) fn computing_between(
+    pub(super) fn sampled_computation(
         &self,
         least_ns: i64,
         test: impl Fn(EventId) -> bool,
-    ) -> Vec<(SourceLocation, Seen)> {
-        let mut found: BTreeMap<SourceLocation, (Seen, Vec<Estimate>)> = BTreeMap::new();
-        let is_long = |of: &&HostGap| of.is_one && of.ns >= least_ns.saturating_mul(of.stretches.len() as i64);
+    ) -> Vec<(SourceLocation, SampledWork)> {
+        let mut found: BTreeMap<SourceLocation, (SampledWork, Vec<Estimate>)> = BTreeMap::new();
+        let is_long = |of: &&HostGap| of.is_one && of.ns >= least_ns.saturating_mul(of.occurrences.len() as i64);
         for host_gap in self.host_gaps().all.iter().filter(is_long) {
             let mut by_function: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
             for &sample in host_gap.cpu.events.iter().filter(|&&sample| test(sample)) {
@@ -457,12 +458,12 @@ impl RuleContext<'_> {
                 times.push(time);
             }
         }
-        let seen = found.into_values().map(|(seen, times)| seen.in_all(times));
-        seen.map(|seen| (self.line_of_most(&seen.samples).unwrap_or_default(), seen)).collect()
+        let seen = found.into_values().map(|(seen, times)| seen.with_total(times));
+        seen.map(|seen| (self.most_sampled_line(&seen.samples).unwrap_or_default(), seen)).collect()
     }
 
     /// Line with most samples; the first one of several.
-    pub(super) fn line_of_most(&self, samples: &[EventId]) -> Option<SourceLocation> {
+    pub(super) fn most_sampled_line(&self, samples: &[EventId]) -> Option<SourceLocation> {
         let mut lines: BTreeMap<SourceLocation, usize> = BTreeMap::new();
         samples.iter().for_each(|&sample| *lines.entry(self.line_of(sample)).or_default() += 1);
         let most = lines.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));

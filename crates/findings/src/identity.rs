@@ -27,7 +27,7 @@ impl Identity {
     pub fn new(code: &str, place: &SourceLocation, edits: &str) -> Self {
         let module = place.module.as_deref().map(|module| module_class(module).to_owned());
         let place = [place.file.clone(), place.function.clone(), module, place.operator.clone()];
-        Self { code: code.to_owned(), place: place.map(Option::unwrap_or_default), edits: lasting(edits) }
+        Self { code: code.to_owned(), place: place.map(Option::unwrap_or_default), edits: stable_edits(edits) }
     }
 
     /// Code of the finding's rule, such as `SL001`.
@@ -44,7 +44,7 @@ impl fmt::Display for Identity {
 
 /// Edits as text without measured values (factors and times), which differ between runs, and without lines and
 /// numbers of modules, which shift.
-fn lasting(edits: &str) -> String {
+fn stable_edits(edits: &str) -> String {
     let one = |edit: &str| {
         let measured = ["scale ", "set "].iter().any(|action| edit.starts_with(action));
         let kept = if measured { edit.rsplit_once(' ').map_or(edit, |(kept, _)| kept) } else { edit };
@@ -75,7 +75,7 @@ impl Mark {
 
     /// Mark of a finding with this source location and title.
     pub fn new(place: &SourceLocation, title: &str) -> Self {
-        Self { line: place.line, module: place.module.clone(), words: words(title) }
+        Self { line: place.line, module: place.module.clone(), words: title_words(title) }
     }
 
     /// Sort key: line, then number of the module.
@@ -86,7 +86,7 @@ impl Mark {
 }
 
 /// Title without numbers and units of time: 980 µs may be 1.02 ms in the next run.
-fn words(title: &str) -> String {
+fn title_words(title: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut is_number = false;
     for word in title.split(' ') {
@@ -107,11 +107,11 @@ const UNITS: [&str; 5] = ["ns", "us", "µs", "ms", "s"];
 pub fn pair(before: &[Mark], now: &[Mark]) -> Vec<Option<usize>> {
     let mut pairs = Pairs { before, now, taken: vec![false; before.len()], of: vec![None; now.len()] };
     // Equal counts: code that was inserted elsewhere shifted the numbers of all modules.
-    pairs.alike(|mark| (mark.line, &mark.words), true);
-    pairs.alike(|mark| (mark.line, &mark.words, &mark.module), false);
-    pairs.alike(|mark| (mark.line, &mark.words), false);
-    pairs.alike(|mark| mark.line, false);
-    pairs.alike(|_| (), false);
+    pairs.pair_equal(|mark| (mark.line, &mark.words), true);
+    pairs.pair_equal(|mark| (mark.line, &mark.words, &mark.module), false);
+    pairs.pair_equal(|mark| (mark.line, &mark.words), false);
+    pairs.pair_equal(|mark| mark.line, false);
+    pairs.pair_equal(|_| (), false);
     pairs.of
 }
 
@@ -124,7 +124,7 @@ struct Pairs<'m> {
 
 impl<'m> Pairs<'m> {
     /// Pair unpaired findings with equal keys in their order; with `as_many` only if both sides have equally many.
-    fn alike<K: Ord>(&mut self, key: impl Fn(&'m Mark) -> K, as_many: bool) {
+    fn pair_equal<K: Ord>(&mut self, key: impl Fn(&'m Mark) -> K, as_many: bool) {
         let groups = |marks: &'m [Mark], is_left: &dyn Fn(usize) -> bool| {
             let mut order: Vec<usize> = (0..marks.len()).filter(|&at| is_left(at)).collect();
             order.sort_by_key(|&at| marks[at].order());
@@ -167,14 +167,14 @@ pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
 }
 
 /// Separator of a title and its most expensive source location.
-pub(crate) const MOSTLY_AT: &str = "; most of it at ";
+pub(crate) const LOCATION_SEPARATOR: &str = "; most of it at ";
 
 /// Identity of a finding across ranks. Ranks run the same program, so lines and modules are equal. Kernels, and so
 /// edits, may differ: the title without numbers represents them.
-pub(crate) fn on_ranks(finding: &Finding) -> (String, SourceLocation, String) {
+pub(crate) fn rank_identity(finding: &Finding) -> (String, SourceLocation, String) {
     // The most expensive source location of loading may differ between ranks.
-    let title = finding.title.split_once(MOSTLY_AT).map_or(finding.title.as_str(), |(title, _)| title);
-    (finding.rule.code.clone(), finding.place.clone(), words(title))
+    let title = finding.title.split_once(LOCATION_SEPARATOR).map_or(finding.title.as_str(), |(title, _)| title);
+    (finding.rule.code.clone(), finding.place.clone(), title_words(title))
 }
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_no_words_of_a_title_whatever_their_unit() {
+    fn title_words_exclude_times_in_any_unit() {
         for (before, now) in [
             (
                 "step 5 takes 980 µs, the median step 0.4 ms: more",
@@ -195,26 +195,26 @@ mod tests {
             ),
             ("a dtype change of 3 tensors (2.1 us)", "a dtype change of 12 tensors (1 ms)"),
         ] {
-            assert_eq!(words(before), words(now));
+            assert_eq!(title_words(before), title_words(now));
         }
-        assert_ne!(words("print 3 ms objects"), words("print 3 objects of ms"));
-        assert_ne!(words("reads ms of a"), words("reads of a"), "no number stands before it");
+        assert_ne!(title_words("print 3 ms objects"), title_words("print 3 objects of ms"));
+        assert_ne!(title_words("reads ms of a"), title_words("reads of a"), "no number stands before it");
     }
 
     #[test]
-    fn what_was_measured_is_no_part_of_what_lasts() {
+    fn stable_edits_exclude_measured_values() {
         for (edits, kept) in [
             ("scale operators of x.py:16 in Net.softmax 0.0158", "scale operators of x.py in Net.softmax"),
             ("remove sync:item(); set kernel:gemm_128x64 17", "remove sync:item(); set kernel:gemm_128x64"),
             ("fuse module:Linear_3; scale kernel:gemm_3 0.5", "fuse module:Linear; scale kernel:gemm_3"),
             ("", ""),
         ] {
-            assert_eq!(lasting(edits), kept);
+            assert_eq!(stable_edits(edits), kept);
         }
     }
 
     #[test]
-    fn numbers_of_modules_are_no_part_of_the_identity() {
+    fn identity_excludes_module_numbers() {
         let of = |module: &str| {
             let place = SourceLocation { module: Some(module.to_owned()), ..SourceLocation::default() };
             Identity::new("SL002", &place, &format!("fuse module:{module}"))
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mended_is_gone_rather_than_what_is_not() {
+    fn fixed_findings_are_unmatched() {
         let item = |line| mark(line, "", "item() waits");
         assert_eq!(pair(&[item(10), item(20)], &[item(20)]), [Some(1)]);
         assert_eq!(pair(&[item(10), item(20)], &[item(13), item(23)]), [Some(0), Some(1)]);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_modules_move_together() {
+    fn renumbered_modules_are_matched() {
         let linear = |number: u32| mark(0, &format!("nn.Module: Linear_{number}"), "many small kernels");
         assert_eq!(pair(&[linear(9), linear(10)], &[linear(11), linear(10)]), [Some(1), Some(0)], "one was inserted");
         assert_eq!(pair(&[linear(9), linear(10)], &[linear(10)]), [Some(1)], "one was mended");

@@ -5,11 +5,11 @@ use stackline_model::format::duration;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
 /// Least number of calls of an operator, to compare its first call with the others.
-const CALLS: usize = 8;
+const MIN_CALLS: usize = 8;
 /// Least duration of a first call that counts as initialization, as a multiple of the median of the others.
-const TIMES: i64 = 4;
+const MIN_RATIO: i64 = 4;
 /// Least share of the trace that is reported, in percent.
-const SHARE: i64 = 5;
+const MIN_SHARE_PERCENT: i64 = 5;
 
 /// Note on the excess time of first calls of operators; none if the excess is small relative to the window's `length`
 /// in ns.
@@ -22,10 +22,10 @@ pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {
         by_name.entry(trace.events.name[event.index()]).or_default().push(event);
     }
     let mut starts: Vec<(i64, StrId)> =
-        by_name.into_iter().filter_map(|(name, calls)| Some((beyond(trace, calls)?, name))).collect();
+        by_name.into_iter().filter_map(|(name, calls)| Some((excess_of_first_call(trace, calls)?, name))).collect();
     starts.sort_unstable_by_key(|&(ns, name)| (std::cmp::Reverse(ns), name));
     let total: i64 = starts.iter().map(|(ns, _)| ns).sum();
-    let (_, most) = *starts.first().filter(|_| total * 100 >= length * SHARE)?;
+    let (_, most) = *starts.first().filter(|_| total * 100 >= length * MIN_SHARE_PERCENT)?;
     Some(format!(
         "first calls of operators take {} longer than later ones ({:.0} % of the trace; most of it {}): gains include \
              this start-up, because the trace has no first step to exclude",
@@ -36,8 +36,8 @@ pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {
 }
 
 /// Excess of the first call over the median of the others, in ns.
-fn beyond(trace: &Trace, mut calls: Vec<EventId>) -> Option<i64> {
-    if calls.len() < CALLS {
+fn excess_of_first_call(trace: &Trace, mut calls: Vec<EventId>) -> Option<i64> {
+    if calls.len() < MIN_CALLS {
         return None;
     }
     calls.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
@@ -45,5 +45,5 @@ fn beyond(trace: &Trace, mut calls: Vec<EventId>) -> Option<i64> {
     let mut others: Vec<i64> = calls[1..].iter().map(length).collect();
     others.sort_unstable();
     let (first, middle) = (length(&calls[0]), others[others.len() / 2]);
-    (first > TIMES * middle).then_some(first - middle)
+    (first > MIN_RATIO * middle).then_some(first - middle)
 }

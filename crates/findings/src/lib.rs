@@ -4,12 +4,12 @@
 //! and proposes changes as edits of the dependency graph. Replay estimates the gain of each change and of all combined.
 #![forbid(unsafe_code)]
 
-mod change_place;
 mod collectives;
 mod constant_runs;
 mod estimate;
 mod external_rules;
 mod finding;
+mod fix_location;
 mod gain;
 mod gain_method;
 mod gpu_work_by_launcher;
@@ -31,14 +31,14 @@ pub mod rules;
 mod sampled_waits;
 mod settings;
 mod skipped_rules;
+mod span_index;
 mod standstill;
 mod step_words;
 mod tables;
 mod uncovered;
-mod within;
 
 pub use external_rules::{ExternalFact, ExternalFinding, ExternalRule, ExternalRules, Message};
-pub use finding::{Candidate, Fact, Finding, GainEstimate, OfRank, REPLAY, SPECULATIVE, STATED, Support};
+pub use finding::{Candidate, Fact, Finding, GainEstimate, REPLAY, RankGain, SPECULATIVE, STATED, Support};
 pub use gain_method::GainMethod;
 pub use identity::{Identity, Mark, fingerprints, pair};
 pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
@@ -46,10 +46,10 @@ pub use options::Options;
 pub use path::{files_of, files_of_calls, path_of};
 pub use rank::{Findings, find, find_with};
 pub use ranks::{RankTimes, merge, ranges};
-pub use recording::{Gone, recorded_in};
+pub use recording::{RemovedOperators, recorded_in};
 pub use rule::{AdviceVariant, Area, Programs, Requirement, Rule, RuleInfo, Setting};
 pub use rule_context::RuleContext;
-pub use rules::of_calls::{StepTime, find_in_calls, place_of_call, step_time, steps_of_calls};
+pub use rules::call_tree::{StepTime, find_in_calls, place_of_call, step_time, steps_of_calls};
 pub use settings::{Settings, SettingsError};
 pub use skipped_rules::{Reason, SkippedRule};
 pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};

@@ -96,13 +96,13 @@ impl MemoryFindings {
     pub fn unchecked() -> Self {
         let reason = Reason::Missing(Requirement::Memory);
         let unchecked = |rule: &super::Rule| SkippedRule { rule: rule.info(), reason: reason.clone() };
-        Self { unchecked: rules::of_memory().map(unchecked).collect(), ..Self::default() }
+        Self { unchecked: rules::memory_rules().map(unchecked).collect(), ..Self::default() }
     }
 }
 
 impl Findings {
     /// Findings of a memory trace alone: without step times, with memory rules only.
-    pub fn of_memory(memory: MemoryFindings) -> Self {
+    pub fn from_memory(memory: MemoryFindings) -> Self {
         let none = Self {
             window: None,
             step_ns: 0,
@@ -112,13 +112,13 @@ impl Findings {
             with_gpu_work: false,
             between_ns: None,
             findings: Vec::new(),
-            together: None,
+            combined: None,
             ignored: Vec::new(),
             rules: Vec::new(),
             unchecked: Vec::new(),
             small: Vec::new(),
             notes: Vec::new(),
-            alone_ns: None,
+            exposed_collectives_ns: None,
             is_incomplete: false,
             is_of_calls: false,
             ranks: Vec::new(),
@@ -129,9 +129,9 @@ impl Findings {
     }
 
     /// Findings of memory data only, with all rules over execution traces as not checked.
-    pub fn of_memory_alone(memory: MemoryFindings) -> Self {
-        let mut found = Self::of_memory(memory);
-        let others = || rules::of_traces().map(super::Rule::info);
+    pub fn from_memory_only(memory: MemoryFindings) -> Self {
+        let mut found = Self::from_memory(memory);
+        let others = || rules::trace_rules().map(super::Rule::info);
         found.rules.splice(0..0, others());
         let reason = Reason::Missing(Requirement::Events);
         found.unchecked.splice(0..0, others().map(|rule| SkippedRule { rule, reason: reason.clone() }));
@@ -148,7 +148,7 @@ impl Findings {
         self.unchecked.extend(unchecked);
         // Python rules stay last.
         let own = self.rules.iter().position(|rule| rules::find(&rule.code).is_none()).unwrap_or(self.rules.len());
-        self.rules.splice(own..own, rules::of_memory().map(super::Rule::info));
+        self.rules.splice(own..own, rules::memory_rules().map(super::Rule::info));
         self.small.extend(small);
         self.peaks = peaks;
         self

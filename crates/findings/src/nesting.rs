@@ -28,12 +28,12 @@ struct Within {
 impl Nesting {
     /// Build the index of distinct events.
     pub(super) fn from_trace(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
-        let mut wanted: Vec<EventId> = events.into_iter().collect();
-        wanted.sort_unstable();
-        wanted.dedup();
+        let mut indexed: Vec<EventId> = events.into_iter().collect();
+        indexed.sort_unstable();
+        indexed.dedup();
         let mut inside: FxHashMap<EventId, Vec<EventId>> = FxHashMap::default();
         let (mut roots, mut known) = (Vec::new(), FxHashSet::default());
-        for &event in &wanted {
+        for &event in &indexed {
             let mut at = event;
             while known.insert(at) {
                 let Some(around) = trace.events.parent[at.index()].some() else {
@@ -56,7 +56,7 @@ impl Nesting {
             let first = found.events.len();
             ahead.push((event, Some(Within { number, first, end: first })));
             number += 1;
-            if wanted.binary_search(&event).is_ok() {
+            if indexed.binary_search(&event).is_ok() {
                 found.events.push(event);
             }
             ahead.extend(inside.remove(&event).into_iter().flatten().rev().map(|inner| (inner, None)));

@@ -1,14 +1,14 @@
 //! Findings of a trace: runs all rules, estimates gains by replay, and ranks the results.
 
-use super::change_place;
 use super::external_rules::ExternalRules;
 use super::finding::{Candidate, Fact, Finding, GainEstimate, REPLAY, SPECULATIVE, Support};
-use super::gain::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
+use super::fix_location;
+use super::gain::{ImplausibleGains, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
 use super::initialization;
 use super::memory::DevicePeak;
 use super::options::Options;
-use super::ranks::{RankTimes, collectives_alone};
-use super::recording::{recording_note, taken_out};
+use super::ranks::{RankTimes, exposed_collectives_ns};
+use super::recording::{overhead_fact, recording_note};
 use super::rule::{Requirement, RuleInfo};
 use super::rule_context::{RuleContext, SharedContext};
 use super::rules;
@@ -18,7 +18,7 @@ use stackline_critical_path::CriticalPathError;
 use stackline_critical_path::exact::what_if::{Edit, Gain, Gains};
 use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{INFERRED, Severity, Trace};
-use stackline_timeline::steps::{Looked, mean_step_ns};
+use stackline_timeline::steps::{StepSelection, mean_step_ns};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct Findings {
     /// the measurement come last.
     pub findings: Vec<Finding>,
     /// Combined gain of all compatible findings, per step, in ns.
-    pub together: Option<Gain>,
+    pub combined: Option<Gain>,
     /// Findings that the user ignores.
     pub ignored: Vec<Finding>,
     /// All rules: built-in rules by code, then Python rules.
@@ -61,7 +61,7 @@ pub struct Findings {
     pub notes: Vec<String>,
     /// Exposed time of the GPU's collectives (nothing else runs), per step, in ns; none without
     /// collectives.
-    pub alone_ns: Option<i64>,
+    pub exposed_collectives_ns: Option<i64>,
     /// True if part of the trace is missing.
     pub is_incomplete: bool,
     /// True for sums of calls instead of a trace: times are of one thread, and there is no critical path.
@@ -79,15 +79,15 @@ impl Findings {
     /// for several ranks, each of which has its own.
     pub fn contradicting(&self) -> usize {
         let replayed = self.findings.iter().filter(|f| f.gain.is_some() && f.is_repair() && !f.edits.is_empty());
-        let first = replayed.take(if self.ranks.is_empty() { ONE_BY_ONE } else { 0 });
+        let first = replayed.take(if self.ranks.is_empty() { INDIVIDUALLY_REPLAYED } else { 0 });
         first.filter(|finding| finding.on_top_ns.is_none()).count()
     }
 }
 
 /// Number of first findings whose additional gains are replayed one by one.
-const ONE_BY_ONE: usize = 12;
+const INDIVIDUALLY_REPLAYED: usize = 12;
 /// Number of groups in which the remaining findings are replayed.
-const GROUPS: usize = 8;
+const REPLAY_GROUPS: usize = 8;
 
 /// Run all rules over a trace and rank their findings by replayed gain.
 ///
@@ -109,32 +109,32 @@ pub fn find_with(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
-    let (mut looked, spans) = Looked::or_likely(trace, &options.scope);
-    looked.notes.extend(spans);
+    let (mut selection, spans) = StepSelection::select_or_infer_with_note(trace, &options.scope);
+    selection.notes.extend(spans);
     let has_other_ranks = !options.is_alone && trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
     // Other ranks may have no inferred steps.
-    let whole = match looked.are_inferred() && has_other_ranks {
-        true => Some(Box::new(find_in(&exact, Looked::at(trace, &options.scope), (options, others), keep)?)),
+    let whole = match selection.are_inferred() && has_other_ranks {
+        true => Some(Box::new(find_in(&exact, StepSelection::select(trace, &options.scope), (options, others), keep)?)),
         false => None,
     };
-    Ok(Findings { whole, ..find_in(&exact, looked, (options, others), keep)? })
+    Ok(Findings { whole, ..find_in(&exact, selection, (options, others), keep)? })
 }
 
 /// Find, estimate and rank the findings of one time window.
 fn find_in(
     exact: &Exact<'_>,
-    looked: Looked,
+    selection: StepSelection,
     (options, others): (&Options, &ExternalRules),
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
-    let (trace, are_inferred) = (exact.trace(), looked.are_inferred());
-    let Looked { choice, steps, mut notes, .. } = looked;
+    let (trace, are_inferred) = (exact.trace(), selection.are_inferred());
+    let StepSelection { choice, steps, mut notes, .. } = selection;
     let window = exact.window(&choice)?;
     let shared = SharedContext::new(exact, (window, steps), (&options.settings, are_inferred));
-    let (mut proposals, mut unchecked) = proposals(&shared);
-    proposals.extend(others.proposals(trace));
+    let (mut proposals, mut unchecked) = ranked_candidates(&shared);
+    proposals.extend(others.ranked_candidates(trace));
     unchecked.extend(others.unchecked.iter().cloned());
-    let alone_ns = collectives_alone(&shared);
+    let exposed_collectives_ns = exposed_collectives_ns(&shared);
     let gains = Gains::new(exact);
     let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.candidate)).collect();
     let all = gains.compute(&choice, &edits, options.threads)?;
@@ -144,12 +144,12 @@ fn find_in(
     let usual_ns = standstill.without(step_ns, steps);
     let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
-    let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
+    let (mut beyond, mut covered) = (ImplausibleGains::default(), Covered::default());
     // Insignificant candidates, which notes report.
     let mut hidden = Vec::new();
     for (proposal, replayed) in proposals.into_iter().zip(all) {
         if let GainEstimate::Insignificant(why) = proposal.candidate.gain_estimate {
-            let finding = finished(trace, proposal, None);
+            let finding = to_finding(trace, proposal, None);
             if keep(&finding) {
                 notes.push(format!("{}: {why} ({})", finding.title, finding.rule.code));
             } else {
@@ -160,46 +160,49 @@ fn find_in(
         let recording = replayed.map_or(0, |gain| recording_ns(&shared, edits_of(&proposal.candidate), gain.ns));
         let recording = recording / steps.max(1) as i64;
         let mut proposal = proposal;
-        proposal.facts.extend(taken_out(recording));
+        proposal.facts.extend(overhead_fact(recording));
         let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
         beyond.note(&proposal, step_ns);
-        match gain_of(&proposal.candidate.gain_estimate, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
+        match gain_of(&proposal.candidate.gain_estimate, replayed, step_ns).map(|gain| limit_to_step(gain, step_ns)) {
             None if !matches!(proposal.candidate.gain_estimate, GainEstimate::None) => unknown += 1,
-            Some(gain) if gain.ns < least_ns.max(1) => small.push(finished(trace, proposal, Some(gain))),
+            Some(gain) if gain.ns < least_ns.max(1) => small.push(to_finding(trace, proposal, Some(gain))),
             gain => {
                 covered.add(&shared, &proposal, gain);
-                found.push(Priced { edits: repair(&proposal.candidate), finding: finished(trace, proposal, gain) });
+                found.push(PricedFinding {
+                    edits: repair(&proposal.candidate),
+                    finding: to_finding(trace, proposal, gain),
+                });
             }
         }
     }
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
-    let together = together(&shared, (&gains, &choice), &mut found, options.threads)?.map(per_step);
-    let together = together.map(|all| within_step(bounded_by_single_ones(all, &found), step_ns));
+    let combined = combine_gains(&shared, (&gains, &choice), &mut found, options.threads)?.map(per_step);
+    let combined = combined.map(|all| limit_to_step(bounded_by_individual_gains(all, &found), step_ns));
     let uncovered = uncovered::find(&shared, &covered, (&gains, &choice), (step_ns, options.threads))?;
     if steps == 0 {
-        notes.extend(too_little(trace));
+        notes.extend(insufficient_work_note(trace));
         notes.extend(initialization::note(trace, window.length_ns()));
     }
     notes.extend(standstill.note.clone());
     notes.extend(recording_note(&shared));
-    notes.extend(beyond.told());
+    notes.extend(beyond.notes());
     if unknown > 0 {
         let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
         notes.push(format!("{unknown} {findings} excluded: the trace does not show the gain of {their} repair"));
     }
     let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
-    let is_incomplete = lost(trace) > 0;
+    let is_incomplete = missing_record_count(trace) > 0;
     if is_incomplete {
         notes.push("part of the trace is missing, see the read report: gains cover the rest".to_owned());
     }
     notes.extend(incomplete_gpu(trace, &unchecked));
-    change_place::fill_in(trace, &mut findings.iter_mut().collect::<Vec<_>>());
+    fix_location::fill_in(trace, &mut findings.iter_mut().collect::<Vec<_>>());
     for finding in &mut findings {
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
     let ignored = ignored.into_iter().map(|priced| priced.finding).chain(hidden).collect();
-    let rules = rules::of_traces().map(super::Rule::info).chain(others.rules().cloned()).collect();
+    let rules = rules::trace_rules().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
     Ok(Findings {
         window: Some(choice.in_words()),
@@ -211,12 +214,12 @@ fn find_in(
         between_ns: between_ns(trace, &choice, (window.length_ns(), steps)),
         findings,
         ignored,
-        together,
+        combined,
         rules,
         unchecked,
         small,
         notes,
-        alone_ns,
+        exposed_collectives_ns,
         is_incomplete,
         is_of_calls: false,
         ranks,
@@ -225,33 +228,33 @@ fn find_in(
     })
 }
 
-/// Time between steps, per step, from [`LEAST_BETWEEN`] on.
+/// Time between steps, per step, from [`MIN_BETWEEN_SHARE`] on.
 fn between_ns(trace: &Trace, choice: &WindowChoice, (length_ns, steps): (i64, usize)) -> Option<i64> {
     let each = length_ns / steps.max(1) as i64;
     let between = each - mean_step_ns(trace, choice)?;
-    (between as f64 >= LEAST_BETWEEN * each as f64 && between > 0).then_some(between)
+    (between as f64 >= MIN_BETWEEN_SHARE * each as f64 && between > 0).then_some(between)
 }
 
 /// Least share of time between steps that is reported.
-const LEAST_BETWEEN: f64 = 0.01;
+const MIN_BETWEEN_SHARE: f64 = 0.01;
 
 /// Least number of GPU operations for reliable findings in a trace without steps.
-const FEW_OPERATIONS: usize = 10;
+const MIN_OPERATIONS: usize = 10;
 
-fn too_little(trace: &Trace) -> Option<String> {
+fn insufficient_work_note(trace: &Trace) -> Option<String> {
     let count = trace.gpu.len();
     let operations = if count == 1 { "operation" } else { "operations" };
-    let told = || format!("the trace has only {count} GPU {operations} and no steps: too little for reliable findings");
-    (1..FEW_OPERATIONS).contains(&count).then(told)
+    let note = || format!("the trace has only {count} GPU {operations} and no steps: too little for reliable findings");
+    (1..MIN_OPERATIONS).contains(&count).then(note)
 }
 
 /// Limit a gain to the whole step.
-pub(super) fn within_step(gain: Gain, step_ns: i64) -> Gain {
+pub(super) fn limit_to_step(gain: Gain, step_ns: i64) -> Gain {
     Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
 }
 
 /// Number of missing records of a truncated or damaged trace.
-pub(super) fn lost(trace: &Trace) -> u64 {
+pub(super) fn missing_record_count(trace: &Trace) -> u64 {
     let problems = trace.report.problems.iter().filter(|problem| problem.severity == Severity::Lost);
     problems.map(|problem| problem.count).sum()
 }
@@ -264,19 +267,19 @@ pub(super) struct RankedCandidate {
 }
 
 /// Candidates of all rules, and rules that were not checked.
-fn proposals<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
+fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // A requirement is checked among all events: once, not for each rule.
     let mut met: BTreeMap<Requirement, bool> = BTreeMap::new();
     let mut is_met = |need: &Requirement| *met.entry(*need).or_insert_with(|| need.is_met(shared.exact.trace()));
-    for rule in rules::of_traces() {
+    for rule in rules::trace_rules() {
         let info = rule.info();
         if let Some(&need) = rule.needs.iter().find(|need| !is_met(need)) {
             unchecked.push(SkippedRule { rule: info, reason: Reason::Missing(need) });
             continue;
         }
         let context = RuleContext::new(shared, rule);
-        let (candidates, is_by_inferred_steps) = shared.notes_inferred_steps(|| (rule.check)(&context));
+        let (candidates, is_by_inferred_steps) = shared.track_use_of_steps(|| (rule.check)(&context));
         for mut candidate in candidates {
             let facts = candidate.facts.iter().map(|fact| context.words().name(fact)).collect();
             if is_by_inferred_steps {
@@ -290,7 +293,7 @@ fn proposals<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<Sk
 }
 
 /// Finding with the edits of its repair.
-struct Priced {
+struct PricedFinding {
     finding: Finding,
     edits: Vec<Edit>,
 }
@@ -305,14 +308,14 @@ pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
 
 /// Set the additional gain of each of the first findings, and return the combined gain in ns of the whole window.
 /// Excludes groups of the remaining findings that are incompatible with findings above them.
-fn together(
+fn combine_gains(
     shared: &SharedContext<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
-    found: &mut [Priced],
+    found: &mut [PricedFinding],
     threads: usize,
 ) -> Result<Option<Gain>, CriticalPathError> {
     let with_edits: Vec<usize> = (0..found.len()).filter(|&i| !found[i].edits.is_empty()).collect();
-    let (with_edits, others) = with_edits.split_at(with_edits.len().min(ONE_BY_ONE));
+    let (with_edits, others) = with_edits.split_at(with_edits.len().min(INDIVIDUALLY_REPLAYED));
     let mut taken: Vec<usize> = Vec::new();
     let mut best: Option<Gain> = None;
     let mut rest = with_edits;
@@ -333,7 +336,7 @@ fn together(
         }
         rest = rest.get(fitting + 1..).unwrap_or(&[]);
     }
-    for group in others.chunks(others.len().div_ceil(GROUPS).max(1)) {
+    for group in others.chunks(others.len().div_ceil(REPLAY_GROUPS).max(1)) {
         let edits: Vec<Edit> = taken.iter().chain(group).flat_map(|&i| found[i].edits.iter().cloned()).collect();
         let [gain] = gains.compute(choice, &[&edits], threads)?[..] else { continue };
         let Some(gain) = gain.map(|gain| without(gain, recording_ns(shared, &edits, gain.ns))) else { continue };
@@ -346,7 +349,7 @@ fn together(
 /// Bounds of the combined gain: at least the largest lower bound, and at most not below the largest upper bound, of
 /// single findings, unless their changes interfere and the whole is less. Errors of single findings are independent, so
 /// they partly cancel.
-fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
+fn bounded_by_individual_gains(all: Gain, found: &[PricedFinding]) -> Gain {
     let taken = || found.iter().map(|priced| &priced.finding).filter(|finding| finding.on_top_ns.is_some());
     let gains = || taken().filter_map(|finding| finding.gain);
     let surest = gains().map(|gain| gain.low_ns).max().unwrap_or(all.low_ns);
@@ -358,7 +361,7 @@ fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
     Gain { low_ns: low.max(surest.min(all.ns)), high_ns: high.max(most), ..all }
 }
 
-fn finished(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
+fn to_finding(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
     let RankedCandidate { rule, candidate, facts } = proposal;
     let edits = replayed_of(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();
     let edit_labels = edits_of(&candidate).iter().map(ToString::to_string).collect();
@@ -375,7 +378,7 @@ fn finished(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Fin
     // Such as functions that are known from samples.
     let is_inferred = events.iter().any(|&event| inferred.get(event).is_some());
     let support = if is_inferred { Support::Inferred } else { support };
-    let confidence = if lost(trace) > 0 { confidence.lower() } else { confidence };
+    let confidence = if missing_record_count(trace) > 0 { confidence.lower() } else { confidence };
     Finding {
         rule,
         title,

@@ -1,14 +1,14 @@
 //! Effects on ranks that only wait for another rank; the cause is on the rank that arrives last.
 
-use super::finding::{Finding, OfRank};
+use super::finding::{Finding, RankGain};
 use super::rule::RuleInfo;
-use super::rules::waits_for_ranks;
+use super::rules::is_wait_for_ranks;
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_timeline::source_location::SourceLocation;
 use std::sync::Arc;
 
 /// Factor by which the waits of a rank must gain less than those of others, to be the rank that the others wait for.
-const MUCH_LESS: i64 = 4;
+const MIN_GAIN_RATIO: i64 = 4;
 
 /// Rule of exposed collectives.
 const COLLECTIVES: &str = "SL019";
@@ -17,31 +17,31 @@ const COLLECTIVES: &str = "SL019";
 /// those of the last rank, from `on_last`. The straggler's finding names the findings that only the last rank has, or
 /// that are much larger there, with their location of the change. Its own location stays, so that its identity does not
 /// depend on the cause.
-pub(super) fn joined(
+pub(super) fn remove_effects(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,
     on_last: impl Fn(&Finding) -> Option<Finding>,
 ) -> Option<String> {
-    let last = straggler.told_of()?;
-    if let Some(at) = cause(last, findings) {
+    let last = straggler.detail_rank()?;
+    if let Some(at) = find_cause(last, findings) {
         // The cause remains a separate finding, under its own rule.
-        with_cause(straggler, &findings[at]);
+        copy_cause(straggler, &findings[at]);
     }
     // The last rank may wait as well, for the response to its own message, but much less.
     let is_effect = |finding: &Finding| {
         let there = finding.ranks.iter().filter(|of| of.rank == last).filter_map(|of| of.gain_ns).max();
-        waits_for_ranks(finding) && there.is_none_or(|ns| MUCH_LESS * ns <= finding.gain_ns())
+        is_wait_for_ranks(finding) && there.is_none_or(|ns| MIN_GAIN_RATIO * ns <= finding.gain_ns())
     };
     let mut effects: Vec<Finding> = findings.extract_if(.., |finding| is_effect(finding)).collect();
     // Collectives, and waits for them, last until the last rank arrives. The remaining time is that of the last
     // rank.
     let is_longer = |finding: &Finding| {
-        (finding.rule.code == COLLECTIVES || waits_for_ranks(finding)) && finding.told_of() != Some(last)
+        (finding.rule.code == COLLECTIVES || is_wait_for_ranks(finding)) && finding.detail_rank() != Some(last)
     };
     for finding in findings.iter_mut().filter(|finding| is_longer(finding)) {
         if let Some(there) = on_last(finding) {
-            let gain_ns = |of: &OfRank| of.gain_ns.filter(|_| of.rank == last);
-            let ranks = finding.ranks.iter().map(|of| OfRank { rank: of.rank, gain_ns: gain_ns(of) }).collect();
+            let gain_ns = |of: &RankGain| of.gain_ns.filter(|_| of.rank == last);
+            let ranks = finding.ranks.iter().map(|of| RankGain { rank: of.rank, gain_ns: gain_ns(of) }).collect();
             *finding = Finding { ranks, ..there };
         }
     }
@@ -56,9 +56,9 @@ pub(super) fn joined(
 
 /// Copy location, advice and edits of the cause on the last rank to the straggler's finding. Its gain is at most that
 /// of the cause.
-fn with_cause(straggler: &mut Finding, cause: &Finding) {
+fn copy_cause(straggler: &mut Finding, cause: &Finding) {
     straggler.title = format!("{}; there {}: {}", straggler.title, cause.rule.code, cause.title);
-    straggler.change = Some(cause.change_place().clone()).filter(|place| *place != SourceLocation::default());
+    straggler.change = Some(cause.fix_location().clone()).filter(|place| *place != SourceLocation::default());
     straggler.events.clone_from(&cause.events);
     straggler.rule = Arc::new(RuleInfo { advice: cause.rule.advice.clone(), ..(*straggler.rule).clone() });
     let (Some(waits), Some(gain)) = (straggler.gain, cause.gain) else { return };
@@ -72,8 +72,8 @@ fn with_cause(straggler: &mut Finding, cause: &Finding) {
 
 /// Finding of a rank that is not a wait for others, and that only this rank has, or with at least twice the gain of any
 /// other rank. Prefers findings of this rank only, then the largest gain.
-fn cause(rank: i64, findings: &[Finding]) -> Option<usize> {
-    let gain_on = |finding: &Finding, is: &dyn Fn(&OfRank) -> bool| {
+fn find_cause(rank: i64, findings: &[Finding]) -> Option<usize> {
+    let gain_on = |finding: &Finding, is: &dyn Fn(&RankGain) -> bool| {
         finding.ranks.iter().filter(|of| is(of)).filter_map(|of| of.gain_ns).max()
     };
     let own = |finding: &Finding| gain_on(finding, &|of| of.rank == rank).filter(|ns| *ns > 0);
@@ -81,7 +81,7 @@ fn cause(rank: i64, findings: &[Finding]) -> Option<usize> {
     let is_its = |finding: &Finding| {
         let others = gain_on(finding, &|of| of.rank != rank).unwrap_or(0);
         let counts = finding.is_repair() || is_alone(finding);
-        !waits_for_ranks(finding) && counts && own(finding).is_some_and(|ns| ns >= 2 * others)
+        !is_wait_for_ranks(finding) && counts && own(finding).is_some_and(|ns| ns >= 2 * others)
     };
     let its = findings.iter().enumerate().filter(|(_, finding)| is_its(finding));
     its.max_by_key(|(_, finding)| (is_alone(finding), own(finding))).map(|(at, _)| at)

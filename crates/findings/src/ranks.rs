@@ -1,13 +1,13 @@
 //! Merge of the findings of several ranks of a job into one list.
 
-use super::finding::{Finding, OfRank};
-use super::identity::on_ranks;
+use super::finding::{Finding, RankGain};
+use super::identity::rank_identity;
 use super::options::Options;
 use super::rank::{Findings, order};
-use super::rank_effects::joined;
+use super::rank_effects::remove_effects;
 use super::rule::Requirement;
 use super::rule_context::SharedContext;
-use super::rules::{are_alike, find_straggler};
+use super::rules::{are_similar, find_straggler};
 use super::skipped_rules::{Reason, SkippedRule};
 use super::uncovered;
 use stackline_model::{EventId, EventKind};
@@ -15,7 +15,7 @@ use stackline_timeline::host_collectives::host_collectives;
 use stackline_timeline::intervals;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_timeline::source_location::SourceLocation;
-use stackline_timeline::vocabulary::python::ASKS_FOR_COLLECTIVE;
+use stackline_timeline::vocabulary::python::COLLECTIVE_REQUEST_PREFIX;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,13 +30,13 @@ pub struct RankTimes {
     /// Number of analyzed steps.
     pub steps: usize,
     /// Exposed collective time: GPU time with only collectives, per step, in ns; none without collectives.
-    pub alone_ns: Option<i64>,
+    pub exposed_collectives_ns: Option<i64>,
     /// True if part of the trace is missing.
     pub is_incomplete: bool,
 }
 
 /// Step lengths within one part in this number of the longest step count as equal.
-const AS_LONG: i64 = 100;
+const TOLERANCE_DIVISOR: i64 = 100;
 
 impl RankTimes {
     /// Rank with the longest step. Ranks that train together have equal step lengths: then the rank that the others
@@ -44,8 +44,8 @@ impl RankTimes {
     #[must_use]
     pub fn slowest(ranks: &[Self]) -> Option<&Self> {
         let longest = ranks.iter().map(|rank| rank.step_ns).max()?;
-        let is_as_long = |rank: &&Self| longest - rank.step_ns <= longest / AS_LONG;
-        ranks.iter().filter(is_as_long).min_by_key(|rank| (rank.alone_ns.unwrap_or(i64::MAX), rank.rank))
+        let is_as_long = |rank: &&Self| longest - rank.step_ns <= longest / TOLERANCE_DIVISOR;
+        ranks.iter().filter(is_as_long).min_by_key(|rank| (rank.exposed_collectives_ns.unwrap_or(i64::MAX), rank.rank))
     }
 
     /// Check that no rank is slower: steps and exposed collective times differ by no more than the tolerance of steps.
@@ -57,34 +57,34 @@ impl RankTimes {
         };
         let longest = ranks.iter().map(|rank| rank.step_ns).max().unwrap_or(0);
         ranks.len() > 1
-            && range(&|rank| rank.step_ns) <= longest / AS_LONG
-            && range(&|rank| rank.alone_ns.unwrap_or(0)) <= longest / AS_LONG
+            && range(&|rank| rank.step_ns) <= longest / TOLERANCE_DIVISOR
+            && range(&|rank| rank.exposed_collectives_ns.unwrap_or(0)) <= longest / TOLERANCE_DIVISOR
     }
 
     /// Check that the trace shows how long this rank waits for the others.
     fn is_comparable(&self) -> bool {
-        self.alone_ns.is_some() && !self.is_incomplete
+        self.exposed_collectives_ns.is_some() && !self.is_incomplete
     }
 }
 
 /// Exposed collective time in the window, per step, in ns: only collectives run on the GPU, or in the program without a
 /// GPU. None without collectives.
-pub(super) fn collectives_alone(shared: &SharedContext<'_>) -> Option<i64> {
+pub(super) fn exposed_collectives_ns(shared: &SharedContext<'_>) -> Option<i64> {
     let trace = shared.exact.trace();
     if !Requirement::Collectives.is_met(trace) {
         return None;
     }
     let (from, to) = (shared.window.start, shared.window.end);
     if trace.gpu.is_empty() {
-        return Some(on_hosts_alone(shared));
+        return Some(exposed_host_collectives_ns(shared));
     }
     let mut types = NameTypes::new(trace, RULES);
     let (mut talk, mut work) = (Vec::new(), Vec::new());
     for &event in trace.gpu.event.iter().filter(|&&event| trace.events.is_timed(event)) {
         let span = (trace.events.start[event.index()].max(from), trace.events.end(event).min(to));
         if span.0 < span.1 {
-            let is_talk = types.of_event(event) == KernelType::Communication;
-            if is_talk { talk.push(span) } else { work.push(span) }
+            let is_communication = types.of_event(event) == KernelType::Communication;
+            if is_communication { talk.push(span) } else { work.push(span) }
         }
     }
     let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
@@ -92,28 +92,28 @@ pub(super) fn collectives_alone(shared: &SharedContext<'_>) -> Option<i64> {
 }
 
 /// Exposed time of collectives on CPUs: no thread runs another operator, per step, in ns.
-fn on_hosts_alone(shared: &SharedContext<'_>) -> i64 {
+fn exposed_host_collectives_ns(shared: &SharedContext<'_>) -> i64 {
     let trace = shared.exact.trace();
     let (from, to) = (shared.window.start, shared.window.end);
     let span = |e: EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
-    let lies_in = |&(from, to): &(i64, i64)| from < to;
+    let is_in_window = |&(from, to): &(i64, i64)| from < to;
     let collectives: Vec<EventId> = host_collectives(trace).into_iter().map(|(event, _)| event).collect();
     // Operators that start collectives may wait for them.
     let works = |&e: &EventId| {
         trace.kind(e) == EventKind::Operator
             && trace.events.is_timed(e)
-            && !trace.name(e).starts_with(ASKS_FOR_COLLECTIVE)
+            && !trace.name(e).starts_with(COLLECTIVE_REQUEST_PREFIX)
     };
-    let work = trace.events.ids().filter(works).map(span).filter(lies_in);
-    let talk = collectives.into_iter().map(span).filter(lies_in);
+    let work = trace.events.ids().filter(works).map(span).filter(is_in_window);
+    let talk = collectives.into_iter().map(span).filter(is_in_window);
     let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
     intervals::total(&alone) / shared.steps.max(1) as i64
 }
 
 /// Identity of a finding across ranks.
-type Common = (String, SourceLocation, String);
+type FindingIdentity = (String, SourceLocation, String);
 /// The same, with a counter of findings with equal identity.
-type Identity = (Common, usize);
+type Identity = (FindingIdentity, usize);
 
 /// Merge findings of ranks into one list. Findings of one rule at one source location become one, which describes the
 /// rank with the largest gain and names all ranks. Adds findings across ranks; those that fail the test are ignored.
@@ -123,7 +123,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     if all.len() < 2 {
         return all.pop().map(|(_, found)| found);
     }
-    let unit = in_one_unit(&mut all);
+    let unit = unify_steps(&mut all);
     let ranks: Vec<RankTimes> = all.iter().map(times).collect();
     let slowest = RankTimes::slowest(&ranks).map(|slowest| slowest.rank);
     let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
@@ -144,18 +144,18 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
     let least_ns = (base.step_ns as f64 * options.least_percent / 100.0) as i64;
     let mut straggler = straggler(&ranks, options);
-    let last = straggler.as_ref().filter(|finding| finding.gain_ns() >= least_ns).and_then(Finding::told_of);
+    let last = straggler.as_ref().filter(|finding| finding.gain_ns() >= least_ns).and_then(Finding::detail_rank);
     let uncovered = uncovered::merge(&all, (slowest.0, base.uncovered.clone()), last);
     // Findings of waiting ranks are effects if the list contains the cause.
     let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
     let effects = straggler.as_mut().filter(is_listed).and_then(|last| {
-        let rank = last.told_of();
+        let rank = last.detail_rank();
         let there = || all.iter().find(|(of, _)| Some(*of) == rank).map(|(_, found)| found);
         let on_last = |finding: &Finding| {
-            let same = |other: &&Finding| on_ranks(other) == on_ranks(finding);
+            let same = |other: &&Finding| rank_identity(other) == rank_identity(finding);
             there().and_then(|found| found.findings.iter().chain(&found.small).find(same).cloned())
         };
-        joined(last, &mut findings, on_last)
+        remove_effects(last, &mut findings, on_last)
     });
     match straggler {
         Some(finding) if finding.gain_ns() < least_ns => small.push(finding),
@@ -166,8 +166,8 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let is_enough = |finding: &Finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns);
     small.extend(findings.extract_if(.., |finding| !is_enough(finding)));
     // A finding that is small on one rank may be listed for another.
-    let listed: BTreeSet<Common> = findings.iter().chain(&ignored).map(on_ranks).collect();
-    small.retain(|finding| !listed.contains(&on_ranks(finding)));
+    let listed: BTreeSet<FindingIdentity> = findings.iter().chain(&ignored).map(rank_identity).collect();
+    small.retain(|finding| !listed.contains(&rank_identity(finding)));
     small.sort_by(|a, b| order(a).cmp(&order(b)));
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     ignored.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -180,7 +180,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
 
 /// Keep inferred steps only if all ranks have equally many, or the program marks steps on some rank. Otherwise use the
 /// whole traces, as for ranks without steps, because times per step and per trace are not comparable. Returns a note.
-fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
+fn unify_steps(all: &mut [(i64, Findings)]) -> Option<String> {
     let steps = || all.iter().map(|(_, found)| found.steps);
     let are_alike = steps().max()?.abs_diff(steps().min()?) <= 1;
     if are_alike || all.iter().any(|(_, found)| found.steps > 0 && !found.are_inferred) {
@@ -193,19 +193,19 @@ fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
             *found = *whole;
         }
     }
-    let told = || {
+    let note = || {
         format!(
             "no inferred steps, times are of whole traces: the repeats of a launch pattern differ between ranks ({}); \
                   replay edits with `stackline what-if --whole`; `stackline steps` describes how to mark steps",
             inferred.join(", ")
         )
     };
-    (!inferred.is_empty()).then(told)
+    (!inferred.is_empty()).then(note)
 }
 
 fn times((rank, found): &(i64, Findings)) -> RankTimes {
-    let Findings { step_ns, steps, alone_ns, is_incomplete, .. } = *found;
-    RankTimes { rank: *rank, step_ns, steps, alone_ns, is_incomplete }
+    let Findings { step_ns, steps, exposed_collectives_ns, is_incomplete, .. } = *found;
+    RankTimes { rank: *rank, step_ns, steps, exposed_collectives_ns, is_incomplete }
 }
 
 /// Straggler among the comparable ranks, with lower confidence if some are not comparable: one of these may be
@@ -222,7 +222,7 @@ fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
 /// Notes on ranks that SL040 excluded, with the reason; none without any collectives, which the rule reports as a
 /// missing requirement.
 fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
-    if ranks.iter().all(|rank| rank.alone_ns.is_none()) {
+    if ranks.iter().all(|rank| rank.exposed_collectives_ns.is_none()) {
         return Vec::new();
     }
     let which = |test: fn(&RankTimes) -> bool| ranks.iter().filter(move |&rank| test(rank));
@@ -230,10 +230,10 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
         let of: Vec<i64> = which(test).map(|rank| rank.rank).collect();
         (!of.is_empty()).then(|| format!("SL040 did not compare {} with the others: {why}", ranges(&of)))
     };
-    let silent = note(|rank| rank.alone_ns.is_none(), "there are no collectives");
-    let lost = note(|rank| rank.alone_ns.is_some() && rank.is_incomplete, "part of the trace is missing");
+    let silent = note(|rank| rank.exposed_collectives_ns.is_none(), "there are no collectives");
+    let lost = note(|rank| rank.exposed_collectives_ns.is_some() && rank.is_incomplete, "part of the trace is missing");
     let compared: Vec<RankTimes> = which(RankTimes::is_comparable).copied().collect();
-    let apart = (!are_alike(&compared))
+    let apart = (!are_similar(&compared))
         .then(|| "step lengths of the ranks differ by more than a quarter: SL040 did not compare them".to_owned());
     [silent, lost, apart].into_iter().flatten().collect()
 }
@@ -241,16 +241,16 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
 fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding> {
     let mut by_identity: BTreeMap<Identity, Vec<(i64, &Finding)>> = BTreeMap::new();
     for (rank, findings) in all {
-        let mut seen: BTreeMap<Common, usize> = BTreeMap::new();
+        let mut seen: BTreeMap<FindingIdentity, usize> = BTreeMap::new();
         for finding in findings {
-            let common = on_ranks(finding);
+            let common = rank_identity(finding);
             let nth = seen.entry(common.clone()).or_default();
             by_identity.entry((common, *nth)).or_default().push((rank, finding));
             *nth += 1;
         }
     }
     let one = |of: Vec<(i64, &Finding)>| {
-        let ranks = of.iter().map(|(rank, f)| OfRank { rank: *rank, gain_ns: f.gain.map(|gain| gain.ns) }).collect();
+        let ranks = of.iter().map(|(rank, f)| RankGain { rank: *rank, gain_ns: f.gain.map(|gain| gain.ns) }).collect();
         let (_, worst) = of.iter().max_by_key(|(rank, f)| (f.gain.map(|gain| gain.ns), Reverse(*rank)))?;
         Some(Finding { ranks, ..(*worst).clone() })
     };
@@ -262,7 +262,7 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
 /// Rules that no rank could check. SL040 has several ranks now, so its missing requirement is collectives.
 fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     let all_lack = |code: &str| all.iter().all(|(_, found)| found.unchecked.iter().any(|u| u.rule.code == code));
-    let no_collectives = all.iter().all(|(_, found)| found.alone_ns.is_none());
+    let no_collectives = all.iter().all(|(_, found)| found.exposed_collectives_ns.is_none());
     let mut kept = Vec::new();
     for unchecked in all.iter().take(1).flat_map(|(_, found)| &found.unchecked) {
         if unchecked.reason != Reason::Missing(Requirement::Ranks) {
@@ -312,7 +312,7 @@ mod tests {
     use super::ranges;
 
     #[test]
-    fn ranks_for_people() {
+    fn ranks_as_text() {
         assert_eq!(ranges(&[3]), "rank 3");
         assert_eq!(ranges(&[0, 1, 2, 5]), "ranks 0-2, 5");
     }

@@ -21,7 +21,7 @@ pub(super) struct RecordedOperators {
 impl RecordedOperators {
     /// Build the index; `None` if the overhead is unknown.
     pub(super) fn from_trace(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
-        let cost = recording?.cost()?;
+        let cost = recording?.operator_cost()?;
         let inferred = trace.attr(INFERRED);
         let mut starts = vec![Vec::new(); trace.tracks.len()];
         for event in trace.events.ids() {
@@ -47,24 +47,24 @@ impl RecordedOperators {
 
     /// Overhead of recording all operators in the spans, in ns; nested spans count once.
     pub(super) fn ns_in(&self, trace: &Trace, spans: impl IntoIterator<Item = EventId>) -> f64 {
-        self.gone_of(trace, &spans.into_iter().map(|span| (span, 1.0)).collect()).cost_ns
+        self.removed_in(trace, &spans.into_iter().map(|span| (span, 1.0)).collect()).cost_ns
     }
 
-    fn gone_of(&self, trace: &Trace, spans: &BTreeMap<EventId, f64>) -> Gone {
+    fn removed_in(&self, trace: &Trace, spans: &BTreeMap<EventId, f64>) -> RemovedOperators {
         let outermost = |span: EventId| !trace.ancestors(span).any(|around| spans.contains_key(&around));
-        let mut gone = Gone::default();
+        let mut removable = RemovedOperators::default();
         for (&span, part) in spans.iter().filter(|(span, _)| outermost(**span)) {
             let operators = self.within(trace, span);
             if operators > 0 {
-                gone.cost_ns += operators as f64 * part * self.cost.ns();
-                gone.length_ns += trace.events.dur[span.index()] as f64 * part;
+                removable.cost_ns += operators as f64 * part * self.cost.ns();
+                removable.length_ns += trace.events.dur[span.index()] as f64 * part;
             }
         }
-        gone
+        removable
     }
 
     /// Overhead of recording the operators that edits remove; for a scaled span, the removed share.
-    pub(super) fn gone_with(&self, exact: &Exact<'_>, edits: &[Edit]) -> Gone {
+    pub(super) fn removed_by(&self, exact: &Exact<'_>, edits: &[Edit]) -> RemovedOperators {
         let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
         for edit in edits.iter().filter(|edit| edit.case == Case::Likely) {
             let part = match edit.action {
@@ -82,58 +82,58 @@ impl RecordedOperators {
                 *known = part.max(*known);
             }
         }
-        self.gone_of(exact.trace(), &parts)
+        self.removed_in(exact.trace(), &parts)
     }
 }
 
 /// Recorded operators that edits remove.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gone {
+pub struct RemovedOperators {
     /// Overhead of recording them, in ns.
     cost_ns: f64,
     /// Total duration of their spans, in ns.
     length_ns: f64,
 }
 
-impl Gone {
+impl RemovedOperators {
     /// Overhead in a gain, in ns. If spans of several threads overlap, the gain is smaller than their total duration,
     /// and so is the overhead in it.
-    pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
+    pub(super) fn overhead_in_gain(self, gain_ns: i64) -> i64 {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
     }
 
     /// Gain of a finding: a replayed gain without the overhead.
-    pub fn taken_out_of(self, gain: Gain) -> Gain {
-        gain::without(gain, self.of_gain(gain.ns))
+    pub fn without_overhead(self, gain: Gain) -> Gain {
+        gain::without(gain, self.overhead_in_gain(gain.ns))
     }
 
     /// Sentence after a replayed gain over `steps` steps, about the overhead that findings subtract. None without
     /// overhead.
     pub fn sentence(self, gain_ns: i64, steps: usize) -> Option<String> {
-        let gone = self.of_gain(gain_ns);
+        let removable = self.overhead_in_gain(gain_ns);
         let per_step = |ns: i64| duration(ns / steps.max(1) as i64);
         let a_step = if steps > 0 { " per step" } else { "" };
-        (gone > 0).then(|| {
+        (removable > 0).then(|| {
             format!(
                 "{} of the gain{a_step} is the cost of recording the removed operators: `findings` subtracts it, and \
                      reports {}{a_step}",
-                per_step(gone),
-                per_step(gain_ns - gone.min(gain_ns))
+                per_step(removable),
+                per_step(gain_ns - removable.min(gain_ns))
             )
         })
     }
 }
 
 /// Recorded operators that edits remove; none if the overhead is unknown.
-pub fn recorded_in(exact: &Exact<'_>, edits: &[Edit]) -> Option<Gone> {
+pub fn recorded_in(exact: &Exact<'_>, edits: &[Edit]) -> Option<RemovedOperators> {
     let recording = Recording::from_trace(exact.trace());
-    Some(RecordedOperators::from_trace(exact.trace(), recording.as_ref())?.gone_with(exact, edits))
+    Some(RecordedOperators::from_trace(exact.trace(), recording.as_ref())?.removed_by(exact, edits))
 }
 
 impl SharedContext<'_> {
     /// Overhead in the window on the thread with most recorded operators, in ns; at most half of the
     /// window.
-    pub(super) fn recording_of_window(&self, operators: &RecordedOperators) -> i64 {
+    pub(super) fn window_overhead_ns(&self, operators: &RecordedOperators) -> i64 {
         let count = |starts: &Vec<i64>| {
             let at = |moment: i64| starts.partition_point(|&start| start < moment);
             at(self.window.end).saturating_sub(at(self.window.start))
@@ -144,16 +144,16 @@ impl SharedContext<'_> {
 
     /// Mean step length in the window without overhead, in ns.
     pub(super) fn step_ns(&self) -> i64 {
-        let recording = self.recorded().map_or(0, |recorded| self.recording_of_window(recorded));
+        let recording = self.recorded().map_or(0, |recorded| self.window_overhead_ns(recorded));
         (self.window.length_ns() - recording) / self.steps.max(1) as i64
     }
 }
 
 /// Fact about the subtracted overhead, unless it is small.
-pub(super) fn taken_out(recording: i64) -> Option<Fact<String>> {
-    const LEAST_NS: i64 = 1_000;
+pub(super) fn overhead_fact(recording: i64) -> Option<Fact<String>> {
+    const MIN_REPORTED_NS: i64 = 1_000;
     let name = "recording overhead excluded from the gain per step".to_owned();
-    (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
+    (recording >= MIN_REPORTED_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
 }
 
 /// Note on the overhead of recording.
@@ -169,18 +169,21 @@ pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
              replayed gains exclude it, and all other times include it; additional cache misses due to recording are \
              unknown",
         cost.ns(),
-        100.0 * shared.recording_of_window(recorded) as f64 / shared.window.length_ns().max(1) as f64
+        100.0 * shared.window_overhead_ns(recorded) as f64 / shared.window.length_ns().max(1) as f64
     ))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Gone;
+    use super::RemovedOperators;
 
     #[test]
-    fn what_lies_side_by_side_cost_a_part() {
-        let gone = Gone { cost_ns: 1_000.0, length_ns: 20_000.0 };
-        assert_eq!([10_000, 20_000, 30_000, -5, 0].map(|gain| gone.of_gain(gain)), [500, 1_000, 1_000, 0, 0]);
-        assert_eq!(Gone::default().of_gain(7), 0);
+    fn overlapping_spans_share_the_overhead() {
+        let removable = RemovedOperators { cost_ns: 1_000.0, length_ns: 20_000.0 };
+        assert_eq!(
+            [10_000, 20_000, 30_000, -5, 0].map(|gain| removable.overhead_in_gain(gain)),
+            [500, 1_000, 1_000, 0, 0]
+        );
+        assert_eq!(RemovedOperators::default().overhead_in_gain(7), 0);
     }
 }

@@ -211,7 +211,7 @@ impl Requirement {
 
     /// True if the trace meets the requirement.
     pub fn is_met(self, trace: &Trace) -> bool {
-        let any = |wanted: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| wanted(kind));
+        let any = |is_kind: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| is_kind(kind));
         match self {
             Self::GpuWork => !trace.gpu.is_empty(),
             Self::GpuRecords => !trace.gpu_records().are_incomplete(),
@@ -227,7 +227,8 @@ impl Requirement {
             Self::BackwardLinks => trace.links.has(LinkKind::Backward),
             Self::GpuModel => trace.meta.devices().iter().any(|of| of.name.is_some() || of.multiprocessors.is_some()),
             Self::Processors => {
-                let is_known = Recording::from_trace(trace).is_some_and(|recording| recording.knows_processors());
+                let is_known =
+                    Recording::from_trace(trace).is_some_and(|recording| recording.knows_usable_processors());
                 is_known && trace.key(SampleMetric::CpuTime.key()).is_some()
             }
             // Calls in recordings are inferred from operators and samples.
@@ -256,7 +257,7 @@ impl Requirement {
 
     /// True if the call tree meets the requirement.
     pub fn is_met_by_calls(self, tree: &CallingContextTree) -> bool {
-        let any = |wanted: FrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
+        let any = |is_kind: FrameKind| tree.frames.iter().any(|frame| frame.kind() == is_kind);
         let is_measured = |metric: CallMetric| tree.measured().contains(&metric);
         match self {
             Self::GpuWork | Self::GpuRecords => is_measured(CallMetric::GpuTime),
@@ -307,7 +308,7 @@ pub enum Programs {
 }
 
 impl Programs {
-    fn hold(self, context: &RuleContext<'_>) -> bool {
+    fn applies(self, context: &RuleContext<'_>) -> bool {
         match self {
             Self::Any => true,
             Self::Jax => context.uses_jax(),
@@ -323,9 +324,9 @@ pub struct AdviceVariant {
     /// Kind of program, as a continuation of "in programs".
     pub programs: &'static str,
     /// Kind of program, as a condition.
-    pub which: Programs,
+    pub condition: Programs,
     /// Condition on the candidate; usually always true.
-    pub fits: fn(&Candidate) -> bool,
+    pub applies_to: fn(&Candidate) -> bool,
     /// Advice.
     pub advice: &'static str,
     /// Example code before and after the change.
@@ -336,21 +337,21 @@ impl AdviceVariant {
     /// Variant for all programs, for candidates of some kind.
     pub(super) const fn for_all(
         programs: &'static str,
-        fits: fn(&Candidate) -> bool,
+        applies_to: fn(&Candidate) -> bool,
         advice: &'static str,
         example: (&'static str, &'static str),
     ) -> Self {
-        Self { programs, which: Programs::Any, fits, advice, example }
+        Self { programs, condition: Programs::Any, applies_to, advice, example }
     }
 
     /// Variant for programs that use JAX, where advice on PyTorch does not apply.
-    pub(super) const fn of_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "that use JAX", which: Programs::Jax, fits: |_| true, advice, example }
+    pub(super) const fn for_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
+        Self { programs: "that use JAX", condition: Programs::Jax, applies_to: |_| true, advice, example }
     }
 
     /// Variant for programs without a GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "without a GPU", which: Programs::WithoutGpu, fits: |_| true, advice, example }
+        Self { programs: "without a GPU", condition: Programs::WithoutGpu, applies_to: |_| true, advice, example }
     }
 }
 
@@ -437,14 +438,14 @@ impl Rule {
 
     /// Printable metadata with the advice variant for a candidate.
     pub(super) fn info_of(&self, context: &RuleContext<'_>, candidate: &Candidate) -> Arc<RuleInfo> {
-        self.info_where(candidate, |programs| programs.hold(context))
+        self.info_where(candidate, |programs| programs.applies(context))
     }
 
     /// Printable metadata with the advice variant for a candidate; `holds` decides on the kind of program.
     pub(super) fn info_where(&self, candidate: &Candidate, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
         let info = self.info();
-        let fits = |other: &&AdviceVariant| (other.fits)(candidate) && holds(other.which);
-        let Some(other) = self.advice_variants.iter().find(fits) else { return info };
+        let applies_to = |other: &&AdviceVariant| (other.applies_to)(candidate) && holds(other.condition);
+        let Some(other) = self.advice_variants.iter().find(applies_to) else { return info };
         let (before, after) = other.example;
         let example = Some((before.to_owned(), after.to_owned()));
         Arc::new(RuleInfo { advice: other.advice.to_owned(), example, ..(*info).clone() })

@@ -6,9 +6,9 @@ use super::host_gaps::HostGaps;
 use super::recording::RecordedOperators;
 use super::rule::Rule;
 use super::settings::Settings;
+use super::span_index::SpanIndexes;
 use super::standstill::Standstill;
 use super::step_words::StepWords;
-use super::within::Indexes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
 use stackline_critical_path::exact::{Category, Exact, ExactPath, LoaderWorkers, PathSegment, Window};
@@ -31,9 +31,9 @@ pub(super) struct SharedContext<'a> {
     /// True if the window has steps.
     pub(super) has_steps: bool,
     pub(super) settings: &'a Settings,
-    /// True if the program does not mark its steps; `asked_for_steps` is set when a rule uses their number.
+    /// True if the program does not mark its steps; `has_used_steps` is set when a rule uses their number.
     are_inferred: bool,
-    asked_for_steps: AtomicBool,
+    has_used_steps: AtomicBool,
     path: OnceLock<ExactPath>,
     on_path: OnceLock<FxHashMap<EventId, i64>>,
     places: OnceLock<SourceLocations<'a>>,
@@ -42,7 +42,7 @@ pub(super) struct SharedContext<'a> {
     recorded: OnceLock<Option<RecordedOperators>>,
     host_gaps: OnceLock<HostGaps>,
     launch_times: OnceLock<LaunchTimes<'a>>,
-    indexes: Indexes,
+    indexes: SpanIndexes,
     step_index: OnceLock<StepIndex>,
     standstill: OnceLock<Standstill>,
 }
@@ -63,7 +63,7 @@ impl<'a> SharedContext<'a> {
             has_steps: steps > 0,
             settings,
             are_inferred,
-            asked_for_steps: AtomicBool::new(false),
+            has_used_steps: AtomicBool::new(false),
             path,
             on_path,
             places,
@@ -72,17 +72,17 @@ impl<'a> SharedContext<'a> {
             recorded,
             host_gaps,
             launch_times,
-            indexes: Indexes::default(),
+            indexes: SpanIndexes::default(),
             step_index,
             standstill: OnceLock::new(),
         }
     }
 
     /// Run a check. The flag is true if its result depends on inferred steps.
-    pub(super) fn notes_inferred_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
-        self.asked_for_steps.store(false, Ordering::Relaxed);
+    pub(super) fn track_use_of_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
+        self.has_used_steps.store(false, Ordering::Relaxed);
         let found = check();
-        (found, self.are_inferred && self.asked_for_steps.load(Ordering::Relaxed))
+        (found, self.are_inferred && self.has_used_steps.load(Ordering::Relaxed))
     }
 
     /// Launch times of the trace's GPU operations, computed on first use.
@@ -114,8 +114,8 @@ impl SharedContext<'_> {
 }
 
 /// Check that an event ran in a segment. In a wait of unknown cause, the segment's event comes after the wait.
-fn ran(hop: &PathSegment) -> bool {
-    hop.event.is_some() && hop.category != Category::Unknown
+fn event_ran(segment: &PathSegment) -> bool {
+    segment.event.is_some() && segment.category != Category::Unknown
 }
 
 /// Rule context: access to the trace for one rule. Only rules of this crate read it.
@@ -159,7 +159,7 @@ impl<'a> RuleContext<'a> {
 
     /// Number of steps in the window; 1 if the trace has none.
     pub(crate) fn steps(&self) -> usize {
-        self.shared.asked_for_steps.store(true, Ordering::Relaxed);
+        self.shared.has_used_steps.store(true, Ordering::Relaxed);
         self.shared.steps
     }
 
@@ -206,17 +206,17 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Critical-path segments of the window, without those in standstills.
-    pub(crate) fn hops(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
+    pub(crate) fn segments(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
         let standstill = self.shared.standstill();
-        self.path().hops.iter().filter(|hop| !standstill.holds(hop))
+        self.path().segments.iter().filter(|segment| !standstill.contains(segment))
     }
 
     /// Time on the critical path by event, in ns, without standstills.
     pub(crate) fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
         self.shared.on_path.get_or_init(|| {
             let mut by_event = FxHashMap::default();
-            for hop in self.hops().filter(ran) {
-                *by_event.entry(hop.event).or_default() += hop.end - hop.start;
+            for segment in self.segments().filter(event_ran) {
+                *by_event.entry(segment.event).or_default() += segment.end - segment.start;
             }
             by_event
         })
@@ -224,7 +224,7 @@ impl<'a> RuleContext<'a> {
 
     /// Time on the critical path by cause, in ns, without standstills.
     pub(crate) fn path_of(&self, category: Category) -> i64 {
-        self.hops().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
+        self.segments().filter(|segment| segment.category == category).map(|segment| segment.end - segment.start).sum()
     }
 
     /// Check that an event is in the window, with valid times. GPU work counts by its launch, or by its start if the
@@ -251,10 +251,10 @@ impl<'a> RuleContext<'a> {
     /// Events of the window of the given kinds whose name passes a test; each name is tested once.
     pub(crate) fn named(&self, kinds: &[EventKind], test: impl Fn(&str) -> bool) -> Vec<EventId> {
         let trace = self.trace();
-        let fits: Vec<bool> = trace.strings.iter().map(test).collect();
-        let fits = |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
-        let wanted = |e: &EventId| kinds.contains(&trace.kind(*e)) && fits(*e) && self.counts(*e);
-        trace.events.ids().filter(wanted).collect()
+        let matches: Vec<bool> = trace.strings.iter().map(test).collect();
+        let matches = |e: EventId| matches.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
+        let is_selected = |e: &EventId| kinds.contains(&trace.kind(*e)) && matches(*e) && self.counts(*e);
+        trace.events.ids().filter(is_selected).collect()
     }
 
     /// GPU operations (kernels, copies, fills) in the window.
@@ -319,7 +319,7 @@ impl<'a> RuleContext<'a> {
     }
 
     /// Indexes of the events and GPU work within spans.
-    pub(super) fn indexes(&self) -> &'a Indexes {
+    pub(super) fn indexes(&self) -> &'a SpanIndexes {
         &self.shared.indexes
     }
 
@@ -419,7 +419,7 @@ impl<'a> RuleContext<'a> {
 
     /// Edit of events and time ranges, with a readable label; none if the action does not apply to them.
     pub(crate) fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
-        if chosen.events.is_empty() && chosen.between.is_empty() && chosen.stretches.is_empty() {
+        if chosen.events.is_empty() && chosen.between.is_empty() && chosen.ranges.is_empty() {
             return None;
         }
         let action = if let Action::Scale(factor) = action { Action::Scale(rounded(factor)) } else { action };

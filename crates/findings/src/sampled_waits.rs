@@ -1,7 +1,7 @@
 //! Waiting time of threads between operators, from samples of waiting threads or of CPU time.
 
 use super::estimate::Estimate;
-use super::host_gaps::{HostGap, Seen, Spans};
+use super::host_gaps::{HostGap, SampledWork, Spans};
 use super::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::{Category, PathSegment};
@@ -9,35 +9,35 @@ use stackline_model::vocabulary::is_own_code;
 use stackline_model::{EventId, Key, SampleWeights, Trace, TrackId};
 use stackline_timeline::frame_names::frame;
 use stackline_timeline::recording::Recording;
-use stackline_timeline::sampling_error::shared;
+use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
 /// Common part of two source locations, which contains code between them.
-fn between(before: SourceLocation, behind: &SourceLocation) -> SourceLocation {
-    if before == *behind {
+fn common_location(before: SourceLocation, after: &SourceLocation) -> SourceLocation {
+    if before == *after {
         before
-    } else if before.file != behind.file {
+    } else if before.file != after.file {
         SourceLocation::default()
     } else {
-        let function = before.function.filter(|function| Some(function) == behind.function.as_ref());
+        let function = before.function.filter(|function| Some(function) == after.function.as_ref());
         SourceLocation { file: before.file, function, ..SourceLocation::default() }
     }
 }
 
 /// Largest share of a wait after its last sample: the recorder samples a continuing wait after each further tenth of
 /// its length.
-const UNSEEN: f64 = 0.1;
+const MAX_UNSAMPLED_SHARE: f64 = 0.1;
 
 impl HostGap {
-    /// Waiting time from `samples` samples with the total weight `ns`, at the sampling interval `looks_ns`. An interval
-    /// without a sample means that the thread ran.
-    fn seen_waiting(&self, samples: usize, ns: i64, looks_ns: f64) -> Estimate {
+    /// Waiting time from `samples` samples with the total weight `ns`, at the sampling interval `wait_sampling_ns`. An
+    /// interval without a sample means that the thread ran.
+    fn waiting_time(&self, samples: usize, ns: i64, wait_sampling_ns: f64) -> Estimate {
         let time = self.ns as f64;
-        let looks = (time / looks_ns).round().max(samples as f64);
+        let checks = (time / wait_sampling_ns).round().max(samples as f64);
         let share = (ns as f64 / time.max(1.0)).min(1.0);
-        let (least, most) = shared((share * looks).round() as usize, looks as usize);
-        let high = (time * most.max(share) * (1.0 + UNSEEN)).min(time);
+        let (least, most) = share_bounds((share * checks).round() as usize, checks as usize);
+        let high = (time * most.max(share) * (1.0 + MAX_UNSAMPLED_SHARE)).min(time);
         Estimate { ns: time * share, low: time * least.min(share), high }
     }
 
@@ -45,9 +45,9 @@ impl HostGap {
     fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
         let (computing, time) = (self.computing(), self.ns as f64);
         let Key::Int(pid) = trace.tracks.pid(self.track?) else { return None };
-        let (first, last) = (self.stretches.first()?, self.stretches.last()?);
+        let (first, last) = (self.occurrences.first()?, self.occurrences.last()?);
         let (from, to) = (trace.events.end(first.0), trace.events.start[last.1.index()]);
-        let delayed = recording.map_or(0.0, |recording| recording.delayed(pid, from, to));
+        let delayed = recording.map_or(0.0, |recording| recording.processor_wait_ns(pid, from, to));
         // The gap's share of the time in which all threads of the process were runnable without a processor; at most
         // all of it.
         let part = delayed * time / ((to - from) as f64).max(1.0);
@@ -65,10 +65,10 @@ impl RuleContext<'_> {
         known: &[EventId],
         is_other: impl Fn(&str) -> bool,
         has_waits: impl Fn(&str) -> bool,
-    ) -> Vec<(SourceLocation, Seen)> {
-        let left_over = self.waits_left_over(known, &is_other, &has_waits);
-        let Some(looks_ns) = self.host_gaps().looks_ns else { return left_over };
-        self.waits_looked_at(looks_ns, known, &is_other).into_iter().chain(left_over).collect()
+    ) -> Vec<(SourceLocation, SampledWork)> {
+        let left_over = self.unexplained_waits(known, &is_other, &has_waits);
+        let Some(wait_sampling_ns) = self.host_gaps().wait_sampling_ns else { return left_over };
+        self.sampled_waits(wait_sampling_ns, known, &is_other).into_iter().chain(left_over).collect()
     }
 
     /// Time of the path during each waiting call, in ns: in the call and, for a thread with steps that the path returns
@@ -82,50 +82,52 @@ impl RuleContext<'_> {
         if !calls.iter().any(|&call| with_steps.contains(&track(call))) {
             return inside;
         }
-        let hops: Vec<PathSegment> = self.path().hops.iter().collect();
+        let segments: Vec<PathSegment> = self.path().segments.iter().collect();
         let of = |(&call, inside): (&EventId, i64)| {
             let (start, end) = (trace.events.start[call.index()], trace.events.end(call));
-            let behind = hops.get(hops.partition_point(|hop| hop.end <= end)).or(hops.last());
-            let comes_back = behind.is_some_and(|hop| hop.track == track(call));
-            if !comes_back || !with_steps.contains(&track(call)) {
+            let after = segments.get(segments.partition_point(|segment| segment.end <= end)).or(segments.last());
+            let continues_on_thread = after.is_some_and(|segment| segment.track == track(call));
+            if !continues_on_thread || !with_steps.contains(&track(call)) {
                 return inside;
             }
-            let during = hops[hops.partition_point(|hop| hop.end <= start)..].iter().take_while(|hop| hop.start < end);
-            let is_waited_for = |hop: &&PathSegment| match hop.category {
+            let during = segments[segments.partition_point(|segment| segment.end <= start)..]
+                .iter()
+                .take_while(|segment| segment.start < end);
+            let is_waited_for = |segment: &&PathSegment| match segment.category {
                 Category::ThreadHandover => true,
-                Category::HostPython => hop.event.is_some(),
+                Category::HostPython => segment.event.is_some(),
                 _ => false,
             };
-            let others = during.filter(|hop| hop.track != track(call)).filter(is_waited_for);
-            inside + others.map(|hop| hop.end.min(end) - hop.start.max(start)).sum::<i64>()
+            let others = during.filter(|segment| segment.track != track(call)).filter(is_waited_for);
+            inside + others.map(|segment| segment.end.min(end) - segment.start.max(start)).sum::<i64>()
         };
         calls.iter().zip(inside).map(of).collect()
     }
 
     /// Waits from samples of blocked threads.
-    fn waits_looked_at(
+    fn sampled_waits(
         &self,
-        looks_ns: f64,
+        wait_sampling_ns: f64,
         known: &[EventId],
         is_other: &impl Fn(&str) -> bool,
-    ) -> Vec<(SourceLocation, Seen)> {
+    ) -> Vec<(SourceLocation, SampledWork)> {
         let trace = self.trace();
         let (known, weights) = (Spans::from_trace(trace, known), SampleWeights::new(trace));
         let is_others = |sample| self.frames_of_sample(sample).any(|name| is_other(trace.strings.get(name)));
-        let mut found: BTreeMap<SourceLocation, (Seen, Vec<Estimate>)> = BTreeMap::new();
+        let mut found: BTreeMap<SourceLocation, (SampledWork, Vec<Estimate>)> = BTreeMap::new();
         for host_gap in &self.host_gaps().all {
             let mut by_place: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
-            let own = host_gap.waits.events.iter().filter(|&&e| !known.hold(trace, e) && !is_others(e));
+            let own = host_gap.waits.events.iter().filter(|&&e| !known.contains(trace, e) && !is_others(e));
             own.for_each(|&sample| by_place.entry(self.line_of(sample)).or_default().push(sample));
             for (place, samples) in by_place {
                 let ns = samples.iter().filter_map(|&sample| weights.get(sample)).map(|(_, ns)| ns).sum();
-                let time = host_gap.seen_waiting(samples.len(), ns, looks_ns);
+                let time = host_gap.waiting_time(samples.len(), ns, wait_sampling_ns);
                 let (seen, all) = found.entry(place).or_default();
                 seen.add(host_gap, time, samples);
                 all.push(time);
             }
         }
-        found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
+        found.into_iter().map(|(place, (seen, times))| (place, seen.with_total(times))).collect()
     }
 
     /// Unexplained waiting time in a gap, from the time without CPU samples. None if the gap has samples of waits or
@@ -139,39 +141,42 @@ impl RuleContext<'_> {
         let (trace, host_gaps) = (self.trace(), self.host_gaps());
         let has_cpu = host_gaps.sampled.get(&host_gap.track?).is_some_and(|&(has_cpu, _)| has_cpu);
         let in_other = |event: EventId| trace.ancestors(event).any(|e| is_other(trace.name(e)));
-        let is_known = |&(before, behind): &(EventId, EventId)| {
-            known.begin_between(trace, before, behind) || in_other(before) || in_other(behind)
+        let is_known = |&(before, after): &(EventId, EventId)| {
+            known.begins_between(trace, before, after) || in_other(before) || in_other(after)
         };
-        if !host_gap.is_one || !has_cpu || !host_gap.waits.events.is_empty() || host_gap.stretches.iter().any(is_known)
+        if !host_gap.is_one
+            || !has_cpu
+            || !host_gap.waits.events.is_empty()
+            || host_gap.occurrences.iter().any(is_known)
         {
             return None;
         }
         let time = host_gap.waiting(self.recording(), trace)?;
         // If the recorder samples blocked threads, waits that it cannot interrupt are known only from this time: then
         // uncertain waits do not count.
-        let is_sure = time.low > 0.0 || !host_gaps.tell_waits();
+        let is_sure = time.low > 0.0 || !host_gaps.has_wait_samples();
         Some(time).filter(|time| time.ns > 0.0 && is_sure)
     }
 
     /// Unexplained waits in a host gap, except for waits within other work of the gap.
-    fn waits_left_over(
+    fn unexplained_waits(
         &self,
         known: &[EventId],
         is_other: &impl Fn(&str) -> bool,
         has_waits: &impl Fn(&str) -> bool,
-    ) -> Vec<(SourceLocation, Seen)> {
+    ) -> Vec<(SourceLocation, SampledWork)> {
         let trace = self.trace();
         let known = Spans::from_trace(trace, known);
         let wait = |host_gap: &HostGap| {
             let time = self.unexplained(host_gap, &known, is_other)?;
-            if self.nearly_all(host_gap, |name| has_waits(trace.strings.get(name))).is_some() {
+            if self.dominant_samples(host_gap, |name| has_waits(trace.strings.get(name))).is_some() {
                 return None;
             }
-            let (before, behind) = host_gap.stretches[0];
+            let (before, after) = host_gap.occurrences[0];
             // CPU time samples show the location of computation, not of waits.
-            let place = self.line_of_most(&host_gap.wall.events);
-            let place = place.unwrap_or_else(|| self.place_between(before, behind));
-            let mut seen = Seen { time, ..Seen::default() };
+            let place = self.most_sampled_line(&host_gap.wall.events);
+            let place = place.unwrap_or_else(|| self.place_between(before, after));
+            let mut seen = SampledWork { time, ..SampledWork::default() };
             seen.add(host_gap, time, host_gap.samples().to_vec());
             Some((place, seen))
         };
@@ -180,22 +185,22 @@ impl RuleContext<'_> {
 
     /// Common source location of two operators. For operators of one line in two steps, it is unknown if code between
     /// them is in the same function.
-    fn place_between(&self, before: EventId, behind: EventId) -> SourceLocation {
-        let place = between(self.line_of(before), &self.line_of(behind));
+    fn place_between(&self, before: EventId, after: EventId) -> SourceLocation {
+        let place = common_location(self.line_of(before), &self.line_of(after));
         let step = |operator: EventId| self.step_of(&self.trace().steps, operator);
-        if step(before) != step(behind) {
+        if step(before) != step(after) {
             return SourceLocation { line: None, function: None, ..place };
         }
-        if place.line.is_some() { place } else { self.last_line_of_both(before, behind).unwrap_or(place) }
+        if place.line.is_some() { place } else { self.last_common_line(before, after).unwrap_or(place) }
     }
 
     /// Last common caller of two operators, with the line that leads to the first one. Code between the operators is
     /// there or in its callees.
-    fn last_line_of_both(&self, before: EventId, behind: EventId) -> Option<SourceLocation> {
+    fn last_common_line(&self, before: EventId, after: EventId) -> Option<SourceLocation> {
         let frames =
             |operator| self.stack_frames(operator).into_iter().rev().map(|name| self.trace().strings.get(name));
         let (mut own, mut found) = (frames(before).collect::<Vec<_>>().into_iter(), None);
-        for other in frames(behind) {
+        for other in frames(after) {
             let name = own.next()?;
             let ((file, line, function), its) = (frame(name)?, frame(other)?);
             if (file, function) != (its.0, its.2) {

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_there_is_can_be_set() {
+    fn unknown_settings_are_rejected() {
         let rule = &rules::ALL[0];
         let mut settings = Settings::default();
         let setting = &rule.settings[0];

@@ -11,9 +11,9 @@ use stackline_model::{EventKind, Step, Trace};
 use stackline_timeline::steps::middle;
 
 /// Least duration of a standstill, in median steps.
-const STEPS: i64 = 10;
+const MIN_STEPS: i64 = 10;
 /// Least share of a standstill in the window, in percent.
-const SHARE: i64 = 20;
+const MIN_SHARE_PERCENT: i64 = 20;
 /// Rule of segments in which a thread works without recorded events.
 const GAP: &str = "gap";
 
@@ -30,8 +30,8 @@ pub(super) struct Standstill {
 
 impl Standstill {
     /// Check if a critical-path segment is a standstill.
-    pub(super) fn holds(&self, hop: &PathSegment) -> bool {
-        self.starts.binary_search(&hop.start).is_ok() && hop.end > hop.start
+    pub(super) fn contains(&self, segment: &PathSegment) -> bool {
+        self.starts.binary_search(&segment.start).is_ok() && segment.end > segment.start
     }
 
     /// Mean step length without standstills, from the mean with them, in ns.
@@ -46,11 +46,11 @@ impl Standstill {
         let of_window: Vec<&Step> = trace.steps.iter().filter(is_of_window).collect();
         let lengths: Vec<i64> = of_window.iter().map(|step| step.end - step.start).collect();
         let Some(step_ns) = middle(&lengths).filter(|_| shared.has_steps) else { return Self::default() };
-        let least = (STEPS.saturating_mul(step_ns)).max(window.length_ns() / 100 * SHARE);
-        let length = |hop: &PathSegment| hop.end - hop.start;
-        let is_long = |hop: &PathSegment| length(hop) > least && is_gap(trace, hop);
-        let gaps: Vec<PathSegment> = shared.path().hops.iter().filter(is_long).collect();
-        let Some(longest) = gaps.iter().max_by_key(|hop| length(hop)) else { return Self::default() };
+        let least = (MIN_STEPS.saturating_mul(step_ns)).max(window.length_ns() / 100 * MIN_SHARE_PERCENT);
+        let length = |segment: &PathSegment| segment.end - segment.start;
+        let is_long = |segment: &PathSegment| length(segment) > least && is_gap(trace, segment);
+        let gaps: Vec<PathSegment> = shared.path().segments.iter().filter(is_long).collect();
+        let Some(longest) = gaps.iter().max_by_key(|segment| length(segment)) else { return Self::default() };
         let ns: i64 = gaps.iter().map(length).sum();
         let at = place(&of_window, middle_of(longest));
         let gaps_are = match gaps.len() {
@@ -64,7 +64,7 @@ impl Standstill {
             }
         };
         // Otherwise other threads may run calls meanwhile.
-        let are_empty = gaps.iter().all(|hop| hop.event.is_some() || hop.rule == GAP);
+        let are_empty = gaps.iter().all(|segment| segment.event.is_some() || segment.rule == GAP);
         let why = if are_empty { "without recorded calls" } else { "of unknown cause" };
         let note = format!(
             "{gaps_are} {:.0} % of the window, {why}; a step takes {} without{}",
@@ -72,7 +72,7 @@ impl Standstill {
             duration(without(shared.step_ns(), ns, shared.steps)),
             others(&of_window, &gaps).unwrap_or_default()
         );
-        let mut starts: Vec<i64> = gaps.iter().map(|hop| hop.start).collect();
+        let mut starts: Vec<i64> = gaps.iter().map(|segment| segment.start).collect();
         starts.sort_unstable();
         Self { ns, note: Some(note), starts }
     }
@@ -84,8 +84,8 @@ fn without(mean_ns: i64, gaps_ns: i64, steps: usize) -> i64 {
 }
 
 /// Check that at most an annotation runs in a critical-path segment.
-fn is_gap(trace: &Trace, hop: &PathSegment) -> bool {
-    hop.event.some().is_none_or(|event| trace.kind(event) == EventKind::Annotation)
+fn is_gap(trace: &Trace, segment: &PathSegment) -> bool {
+    segment.event.some().is_none_or(|event| trace.kind(event) == EventKind::Annotation)
 }
 
 /// Middle of a gap, which identifies its step: a gap may begin in one step and end in the next.
@@ -106,9 +106,9 @@ fn place(steps: &[&Step], at: i64) -> String {
 fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
     let holds = |from: i64, to: i64| gaps.iter().map(middle_of).any(|at| at >= from && at < to);
     let mut runs: Vec<Vec<&Step>> = Vec::new();
-    for &step in steps.iter().filter(|step| !holds(step.start, step.end)) {
+    for &step in steps.iter().filter(|step| !contains(step.start, step.end)) {
         match runs.last_mut() {
-            Some(run) if run.last().is_some_and(|before| !holds(before.start, step.end)) => run.push(step),
+            Some(run) if run.last().is_some_and(|before| !contains(before.start, step.end)) => run.push(step),
             _ => runs.push(vec![step]),
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::without;
 
     #[test]
-    fn steps_without_gaps_take_no_less_than_nothing() {
+    fn mean_without_gaps_is_not_negative() {
         assert_eq!([without(1_000, 3_000, 6), without(1_000, 7_000, 6), without(1_000, 0, 0)], [500, 0, 1_000]);
     }
 }

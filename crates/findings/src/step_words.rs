@@ -18,7 +18,7 @@ impl StepWords {
     }
 
     /// Suffix of an amount per step: `40 kernels per step`. Without steps, the amount is that of the window.
-    pub(super) fn a_step(self) -> &'static str {
+    pub(super) fn per_step_suffix(self) -> &'static str {
         if self.steps == 0 { "" } else { " per step" }
     }
 
@@ -32,7 +32,7 @@ impl StepWords {
     }
 
     /// Suffix of a frequency: `3 times per step`.
-    pub(super) fn times_a_step(self) -> &'static str {
+    pub(super) fn times_per_step_suffix(self) -> &'static str {
         match self.steps {
             0 => " times",
             1 => " times in the one analyzed step",
@@ -54,9 +54,9 @@ mod tests {
     #[test]
     fn words_for_no_step_one_and_several() {
         let words = [0, 1, 4].map(StepWords::new);
-        let said = |of: fn(StepWords) -> &'static str| words.map(of);
-        assert_eq!(said(StepWords::a_step), ["", " per step", " per step"]);
-        assert_eq!(said(StepWords::in_each_step), ["", " in the one analyzed step", " in each step"]);
+        let suffixes = |of: fn(StepWords) -> &'static str| words.map(of);
+        assert_eq!(suffixes(StepWords::per_step_suffix), ["", " per step", " per step"]);
+        assert_eq!(suffixes(StepWords::in_each_step), ["", " in the one analyzed step", " in each step"]);
         // Words within a name are not a suffix.
         let named = |name| words.map(|words| words.name(&Fact::time(name, 1)).name);
         assert_eq!(named("total per step"), ["total", "total per step", "total per step"]);

@@ -33,9 +33,9 @@ pub fn findings_table(found: &Findings) -> Table {
         .text("function", text(|f| f.place.function.clone()))
         .text("module", text(|f| f.place.module.clone()))
         .text("operator", text(|f| f.place.operator.clone()))
-        .text("change_file", text(|f| f.change_place().file.clone()))
-        .i64("change_line", Unit::None, rows.iter().map(|f| f.change_place().line.map(i64::from)))
-        .text("change_function", text(|f| f.change_place().function.clone()))
+        .text("change_file", text(|f| f.fix_location().file.clone()))
+        .i64("change_line", Unit::None, rows.iter().map(|f| f.fix_location().line.map(i64::from)))
+        .text("change_function", text(|f| f.fix_location().function.clone()))
         .i64("gain_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.ns)))
         .i64("gain_low_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.low_ns)))
         .i64("gain_high_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.high_ns)))
@@ -63,7 +63,7 @@ pub fn findings_table(found: &Findings) -> Table {
         let least = |f: &Finding| f.ranks.iter().filter_map(|of| of.gain_ns).min();
         table = table
             .text("ranks", rows.iter().map(numbers))
-            .i64("rank", Unit::None, rows.iter().map(Finding::told_of))
+            .i64("rank", Unit::None, rows.iter().map(Finding::detail_rank))
             .i64("gain_least_ns", Unit::Ns, rows.iter().map(least));
     }
     table.notes.extend(found.notes.iter().cloned());

@@ -74,7 +74,7 @@ impl NativeCallTree {
     /// GPU operations (kernels, copies and fills) by call path.
     #[getter]
     fn kernels(&self) -> NativeCallNodes {
-        self.nodes_of(self.0.index.of_kind(FrameKind::Kernel))
+        self.nodes_of(self.0.index.nodes_of_kind(FrameKind::Kernel))
     }
 
     /// Top-level operators: those without an operator among their callers.

@@ -36,7 +36,7 @@ pub(crate) fn diff(
     if !(0.000_01..=0.5).contains(&level) {
         return Err(analysis_error(py, "level is out of range: give a share of false alarms in percent, 0.001 to 50"));
     }
-    let scope = Scope::of_steps(steps);
+    let scope = Scope::from_steps(steps);
     let of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Compared>> {
         let one = |run: &Py<NativeRun>| {
             let run = run.get();

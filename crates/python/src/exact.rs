@@ -10,13 +10,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_critical_path::CriticalPathError;
 use stackline_critical_path::exact::{
-    Exact, ExactReport, HOPS, HOPS_TITLE, WindowChoice, hops_tables, spread, tables, with_rows,
+    Exact, ExactReport, SEGMENTS, SEGMENTS_TITLE, WindowChoice, segment_tables, spread, tables, with_rows,
 };
 use stackline_engine::Progress;
 use stackline_model::{Table, Trace};
 use stackline_store::arrow::table_batch;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::sync::Arc;
 
 /// Rows per Arrow batch of path segments.
@@ -50,10 +50,10 @@ pub(crate) fn exact_path(
         let exact = Exact::new(&set.traces[at]);
         let path = exact.path(&choice)?;
         let report = exact.report(&path);
-        let tables = with_rows(tables(&report, &exact.large_but_harmless(&path), &spread(&exact.step_paths())));
+        let tables = with_rows(tables(&report, &exact.false_hotspots(&path), &spread(&exact.step_paths())));
         // The text form of the segments is large: it exists only until it is copied into Arrow memory.
-        let hops = exact.hop_reports(&path);
-        let hops: Result<_, _> = hops_tables(&hops, BATCH_ROWS).map(|part| table_batch(&part)).collect();
+        let hops = exact.segment_reports(&path);
+        let hops: Result<_, _> = segment_tables(&hops, BATCH_ROWS).map(|part| table_batch(&part)).collect();
         Ok((report, tables, hops))
     })?;
     let (report, tables, hops) = found.map_err(|e| failed(py, &e))?;
@@ -70,7 +70,7 @@ pub(crate) fn window(
     whole: bool,
 ) -> WindowChoice {
     if annotation.is_empty() || steps.is_some() || whole {
-        return Looked::or_inferred(trace, &Scope { steps, whole, ..Scope::default() }).choice;
+        return StepSelection::select_or_infer(trace, &Scope { steps, whole, ..Scope::default() }).choice;
     }
     WindowChoice::Annotation { text: annotation, instances: instance.unwrap_or((0, 0)) }
 }
@@ -101,7 +101,7 @@ impl NativeExactPath {
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
         let mut all = self.tables.iter().map(NativeTable::from_model).collect::<PyResult<Vec<_>>>()?;
         if let Some(first) = self.hops.first() {
-            all.push(NativeTable::from_batches(HOPS, HOPS_TITLE, (first.schema(), self.hops.clone())));
+            all.push(NativeTable::from_batches(SEGMENTS, SEGMENTS_TITLE, (first.schema(), self.hops.clone())));
         }
         Ok(all)
     }

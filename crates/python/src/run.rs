@@ -14,7 +14,7 @@ use stackline_calls::{CallIndex, fold_imports};
 use stackline_engine::{OF_WHOLE_TRACE, OpenOptions, Part, Progress, Run, RunOptions, WriteOptions};
 use stackline_findings::steps_of_calls;
 use stackline_model::{MemoryTrace, Problem, ReadReport, Table, TraceSet};
-use stackline_timeline::steps::{Looked, default_window};
+use stackline_timeline::steps::{StepSelection, default_window};
 use stackline_timeline::{DefaultWindow, Scope};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -203,7 +203,9 @@ impl NativeRun {
         })?;
         let tables = tables.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let has_window = scope == Scope::default() && analysis.window != DefaultWindow::Own;
-        let looked = || -> Vec<Looked> { asked.iter().map(|trace| Looked::at(trace, &Scope::default())).collect() };
+        let looked = || -> Vec<StepSelection> {
+            asked.iter().map(|trace| StepSelection::select(trace, &Scope::default())).collect()
+        };
         let window = if has_window { default_window(&looked()) } else { None };
         let said = |(window, notes): (String, Vec<String>)| {
             let notes: String = notes.iter().map(|note| format!(" Note: {note}.")).collect();

@@ -3,7 +3,7 @@
 use crate::OpenRun;
 use stackline_calls::TimeRange;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeSet;
 
 impl OpenRun {
@@ -35,6 +35,6 @@ impl OpenRun {
 
     /// Number of warm-up steps that the default selection excludes.
     fn warm_ups(&self, rank: Option<i64>) -> usize {
-        self.trace(rank).map_or(0, |(_, trace)| Looked::at(trace, &Scope::default()).warm_ups.len())
+        self.trace(rank).map_or(0, |(_, trace)| StepSelection::select(trace, &Scope::default()).warm_ups.len())
     }
 }

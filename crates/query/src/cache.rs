@@ -10,7 +10,7 @@ use stackline_calls::{CallView, TimeRange, TraceCallTree};
 use stackline_critical_path::exact::{Exact, ExactPath};
 use stackline_findings::Findings;
 use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Trace};
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A view that was made, or is being made.
@@ -27,8 +27,8 @@ pub(crate) struct PathOfWindow {
 }
 
 impl PathOfWindow {
-    pub(crate) fn from_trace(trace: &Trace, looked: Looked) -> Result<Self, String> {
-        let Looked { choice, notes, .. } = looked;
+    pub(crate) fn from_trace(trace: &Trace, looked: StepSelection) -> Result<Self, String> {
+        let StepSelection { choice, notes, .. } = looked;
         let path = Exact::new(trace).path(&choice).map_err(|error| error.to_string())?;
         Ok(Self { path, window: choice.in_words(), notes })
     }
@@ -72,10 +72,10 @@ impl Source<'_> {
     }
 
     /// Counts of calls at other lines of their function.
-    pub(crate) fn continued(&self) -> &[(CallNodeId, CallThreadId, u64)] {
+    pub(crate) fn uncounted_calls(&self) -> &[(CallNodeId, CallThreadId, u64)] {
         match self {
             Self::Recording(_) => &[],
-            Self::Trace(calls) => &calls.continued,
+            Self::Trace(calls) => &calls.uncounted_calls,
         }
     }
 
@@ -89,6 +89,6 @@ impl Source<'_> {
 
     /// Check if self time was split between lines by estimate, since no stack contains its line.
     pub(crate) fn guesses_lines(&self) -> bool {
-        !self.continued().is_empty()
+        !self.uncounted_calls().is_empty()
     }
 }

@@ -6,7 +6,7 @@ use stackline_critical_path::exact::{ExactReport, ExactWarning};
 use stackline_critical_path::hta;
 use stackline_critical_path::large_calls::LargeCall;
 use stackline_model::Trace;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeMap;
 
 /// The critical path of one trace.
@@ -61,7 +61,7 @@ pub(crate) struct FoundPath<'a> {
 }
 
 impl<'a> FoundPath<'a> {
-    pub(crate) fn new(report: &'a ExactReport, looked: &'a Looked, calls: &'a [LargeCall]) -> Self {
+    pub(crate) fn new(report: &'a ExactReport, looked: &'a StepSelection, calls: &'a [LargeCall]) -> Self {
         Self {
             window: looked.choice.in_words(),
             window_ns: report.window_ns,

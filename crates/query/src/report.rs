@@ -13,7 +13,7 @@ use stackline_present::{TraceInfo, human};
 use stackline_timeline::Scope;
 use stackline_timeline::after_steps::AfterSteps;
 use stackline_timeline::step_marks;
-use stackline_timeline::steps::{Looked, StartUp};
+use stackline_timeline::steps::{StartUp, StepSelection};
 use std::path::Path;
 
 /// Table that replaces operators in a report without any.
@@ -158,9 +158,9 @@ impl PathOfTrace {
     /// Compute the critical path part of a trace's report. The sentence is about the exact path. Documents had HTA's
     /// first, under keys that stay.
     fn from_trace(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
-        let looked = Looked::or_inferred(trace, scope);
+        let looked = StepSelection::select_or_infer(trace, scope);
         // The page asks for the steps of the default window by their numbers.
-        let Looked { choice, notes, is_default, .. } = &looked;
+        let StepSelection { choice, notes, is_default, .. } = &looked;
         let start_up = StartUp::from_trace(trace).filter(|_| *is_default);
         let after = AfterSteps::from_trace(trace).filter(|_| *is_default);
         let of = match choice {
@@ -188,7 +188,8 @@ impl PathOfTrace {
             Err(error) => ExactSummary::Failed { error: error.to_string() },
         };
         let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });
-        let after_steps = after.map(|AfterSteps { after_ns, mostly }| AfterStepsTime { after_ns, mostly });
+        let after_steps =
+            after.map(|AfterSteps { after_ns, main_location }| AfterStepsTime { after_ns, mostly: main_location });
         let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up, after_steps };
         // All keys are texts: there is no error.
         let json = serde_json::to_value(&document).unwrap_or_default();
@@ -209,7 +210,7 @@ impl PathOfTrace {
 }
 
 /// Note if steps are less than half of the trace: no table of the report contains the rest.
-fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
+fn small_part(trace: &Trace, looked: &StepSelection) -> Option<String> {
     let (start, end) = looked.window(trace)?;
     let (first, last) = trace.span()?;
     let (steps, all) = (end.saturating_sub(start), last.saturating_sub(first));
@@ -231,7 +232,7 @@ struct ExactPath {
     warm_ups: Vec<String>,
 }
 
-fn exact_path(trace: &Trace, looked: &Looked) -> Result<ExactPath, CriticalPathError> {
+fn exact_path(trace: &Trace, looked: &StepSelection) -> Result<ExactPath, CriticalPathError> {
     let exact = Exact::new(trace);
     let path = exact.path(&looked.choice)?;
     let warm_up = |&step: &i64| {

@@ -13,7 +13,7 @@ use crate::source_roots::SourceRoots;
 use crate::track_layout::TrackLayout;
 use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
-use stackline_calls::{CallView, TimeRange, calls_by_thread, chosen_steps, fold_imports};
+use stackline_calls::{CallView, TimeRange, calls_by_thread, fold_imports, selected_steps};
 use stackline_diff::Profile;
 use stackline_engine::{Error, OpenOptions, Part, Run, RunOptions};
 use stackline_findings as findings;
@@ -21,7 +21,7 @@ use stackline_findings::Findings;
 use stackline_model::{CallMetric, CallingContextTree, FrameKind, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -186,7 +186,7 @@ impl OpenRun {
         };
         match part {
             TimeRange::Steps(first, last) => {
-                let scope = Scope::of_steps(Some((first, last)));
+                let scope = Scope::from_steps(Some((first, last)));
                 stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
                 compute(scope).map(Cow::Owned).map_err(QueryError::unavailable)
             }
@@ -201,7 +201,7 @@ impl OpenRun {
     /// Tables that the report of a part begins with, which are computed long before the rest.
     pub(crate) fn first_tables(&self, part: TimeRange) -> Result<Vec<Table>, QueryError> {
         let scope = match part {
-            TimeRange::Steps(first, last) => Scope::of_steps(Some((first, last))),
+            TimeRange::Steps(first, last) => Scope::from_steps(Some((first, last))),
             TimeRange::Chosen => Scope::default(),
             TimeRange::Whole => WHOLE,
         };
@@ -232,7 +232,7 @@ impl OpenRun {
         }
         let memory = if self.has_memory() { self.memory(None).ok() } else { None };
         if let (true, Some(memory)) = (self.is_memory_alone(), memory) {
-            return Ok(Findings::of_memory_alone(memory.findings.clone()));
+            return Ok(Findings::from_memory_only(memory.findings.clone()));
         }
         let found = if self.is_job() {
             self.merge_findings()?
@@ -286,19 +286,21 @@ impl OpenRun {
     /// Critical path of a trace, or of steps of the trace.
     pub(crate) fn path(&self, rank: Option<i64>, part: TimeRange) -> Result<Cow<'_, PathOfWindow>, QueryError> {
         let (at, trace) = self.trace(rank)?;
-        let walk = |looked: Looked| PathOfWindow::from_trace(trace, looked);
+        let walk = |looked: StepSelection| PathOfWindow::from_trace(trace, looked);
         match part {
             TimeRange::Steps(first, last) => {
-                let scope = Scope::of_steps(Some((first, last)));
+                let scope = Scope::from_steps(Some((first, last)));
                 stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
-                walk(Looked::at(trace, &scope)).map(Cow::Owned).map_err(QueryError::unavailable)
+                walk(StepSelection::select(trace, &scope)).map(Cow::Owned).map_err(QueryError::unavailable)
             }
             TimeRange::Chosen => {
-                let chosen = || walk(Looked::or_inferred(trace, &Scope::default()));
+                let chosen = || walk(StepSelection::select_or_infer(trace, &Scope::default()));
                 let path = self.derived[at].path.get_or_init(chosen);
                 path.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
             }
-            TimeRange::Whole => walk(Looked::at(trace, &WHOLE)).map(Cow::Owned).map_err(QueryError::unavailable),
+            TimeRange::Whole => {
+                walk(StepSelection::select(trace, &WHOLE)).map(Cow::Owned).map_err(QueryError::unavailable)
+            }
         }
     }
 
@@ -312,7 +314,7 @@ impl OpenRun {
         let chosen = if part == TimeRange::Chosen { self.chosen(at) } else { None };
         let part = chosen.map_or(part, |(first, last)| TimeRange::Steps(first, last));
         if let TimeRange::Steps(first, last) = part {
-            let scope = Scope::of_steps(Some((first, last)));
+            let scope = Scope::from_steps(Some((first, last)));
             stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
         }
         let mut kept = self.derived[at].calls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -361,7 +363,7 @@ impl OpenRun {
     /// First and last of the steps that findings cover by default.
     pub(crate) fn chosen(&self, at: usize) -> Option<(i64, i64)> {
         let (derived, trace) = (self.derived.get(at)?, self.set.traces.get(at)?);
-        *derived.chosen.get_or_init(|| chosen_steps(trace))
+        *derived.chosen.get_or_init(|| selected_steps(trace))
     }
 
     /// Index of the event names in a trace, for searches.

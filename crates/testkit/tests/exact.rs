@@ -84,7 +84,7 @@ impl Claims {
         self.window_ns += path.length_ns();
         self.inferred_ns += path.inferred_ns();
         self.unknown_ns += path.by_category().iter().find(|c| c.0 == Category::Unknown).map_or(0, |c| c.1);
-        for hop in merged(&path.hops).iter().filter(|h| h.evidence == Evidence::Exact) {
+        for hop in merged(&path.segments).iter().filter(|h| h.evidence == Evidence::Exact) {
             let label = exact.track_label(hop.track);
             let on_stream = trace.tracks.get(hop.track).stream >= 0;
             let track = match label.split_once('/') {

@@ -34,7 +34,7 @@ fn path(json: &str) -> Vec<String> {
         let track = exact.track_label(h.track);
         format!("{} {} {:?} {track} {:?} {} {}", h.start, h.end, h.category, h.evidence, h.rule, name(h.event))
     };
-    path.hops.iter().map(hop).collect()
+    path.segments.iter().map(hop).collect()
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Time after the last step: evaluation, checkpointing.
 
 use crate::source_location::{SourceLocationKey, SourceLocations};
-use crate::steps::{middle, with_gpu_work};
+use crate::steps::{upper_median, with_gpu_work};
 use stackline_model::format::duration;
 use stackline_model::{EventId, StrId, Trace};
 use std::collections::BTreeMap;
 
 /// Part of the name of profiler calls that end a recording.
-const OF_PROFILER: &str = "torch/profiler/";
+const PROFILER_FRAME: &str = "torch/profiler/";
 /// Minimum share of the time, in percent, to name a source location.
-const MOST_PERCENT: i64 = 50;
+const MIN_LOCATION_PERCENT: i64 = 50;
 
 /// Time after the last step, in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct AfterSteps {
     /// Time from the end of the last step, with its GPU work, to the end of the last call of its thread.
     pub after_ns: i64,
     /// Source line with more than half of this time; without stacks, the call.
-    pub mostly: Option<String>,
+    pub main_location: Option<String>,
 }
 
 impl AfterSteps {
@@ -30,17 +30,17 @@ impl AfterSteps {
         let from = spans.iter().map(|(_, to)| *to).max()?;
         let calls = outermost_calls(trace, last.event, from);
         let after_ns = calls.iter().map(|&event| trace.events.end(event)).max()?.saturating_sub(from);
-        if after_ns <= middle(&lengths)? {
+        if after_ns <= upper_median(&lengths)? {
             return None;
         }
-        Some(Self { after_ns, mostly: largest(trace, &calls, after_ns) })
+        Some(Self { after_ns, main_location: dominant_location(trace, &calls, after_ns) })
     }
 }
 
 impl std::fmt::Display for AfterSteps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&duration(self.after_ns))?;
-        match &self.mostly {
+        match &self.main_location {
             Some(place) => write!(f, ", mostly in {place}"),
             None => Ok(()),
         }
@@ -59,14 +59,14 @@ fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
         if trace.events.is_timed(event) && start(event) >= until {
             // Calls inside a profiler call belong to the profiler, too.
             until = trace.events.end(event);
-            found.extend((!trace.name(event).contains(OF_PROFILER)).then_some(event));
+            found.extend((!trace.name(event).contains(PROFILER_FRAME)).then_some(event));
         }
     }
     found
 }
 
 /// Source location, or call, with more than half of the total time.
-fn largest(trace: &Trace, calls: &[EventId], all_ns: i64) -> Option<String> {
+fn dominant_location(trace: &Trace, calls: &[EventId], all_ns: i64) -> Option<String> {
     let places = SourceLocations::new(trace);
     let mut times: BTreeMap<(SourceLocationKey, StrId), i64> = BTreeMap::new();
     for &call in calls {
@@ -76,7 +76,7 @@ fn largest(trace: &Trace, calls: &[EventId], all_ns: i64) -> Option<String> {
         *sum = sum.saturating_add(trace.events.dur[call.index()]);
     }
     let ((place, name), most) = times.into_iter().max_by_key(|(_, ns)| *ns)?;
-    let is_most = most.saturating_mul(100) >= all_ns.saturating_mul(MOST_PERCENT);
+    let is_most = most.saturating_mul(100) >= all_ns.saturating_mul(MIN_LOCATION_PERCENT);
     is_most.then(|| match name.some() {
         Some(name) => trace.strings.get(name).to_owned(),
         None => places.place(place).text(),

@@ -7,7 +7,7 @@ pub use stackline_model::names::python_frame as frame;
 /// Convert an XProf frame name to Kineto's form: `$queue.py:154 get` becomes `queue.py(154): get`, `$time sleep`
 /// becomes a built-in function. For methods of built-in types XProf records only the name; `acquire` is taken as the
 /// method of a lock.
-fn in_words_of_kineto(name: &str) -> Cow<'_, str> {
+fn kineto_name(name: &str) -> Cow<'_, str> {
     let Some((place, function)) = name.strip_prefix('$').and_then(|name| name.rsplit_once(' ')) else {
         return name.into();
     };
@@ -23,8 +23,8 @@ fn in_words_of_kineto(name: &str) -> Cow<'_, str> {
 
 /// Test if a frame name contains all given parts. A part that begins with `): ` is a function name of any class,
 /// because recordings include the class. It must match fully, or as a prefix before `*`.
-pub fn fits(name: &str, parts: &[&str]) -> bool {
-    let name = &*in_words_of_kineto(name);
+pub fn matches_parts(name: &str, parts: &[&str]) -> bool {
+    let name = &*kineto_name(name);
     let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));
     parts.iter().all(|part| match part.strip_prefix("): ") {
         Some(wanted) => function.is_some_and(|function| match wanted.strip_suffix('*') {
@@ -41,28 +41,32 @@ pub fn fits(name: &str, parts: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::matches_parts;
 
     #[test]
-    fn frames_by_parts_of_their_names() {
-        assert!(fits("wandb/sdk/wandb_run.py(12): log", &["wandb/", "): log"]));
-        assert!(!fits("wandb/sdk/wandb_login.py(12): login", &["wandb/", "): log"]));
-        assert!(fits("mlflow/tracking/fluent.py(3): log_metric", &["mlflow/", "): log_*"]));
-        assert!(!fits("train.py(3): log_metric", &["mlflow/", "): log_*"]));
-        assert!(fits("logging/__init__.py(1477): Logger.info", &["logging/__init__.py(", "): info"]));
-        assert!(!fits("logging/__init__.py(1477): Logger.infos", &["logging/__init__.py(", "): info"]));
-        assert!(fits("asyncio/queue.py(3): get", &["queue.py("]) && fits("queue.py(3): get", &["queue.py("]));
-        assert!(!fits("task_queue.py(3): get", &["queue.py("]));
+    fn frame_names_match_by_parts() {
+        assert!(matches_parts("wandb/sdk/wandb_run.py(12): log", &["wandb/", "): log"]));
+        assert!(!matches_parts("wandb/sdk/wandb_login.py(12): login", &["wandb/", "): log"]));
+        assert!(matches_parts("mlflow/tracking/fluent.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(!matches_parts("train.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(matches_parts("logging/__init__.py(1477): Logger.info", &["logging/__init__.py(", "): info"]));
+        assert!(!matches_parts("logging/__init__.py(1477): Logger.infos", &["logging/__init__.py(", "): info"]));
+        assert!(
+            matches_parts("asyncio/queue.py(3): get", &["queue.py("])
+                && matches_parts("queue.py(3): get", &["queue.py("])
+        );
+        assert!(!matches_parts("task_queue.py(3): get", &["queue.py("]));
         // XProf's own form.
         assert!(
-            fits("$queue.py:154 get", &["queue.py(", "): get"])
-                && !fits("$queue.py:154 get_nowait", &["queue.py(", "): get"])
+            matches_parts("$queue.py:154 get", &["queue.py(", "): get"])
+                && !matches_parts("$queue.py:154 get_nowait", &["queue.py(", "): get"])
         );
-        assert!(fits("$time sleep", &["<built-in function sleep>"]));
+        assert!(matches_parts("$time sleep", &["<built-in function sleep>"]));
         assert!(
-            fits("$<unknown> acquire", &["built-in method acquire"]) && !fits("$<unknown> __enter__", &["built-in"])
+            matches_parts("$<unknown> acquire", &["built-in method acquire"])
+                && !matches_parts("$<unknown> __enter__", &["built-in"])
         );
 
-        assert!(fits("<built-in method write of _io.TextIOWrapper>", &["<built-in method write of _io."]));
+        assert!(matches_parts("<built-in method write of _io.TextIOWrapper>", &["<built-in method write of _io."]));
     }
 }

@@ -67,7 +67,7 @@ impl<'a> GpuView<'a> {
             .map(|g| {
                 let known = match definition {
                     Definition::Exact => trace.gpu.launcher(g).is_some(),
-                    Definition::TraceLens => has_arrow(trace, g),
+                    Definition::TraceLens => has_flow_arrow(trace, g),
                 };
                 counted[g.index()] && known
             })
@@ -102,13 +102,13 @@ impl<'a> GpuView<'a> {
 
     /// Note on the share of GPU time with a known launch, operator and step.
     pub fn coverage_note(&self) -> String {
-        note_of(self.trace, self.trace.gpu.ids().filter(|g| self.counted[g.index()]))
+        gpu_coverage_note(self.trace, self.trace.gpu.ids().filter(|g| self.counted[g.index()]))
     }
 }
 
 /// Test if TraceLens links a GPU operation to its launch. TraceLens follows flow arrows. ROCm's profiler starts none at
 /// `hipMemset` calls, although their correlation ID names the call.
-fn has_arrow(trace: &Trace, gpu: GpuId) -> bool {
+fn has_flow_arrow(trace: &Trace, gpu: GpuId) -> bool {
     let launch = trace.gpu.launch[gpu.index()];
     let is_fill = trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Memset;
     launch.is_some() && !(is_fill && trace.name(launch).starts_with("hip"))
@@ -301,7 +301,7 @@ fn category(view: &GpuView<'_>, launcher: &Launcher) -> &'static str {
 }
 
 /// Note on coverage: the share of GPU time with a known launch, operator and step.
-pub fn note_of(trace: &Trace, operations: impl Iterator<Item = GpuId>) -> String {
+pub fn gpu_coverage_note(trace: &Trace, operations: impl Iterator<Item = GpuId>) -> String {
     let mut total = 0i64;
     let mut times = [0i64; 3];
     for id in operations {

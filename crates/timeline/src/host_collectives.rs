@@ -2,16 +2,16 @@
 
 use crate::classify::Collective;
 use crate::vocabulary::libraries::HOST_SPANS;
-use crate::vocabulary::python::ASKS_FOR_COLLECTIVE;
+use crate::vocabulary::python::COLLECTIVE_REQUEST_PREFIX;
 use stackline_model::{EventId, EventKind, Trace};
 
 /// The collective family by the name of a library's span.
-fn of_library(name: &str) -> Option<&'static Collective> {
+fn library_collective(name: &str) -> Option<&'static Collective> {
     HOST_SPANS.iter().find_map(|library| Collective::find(name.strip_prefix(library)?))
 }
 
-fn asked_for(name: &str) -> Option<&'static Collective> {
-    Collective::find(name.strip_prefix(ASKS_FOR_COLLECTIVE)?)
+fn requested_collective(name: &str) -> Option<&'static Collective> {
+    Collective::find(name.strip_prefix(COLLECTIVE_REQUEST_PREFIX)?)
 }
 
 /// CPU collectives of a trace without GPU work, by event position. Spans of libraries cover the time from call to
@@ -21,7 +21,7 @@ pub fn host_collectives(trace: &Trace) -> Vec<(EventId, &'static Collective)> {
     if !trace.gpu.is_empty() {
         return Vec::new();
     }
-    for test in [of_library, asked_for] {
+    for test in [library_collective, requested_collective] {
         // Test each name once.
         let by_name: Vec<Option<&Collective>> = trace.strings.iter().map(test).collect();
         let family = |e: EventId| by_name.get(trace.events.name[e.index()].index()).copied().flatten();
@@ -38,15 +38,15 @@ pub fn host_collectives(trace: &Trace) -> Vec<(EventId, &'static Collective)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{asked_for, of_library};
+    use super::{library_collective, requested_collective};
 
     #[test]
     fn names_of_collectives() {
         let family = |found: Option<&crate::classify::Collective>| found.map(|family| family.name);
-        assert_eq!(family(of_library("gloo:all_reduce")), Some("all_reduce"));
-        assert_eq!(family(of_library("gloo:barrier")), None);
-        assert_eq!(family(of_library("all_reduce")), None);
-        assert_eq!(family(asked_for("c10d::_allgather_base_")), Some("all_gather"));
-        assert_eq!(family(asked_for("gloo:all_reduce")), None);
+        assert_eq!(family(library_collective("gloo:all_reduce")), Some("all_reduce"));
+        assert_eq!(family(library_collective("gloo:barrier")), None);
+        assert_eq!(family(library_collective("all_reduce")), None);
+        assert_eq!(family(requested_collective("c10d::_allgather_base_")), Some("all_gather"));
+        assert_eq!(family(requested_collective("gloo:all_reduce")), None);
     }
 }

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounding_is_that_of_json_floats() {
+    fn rounding_equals_json_floats() {
         assert_eq!(round(1_000, 2_000), (1_000, 3_000));
         assert_eq!(round(1_001, 1_999), (2_000, 3_000));
         assert_eq!(round(1_100, 300), (2_000, 1_000), "spans inside one microsecond end before they start");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_that_reading_cut_are_seen_as_recorded() {
+    fn clipped_spans_have_their_recorded_duration() {
         let json = stackline_testkit::mini::trace(
             "7/7  python_function  main       0..100
              7/7  python_function  caller     10..30

@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agree_with_sets_of_points(a in spans(), b in spans()) {
+        fn operations_equal_set_operations_on_points(a in spans(), b in spans()) {
             let (ua, ub) = (union(a.clone()), union(b.clone()));
             prop_assert!(ua.windows(2).all(|w| w[0].1 < w[1].0));
             let (rest, both) = (subtract(&ua, &ub), intersect(&ua, &ub));

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hta_rules_keep_their_order() {
+    fn hta_rules_are_applied_in_order() {
         let hta = |name| by_name(HTA_RULES, name);
         assert_eq!(hta("ncclDevKernel_AllReduce_Sum_f32_RING_LL"), Communication);
         assert_eq!(hta("hipMemcpyAsync"), Communication, "any name that starts with hip");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_of_a_compiler_are_communication_by_name_and_by_category() {
+    fn compiler_collectives_are_classified_by_name_and_category() {
         for name in
             ["all-reduce.1", "all-gather-start", "send.3", "recv-done", "reduce-scatter.2", "collective-permute-done.1"]
         {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn our_rules_know_copies_of_rocm_and_custom_collectives() {
+    fn built_in_rules_classify_rocm_copies_and_custom_collectives() {
         for name in [
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
             "RCCLx",

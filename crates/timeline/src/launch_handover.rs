@@ -34,7 +34,7 @@ fn is_copy_to_host(trace: &Trace, operation: EventId) -> bool {
 
 /// Time until which a GPU waits for the host in a gap before an operation of this launch ([`Handovers::is_early`]). The
 /// result is within the gap.
-pub fn host_until(trace: &Trace, launch: EventId, is_early: bool, gap: (i64, i64)) -> i64 {
+pub fn host_wait_end(trace: &Trace, launch: EventId, is_early: bool, gap: (i64, i64)) -> i64 {
     let until = if is_early { trace.events.start[launch.index()] } else { trace.events.end(launch) };
     until.clamp(gap.0, gap.1)
 }

@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Minimum number of repeats of a pattern.
-const LEAST_REPEATS: usize = 5;
+const MIN_REPEATS: usize = 5;
 /// Minimum number of operations of a pattern.
-const LEAST_OPERATIONS: usize = 8;
+const MIN_OPERATIONS: usize = 8;
 /// Minimum share, in percent, of the GPU's operations from the first to the last repeat that are in equal repeats.
-const LEAST_EQUAL: u64 = 80;
+const MIN_EQUAL_PERCENT: u64 = 80;
 /// Minimum share, in percent, of all GPU time that is in equal repeats.
-const LEAST_TIME: i64 = 50;
+const MIN_TIME_PERCENT: i64 = 50;
 /// Minimum share, in percent, of repeats with an operation that steps have and layers lack.
-const LEAST_BOUNDED: usize = 80;
+const MIN_DELIMITED_PERCENT: usize = 80;
 /// Minimum ratio to the median repeat of a repeat that contains a pause, such as missing requests or an evaluation.
-const PAUSE: i64 = 5;
+const PAUSE_RATIO: i64 = 5;
 
 /// A repeated sequence of operations on a GPU stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,14 +55,14 @@ impl LaunchPattern {
     /// Find the pattern on the busiest GPU, on its stream with the most operations. `None` if the evidence is weak.
     #[must_use]
     pub fn find(trace: &Trace) -> Option<Self> {
-        let gpu = Operations::of_busiest(trace)?;
+        let gpu = Operations::from_busiest_gpu(trace)?;
         let mut by_count: BTreeMap<usize, Vec<&[u32]>> = BTreeMap::new();
-        for at in gpu.positions.iter().filter(|at| at.len() >= LEAST_REPEATS) {
+        for at in gpu.positions.iter().filter(|at| at.len() >= MIN_REPEATS) {
             by_count.entry(at.len()).or_default().push(at);
         }
         // Among equally frequent names, use the one with the longest idle time before it: a step begins there.
         let best = |anchors: Vec<&[u32]>| {
-            let found = anchors.into_iter().filter_map(|at| Some((gpu.idle_before(at), gpu.cut_at(at)?)));
+            let found = anchors.into_iter().filter_map(|at| Some((gpu.idle_before(at), gpu.pattern_at(at)?)));
             found.max_by_key(|(idle, pattern)| (*idle, std::cmp::Reverse(pattern.repeats[0].0)))
         };
         let how_to_mark = recorders::recorder_of(trace).map_or(TORCH_STEPS, |recorder| recorder.mark_steps);
@@ -78,7 +78,7 @@ impl LaunchPattern {
 
     /// Note for commands that use the repeats as steps.
     #[must_use]
-    pub fn taken_as_steps(&self) -> String {
+    pub fn inferred_steps_note(&self) -> String {
         let (from, to) = self.window();
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         format!(
@@ -90,13 +90,13 @@ impl LaunchPattern {
             duration(self.median_ns()),
             since(from),
             since(to),
-            self.without(),
+            self.excluded_text(),
             self.how_to_mark,
         )
     }
 
     /// The excluded repeats and pauses as text; empty if there are none.
-    fn without(&self) -> String {
+    fn excluded_text(&self) -> String {
         match self.left_out {
             0 => String::new(),
             1 => format!(" (excluded: {} between repeats, and 1 other repeat)", duration(self.pauses_ns)),
@@ -131,7 +131,7 @@ impl std::fmt::Display for LaunchPattern {
             duration(self.median_ns()),
             since(first.0),
             since(last.1),
-            self.without(),
+            self.excluded_text(),
             self.equal_percent,
             since(middle.0),
             since(middle.1),
@@ -154,12 +154,12 @@ struct Operations {
     starts: Vec<i64>,
     bounds: Vec<i64>,
     /// Total time of all operations of the GPU, in ns.
-    all_ns: i64,
+    total_ns: i64,
     begin: i64,
 }
 
 impl Operations {
-    fn of_busiest(trace: &Trace) -> Option<Self> {
+    fn from_busiest_gpu(trace: &Trace) -> Option<Self> {
         let timed = |gpu: &GpuId| trace.events.is_timed(trace.gpu.event[gpu.index()]);
         let times = |gpu: GpuId| {
             let event = trace.gpu.event[gpu.index()];
@@ -173,7 +173,7 @@ impl Operations {
             *sum = sum.saturating_add(times(gpu).1 - times(gpu).0);
             *streams.entry((device, stream)).or_default() += 1;
         }
-        let (&device, &all_ns) = devices.iter().max_by_key(|(_, ns)| **ns)?;
+        let (&device, &total_ns) = devices.iter().max_by_key(|(_, ns)| **ns)?;
         let (&(_, stream), _) = streams.iter().filter(|((on, _), _)| *on == device).max_by_key(|(_, n)| **n)?;
         let name = |gpu: GpuId| trace.events.name[trace.gpu.event[gpu.index()].index()];
         let here: Vec<GpuId> =
@@ -184,7 +184,7 @@ impl Operations {
         sequence.sort_by_key(|&(start, end, _)| (start, end));
         let mut starts: Vec<i64> = here.iter().map(|&gpu| times(gpu).0).collect();
         starts.sort_unstable();
-        let bounding = here.iter().filter(|gpu| bounds_a_step(trace, trace.gpu.event[gpu.index()]));
+        let bounding = here.iter().filter(|gpu| delimits_step(trace, trace.gpu.event[gpu.index()]));
         let mut bounds: Vec<i64> = bounding.map(|&gpu| times(gpu).0).collect();
         bounds.sort_unstable();
         let mut busy_ns = vec![0i64];
@@ -193,12 +193,12 @@ impl Operations {
         }
         let (positions, hashes) = (positions(&sequence), hashes(&sequence));
         let begin = trace.span().map_or(0, |(start, _)| start);
-        Some(Self { sequence, positions, hashes, busy_ns, starts, bounds, all_ns, begin })
+        Some(Self { sequence, positions, hashes, busy_ns, starts, bounds, total_ns, begin })
     }
 
     /// Hash of the launched kernels' names at positions `from..to`.
     fn hash(&self, from: usize, to: usize) -> u64 {
-        let before = times_mod(self.hashes[from], power(BASE, (to - from) as u64));
+        let before = mul_mod(self.hashes[from], power(BASE, (to - from) as u64));
         (self.hashes[to] + PRIME - before) % PRIME
     }
 
@@ -210,7 +210,7 @@ impl Operations {
     }
 
     /// The pattern that begins at these positions; `None` if they do not delimit one.
-    fn cut_at(&self, at: &[u32]) -> Option<LaunchPattern> {
+    fn pattern_at(&self, at: &[u32]) -> Option<LaunchPattern> {
         let at: Vec<usize> = at.iter().map(|&at| at as usize).collect();
         let mut pieces: Vec<(usize, usize)> = at.windows(2).map(|two| (two[0], two[1])).collect();
         let (operations, hash) = self.most_frequent(&pieces)?;
@@ -225,14 +225,14 @@ impl Operations {
         let is_bounded = |&&(from, to): &&(i64, i64)| {
             self.bounds.get(self.bounds.partition_point(|&at| at < from)).is_some_and(|&at| at < to)
         };
-        let is_strong = operations >= LEAST_OPERATIONS
-            && self.percent_of(&repeats, equal.len() * operations)? >= LEAST_EQUAL
-            && equal_ns >= self.all_ns / 100 * LEAST_TIME
-            && 100 * repeats.iter().filter(is_bounded).count() >= LEAST_BOUNDED * repeats.len();
+        let is_strong = operations >= MIN_OPERATIONS
+            && self.percent_of(&repeats, equal.len() * operations)? >= MIN_EQUAL_PERCENT
+            && equal_ns >= self.total_ns / 100 * MIN_TIME_PERCENT
+            && 100 * repeats.iter().filter(is_bounded).count() >= MIN_DELIMITED_PERCENT * repeats.len();
         let (run, pauses_ns) = longest_run(&repeats);
         let equal_of_run = pieces[run.clone()].iter().filter(|piece| is_equal(piece)).count();
         let equal_percent = self.percent_of(&repeats[run.clone()], equal_of_run * operations)?;
-        let is_strong = is_strong && equal_of_run >= LEAST_REPEATS && equal_percent >= LEAST_EQUAL;
+        let is_strong = is_strong && equal_of_run >= MIN_REPEATS && equal_percent >= MIN_EQUAL_PERCENT;
         is_strong.then(|| LaunchPattern {
             repeats: repeats[run.clone()].to_vec(),
             left_out: repeats.len() - run.len(),
@@ -276,7 +276,7 @@ fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
     let middle = crate::steps::middle(&lengths).unwrap_or(0);
     let (mut longest, mut run, mut pauses_ns) = (0..0, 0..0, 0i64);
     for (at, &length) in lengths.iter().enumerate() {
-        if length > middle.saturating_mul(PAUSE) {
+        if length > middle.saturating_mul(PAUSE_RATIO) {
             pauses_ns = pauses_ns.saturating_add(length - middle);
             run = at + 1..at + 1;
             continue;
@@ -290,7 +290,7 @@ fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
 }
 
 /// Test if an operation occurs in each iteration of a program but not in each layer.
-fn bounds_a_step(trace: &Trace, event: stackline_model::EventId) -> bool {
+fn delimits_step(trace: &Trace, event: stackline_model::EventId) -> bool {
     let name = trace.name(event);
     let is_any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     match trace.kind(event) {
@@ -311,7 +311,7 @@ fn positions(sequence: &[(i64, i64, StrId)]) -> Vec<Vec<u32>> {
 const PRIME: u64 = (1 << 61) - 1;
 const BASE: u64 = 0x1d3f_84a5_9c17_e26b % PRIME;
 
-fn times_mod(a: u64, b: u64) -> u64 {
+fn mul_mod(a: u64, b: u64) -> u64 {
     (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64
 }
 
@@ -319,9 +319,9 @@ fn power(mut base: u64, mut exponent: u64) -> u64 {
     let mut result = 1;
     while exponent > 0 {
         if exponent & 1 == 1 {
-            result = times_mod(result, base);
+            result = mul_mod(result, base);
         }
-        base = times_mod(base, base);
+        base = mul_mod(base, base);
         exponent >>= 1;
     }
     result
@@ -331,7 +331,7 @@ fn hashes(sequence: &[(i64, i64, StrId)]) -> Vec<u64> {
     let mut hashes = vec![0];
     let mut hash = 0;
     for (.., name) in sequence {
-        hash = (times_mod(hash, BASE) + name.index() as u64 + 1) % PRIME;
+        hash = (mul_mod(hash, BASE) + name.index() as u64 + 1) % PRIME;
         hashes.push(hash);
     }
     hashes

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 /// Launch time of work that was launched before the recording began: before all times of a trace, in ns.
 pub const BEFORE_RECORDING: i64 = i64::MIN;
 /// Minimum number of later operations per missing launch, on a stream whose head was launched before the recording.
-const MOST_MISSING: usize = 20;
+const MIN_OPERATIONS_PER_MISSING_LAUNCH: usize = 20;
 /// Minimum number of head operations if later launches are missing; fewer may have lost their launches, too.
-const LEAST_OF_HEAD: usize = 3;
+const MIN_HEAD_OPERATIONS: usize = 3;
 
 /// Launch time and process of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,8 @@ fn latest_launches(operations: &[Operation], first_number: i64) -> Option<Vec<i6
     let head = operations.iter().position(|operation| operation.launched.is_some())?;
     let later = &operations[head..];
     let missing = later.iter().filter(|operation| operation.launched.is_none()).count();
-    let is_complete = missing == 0 || (MOST_MISSING * missing <= later.len() && head >= LEAST_OF_HEAD);
+    let is_complete =
+        missing == 0 || (MIN_OPERATIONS_PER_MISSING_LAUNCH * missing <= later.len() && head >= MIN_HEAD_OPERATIONS);
     let mut next = i64::MAX;
     let mut latest: Vec<i64> = Vec::with_capacity(operations.len());
     for (at, operation) in operations.iter().enumerate().rev() {
@@ -168,7 +169,7 @@ mod tests {
     proptest! {
         /// The profiler records calls that begin, and operations that end, after some time.
         #[test]
-        fn launched_before_the_recording_or_not(
+        fn launch_times_of_work_from_before_the_recording(
             of in prop::collection::vec((1_i64..10, 0_i64..30), 1..60), begin in 0_i64..200,
         ) {
             let all: Vec<_> = stream(&of).into_iter().filter(|&(.., end)| end >= begin).collect();
@@ -183,7 +184,7 @@ mod tests {
 
         /// Lost launches: no launch is placed after the operation's start, and none in the middle before its launch.
         #[test]
-        fn lost_launches_have_bounds(
+        fn missing_launches_have_latest_times(
             of in prop::collection::vec((1_i64..10, 0_i64..30), 1..60), lost in prop::collection::vec(0_u8..3, 60),
         ) {
             let all = stream(&of);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_lacks_launches_everywhere_tells_nothing_of_its_head() {
+    fn stream_with_many_missing_launches_has_unknown_head() {
         let latest = |of: &[(i64, Option<i64>)]| {
             let rows = of.iter().map(|&(start, launched)| operation(start, launched, 0)).collect::<Vec<_>>();
             latest_launches(&rows, 0)
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_among_those_of_recorded_launches_was_lost() {
+    fn correlation_id_between_recorded_ones_is_a_missing_launch() {
         let head = |numbers: [i64; 2], first| {
             latest_launches(
                 &[operation(10, None, numbers[0]), operation(30, None, numbers[1]), operation(50, Some(20), 7)],

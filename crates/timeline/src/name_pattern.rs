@@ -45,7 +45,7 @@ impl Pattern {
     }
 
     /// Text of the pattern as typed after the colon of a selector.
-    pub fn typed(&self) -> String {
+    pub fn selector_text(&self) -> String {
         match self {
             Self::Glob(text) | Self::Words(text) => text.clone(),
             Self::Regex(regex) => format!("~{}", regex.as_str()),

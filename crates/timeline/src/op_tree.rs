@@ -120,15 +120,15 @@ pub struct GpuWork {
 impl GpuWork {
     /// GPU work that the operator itself launched.
     pub fn own(&self, node: u32) -> &[GpuId] {
-        self.run(node, node + 1)
+        self.slice(node, node + 1)
     }
 
     /// GPU work that the operator and all operators inside it launched.
     pub fn subtree(&self, tree: &OpTree, node: u32) -> &[GpuId] {
-        self.run(node, tree.end[node as usize])
+        self.slice(node, tree.end[node as usize])
     }
 
-    fn run(&self, from: u32, to: u32) -> &[GpuId] {
+    fn slice(&self, from: u32, to: u32) -> &[GpuId] {
         &self.gpu[self.offset[from as usize] as usize..self.offset[to as usize] as usize]
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subtrees_are_contiguous_for_any_parents() {
+    fn subtrees_are_contiguous() {
         let e = EventId;
         let none = EventId::NONE;
         // 5 calls 1; 1 calls 2 and, after 3 started, 4; 3 is another root.

@@ -50,7 +50,7 @@ impl Phase {
     }
 
     /// Phase for a phase of a framework's vocabulary.
-    fn of_framework(phase: TrainingPhase) -> Self {
+    fn from_framework(phase: TrainingPhase) -> Self {
         match phase {
             TrainingPhase::DataLoading => Self::DataLoad,
             TrainingPhase::Forward => Self::Forward,
@@ -142,29 +142,29 @@ impl PhaseRule {
         if self.in_closure && outer == Phase::Update { self.phase } else { self.phase.inside(outer) }
     }
 
-    fn named(phase: Phase, name: String) -> Self {
+    fn for_name(phase: Phase, name: String) -> Self {
         let (kinds, link, code) = (Vec::new(), None, None);
         Self { phase, kinds, name: Some(name), link, autograd_thread: false, in_closure: false, code }
     }
 
     /// Rule for a span of a framework.
-    fn of_span(span: &PhaseSpan) -> Self {
-        let phase = span.phase.map_or(Phase::Other, Phase::of_framework);
-        Self { in_closure: span.in_closure, ..Self::named(phase, span.name.to_owned()) }
+    fn for_span(span: &PhaseSpan) -> Self {
+        let phase = span.phase.map_or(Phase::Other, Phase::from_framework);
+        Self { in_closure: span.in_closure, ..Self::for_name(phase, span.name.to_owned()) }
     }
 
     /// Rule for functions of frameworks that belong to a phase.
-    fn of_code(phase: TrainingPhase) -> Self {
+    fn for_code(phase: TrainingPhase) -> Self {
         let kinds = vec![RuleKind::Python];
-        Self { kinds, name: None, code: Some(phase), ..Self::named(Phase::of_framework(phase), String::new()) }
+        Self { kinds, name: None, code: Some(phase), ..Self::for_name(Phase::from_framework(phase), String::new()) }
     }
 
     /// Match by name and kind alone, without links.
-    fn fits(&self, name: &str, kind: RuleKind, code: impl FnOnce() -> Option<TrainingPhase>) -> bool {
+    fn matches_kind_and_name(&self, name: &str, kind: RuleKind, code: impl FnOnce() -> Option<TrainingPhase>) -> bool {
         let of_kind = self.kinds.is_empty() || self.kinds.contains(&kind);
         of_kind
             && match (&self.name, self.code) {
-                (Some(pattern), _) => fits_pattern(pattern, name),
+                (Some(pattern), _) => matches_pattern(pattern, name),
                 (None, Some(phase)) => code() == Some(phase),
                 (None, None) => false,
             }
@@ -172,7 +172,7 @@ impl PhaseRule {
 }
 
 /// Match a name against a rule's pattern. An initial `*/` matches any folders or none.
-fn fits_pattern(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     matches(pattern, name) || pattern.strip_prefix("*/").is_some_and(|rest| matches(rest, name))
 }
 
@@ -207,24 +207,24 @@ impl Default for PhaseRules {
     fn default() -> Self {
         // A test parses the built-in text, so the empty set never occurs.
         let general = serde_json::from_str(BUILT_IN).unwrap_or(Self { rules: Vec::new(), waits: Vec::new() });
-        let spans = FRAMEWORKS.iter().flat_map(|framework| framework.spans).map(PhaseRule::of_span);
-        let code = TrainingPhase::ALL.into_iter().map(PhaseRule::of_code);
+        let spans = FRAMEWORKS.iter().flat_map(|framework| framework.spans).map(PhaseRule::for_span);
+        let code = TrainingPhase::ALL.into_iter().map(PhaseRule::for_code);
         Self { rules: spans.chain(code).chain(general.rules).collect(), ..general }
     }
 }
 
 impl PhaseRules {
     /// First rule that matches a name and kind, without links.
-    pub fn of_name(&self, name: &str, kind: RuleKind) -> Option<&PhaseRule> {
+    pub fn rule_for_name(&self, name: &str, kind: RuleKind) -> Option<&PhaseRule> {
         let code = LazyCell::new(|| phase_of_frame(name));
-        self.rules.iter().find(|rule| rule.fits(name, kind, || *code))
+        self.rules.iter().find(|rule| rule.matches_kind_and_name(name, kind, || *code))
     }
 
     /// First rule that matches a name for events of every kind. Such rules cover names from PyTorch's libraries and
     /// from frameworks, because the names of a program's own spans are arbitrary.
-    pub fn of_library_name(&self, name: &str) -> Option<&PhaseRule> {
+    pub fn rule_for_library_name(&self, name: &str) -> Option<&PhaseRule> {
         let fits = |rule: &&PhaseRule| {
-            rule.kinds.is_empty() && rule.name.as_ref().is_some_and(|pattern| fits_pattern(pattern, name))
+            rule.kinds.is_empty() && rule.name.as_ref().is_some_and(|pattern| matches_pattern(pattern, name))
         };
         self.rules.iter().find(fits)
     }
@@ -246,7 +246,7 @@ impl PhaseRules {
 }
 
 /// Phase rules applied to one trace, with a cache per name.
-pub struct RuleBook<'a> {
+pub struct PhaseRuleCache<'a> {
     trace: &'a Trace,
     rules: &'a PhaseRules,
     /// First rule that matches by name alone, per name and kind.
@@ -256,7 +256,7 @@ pub struct RuleBook<'a> {
     waits: FxHashMap<StrId, bool>,
 }
 
-impl<'a> RuleBook<'a> {
+impl<'a> PhaseRuleCache<'a> {
     /// Rule book of a trace with an empty cache.
     pub fn new(trace: &'a Trace, rules: &'a PhaseRules) -> Self {
         let first = |side| rules.rules.iter().position(|r| r.link == Some(side) && r.name.is_none());
@@ -271,7 +271,7 @@ impl<'a> RuleBook<'a> {
         let named = *self.by_name.entry((name, kind)).or_insert_with(|| {
             let text = trace.strings.get(name);
             let code = LazyCell::new(|| phase_of_frame(text));
-            rules.rules.iter().position(|rule| rule.link.is_none() && rule.fits(text, kind, || *code))
+            rules.rules.iter().position(|rule| rule.link.is_none() && rule.matches_kind_and_name(text, kind, || *code))
         });
         let linked = link.and_then(|side| self.by_link[side as usize]);
         let best = match (named, linked) {
@@ -286,7 +286,7 @@ impl<'a> RuleBook<'a> {
         let (trace, rules) = (self.trace, self.rules);
         *self.waits.entry(name).or_insert_with(|| {
             let text = trace.strings.get(name);
-            rules.waits.iter().any(|pattern| fits_pattern(pattern, text))
+            rules.waits.iter().any(|pattern| matches_pattern(pattern, text))
         })
     }
 }
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn built_in_rules_are_readable_and_complete() {
+    fn built_in_rules_parse_and_cover_all_phases() {
         let rules: PhaseRules = serde_json::from_str(BUILT_IN).unwrap();
         for phase in Phase::ALL.into_iter().filter(|&p| p != Phase::Other) {
             assert!(rules.rules.iter().any(|r| r.phase == phase), "{} has no rule", phase.name());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn own_rules_come_first_and_mistakes_name_their_line() {
+    fn user_rules_take_precedence_and_errors_name_their_line() {
         let own = PhaseRules::extended_by(r#"{"rules":[{"phase":"loss","name":"my_*"}]}"#).unwrap();
         assert_eq!((own.rules[0].phase, own.rules.len()), (Phase::Loss, PhaseRules::default().rules.len() + 1));
         for (text, part) in [
@@ -320,9 +320,9 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_frameworks_come_before_those_for_spans_of_any_program() {
+    fn framework_rules_precede_generic_span_rules() {
         let rules = PhaseRules::default();
-        let phase = |name: &str, kind| rules.of_name(name, kind).map(|rule| rule.phase);
+        let phase = |name: &str, kind| rules.rule_for_name(name, kind).map(|rule| rule.phase);
         let part = |part: &str| format!("megatron.core.pipeline_parallel.schedules.forward_backward_pipelining.{part}");
         let (warmup, steady) = (part("warmup"), part("steady"));
         let spans: [(&str, Phase); 6] = [
@@ -334,10 +334,10 @@ mod tests {
             // Arbitrary names that a program may give its spans.
             ("my_backward", Phase::Backward),
         ];
-        for (name, told) in spans {
-            assert_eq!(phase(name, RuleKind::Annotation), Some(told), "{name}");
+        for (name, expected) in spans {
+            assert_eq!(phase(name, RuleKind::Annotation), Some(expected), "{name}");
         }
-        for (frame, told) in [
+        for (frame, expected) in [
             ("deepspeed/comm/comm.py(220): all_reduce", Phase::Communication),
             ("/opt/DeepSpeed/deepspeed/runtime/engine.py(3567): DeepSpeedEngine.step", Phase::Update),
             ("megatron/core/pipeline_parallel/schedules.py(311): forward_step", Phase::Forward),
@@ -345,7 +345,7 @@ mod tests {
             ("accelerate/accelerator.py(2829): backward", Phase::Backward),
             ("torch/optim/adam.py(226): step", Phase::Update),
         ] {
-            assert_eq!(phase(frame, RuleKind::Python), Some(told), "{frame}");
+            assert_eq!(phase(frame, RuleKind::Python), Some(expected), "{frame}");
         }
         for frame in [
             "deepspeed/runtime/engine.py(1): train",
@@ -362,9 +362,9 @@ mod tests {
     }
 
     #[test]
-    fn a_closure_of_the_optimizers_step_has_a_phase_of_its_own() {
+    fn closure_in_optimizer_step_has_its_own_phase() {
         let rules = PhaseRules::default();
-        let inside = |name: &str, outer| rules.of_name(name, RuleKind::Annotation).map(|rule| rule.inside(outer));
+        let inside = |name: &str, outer| rules.rule_for_name(name, RuleKind::Annotation).map(|rule| rule.inside(outer));
         assert_eq!(inside("[pl][profile][Strategy]DDPStrategy.training_step", Phase::Update), Some(Phase::Forward));
         assert_eq!(inside("my forward", Phase::Update), Some(Phase::Update));
     }

@@ -44,90 +44,92 @@ impl OperatorCost {
 }
 
 /// Maximum plausible overhead per operator, in ns; larger values are damage.
-const MOST_NS: f64 = 100_000.0;
+const MAX_OVERHEAD_NS: f64 = 100_000.0;
 
 impl Recording {
     /// Read the metadata of a recording's trace; `None` for other traces.
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let value: Value = serde_json::from_str(trace.meta.entry(RECORDING)?).ok()?;
-        let processes = value["processes"].as_array()?.iter().map(process).collect();
+        let processes = value["processes"].as_array()?.iter().map(parse_process).collect();
         Some(Self { processes })
     }
 
     /// The processes of the trace itself.
-    pub fn own(&self) -> impl Iterator<Item = &RecordedProcess> {
+    pub fn own_processes(&self) -> impl Iterator<Item = &RecordedProcess> {
         self.processes.iter().filter(|process| process.own)
     }
 
     /// Test if the usable processors of any of the trace's processes are known.
-    pub fn knows_processors(&self) -> bool {
-        self.most_usable().is_some()
+    pub fn knows_usable_processors(&self) -> bool {
+        self.max_usable_processors().is_some()
     }
 
     /// Usable processors of one of the trace's processes: the maximum of processes that reused the process ID.
-    pub fn usable(&self, pid: i64) -> Option<f64> {
-        self.numbered(pid).filter_map(|process| process.usable).max_by(f64::total_cmp)
+    pub fn usable_processors(&self, pid: i64) -> Option<f64> {
+        self.processes_with_pid(pid).filter_map(|process| process.usable).max_by(f64::total_cmp)
     }
 
     /// Mean number of runnable threads of one of the trace's processes in a time range; `None` if the system did not
     /// count.
-    pub fn runnable(&self, pid: i64, from: i64, to: i64) -> Option<f64> {
-        ready(self.numbered(pid), from, to)
+    pub fn runnable_threads(&self, pid: i64, from: i64, to: i64) -> Option<f64> {
+        mean_runnable(self.processes_with_pid(pid), from, to)
     }
 
     /// Total time in ns in which runnable threads of one of the trace's processes waited for a processor; 0 if the
     /// system did not count.
-    pub fn delayed(&self, pid: i64, from: i64, to: i64) -> f64 {
-        let waited = |process: &RecordedProcess, at: i64| process.by(at, |load| load.2);
-        self.numbered(pid)
+    pub fn processor_wait_ns(&self, pid: i64, from: i64, to: i64) -> f64 {
+        let waited = |process: &RecordedProcess, at: i64| process.cumulative_at(at, |load| load.2);
+        self.processes_with_pid(pid)
             .filter_map(|process| Some(waited(process, to)? - waited(process, from)?))
             .sum::<f64>()
             .max(0.0)
     }
 
     /// Mean number of runnable threads of all recorded processes in a time range; `None` if the system did not count.
-    pub fn busy(&self, from: i64, to: i64) -> Option<f64> {
-        ready(self.processes.iter(), from, to)
+    pub fn total_runnable_threads(&self, from: i64, to: i64) -> Option<f64> {
+        mean_runnable(self.processes.iter(), from, to)
     }
 
     /// Number of recorded processes with a runnable thread for at least half of a time range.
-    pub fn computing(&self, from: i64, to: i64) -> usize {
-        let computes =
-            |process: &&RecordedProcess| ready(std::iter::once(*process), from, to).is_some_and(|ready| ready >= 0.5);
+    pub fn computing_processes(&self, from: i64, to: i64) -> usize {
+        let computes = |process: &&RecordedProcess| {
+            mean_runnable(std::iter::once(*process), from, to).is_some_and(|ready| ready >= 0.5)
+        };
         self.processes.iter().filter(computes).count()
     }
 
     /// Maximum of usable processors among the trace's processes.
-    pub fn most_usable(&self) -> Option<f64> {
-        self.own().filter_map(|process| process.usable).max_by(f64::total_cmp)
+    pub fn max_usable_processors(&self) -> Option<f64> {
+        self.own_processes().filter_map(|process| process.usable).max_by(f64::total_cmp)
     }
 
     /// Ratio of usable processors to mean runnable threads in a time range; at least 1.
-    pub fn room(&self, from: i64, to: i64) -> Option<f64> {
-        let busy = self.busy(from, to).filter(|busy| *busy > 0.0)?;
-        Some((self.most_usable()? / busy).max(1.0))
+    pub fn processor_headroom(&self, from: i64, to: i64) -> Option<f64> {
+        let busy = self.total_runnable_threads(from, to).filter(|busy| *busy > 0.0)?;
+        Some((self.max_usable_processors()? / busy).max(1.0))
     }
 
-    fn numbered(&self, pid: i64) -> impl Iterator<Item = &RecordedProcess> {
-        self.own().filter(move |process| process.pid == pid)
+    fn processes_with_pid(&self, pid: i64) -> impl Iterator<Item = &RecordedProcess> {
+        self.own_processes().filter(move |process| process.pid == pid)
     }
 
     /// Recording overhead per operator, from the process with the most measured operators.
-    pub fn cost(&self) -> Option<OperatorCost> {
-        self.own().filter_map(|process| process.cost).max_by(|a, b| a.measured.total_cmp(&b.measured))
+    pub fn operator_cost(&self) -> Option<OperatorCost> {
+        self.own_processes().filter_map(|process| process.cost).max_by(|a, b| a.measured.total_cmp(&b.measured))
     }
 }
 
 /// Mean number of runnable threads of some processes.
-fn ready<'r>(processes: impl Iterator<Item = &'r RecordedProcess>, from: i64, to: i64) -> Option<f64> {
-    let busy: Vec<f64> = processes.filter_map(|process| Some(process.busy(to)? - process.busy(from)?)).collect();
+fn mean_runnable<'r>(processes: impl Iterator<Item = &'r RecordedProcess>, from: i64, to: i64) -> Option<f64> {
+    let busy: Vec<f64> =
+        processes.filter_map(|process| Some(process.runnable_ns_at(to)? - process.runnable_ns_at(from)?)).collect();
     (!busy.is_empty() && to > from).then(|| busy.iter().sum::<f64>() / (to - from) as f64)
 }
 
 impl RecordedProcess {
     /// Cumulative time of the process's threads at a time, in ns, interpolated linearly between observations. The first
     /// observation includes time before the recording, so earlier times get its value.
-    fn by(&self, at: i64, of: impl Fn(&(i64, f64, f64)) -> f64) -> Option<f64> {
+    fn cumulative_at(&self, at: i64, of: impl Fn(&(i64, f64, f64)) -> f64) -> Option<f64> {
         let next = self.loads.partition_point(|load| load.0 < at);
         let (Some(before), Some(after)) = (next.checked_sub(1).map(|i| &self.loads[i]), self.loads.get(next)) else {
             // After the last observation the value is constant.
@@ -138,18 +140,18 @@ impl RecordedProcess {
     }
 
     /// Cumulative ns in which the threads ran or waited for a processor.
-    fn busy(&self, at: i64) -> Option<f64> {
-        self.by(at, |load| load.1 + load.2)
+    fn runnable_ns_at(&self, at: i64) -> Option<f64> {
+        self.cumulative_at(at, |load| load.1 + load.2)
     }
 }
 
-fn process(value: &Value) -> RecordedProcess {
+fn parse_process(value: &Value) -> RecordedProcess {
     let number = |value: &Value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0);
     let load = |load: &Value| Some((load[0].as_i64()?, number(&load[1])?, number(&load[2])?));
     let mut loads: Vec<_> = value["loads"].as_array().into_iter().flatten().filter_map(load).collect();
     loads.sort_unstable_by_key(|load| load.0);
     let cost = &value["cost"];
-    let within = |value: &Value| number(value).filter(|ns| *ns <= MOST_NS);
+    let within = |value: &Value| number(value).filter(|ns| *ns <= MAX_OVERHEAD_NS);
     RecordedProcess {
         pid: value["pid"].as_i64().unwrap_or(0),
         own: value["own"].as_bool().unwrap_or(false),

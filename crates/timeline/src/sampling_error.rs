@@ -5,7 +5,7 @@ const DEVIATIONS: f64 = 1.96;
 
 /// Bounds of the mean of a Poisson distribution, from one observed count (cube roots of counts are nearly normal:
 /// Wilson and Hilferty 1931).
-pub fn counted(count: usize) -> (f64, f64) {
+pub fn count_bounds(count: usize) -> (f64, f64) {
     let bound = |count: f64, sign: f64| {
         let root = 1.0 - 1.0 / (9.0 * count) + sign * DEVIATIONS / (3.0 * count.sqrt());
         count * root.max(0.0).powi(3)
@@ -15,7 +15,7 @@ pub fn counted(count: usize) -> (f64, f64) {
 }
 
 /// Bounds of the share of `some` among `all` samples (Wilson 1927).
-pub fn shared(some: usize, all: usize) -> (f64, f64) {
+pub fn share_bounds(some: usize, all: usize) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
     }
@@ -36,7 +36,7 @@ mod tests {
         for (count, low, high) in
             [(0, 0.0, 3.69), (1, 0.025, 5.57), (4, 1.09, 10.24), (20, 12.2, 30.9), (100, 81.4, 121.6)]
         {
-            let found = counted(count);
+            let found = count_bounds(count);
             assert!((found.0 - low).abs() < 0.1 && (found.1 - high).abs() < 0.15, "{count}: {found:?}");
         }
     }
@@ -46,9 +46,9 @@ mod tests {
         for (some, all, low, high) in
             [(0, 10, 0.0, 0.278), (10, 10, 0.722, 1.0), (5, 10, 0.237, 0.763), (1, 1, 0.207, 1.0)]
         {
-            let found = shared(some, all);
+            let found = share_bounds(some, all);
             assert!((found.0 - low).abs() < 1e-3 && (found.1 - high).abs() < 1e-3, "{some} of {all}: {found:?}");
         }
-        assert_eq!(shared(0, 0), (0.0, 1.0));
+        assert_eq!(share_bounds(0, 0), (0.0, 1.0));
     }
 }

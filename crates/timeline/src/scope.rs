@@ -1,13 +1,13 @@
 //! Scope: the part of a trace that an analysis covers.
 
-use crate::steps::{Looked, host_window_of};
+use crate::steps::{StepSelection, host_window_of};
 use crate::window_choice::WindowChoice;
 use stackline_model::{EventId, GpuId, Trace};
 
 /// Default window of an analysis, for calls without a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultWindow {
-    /// The steps that [`Looked`] selects; the whole trace if it has no steps.
+    /// The steps that [`StepSelection`] selects; the whole trace if it has no steps.
     Steps,
     /// The whole trace, as in the tool of this name, whose table it reproduces.
     WholeAs(&'static str),
@@ -15,23 +15,23 @@ pub enum DefaultWindow {
     Own,
 }
 
-/// A selection of steps. The default depends on the analysis: the steps that [`Looked`] selects, or the whole trace for
-/// tables that reproduce another tool.
+/// A selection of steps. The default depends on the analysis: the steps that [`StepSelection`] selects, or the whole
+/// trace for tables that reproduce another tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Step numbers, both ends included.
     pub steps: Option<(i64, i64)>,
     /// Use the whole trace, even if it has steps.
     pub whole: bool,
-    /// Use the steps that [`Looked`] selects for all tables, independent of their [default](crate::DefaultWindow), if
-    /// the trace has steps.
+    /// Use the steps that [`StepSelection`] selects for all tables, independent of their
+    /// [default](crate::DefaultWindow), if the trace has steps.
     pub chosen: bool,
 }
 
 impl Scope {
     /// Scope of these steps, both ends included; the default scope for `None`.
     #[must_use]
-    pub fn of_steps(steps: Option<(i64, i64)>) -> Self {
+    pub fn from_steps(steps: Option<(i64, i64)>) -> Self {
         Self { steps, ..Self::default() }
     }
 
@@ -42,11 +42,11 @@ impl Scope {
         if of_steps { self.resolved(trace) } else { *self }
     }
 
-    /// The steps that [`Looked`] selects; `self` if there are none.
+    /// The steps that [`StepSelection`] selects; `self` if there are none.
     #[must_use]
     pub fn resolved(&self, trace: &Trace) -> Self {
-        match Looked::at(trace, self).choice {
-            WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Self::of_steps(Some((from, to))),
+        match StepSelection::select(trace, self).choice {
+            WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Self::from_steps(Some((from, to))),
             _ => *self,
         }
     }
@@ -60,7 +60,7 @@ impl Scope {
 
     /// Filter for GPU work: all that runs in the window of the steps, independent of its launch.
     pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuWork<'a> {
-        let window = self.steps.map(|_| Looked::at(trace, self).window(trace).unwrap_or((0, 0)));
+        let window = self.steps.map(|_| StepSelection::select(trace, self).window(trace).unwrap_or((0, 0)));
         GpuWork { trace, window }
     }
 }

@@ -1,7 +1,7 @@
 //! Source location of an event: file, line, function, module.
 
 use crate::frame_names::frame;
-use crate::vocabulary::packages::{FILES_OF_XPROF, MODEL_LIBRARIES};
+use crate::vocabulary::packages::{MODEL_LIBRARIES, XPROF_LIBRARY_FILES};
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::vocabulary::{is_in_package, is_own_code, lightning};
 use stackline_model::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace};
@@ -39,7 +39,7 @@ fn kind_of(name: &str) -> NameKind {
         return NameKind::Step;
     }
     match frame(name) {
-        Some((file, ..)) if name.starts_with('$') && FILES_OF_XPROF.contains(&file) => NameKind::LibraryFrame,
+        Some((file, ..)) if name.starts_with('$') && XPROF_LIBRARY_FILES.contains(&file) => NameKind::LibraryFrame,
         Some((file, ..)) if is_own_code(file) => NameKind::OwnFrame,
         Some(_) => NameKind::LibraryFrame,
         None => NameKind::Other,
@@ -50,7 +50,7 @@ fn kind_of(name: &str) -> NameKind {
 const CALLED_FROM: &str = "CallFrom";
 
 /// Check if the program may have called a library frame of XProf.
-fn is_called_by_own(name: &str) -> bool {
+fn may_be_called_by_user_code(name: &str) -> bool {
     name.starts_with('$') && !name.starts_with("$threading.py:") && !name.starts_with("$thread.py:")
 }
 
@@ -139,7 +139,7 @@ impl<'a> SourceLocations<'a> {
                 // XProf omits functions that were running at its start, mostly those of the program's file. Their
                 // callee is the outermost library frame, except for frames that start a thread.
                 (EventKind::PythonFunction, NameKind::LibraryFrame)
-                    if library_frame.is_none() || is_called_by_own(trace.strings.get(name)) =>
+                    if library_frame.is_none() || may_be_called_by_user_code(trace.strings.get(name)) =>
                 {
                     library_frame = name;
                 }
@@ -206,24 +206,24 @@ impl<'a> SourceLocations<'a> {
         self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in_package(name(frame), folder)))
     }
 
-    fn frames(&self, event: EventId, is_wanted: impl Fn(StrId) -> bool) -> Vec<StrId> {
+    fn frames(&self, event: EventId, is_selected: impl Fn(StrId) -> bool) -> Vec<StrId> {
         let trace = self.trace;
         let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu.of_event(event).is_some());
         let own_stack = own_stack.filter(|&stack| self.own_frame_of(stack).is_some());
         let event = launch_of(trace, event);
         let around = || std::iter::once(event).chain(trace.ancestors(event));
-        let is_wanted = |name: &StrId| is_wanted(*name);
+        let is_selected = |name: &StrId| is_selected(*name);
         match own_stack.or_else(|| around().find_map(|e| self.trace.stacks.of_event(e))) {
-            Some(stack) => trace.stacks.names(Some(stack)).filter(is_wanted).collect(),
+            Some(stack) => trace.stacks.names(Some(stack)).filter(is_selected).collect(),
             None => {
                 let frames = around().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
-                frames.map(|e| trace.events.name[e.index()]).filter(is_wanted).collect()
+                frames.map(|e| trace.events.name[e.index()]).filter(is_selected).collect()
             }
         }
     }
 
     /// Source location of a Python function, from its frame name.
-    pub fn of_frame(&self, frame: StrId) -> SourceLocation {
+    pub fn frame_location(&self, frame: StrId) -> SourceLocation {
         self.place(SourceLocationKey { frame, line: 0, module: StrId::NONE, operator: StrId::NONE })
     }
 
@@ -231,7 +231,7 @@ impl<'a> SourceLocations<'a> {
     pub fn place(&self, key: SourceLocationKey) -> SourceLocation {
         let text = |name: StrId| name.some().map(|name| self.trace.strings.get(name).to_owned());
         let mut place = SourceLocation {
-            module: text(key.module).map(named_as_module),
+            module: text(key.module).map(module_name),
             operator: text(key.operator),
             ..SourceLocation::default()
         };
@@ -249,7 +249,7 @@ impl<'a> SourceLocations<'a> {
 }
 
 /// Module in the notation of PyTorch's profiler, independent of the writer of the span.
-fn named_as_module(span: String) -> String {
+fn module_name(span: String) -> String {
     match lightning::module_of(&span) {
         Some((class, name)) => format!("{MODULE_PREFIX} {class} {name}"),
         None => span,
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_in_parts() {
+    fn frame_names_are_parsed() {
         assert_eq!(frame("src/train.py(12): step"), Some(("src/train.py", 12, "step")));
         assert_eq!(frame("a(b).py(3): <lambda>"), Some(("a(b).py", 3, "<lambda>")));
         assert_eq!(frame("<built-in function linear>"), None);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_training_frameworks_is_not_the_users() {
+    fn framework_code_is_not_user_code() {
         for file in [
             "pytorch_lightning/trainer/trainer.py",
             "lightning_fabric/wrappers.py",
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_one_line() {
+    fn locations_as_text() {
         let place = SourceLocation {
             file: Some("train.py".to_owned()),
             line: Some(3),
@@ -333,8 +333,8 @@ mod tests {
         assert_eq!(place.text(), "train.py:3 in step");
         let place = SourceLocation { operator: Some("aten::item".to_owned()), ..SourceLocation::default() };
         assert_eq!(place.text(), "aten::item");
-        let module = named_as_module("[pl][module]torch.nn.modules.linear.Linear: head.0".to_owned());
+        let module = module_name("[pl][module]torch.nn.modules.linear.Linear: head.0".to_owned());
         assert_eq!(module, "nn.Module: Linear head.0");
-        assert_eq!(named_as_module("nn.Module: Linear_3".to_owned()), "nn.Module: Linear_3");
+        assert_eq!(module_name("nn.Module: Linear_3".to_owned()), "nn.Module: Linear_3");
     }
 }

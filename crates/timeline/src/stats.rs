@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_is_unknown() {
+    fn percent_of_zero_is_none() {
         assert_eq!((percent(1.0, 0.0), percent(1.0, 4.0)), (None, Some(25.0)));
     }
 }

@@ -33,7 +33,7 @@ impl<'a> Cycle<'a> {
         if pauses.is_empty() {
             return Self { steps, ..Self::default() };
         }
-        let mut cycles = by_cycle(steps, pauses);
+        let mut cycles = group_by_cycle(steps, pauses);
         let found: Vec<usize> = cycles.keys().copied().collect();
         let pauses = match found[..] {
             [first, .., last] => pauses[first..last].to_vec(),
@@ -46,7 +46,7 @@ impl<'a> Cycle<'a> {
         let own: BTreeSet<Key> = steps.iter().map(|step| trace.process_of(step)).collect();
         let are_others_of_other_processes =
             cycles.values().flatten().all(|step| !own.contains(&trace.process_of(step)));
-        let others = cycles.into_values().filter_map(|steps| least_and_most(&steps)).collect();
+        let others = cycles.into_values().filter_map(|steps| number_range(&steps)).collect();
         Self { steps, others, has_same_numbers, are_others_of_other_processes, pauses }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Cycle<'a> {
         }
         let longest = self.pauses.iter().max_by_key(|pause| pause.length_ns())?;
         let (length, Pause { before, after, .. }) = (duration(longest.length_ns()), longest);
-        let (first, last) = least_and_most(&self.steps)?;
+        let (first, last) = number_range(&self.steps)?;
         let pauses = match self.pauses.len() {
             1 => String::new(),
             several => format!(" ({} pauses in total)", count(several as i64)),
@@ -70,7 +70,7 @@ impl<'a> Cycle<'a> {
         Some(format!(
             "the recording pauses for {length} between steps {before} and {after}{pauses}, so the window covers only \
              {}{of}; {others}",
-            numbers_in_words((first, last)),
+            format_numbers((first, last)),
         ))
     }
 
@@ -81,41 +81,41 @@ impl<'a> Cycle<'a> {
             processes(trace, &trace.steps).into_iter().filter(|process| !own.contains(process)).collect();
         Some(format!(
             "the steps of {} and those of {} do not overlap in time, so the window covers only {} of the latter; {}",
-            in_words(trace, &others),
-            in_words(trace, &own),
-            numbers_in_words(least_and_most(&self.steps)?),
+            format_processes(trace, &others),
+            format_processes(trace, &own),
+            format_numbers(number_range(&self.steps)?),
             self.how_to_choose_others(),
         ))
     }
 
     fn how_to_choose_others(&self) -> String {
         if self.has_same_numbers {
-            let whose = if self.are_others_of_other_processes { "processes" } else { "cycles" };
-            return format!("steps of the other {whose} have the same numbers");
+            let noun = if self.are_others_of_other_processes { "processes" } else { "cycles" };
+            return format!("steps of the other {noun} have the same numbers");
         }
         let mut others: Vec<String> =
-            self.others.iter().take(NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();
-        if self.others.len() > NAMED {
+            self.others.iter().take(MAX_NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();
+        if self.others.len() > MAX_NAMED {
             others.push("…".to_owned());
         }
         format!("{} selects the others", others.join(" or "))
     }
 }
 
-fn numbers_in_words((first, last): (i64, i64)) -> String {
+fn format_numbers((first, last): (i64, i64)) -> String {
     if first == last { format!("step {first}") } else { format!("steps {first} to {last}") }
 }
 
 /// Format as `process 7`, `processes 7, 8`.
-fn in_words(trace: &Trace, processes: &[Key]) -> String {
-    let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
-    let more = if processes.len() > NAMED { ", …" } else { "" };
+fn format_processes(trace: &Trace, processes: &[Key]) -> String {
+    let named: Vec<String> = processes.iter().take(MAX_NAMED).map(|&process| trace.key_text(process)).collect();
+    let more = if processes.len() > MAX_NAMED { ", …" } else { "" };
     let noun = if processes.len() == 1 { "process" } else { "processes" };
     format!("{noun} {}{more}", named.join(", "))
 }
 
 /// Group steps by the number of pauses before them.
-fn by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&'a Step>> {
+fn group_by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&'a Step>> {
     let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
     for step in steps {
         let cycle = pauses.partition_point(|pause| pause.end <= step.start);
@@ -143,21 +143,21 @@ pub fn ambiguous_cycles(trace: &Trace, (first, last): (i64, i64)) -> Vec<Ambiguo
     if trace.events.is_empty() || trace.pauses().is_empty() {
         return Vec::new();
     }
-    let cycles: Vec<Vec<&Step>> = by_cycle(trace.steps.iter().collect(), trace.pauses()).into_values().collect();
+    let cycles: Vec<Vec<&Step>> = group_by_cycle(trace.steps.iter().collect(), trace.pauses()).into_values().collect();
     let numbers = |steps: &[&Step]| steps.iter().map(|step| step.number).collect::<BTreeSet<i64>>();
     let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
     cycles.iter().flat_map(|steps| numbers(steps)).for_each(|number| *counts.entry(number).or_default() += 1);
-    let is_asked = |number: i64| (first..=last).contains(&number);
-    if !counts.iter().any(|(number, count)| is_asked(*number) && *count > 1) {
+    let is_requested = |number: i64| (first..=last).contains(&number);
+    if !counts.iter().any(|(number, count)| is_requested(*number) && *count > 1) {
         return Vec::new();
     }
     let begin = trace.span().map_or(0, |(begin, _)| begin);
     let of = |steps: &Vec<&Step>| {
         let (start, end) = (steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?);
         let time_ns = (start.saturating_sub(begin), end.saturating_sub(begin));
-        Some(AmbiguousCycle { numbers: least_and_most(steps)?, time_ns, own: own_numbers(&numbers(steps), &counts) })
+        Some(AmbiguousCycle { numbers: number_range(steps)?, time_ns, own: own_numbers(&numbers(steps), &counts) })
     };
-    cycles.iter().filter(|steps| steps.iter().any(|step| is_asked(step.number))).filter_map(of).collect()
+    cycles.iter().filter(|steps| steps.iter().any(|step| is_requested(step.number))).filter_map(of).collect()
 }
 
 /// Range of the numbers that only one cycle has; `None` if another cycle has a number in it.
@@ -169,7 +169,7 @@ fn own_numbers(numbers: &BTreeSet<i64>, counts: &BTreeMap<i64, usize>) -> Option
 }
 
 /// Smallest and largest number of the steps; none without steps.
-fn least_and_most(steps: &[&Step]) -> Option<(i64, i64)> {
+fn number_range(steps: &[&Step]) -> Option<(i64, i64)> {
     let numbers = || steps.iter().map(|step| step.number);
     Some((numbers().min()?, numbers().max()?))
 }
@@ -191,8 +191,8 @@ pub fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
     if processes.len() < 2 {
         return None;
     }
-    let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
-    let more = if processes.len() > NAMED { ", …" } else { "" };
+    let named: Vec<String> = processes.iter().take(MAX_NAMED).map(|&process| trace.key_text(process)).collect();
+    let more = if processes.len() > MAX_NAMED { ", …" } else { "" };
     Some(format!(
         "{} processes have steps ({}{more}): the window covers the steps of all of them, and times per step divide by \
          the largest number of steps of one process",
@@ -202,4 +202,4 @@ pub fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
 }
 
 /// Maximum number of processes and cycles that a note names.
-const NAMED: usize = 8;
+const MAX_NAMED: usize = 8;

@@ -10,11 +10,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Minimum number of numbered spans in a loop.
-const LEAST: usize = 3;
+const MIN_SPANS: usize = 3;
 /// Minimum share, in percent, of their loop that the spans take.
-const LEAST_PERCENT: i64 = 20;
+const MIN_LOOP_PERCENT: i64 = 20;
 /// In traces with steps: maximum number of steps per span.
-const MOST_FEWER: usize = 2;
+const MAX_STEPS_PER_SPAN: usize = 2;
 /// Category of operators and program spans in PyTorch of 2021.
 const OLD_OPERATORS: &str = "Operator";
 
@@ -39,9 +39,9 @@ impl NumberedSpans {
     }
 
     /// Find the spans whose count is nearest to that of the trace's steps. This excludes epochs, which are much fewer.
-    fn find_beside_steps(trace: &Trace) -> Option<Self> {
+    fn find_nearest_to_steps(trace: &Trace) -> Option<Self> {
         let steps = trace.steps.len();
-        let like = Self::all(trace).into_iter().filter(|(_, found)| MOST_FEWER * found.spans >= steps);
+        let like = Self::all(trace).into_iter().filter(|(_, found)| MAX_STEPS_PER_SPAN * found.spans >= steps);
         like.min_by_key(|(all_ns, found)| (found.spans.abs_diff(steps), Reverse(*all_ns))).map(|(_, found)| found)
     }
 
@@ -61,13 +61,13 @@ impl NumberedSpans {
                 loops.entry((trace.events.track[event.index()], prefix)).or_default().push((number, event));
             }
         }
-        let found = loops.into_iter().filter_map(|((_, prefix), spans)| Self::of_loop(trace, prefix, spans));
+        let found = loops.into_iter().filter_map(|((_, prefix), spans)| Self::from_loop(trace, prefix, spans));
         // Imports and preparations may take longer than the loop.
         found.filter(|(all_ns, _)| *all_ns >= (end - start) / 100).collect()
     }
 
     /// Numbered spans and their total time in ns, if they form a loop.
-    fn of_loop(trace: &Trace, prefix: &str, mut spans: Vec<(i64, EventId)>) -> Option<(i64, Self)> {
+    fn from_loop(trace: &Trace, prefix: &str, mut spans: Vec<(i64, EventId)>) -> Option<(i64, Self)> {
         let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
         spans.sort_by_key(|&(_, event)| at(event));
         // Names of operators may also end with a number: `MulBackward0`.
@@ -80,14 +80,14 @@ impl NumberedSpans {
         lengths.sort_unstable();
         let all_ns: i64 = lengths.iter().sum();
         let [(one, first), (two, _), .., (_, last)] = spans[..] else { return None };
-        let is_large = all_ns >= (at(last).1 - at(first).0) / 100 * LEAST_PERCENT;
+        let is_large = all_ns >= (at(last).1 - at(first).0) / 100 * MIN_LOOP_PERCENT;
         let found = || Self {
             prefix: prefix.to_owned(),
             numbers: [one, two],
             spans: spans.len(),
             median_ns: lengths[lengths.len() / 2],
         };
-        (spans.len() >= LEAST && is_loop && is_large).then(|| (all_ns, found()))
+        (spans.len() >= MIN_SPANS && is_loop && is_large).then(|| (all_ns, found()))
     }
 
     /// The `--step-annotation` pattern that selects these spans.
@@ -141,7 +141,7 @@ fn may_mark(trace: &Trace, event: EventId) -> bool {
 
 /// Origin of the trace's steps as text; `None` if the program marks them itself.
 #[must_use]
-pub fn made_from(trace: &Trace) -> Option<&'static str> {
+pub fn step_origin(trace: &Trace) -> Option<&'static str> {
     let inferred = trace.attr(INFERRED);
     let is_made = |step: &Step| {
         let name = trace.strings.get(trace.events.name[step.event.index()]);
@@ -159,8 +159,9 @@ pub fn made_from(trace: &Trace) -> Option<&'static str> {
 #[must_use]
 pub fn note(trace: &Trace) -> Option<String> {
     if !trace.steps.is_empty() {
-        let spans = || NumberedSpans::find_beside_steps(trace).map_or_else(String::new, |spans| format!("; {spans}"));
-        return made_from(trace).map(|marks| format!("{marks}{}", spans()));
+        let spans =
+            || NumberedSpans::find_nearest_to_steps(trace).map_or_else(String::new, |spans| format!("; {spans}"));
+        return step_origin(trace).map(|marks| format!("{marks}{}", spans()));
     }
     likely_steps(trace).map(|steps| match steps {
         LikelySteps::Spans(spans) => format!("no steps are marked, but {spans}"),
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_takes_the_name_as_it_is() {
+    fn pattern_escapes_special_characters() {
         let spans = NumberedSpans { prefix: "eval (a+b) #".to_owned(), numbers: [7, 8], spans: 3, median_ns: 1 };
         assert_eq!(spans.pattern(), r"^eval \(a\+b\) #(\d+)$");
         assert!(spans.to_string().contains("'eval (a+b) #7', 'eval (a+b) #8', …"), "{spans}");

@@ -17,9 +17,9 @@ use stackline_model::{EventId, GpuId, Key, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of warm-up steps.
-const MOST_WARM_UPS: usize = 5;
+const MAX_WARM_UPS: usize = 5;
 /// Minimum number of other steps required to exclude a warm-up step.
-const LEAST_OTHERS: usize = 2;
+const MIN_OTHER_STEPS: usize = 2;
 /// Reason for an excluded warm-up step.
 pub const WARM_UP: &str = "warm-up";
 /// Reason for excluded steps that a pause of the recording separates from the selected ones.
@@ -29,7 +29,7 @@ pub const OTHER_PROCESS: &str = "another process, at another time";
 
 /// Selection of steps that a command covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct StepSelection {
     /// The window, as the critical path selects it.
     pub choice: WindowChoice,
     /// Number of steps; 0 if the trace has none, or if the whole trace is selected.
@@ -42,11 +42,11 @@ pub struct Looked {
     pub is_default: bool,
 }
 
-impl Looked {
+impl StepSelection {
     /// Select the steps of the scope; by default all steps except warm-up. In a trace without steps, select everything
     /// after the imports of a recorded program.
     #[must_use]
-    pub fn at(trace: &Trace, scope: &Scope) -> Self {
+    pub fn select(trace: &Trace, scope: &Scope) -> Self {
         if scope.whole {
             return Self { is_default: false, ..Self::everything() };
         }
@@ -95,10 +95,10 @@ impl Looked {
             return vec![None; trace.steps.len()];
         };
         let numbered = numbered(trace, (from, to));
-        let looked_at: BTreeSet<EventId> = numbered.iter().map(|step| step.event).collect();
+        let selected: BTreeSet<EventId> = numbered.iter().map(|step| step.event).collect();
         let processes: BTreeSet<Key> = numbered.iter().map(|step| trace.process_of(step)).collect();
         let why = |step: &Step| match () {
-            () if looked_at.contains(&step.event) => None,
+            () if selected.contains(&step.event) => None,
             () if self.warm_ups.contains(&step.number) => Some(WARM_UP),
             () if !processes.contains(&trace.process_of(step)) => Some(OTHER_PROCESS),
             () => Some(OTHER_CYCLE),
@@ -144,9 +144,9 @@ fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
 /// Default window of tables over several traces, as text and with notes, from the selection of each trace. `None` if no
 /// trace has steps.
 #[must_use]
-pub fn default_window(looked: &[Looked]) -> Option<(String, Vec<String>)> {
-    let first = looked.iter().find(|looked| looked.steps > 0)?;
-    match looked.iter().all(|looked| looked.choice == first.choice) {
+pub fn default_window(selections: &[StepSelection]) -> Option<(String, Vec<String>)> {
+    let first = selections.iter().find(|selection| selection.steps > 0)?;
+    match selections.iter().all(|selection| selection.choice == first.choice) {
         true => Some((first.choice.in_words(), first.notes.clone())),
         false => Some(("the steps of each rank".to_owned(), Vec::new())),
     }
@@ -180,7 +180,7 @@ pub fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<
         return Some((steps.into_iter().min_by_key(|step| step.start)?, last));
     }
     let work = LaunchedWork::from_trace(trace, is_timed(trace));
-    let first = steps.into_iter().min_by_key(|step| (work.done(trace, step, step.start), step.start))?;
+    let first = steps.into_iter().min_by_key(|step| (work.work_end(trace, step, step.start), step.start))?;
     Some((first, last))
 }
 
@@ -273,11 +273,11 @@ impl WarmUps {
         let left_out = self.left_out(range);
         let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
-            let said = match left_out.contains(number) {
+            let verb = match left_out.contains(number) {
                 true => "is excluded as warm-up; use --steps to include it",
                 false => "looks like warm-up, but is included because its number lies among steps of other processes",
             };
-            format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {said}")
+            format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {verb}")
         };
         self.found.iter().map(note).collect()
     }
@@ -285,7 +285,7 @@ impl WarmUps {
 
 /// Consecutive warm-up steps at the start of a process; compilation may need several.
 fn warm_ups(steps: &[(i64, i64)]) -> Vec<(i64, f64)> {
-    (0..steps.len().min(MOST_WARM_UPS)).map_while(|at| warm_up(&steps[at..])).collect()
+    (0..steps.len().min(MAX_WARM_UPS)).map_while(|at| warm_up(&steps[at..])).collect()
 }
 
 /// The number of the first step and its ratio to the median of the others, if the step is warm-up. A number that occurs
@@ -293,13 +293,13 @@ fn warm_ups(steps: &[(i64, i64)]) -> Vec<(i64, f64)> {
 fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
     let [(first, length), rest @ ..] = steps else { return None };
     let others: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
-    let is_one = rest.len() >= LEAST_OTHERS && is_warm_up(*length, &others) && rest.iter().all(|(n, _)| n != first);
-    is_one.then(|| (*first, *length as f64 / middle(&others).unwrap_or(1).max(1) as f64))
+    let is_one = rest.len() >= MIN_OTHER_STEPS && is_warm_up(*length, &others) && rest.iter().all(|(n, _)| n != first);
+    is_one.then(|| (*first, *length as f64 / upper_median(&others).unwrap_or(1).max(1) as f64))
 }
 
 /// Test if such long steps recur, as evaluation steps do: at least twice, and in one of ten steps. Long steps that
 /// follow immediately are warm-up, too.
-fn comes_again(length: i64, others: &[i64]) -> bool {
+fn recurs(length: i64, others: &[i64]) -> bool {
     let is_as_long = |other: &&i64| other.saturating_mul(4) >= length.saturating_mul(3);
     let again = others.iter().skip_while(is_as_long).filter(is_as_long).count();
     again >= 2 && 10 * again >= others.len()
@@ -323,7 +323,7 @@ impl StartUp {
         let first = trace.steps.iter().map(|step| step.start).min()?;
         let lengths: Vec<i64> = with_gpu_work(trace).iter().map(|(from, to)| to.saturating_sub(*from)).collect();
         let before_ns = first.saturating_sub(start);
-        if before_ns < middle(&lengths)? / 2 || before_ns <= 0 {
+        if before_ns < upper_median(&lengths)? / 2 || before_ns <= 0 {
             return None;
         }
         let imports_ns = end_of_imports(trace).map(|end| end.min(first).saturating_sub(start));
@@ -367,7 +367,7 @@ pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
 
 /// A first step that takes more than this many times the median of the others is warm-up. A last step that takes less
 /// than the median divided by this number is cut off.
-pub const FAR_OFF: i64 = 2;
+pub const WARM_UP_RATIO: i64 = 2;
 
 /// Start and end of each step like [`with_gpu_work`], with only the GPU work that `counts` selects.
 pub fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
@@ -406,16 +406,16 @@ impl LaunchedWork {
 
     /// Span from the end of all work launched before the step to the end of all work launched before the step's end.
     fn span(&self, trace: &Trace, step: &Step) -> (i64, i64) {
-        let from = self.done(trace, step, step.start);
-        (from, self.done(trace, step, step.end).max(from))
+        let from = self.work_end(trace, step, step.start);
+        (from, self.work_end(trace, step, step.end).max(from))
     }
 
     /// Window of steps with their GPU work in all processes. It starts when the first process has completed the work
     /// launched before its first step. It ends when the last process has completed the work launched before the end of
     /// its last step.
     fn window(&self, trace: &Trace, steps: &[&Step]) -> Option<(i64, i64)> {
-        let starts = steps.iter().map(|step| self.done(trace, step, step.start));
-        let ends = steps.iter().map(|step| self.done(trace, step, step.end));
+        let starts = steps.iter().map(|step| self.work_end(trace, step, step.start));
+        let ends = steps.iter().map(|step| self.work_end(trace, step, step.end));
         Some((starts.min()?, ends.max()?))
     }
 
@@ -426,7 +426,7 @@ impl LaunchedWork {
     }
 
     /// End of all work that the step's process launched before a time; at least that time.
-    fn done(&self, trace: &Trace, step: &Step, moment: i64) -> i64 {
+    fn work_end(&self, trace: &Trace, step: &Step, moment: i64) -> i64 {
         let until = |process: Option<Key>| {
             let work = self.of_processes.get(&process)?;
             let before = work.partition_point(|&(launched, _)| launched < moment);
@@ -455,11 +455,11 @@ pub fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<Option<i64>> {
 
 /// Test if the first step is warm-up compared to the others, which are in order.
 pub fn is_warm_up(first: i64, others: &[i64]) -> bool {
-    middle(others).is_some_and(|middle| first > middle.saturating_mul(FAR_OFF)) && !comes_again(first, others)
+    upper_median(others).is_some_and(|middle| first > middle.saturating_mul(WARM_UP_RATIO)) && !recurs(first, others)
 }
 
 /// Upper median of lengths; `None` if there are none.
-pub fn middle(lengths: &[i64]) -> Option<i64> {
+pub fn upper_median(lengths: &[i64]) -> Option<i64> {
     let mut sorted = lengths.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied()
@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warm_ups_take_far_longer() {
+    fn warm_up_steps_are_much_longer() {
         assert!(is_warm_up(201, &[100, 90, 300]) && !is_warm_up(200, &[100, 90, 300]));
         assert!(!is_warm_up(1, &[]) && !is_warm_up(i64::MAX, &[i64::MAX]));
     }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn without_bounds_it_says_why() {
+    fn missing_bounds_are_explained() {
         let table = &run(&Trace::default(), &Scope::default())[0];
         assert_eq!((table.rows(), table.notes.len()), (0, 1));
     }

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_counters_says_so() {
+    fn trace_without_counters_has_a_note() {
         let trace = stackline_ingest::read_bytes(
             "t",
             b"[{\"ph\":\"X\",\"name\":\"f\",\"pid\":1,\"tid\":1,\"ts\":0,\"dur\":1}]",

@@ -7,7 +7,7 @@
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::names::is_graph_launch;
 use stackline_model::{GpuId, Table, Trace, Unit};
-use stackline_timeline::gpu_view::note_of;
+use stackline_timeline::gpu_view::gpu_coverage_note;
 use stackline_timeline::stats::percent;
 use stackline_timeline::{DefaultWindow, Scope};
 
@@ -68,15 +68,15 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
     ]
 }
 
-/// [`note_of`] all plausible operations of a scope.
+/// [`gpu_coverage_note`] all plausible operations of a scope.
 pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
     let work = scope.gpu_work(trace);
     let counts = |id: &GpuId| work.has(*id) && trace.events.is_plausible(trace.gpu.event[id.index()]);
-    note_of(trace, trace.gpu.ids().filter(counts))
+    gpu_coverage_note(trace, trace.gpu.ids().filter(counts))
 }
 
 /// Add [`note`] to non-empty tables with shares.
-pub(super) fn beside_shares(tables: Vec<Table>, trace: &Trace, scope: &Scope) -> Vec<Table> {
+pub(super) fn with_coverage_note(tables: Vec<Table>, trace: &Trace, scope: &Scope) -> Vec<Table> {
     let note = note(trace, scope);
     let shows_shares = |t: &Table| t.rows() > 0 && t.columns.iter().any(|c| c.unit == Unit::Percent);
     tables.into_iter().map(|t| if shows_shares(&t) { t.note(note.clone()) } else { t }).collect()
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_plausible_gpu_time() {
+    fn shares_use_plausible_gpu_time() {
         let mut trace = Trace::default();
         let launch = event(&mut trace, "cudaGraphLaunch", EventKind::Runtime, 0, 5, 0);
         let operator = event(&mut trace, "aten::mm", EventKind::Operator, 0, 9, 0);

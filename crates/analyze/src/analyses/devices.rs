@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_data_sheet_unless_the_source_states_them() {
+    fn data_sheet_rates_are_used_unless_recorded() {
         let devices = r#"[{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85000000000, "numSms": 108, "computeMajor": 8},
             {"id": 1, "name": "ARTEMIS", "numSms": 0}, {"id": 2, "name": "TPU v5 lite", "peakFlops": {"bf16": 2e14}},
             {"id": 3, "name": "NVIDIA L4", "peakFlops": {"bf16": 1.2e14}}]"#;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_devices_says_so() {
+    fn trace_without_devices_has_a_note() {
         let table = &run(&Trace::default(), &Scope::default())[0];
         assert_eq!((table.rows(), &table.notes[..]), (0, &["The input describes no device.".to_owned()][..]));
     }

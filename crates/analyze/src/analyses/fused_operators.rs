@@ -81,7 +81,7 @@ mod tests {
     use stackline_testkit::mini;
 
     #[test]
-    fn kernels_of_inductor_name_their_operators() {
+    fn inductor_kernel_names_give_their_operators() {
         let json = mini::trace(
             "1/1     cpu_op        triton_poi_fused__to_copy_add_0  0..20
              1/1     cuda_driver   cuLaunchKernel                   5..10   correlation=1
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn gpu_time_that_was_not_recorded_is_absent() {
+    fn unrecorded_gpu_time_is_absent() {
         let counts = |with_kernels: bool| {
             let kernel = "gpu0/7 kernel gemm 40..90 correlation=2";
             let json = mini::trace(&format!(
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_fused_kernels_says_so() {
+    fn trace_without_fused_kernels_has_a_note() {
         let table = &run(&Trace::default(), &Scope::default())[0];
         assert_eq!((table.rows(), table.notes.len()), (0, 1));
     }

@@ -1,12 +1,12 @@
 //! GPU time by kind of work and cause of idle time.
 //!
-//! `gpu_time`, per device: the window is that of the selected steps ([`Looked`]) with their GPU work. All work in it
-//! counts, independent of its launch. Without steps, the window extends from the first start to the last end of the
-//! device's operations.
+//! `gpu_time`, per device: the window is that of the selected steps ([`StepSelection`]) with their GPU work. All work
+//! in it counts, independent of its launch. Without steps, the window extends from the first start to the last end of
+//! the device's operations.
 //!
 //! An instant with running work counts once, for the first of computation, communication, memory. An instant in which
 //! no stream of the device runs anything counts for the operation that ends the gap:
-//! - `idle_host_wait` until its launch call returns, or starts if the call is known to return late ([`host_until`];
+//! - `idle_host_wait` until its launch call returns, or starts if the call is known to return late ([`host_wait_end`];
 //!   `crates/calls/src/idle.rs` divides gaps in the same way);
 //! - then `idle_kernel_wait` if the rest is below 30 µs (HTA's threshold for the hardware's distance between
 //!   operations), otherwise `idle_other` (the operation waited for something else);
@@ -18,15 +18,15 @@
 //!
 //! `gpu_kernels`: the same operations by name, each with the operator that launched most of its time.
 
-use super::coverage::beside_shares;
-use super::steps::LEAST_KNOWN;
+use super::coverage::with_coverage_note;
+use super::steps::MIN_KNOWN_DIVISOR;
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit, names};
 use stackline_timeline::DefaultWindow;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
-use stackline_timeline::launch_handover::{Handovers, host_until};
+use stackline_timeline::launch_handover::{Handovers, host_wait_end};
 use stackline_timeline::stats::percent;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -38,7 +38,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     commands: &[TableCommand::Kernels, TableCommand::Timeline],
     display: Display::All,
     run: |trace, scope| {
-        let looked = Looked::at(trace, scope);
+        let selection = StepSelection::select(trace, scope);
         let mut types = NameTypes::new(trace, RULES);
         let all = operations(trace, &mut types);
         // Both tables cover the same time.
@@ -47,7 +47,11 @@ pub(super) const ANALYSIS: Analysis = Analysis {
         let of_scope: Vec<Operation> = all.iter().filter(|o| work.has(o.gpu)).copied().collect();
         let incomplete = trace.gpu_records().note();
         let noted = |table: Table| incomplete.clone().into_iter().fold(table, Table::note);
-        beside_shares(vec![noted(breakdown(trace, &all, &looked)), noted(kernels(trace, &of_scope))], trace, scope)
+        with_coverage_note(
+            vec![noted(breakdown(trace, &all, &selection)), noted(kernels(trace, &of_scope))],
+            trace,
+            scope,
+        )
     },
 };
 
@@ -101,52 +105,56 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
 
 /// Launch times of lost operations by host thread, ascending: kernels without a record, and operations without a
 /// plausible time.
-fn launches_of_lost(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
+fn launches_of_missing_operations(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
     // Profilers may omit fills and empty copies.
     let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
     let without = trace.unrecorded_launches().into_iter().filter(is_kernel);
     let untimed = trace.gpu.ids().filter(|gpu| !trace.events.is_plausible(trace.gpu.event[gpu.index()]));
     let untimed = untimed.filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
-    let mut lost: BTreeMap<TrackId, Vec<i64>> = BTreeMap::new();
+    let mut missing: BTreeMap<TrackId, Vec<i64>> = BTreeMap::new();
     for call in without.chain(untimed).filter(|call| trace.events.is_plausible(*call)) {
-        lost.entry(trace.events.track[call.index()]).or_default().push(trace.events.start[call.index()]);
+        missing.entry(trace.events.track[call.index()]).or_default().push(trace.events.start[call.index()]);
     }
-    lost.values_mut().for_each(|starts| starts.sort_unstable());
-    lost
+    missing.values_mut().for_each(|starts| starts.sort_unstable());
+    missing
 }
 
 /// Launch times of lost operations on the threads that launch work on a device, ascending.
-fn lost_of_device(trace: &Trace, operations: &[Operation], lost: &BTreeMap<TrackId, Vec<i64>>) -> Vec<i64> {
-    if lost.is_empty() {
+fn missing_operations_of_device(
+    trace: &Trace,
+    operations: &[Operation],
+    missing: &BTreeMap<TrackId, Vec<i64>>,
+) -> Vec<i64> {
+    if missing.is_empty() {
         return Vec::new();
     }
     let launches = operations.iter().filter_map(|o| trace.gpu.launch[o.gpu.index()].some());
     let tracks: BTreeSet<TrackId> = launches.map(|launch| trace.events.track[launch.index()]).collect();
-    let mut starts: Vec<i64> = tracks.iter().filter_map(|track| lost.get(track)).flatten().copied().collect();
+    let mut starts: Vec<i64> = tracks.iter().filter_map(|track| missing.get(track)).flatten().copied().collect();
     starts.sort_unstable();
     starts
 }
 
-fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table {
-    let window = looked.window(trace);
+fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection) -> Table {
+    let window = selection.window(trace);
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     let mut unknown = Vec::new();
     let is_cut = trace.report.breaks_off().is_some();
-    let lost = launches_of_lost(trace);
+    let missing = launches_of_missing_operations(trace);
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
         let id = of_device[0].device;
         let is_kernel = |gpu: &GpuId| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel;
         let of_id = trace.gpu.ids().filter(|gpu| trace.gpu.device[gpu.index()] == id);
         let recorded = of_id.filter(is_kernel).count() as i64;
         let timed = of_device.iter().filter(|operation| is_kernel(&operation.gpu)).count() as i64;
-        if timed * LEAST_KNOWN < recorded {
+        if timed * MIN_KNOWN_DIVISOR < recorded {
             unknown.push(format!(
                 "Device {id}: {} of {recorded} kernels have no plausible time, so its busy and idle time is unknown.",
                 recorded - timed
             ));
             continue;
         }
-        let times = device(trace, of_device, window, &lost_of_device(trace, of_device, &lost));
+        let times = device(trace, of_device, window, &missing_operations_of_device(trace, of_device, &missing));
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| match *i {
             // Without any gap of known cause, the causes were not measured. They are not zero.
@@ -175,12 +183,12 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         "Window: the steps with their GPU work, from the end of earlier GPU work to the end of the last step and its \
          GPU work.",
     );
-    looked.notes.iter().fold(table, |table, note| table.note(note.clone()))
+    selection.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }
 
-/// Time per category of one device's operations, which are sorted by start, within the window if there is one. `lost`
-/// has the launch times of lost operations, ascending.
-fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, lost: &[i64]) -> [i64; 7] {
+/// Time per category of one device's operations, which are sorted by start, within the window if there is one.
+/// `missing` has the launch times of lost operations, ascending.
+fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, missing: &[i64]) -> [i64; 7] {
     let mut times = [0i64; 7];
     // End of running work, per class.
     let mut until = [i64::MIN; 3];
@@ -198,7 +206,7 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
         if at < operation.start && busy_until < operation.start {
             let gap = (busy_until.max(at), operation.start);
             let next = launch(&operation).unwrap_or(operation.start);
-            let from = if is_cut { gap.0 } else { lost_from(lost, (launched.unwrap_or(first), next), gap) };
+            let from = if is_cut { gap.0 } else { missing_from(missing, (launched.unwrap_or(first), next), gap) };
             for (part, cause) in causes(trace, &operation, gap) {
                 idle(&mut times, part, cause, from.clamp(part.0, part.1));
             }
@@ -216,15 +224,15 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
         let gap = (end.max(at), last.max(end.max(at)));
         let has_launches = operations.iter().any(|operation| launch(operation).is_some());
         let cause = if has_launches && !is_cut { HOST_WAIT } else { UNKNOWN };
-        idle(&mut times, gap, cause, lost_from(lost, (launched.unwrap_or(first), last), gap));
+        idle(&mut times, gap, cause, missing_from(missing, (launched.unwrap_or(first), last), gap));
     }
     times
 }
 
 /// Earliest time in a gap at which a lost operation may have run. The operation was launched between the two operations
 /// around the gap. Returns the end of the gap if there is none.
-fn lost_from(lost: &[i64], (after, before): (i64, i64), gap: (i64, i64)) -> i64 {
-    let next = lost.get(lost.partition_point(|&launched| launched <= after));
+fn missing_from(missing: &[i64], (after, before): (i64, i64), gap: (i64, i64)) -> i64 {
+    let next = missing.get(missing.partition_point(|&launched| launched <= after));
     next.filter(|&&launched| launched < before).map_or(gap.1, |&launched| launched.clamp(gap.0, gap.1))
 }
 
@@ -262,7 +270,7 @@ fn causes(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usi
     let Some(launch) = trace.gpu.launch[next.gpu.index()].some() else {
         return [(gap, UNKNOWN), ((gap.1, gap.1), UNKNOWN)];
     };
-    let launched = host_until(trace, launch, next.is_early, gap);
+    let launched = host_wait_end(trace, launch, next.is_early, gap);
     let rest = if gap.1.saturating_sub(launched) < KERNEL_WAIT_NS { KERNEL_WAIT } else { OTHER };
     [((gap.0, launched), HOST_WAIT), ((launched, gap.1), rest)]
 }
@@ -342,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sweep_agrees_with_interval_arithmetic(
+        fn sweep_equals_interval_arithmetic(
             spans in proptest::collection::vec((0i64..200, 0i64..30, 0usize..3), 1..20)
         ) {
             let kinds = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
@@ -361,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn idleness_has_a_cause() {
+    fn idle_gaps_have_causes() {
         let gap = |launch_start: Option<i64>, length: i64| {
             let launch = launch_start.map(|_| EventId(0)).into();
             let trace = trace_with_launch(launch, launch_start.unwrap_or(0));
@@ -386,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_began_before_the_gap_is_the_hosts_until_it_returns() {
+    fn gap_counts_as_host_wait_until_an_earlier_call_returns() {
         let mut trace = trace_with_launch(EventId::new(0), 99_000);
         trace.events.dur[0] = 5_000_000;
         let compute = KernelType::Computation;
@@ -395,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_done_at_the_start_of_calls_that_return_late() {
+    fn late_returning_calls_hand_over_at_their_start() {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 12);
         let late = Operation { is_early: true, ..operation(20, 10, compute) };
@@ -405,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn no_gap_of_a_file_that_breaks_off_is_known_to_be_idle() {
+    fn gaps_of_truncated_files_are_unknown() {
         let compute = KernelType::Computation;
         let mut trace = trace_with_launch(EventId::new(0), 15);
         let operations = [operation(0, 12, compute), operation(20, 10, compute)];
@@ -415,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_cuts_what_runs_and_idles_to_its_ends() {
+    fn work_and_gaps_are_clipped_to_the_window() {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 15);
         let operations = [operation(0, 12, compute), operation(20, 10, compute), operation(90, 30, compute)];
@@ -431,11 +439,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_run_in_a_gap_is_not_known() {
+    fn gaps_with_possible_missing_work_are_unknown() {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 50);
         let operations = [operation(0, 12, compute), operation(60, 10, compute)];
-        let times = |lost: &[i64]| device(&trace, &operations, Some((0, 100)), lost);
+        let times = |missing: &[i64]| device(&trace, &operations, Some((0, 100)), missing);
         assert_eq!(times(&[]), [22, 0, 0, 71, 7, 0, 0]);
         assert_eq!(times(&[70]), [22, 0, 0, 41, 7, 0, 30], "launched behind both");
         assert_eq!(times(&[100]), [22, 0, 0, 71, 7, 0, 0], "launched behind the window");
@@ -455,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_run_ahead_and_devices_without_launches_have_no_late_host() {
+    fn idle_causes_without_host_wait() {
         let compute = KernelType::Computation;
         let second = Operation { gpu: GpuId(1), ..operation(60, 10, compute) };
         let operations = [operation(0, 12, compute), second];

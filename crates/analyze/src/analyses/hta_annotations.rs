@@ -39,12 +39,12 @@ const CPU_ANNOTATION: &str = "user_annotation";
 /// `hta_gpu_annotations` or `hta_cpu_annotations`: per name. With more than `limit` names HTA's shortening applies.
 pub fn annotations(rows: &HtaRows, gpu: bool, limit: usize) -> Table {
     let category = if gpu { GPU_ANNOTATION } else { CPU_ANNOTATION };
-    let wanted = rows.rows.iter().filter(|r| rows.trace.category(r.event) == category);
+    let selected = rows.rows.iter().filter(|r| rows.trace.category(r.event) == category);
     let (name, title) = match gpu {
         true => ("hta_gpu_annotations", "User annotations on GPU streams"),
         false => ("hta_cpu_annotations", "User annotations on CPU threads"),
     };
-    name_statistics(rows.trace, wanted, limit, name, title)
+    name_statistics(rows.trace, selected, limit, name, title)
 }
 
 /// Process and thread.

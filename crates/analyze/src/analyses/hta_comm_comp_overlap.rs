@@ -4,7 +4,7 @@
 //! streams of the device. The exact table is per device in nanoseconds. HTA's table (HTA 0.6.1 `get_comm_comp_overlap`)
 //! covers all rows with a stream, in microseconds, by HTA's name rules. The value is empty without communication.
 
-use super::coverage::beside_shares;
+use super::coverage::with_coverage_note;
 use super::hta_kernel_breakdown::overlaps;
 use crate::hta_rows::HtaRows;
 use crate::{Analysis, Display, TableCommand};
@@ -24,7 +24,7 @@ pub const ANALYSIS: Analysis = Analysis {
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Collectives],
     display: Display::All,
-    run: |trace, scope| beside_shares(vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))], trace, scope),
+    run: |trace, scope| with_coverage_note(vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 
 type Spans = Vec<(i64, i64)>;

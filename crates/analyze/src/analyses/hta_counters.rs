@@ -24,12 +24,12 @@ pub const ANALYSIS: Analysis = Analysis {
 
 /// Maximum number of counter columns. A GPU counts some dozens of events at a time; the limit keeps tables of traces
 /// with a name per range small.
-pub const MOST_COUNTERS: usize = 256;
+pub const MAX_COUNTERS: usize = 256;
 
 const RANGE: &str = "cuda_profiler_range";
 
-fn by_start<'a>(rows: &'a HtaRows, wanted: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
-    let mut found: Vec<&Row> = rows.rows.iter().filter(|r| wanted(r)).collect();
+fn by_start<'a>(rows: &'a HtaRows, is_selected: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
+    let mut found: Vec<&Row> = rows.rows.iter().filter(|r| is_selected(r)).collect();
     found.sort_by(|a, b| a.ts.total_cmp(&b.ts));
     found
 }
@@ -74,13 +74,11 @@ pub fn counters(rows: &HtaRows) -> Table {
         .text("op_stack", stacks.iter().map(|s| s.join("|")));
     let keys: BTreeSet<&str> =
         ranges.iter().flat_map(|r| trace.attrs.of_event(r.event)).map(|(k, _)| name(trace, k)).collect();
-    if keys.len() > MOST_COUNTERS {
-        table = table.note(format!(
-            "The trace has {} different counters; only the first {MOST_COUNTERS} are shown.",
-            keys.len()
-        ));
+    if keys.len() > MAX_COUNTERS {
+        table = table
+            .note(format!("The trace has {} different counters; only the first {MAX_COUNTERS} are shown.", keys.len()));
     }
-    for key in keys.into_iter().take(MOST_COUNTERS) {
+    for key in keys.into_iter().take(MAX_COUNTERS) {
         let column = trace.attr(key);
         table = table.f64(key, Unit::None, ranges.iter().map(|r| column.f64(r.event)));
     }

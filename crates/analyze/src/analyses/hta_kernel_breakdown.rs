@@ -9,7 +9,7 @@
 //!
 //! `time_ns` columns are exact; `_us` columns are HTA's (whole microseconds, its row and step filter).
 
-use super::coverage::beside_shares;
+use super::coverage::with_coverage_note;
 use crate::hta_rows::{HtaRows, Row};
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Table, Trace, Unit};
@@ -39,7 +39,7 @@ pub const DURATION_RATIO: f64 = 0.8;
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let rows = HtaRows::load(trace, scope);
     let top = kernels_top(&rows, true, NUM_KERNELS, DURATION_RATIO);
-    beside_shares(vec![types(&rows, true), kernels(&rows, true), top], trace, scope)
+    with_coverage_note(vec![types(&rows, true), kernels(&rows, true), top], trace, scope)
 }
 
 /// Kinds in HTA's order, which is also the order of names in "overlapping".

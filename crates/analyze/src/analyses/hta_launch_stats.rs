@@ -81,14 +81,14 @@ fn pairs_limited(rows: &HtaRows, memory: bool) -> (Vec<Launch>, usize) {
     let launched: FxHashSet<i64> =
         rows.rows.iter().filter(|r| is_launch(rows.trace.strings.get(r.name))).map(|r| r.correlation).collect();
     // -1 means "no correlation": HTA would pair all such rows with each other.
-    let wanted = |r: &&Row| r.correlation != -1 && launched.contains(&r.correlation);
+    let selected = |r: &&Row| r.correlation != -1 && launched.contains(&r.correlation);
     let mut operations: FxHashMap<i64, Vec<&Row>> = FxHashMap::default();
-    for row in rows.gpu().filter(wanted) {
+    for row in rows.gpu().filter(selected) {
         operations.entry(row.correlation).or_default().push(row);
     }
     let mut found = Vec::new();
     let mut pairs = CallPairs::default();
-    for call in rows.rows.iter().filter(|r| r.stream == -1).filter(wanted) {
+    for call in rows.rows.iter().filter(|r| r.stream == -1).filter(selected) {
         let of_call = operations.get(&call.correlation).map_or(&[][..], |o| pairs.next(call.correlation, o));
         for operation in of_call {
             found.push(Launch {

@@ -95,9 +95,9 @@ pub fn summary(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>) -> Table {
     let stats: Vec<_> =
         series.values().map(|p| describe(&p.iter().map(|p| p.length as f64).collect::<Vec<_>>())).collect();
     let over_time = series.values().map(|points| {
-        let held = |w: &[Point]| (w[1].ts - w[0].ts) * w[0].length as f64;
+        let weighted = |w: &[Point]| (w[1].ts - w[0].ts) * w[0].length as f64;
         let span = points.last()?.ts - points.first()?.ts;
-        (span > 0.0).then(|| points.windows(2).map(held).sum::<f64>() / span)
+        (span > 0.0).then(|| points.windows(2).map(weighted).sum::<f64>() / span)
     });
     let mut table = Table::new("hta_queue_length_summary", "Operations waiting per stream").i64(
         "stream",

@@ -7,7 +7,7 @@
 //!
 //! The analysis `gpu_time` has the exact division, with separate communication and memory and with causes of idle time.
 
-use super::coverage::beside_shares;
+use super::coverage::with_coverage_note;
 use crate::hta_rows::HtaRows;
 use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Table, Unit};
@@ -24,7 +24,7 @@ pub const ANALYSIS: Analysis = Analysis {
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Timeline],
     display: Display::All,
-    run: |trace, scope| beside_shares(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
+    run: |trace, scope| with_coverage_note(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 
 /// HTA's table `hta_temporal_breakdown`: one row; none without GPU rows, or if HTA's sums are impossible.

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_of_one_thread_says_that_nesting_is_all() {
+    fn single_thread_trace_has_a_note_on_nesting() {
         let json = mini::trace("1/1 cpu_op aten::mul 0..20\n1/1 cpu_op aten::add 5..10");
         let trace = stackline_ingest::read_bytes("t", json.as_bytes(), &Default::default()).unwrap();
         let table = &run(&trace, &Scope::default())[0];

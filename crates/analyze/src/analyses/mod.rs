@@ -70,7 +70,7 @@ pub const ALL: &[Analysis] = &[
 ];
 
 /// Analyses of a command, in the order of its tables.
-pub fn of_command(command: TableCommand) -> impl Iterator<Item = &'static Analysis> {
+pub fn analyses_for(command: TableCommand) -> impl Iterator<Item = &'static Analysis> {
     ALL.iter().filter(move |analysis| analysis.commands.contains(&command))
 }
 

@@ -107,7 +107,7 @@ mod tests {
     use stackline_testkit::mini;
 
     #[test]
-    fn time_is_counted_once_per_name_and_taken_off_the_outer_span() {
+    fn time_counts_once_per_name_and_not_for_the_outer_span() {
         let json = mini::trace(
             "file -
             thread 1/2 name=main

@@ -8,7 +8,7 @@ use stackline_timeline::intervals::{total, union};
 use stackline_timeline::stats;
 use stackline_timeline::stats::percent;
 use stackline_timeline::step_cycles::{Cycle, processes};
-use stackline_timeline::steps::{Looked, between, with_gpu_work};
+use stackline_timeline::steps::{StepSelection, between, with_gpu_work};
 use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,14 +44,14 @@ struct Work {
 impl Work {
     /// Test if too few of its launches have known operations.
     fn is_unknown(&self) -> bool {
-        self.is_cut_off || (self.unrecorded > 0 && LEAST_KNOWN * self.kernels < self.kernels + self.unrecorded)
+        self.is_cut_off || (self.unrecorded > 0 && MIN_KNOWN_DIVISOR * self.kernels < self.kernels + self.unrecorded)
     }
 }
 
 /// Minimum share of operations with known times: one in this many.
-pub(super) const LEAST_KNOWN: i64 = 10;
+pub(super) const MIN_KNOWN_DIVISOR: i64 = 10;
 /// In a truncated file, minimum number of kernels of a complete step, in tenths of the step with the most kernels.
-const WHOLE_TENTHS: i64 = 9;
+const COMPLETE_STEP_TENTHS: i64 = 9;
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     // Steps that share the window of other tables.
@@ -67,7 +67,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     // Explicitly selected steps all count.
     let left_out = match scope.steps {
         Some(_) => vec![None; trace.steps.len()],
-        None => Looked::at(trace, scope).left_out(trace),
+        None => StepSelection::select(trace, scope).left_out(trace),
     };
     let left_out: Vec<Option<&str>> = selected.iter().map(|(i, _)| left_out[*i]).collect();
     let with_gpu = |(i, _): &(usize, &Step)| spans.get(*i).copied().map(us).filter(|_| !work[*i].is_unknown());
@@ -135,9 +135,11 @@ fn work(trace: &Trace) -> Vec<Work> {
     }
     if is_cut_off {
         // Records are not sorted by time, so any step may lack some.
-        for of_kind in alike(trace) {
+        for of_kind in similar_steps(trace) {
             let most = of_kind.iter().map(|&step| work[step].kernels).max().unwrap_or(0);
-            of_kind.iter().for_each(|&step| work[step].is_cut_off |= 10 * work[step].kernels < WHOLE_TENTHS * most);
+            of_kind
+                .iter()
+                .for_each(|&step| work[step].is_cut_off |= 10 * work[step].kernels < COMPLETE_STEP_TENTHS * most);
         }
     }
     work
@@ -145,13 +147,13 @@ fn work(trace: &Trace) -> Vec<Work> {
 
 /// Groups of steps with the same process and kind of mark: `eval_step` launches less than `train_step` and is still
 /// complete.
-fn alike(trace: &Trace) -> Vec<Vec<usize>> {
+fn similar_steps(trace: &Trace) -> Vec<Vec<usize>> {
     let kind = |step: &Step| trace.name(step.event).chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    let mut alike: BTreeMap<(Key, String), Vec<usize>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Key, String), Vec<usize>> = BTreeMap::new();
     for (at, step) in trace.steps.iter().enumerate() {
-        alike.entry((trace.process_of(step), kind(step))).or_default().push(at);
+        groups.entry((trace.process_of(step), kind(step))).or_default().push(at);
     }
-    alike.into_values().collect()
+    groups.into_values().collect()
 }
 
 /// Note on the number of steps with unknown GPU work; `None` if there are none.
@@ -177,7 +179,7 @@ struct Times {
 }
 
 /// Processes of steps as text, if there are several.
-fn of_processes(trace: &Trace, selected: &[(usize, &Step)]) -> Option<Vec<String>> {
+fn process_names(trace: &Trace, selected: &[(usize, &Step)]) -> Option<Vec<String>> {
     let several = processes(trace, &trace.steps).len() > 1;
     several.then(|| selected.iter().map(|(_, step)| trace.key_text(trace.process_of(step))).collect())
 }
@@ -189,7 +191,7 @@ fn sentence(note: &str) -> String {
 }
 
 /// Minimum ratio of time between steps to time in steps, for a row `between`.
-const LEAST_BETWEEN: f64 = 0.05;
+const MIN_BETWEEN_RATIO: f64 = 0.05;
 
 fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
     let Times { time_us, with_gpu_us, .. } = times;
@@ -208,7 +210,7 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     };
     let launched = |i: &usize| known(i).filter(|_| has_launches && is_of_host(i));
     let table = Table::new("steps", "Steps: time and GPU work");
-    let table = match of_processes(trace, selected) {
+    let table = match process_names(trace, selected) {
         Some(processes) => table.text("process", processes),
         None => table,
     };
@@ -262,7 +264,7 @@ struct Measure {
 fn measures(selected: &[(usize, &Step)], at: &[usize], times: &Times, work: &[Work]) -> Vec<(&'static str, Vec<f64>)> {
     let time_us: Vec<f64> = at.iter().map(|&at| times.time_us[at]).collect();
     let between_us: Vec<f64> = at.iter().filter_map(|&at| times.between_us[at]).collect();
-    let is_between = between_us.iter().sum::<f64>() > LEAST_BETWEEN * time_us.iter().sum::<f64>();
+    let is_between = between_us.iter().sum::<f64>() > MIN_BETWEEN_RATIO * time_us.iter().sum::<f64>();
     let mut measures = vec![("time", time_us)];
     if let Some(with_gpu_us) = &times.with_gpu_us {
         let known = at.iter().map(|&at| &work[selected[at].0]).filter(|work| !work.is_unknown());
@@ -280,7 +282,7 @@ fn spread(trace: &Trace, selected: &[(usize, &Step)], counted: &[usize], times: 
         let measure = |(name, us)| Measure { process: process.cloned(), name, us };
         measures(selected, at, times, work).into_iter().map(measure).collect()
     };
-    let processes = of_processes(trace, selected);
+    let processes = process_names(trace, selected);
     let measures: Vec<Measure> = match &processes {
         None => of_all(None, counted),
         Some(names) => {

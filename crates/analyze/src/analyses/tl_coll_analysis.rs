@@ -129,7 +129,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
 const NO_STREAM: i64 = -1;
 
 /// CPU collectives of the exact definition; none under TraceLens' definition, which lacks them.
-fn of_host(view: &GpuView<'_>, scope: &Scope) -> Vec<EventId> {
+fn host_collective_events(view: &GpuView<'_>, scope: &Scope) -> Vec<EventId> {
     if view.definition() != Definition::Exact {
         return Vec::new();
     }
@@ -148,7 +148,8 @@ fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {
     let of_gpu =
         trace.gpu.ids().filter(communicates).map(|gpu| (trace.gpu.event[gpu.index()], trace.gpu.stream[gpu.index()]));
     let of_gpu = of_gpu.filter(|(event, _)| trace.kind(*event) == EventKind::Kernel);
-    for (event, stream) in of_gpu.chain(of_host(view, scope).into_iter().map(|event| (event, NO_STREAM))) {
+    for (event, stream) in of_gpu.chain(host_collective_events(view, scope).into_iter().map(|event| (event, NO_STREAM)))
+    {
         let name = trace.name(event);
         let mut key = columns.key(event, stream);
         if stream == NO_STREAM && key.collective.is_none() {

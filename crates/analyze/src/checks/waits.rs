@@ -125,9 +125,9 @@ fn sync_ends_early(trace: &Trace) -> Outcome {
             *end = last;
         }
     }
-    for (call, Wait { queue, of_before }) in waits {
+    for (call, Wait { queue, launched_before }) in waits {
         let Some(work) = work.get(&queue) else { continue };
-        let before = work.partition_point(|&(returned, _)| returned <= of_before);
+        let before = work.partition_point(|&(returned, _)| returned <= launched_before);
         let Some(&(_, end)) = before.checked_sub(1).and_then(|at| work.get(at)) else { continue };
         outcome.checked += 1;
         let early = end.saturating_sub(trace.events.end(call));
@@ -141,7 +141,7 @@ fn sync_ends_early(trace: &Trace) -> Outcome {
 /// Target of a waiting call: all work of a queue that was launched before a time in ns.
 struct Wait {
     queue: Queue,
-    of_before: i64,
+    launched_before: i64,
 }
 
 /// Waiting calls, by synchronization records; also device synchronizations, if the trace has only one device.
@@ -154,8 +154,8 @@ fn host_waits(trace: &Trace) -> Vec<(EventId, Wait)> {
     for event in trace.events.ids().filter(|e| trace.events.is_timed(*e)) {
         let track = trace.tracks.get(trace.events.track[event.index()]);
         let call = || correlation.i64(event).and_then(|id| calls.get(&id)).copied();
-        let of_stream = |call: EventId, stream: Option<i64>, of_before: i64| {
-            (call, Wait { queue: (process(trace, call), track.device, stream), of_before })
+        let of_stream = |call: EventId, stream: Option<i64>, launched_before: i64| {
+            (call, Wait { queue: (process(trace, call), track.device, stream), launched_before })
         };
         let wait = match (trace.kind(event), trace.name(event)) {
             (EventKind::Sync, "Stream Sync" | "Stream Synchronize") => {
@@ -173,7 +173,7 @@ fn host_waits(trace: &Trace) -> Vec<(EventId, Wait)> {
             (kind, name) if kind.is_api_call() && kind_of_name(name) == Some(CallKind::DeviceSync) => {
                 let only = devices.first().filter(|_| devices.len() == 1);
                 let queue = only.map(|device| (process(trace, event), *device, None));
-                queue.map(|queue| (event, Wait { queue, of_before: start(event) }))
+                queue.map(|queue| (event, Wait { queue, launched_before: start(event) }))
             }
             _ => None,
         };

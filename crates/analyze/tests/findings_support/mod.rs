@@ -11,7 +11,7 @@ use stackline_findings::{Finding, Findings, Options, REPLAY, SPECULATIVE, Settin
 use stackline_model::{INFERRED, LINE, RECORDING, Trace};
 use stackline_testkit::mini::MiniTrace;
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::collections::BTreeSet;
 
 /// A trace in the making: one process, thread 1, device 0; times in µs.
@@ -43,7 +43,7 @@ impl Program {
     }
 
     /// A function of another process, from the beginning until now, as seen by samples.
-    pub(crate) fn sampled_beside(&mut self, pid: i64, name: &str) {
+    pub(crate) fn sample_in_other_process(&mut self, pid: i64, name: &str) {
         let args = json!({(INFERRED): "samples"});
         self.events.add(&format!("{pid}/{pid} python_function {name} 0+{} {args}", self.now));
     }
@@ -127,7 +127,7 @@ impl Program {
     }
 
     /// The same of one more process.
-    pub(crate) fn recorded_beside(&mut self, process: Value) {
+    pub(crate) fn record_other_process(&mut self, process: Value) {
         let recording = self.recording.get_or_insert_with(|| json!({ "processes": [] }));
         if let Some(processes) = recording["processes"].as_array_mut() {
             processes.push(process);
@@ -235,18 +235,18 @@ pub(crate) fn find(trace: &Trace, settings: &[&str]) -> Findings {
 /// Compares gain and bounds of the first findings that have edits with those that `what-if` computes from these edits. The rules of
 /// these findings.
 pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: usize) -> BTreeSet<String> {
-    let Looked { choice, steps, .. } = Looked::or_inferred(trace, &Scope::default());
+    let StepSelection { choice, steps, .. } = StepSelection::select_or_infer(trace, &Scope::default());
     assert_eq!(steps, found.steps, "{name}");
     let mut rules = BTreeSet::new();
     for finding in found.findings.iter().filter(|finding| !finding.edits.is_empty()).take(most) {
-        let told = format!("{name}: {} {}", finding.rule.code, finding.title);
-        assert!([REPLAY, SPECULATIVE].contains(&finding.method), "{told}");
+        let label = format!("{name}: {} {}", finding.rule.code, finding.title);
+        assert!([REPLAY, SPECULATIVE].contains(&finding.method), "{label}");
         // As the table has them.
-        let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap_or_else(|error| panic!("{told}: {error}"));
-        assert_eq!(edits.iter().map(ToString::to_string).collect::<Vec<_>>(), finding.edits, "{told}");
-        let gain = predict(trace, &choice, &edits).unwrap_or_else(|error| panic!("{told}: {error}")).gain;
+        let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap_or_else(|error| panic!("{label}: {error}"));
+        assert_eq!(edits.iter().map(ToString::to_string).collect::<Vec<_>>(), finding.edits, "{label}");
+        let gain = predict(trace, &choice, &edits).unwrap_or_else(|error| panic!("{label}: {error}")).gain;
         // Findings take out what it cost to record what goes.
-        let gain = findings::recorded_in(&Exact::new(trace), &edits).map_or(gain, |gone| gone.taken_out_of(gain));
+        let gain = findings::recorded_in(&Exact::new(trace), &edits).map_or(gain, |gone| gone.without_overhead(gain));
         let per_step = |ns: i64| ns / steps.max(1) as i64;
         let gain = Gain { ns: per_step(gain.ns), low_ns: per_step(gain.low_ns), high_ns: per_step(gain.high_ns) };
         // No finding gains more than a step takes without what its recording cost.
@@ -254,7 +254,7 @@ pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: 
         let of_finding = finding.gain.unwrap_or(Gain { ns: 0, low_ns: 0, high_ns: 0 });
         let pairs = [(gain.ns, of_finding.ns), (gain.low_ns, of_finding.low_ns), (gain.high_ns, of_finding.high_ns)];
         // Times are divided by steps before or after what recording cost is taken out.
-        assert!(pairs.iter().all(|(a, b)| (a - b).abs() <= 3), "{told}: {of_finding:?}, and {gain:?} by what-if");
+        assert!(pairs.iter().all(|(a, b)| (a - b).abs() <= 3), "{label}: {of_finding:?}, and {gain:?} by what-if");
         rules.insert(finding.rule.code.clone());
     }
     rules

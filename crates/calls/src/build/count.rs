@@ -12,18 +12,21 @@ pub(in super::super) struct Counts<'a> {
     /// Metric of threads.
     host: CallMetric,
     /// Calls that count at another line of their function.
-    continued: &'a [(CallNodeId, CallThreadId, u64)],
+    uncounted_calls: &'a [(CallNodeId, CallThreadId, u64)],
     /// Phases of nodes, computed on first use.
     phases: OnceLock<Phases>,
 }
 
 impl<'a> Counts<'a> {
-    /// Rules for a tree; `continued` as in [`crate::UncountedCalls`].
-    pub(in super::super) fn new(tree: &CallingContextTree, continued: &'a [(CallNodeId, CallThreadId, u64)]) -> Self {
+    /// Rules for a tree; `uncounted_calls` as in [`crate::UncountedCalls`].
+    pub(in super::super) fn new(
+        tree: &CallingContextTree,
+        uncounted_calls: &'a [(CallNodeId, CallThreadId, u64)],
+    ) -> Self {
         let has_spans = tree.metrics.metric.contains(&CallMetric::HostTime);
         Self {
             host: if has_spans { CallMetric::HostTime } else { CallMetric::OperatorTime },
-            continued,
+            uncounted_calls,
             phases: OnceLock::new(),
         }
     }
@@ -48,12 +51,12 @@ impl<'a> Counts<'a> {
     }
 
     /// Number of calls at a node to exclude, because calls at all lines of a function count together.
-    fn twice(&self, node: CallNodeId, thread: CallThreadId, by_line: bool) -> u64 {
+    fn double_counted(&self, node: CallNodeId, thread: CallThreadId, by_line: bool) -> u64 {
         if by_line {
             return 0;
         }
-        let found = self.continued.binary_search_by_key(&(node, thread), |&(node, thread, _)| (node, thread));
-        found.map_or(0, |at| self.continued[at].2)
+        let found = self.uncounted_calls.binary_search_by_key(&(node, thread), |&(node, thread, _)| (node, thread));
+        found.map_or(0, |at| self.uncounted_calls[at].2)
     }
 }
 
@@ -87,7 +90,7 @@ fn all<'t>(
             }
             // A garbage collection has no other time of its own.
             if metric == counting || metric == CallMetric::GcTime {
-                value.calls = stats.count.saturating_sub(counts.twice(node, thread, options.by_line));
+                value.calls = stats.count.saturating_sub(counts.double_counted(node, thread, options.by_line));
             }
             next += 1;
         }
@@ -109,7 +112,7 @@ pub(super) fn values<'t>(
 }
 
 /// Calls without a value of the view's metric, such as an operator whose kernels have all GPU time.
-pub(super) fn calls_alone<'t>(
+pub(super) fn calls_without_value<'t>(
     tree: &'t CallingContextTree,
     options: &'t ViewOptions,
     counts: &'t Counts<'_>,
@@ -131,7 +134,7 @@ impl Builder {
         if options.by.is_some() || !is_down {
             return;
         }
-        for value in calls_alone(tree, options, counts) {
+        for value in calls_without_value(tree, options, counts) {
             let Some(PathOfValue { path, own: true, .. }) = place(value.node) else { continue };
             let path =
                 if options.shape == ViewDirection::Flat { &path[path.len().saturating_sub(1)..] } else { &path[..] };

@@ -3,8 +3,8 @@
 //!
 //! This works only for additive metrics without grouping or collapsing; other views use paths.
 
-use super::count::{calls_alone, values};
-use super::upward::Least;
+use super::count::{calls_without_value, values};
+use super::upward::Thresholds;
 use super::{Builder, Counts, Labels, Value};
 use crate::{CallLabel, ViewDirection, ViewNode, ViewOptions};
 use stackline_model::{CallNodeId, CallStats, CallingContextTree};
@@ -13,7 +13,7 @@ use stackline_model::{CallNodeId, CallStats, CallingContextTree};
 const NO_ROW: usize = usize::MAX;
 
 /// A tree with the labels and filters of a view.
-pub(super) struct Seen<'t> {
+pub(super) struct LabeledTree<'t> {
     pub(super) tree: &'t CallingContextTree,
     labels: Labels,
     /// By node: true if its values are shown.
@@ -22,7 +22,7 @@ pub(super) struct Seen<'t> {
     is_row_each: bool,
 }
 
-impl Seen<'_> {
+impl LabeledTree<'_> {
     pub(super) fn parent(&self, node: CallNodeId) -> CallNodeId {
         self.tree.nodes.parent[node.index()]
     }
@@ -38,7 +38,7 @@ impl Seen<'_> {
 }
 
 /// Test if a view can be built without paths.
-pub(in super::super) fn is_plain(options: &ViewOptions) -> bool {
+pub(in super::super) fn needs_no_paths(options: &ViewOptions) -> bool {
     let is_simple = options.metric.adds_up() && options.by.is_none() && !options.collapse;
     is_simple && matches!(options.shape, ViewDirection::TopDown | ViewDirection::BottomUp | ViewDirection::Flat)
 }
@@ -46,15 +46,15 @@ pub(in super::super) fn is_plain(options: &ViewOptions) -> bool {
 impl Builder {
     /// Add a tree at once, if the view allows it. Views towards callers can be limited to callers of the labels
     /// `below`. `least` returns thresholds from the total.
-    pub(in super::super) fn add_plain(
+    pub(in super::super) fn add_without_paths(
         &mut self,
         tree: &CallingContextTree,
         options: &ViewOptions,
         counts: &Counts<'_>,
         below: &[CallLabel],
-        least: impl Fn(u64) -> Least,
+        least: impl Fn(u64) -> Thresholds,
     ) -> bool {
-        if !is_plain(options) || tree.nodes.is_empty() {
+        if !needs_no_paths(options) || tree.nodes.is_empty() {
             return false;
         }
         let labels = self.labels(tree, options);
@@ -64,36 +64,36 @@ impl Builder {
             let frame = tree.nodes.frame[node].index();
             focused[node] = focused[tree.nodes.parent[node].index()] || labels.focused[frame];
         }
-        let seen = Seen { tree, labels, focused, is_row_each };
+        let labeled = LabeledTree { tree, labels, focused, is_row_each };
         let mut shown = Vec::new();
         for value in values(tree, options, counts) {
             self.totals[0].merge(&value.stats);
-            if seen.focused[value.node.index()] {
+            if labeled.focused[value.node.index()] {
                 shown.push(value);
             }
         }
-        let alone = calls_alone(tree, options, counts);
+        let alone = calls_without_value(tree, options, counts);
         match options.shape {
-            ViewDirection::BottomUp => self.add_upwards(&seen, shown, below, least),
-            ViewDirection::Flat => self.add_flat(&seen, &shown, alone),
-            _ => self.add_downwards(&seen, &shown, alone),
+            ViewDirection::BottomUp => self.add_upwards(&labeled, shown, below, least),
+            ViewDirection::Flat => self.add_flat(&labeled, &shown, alone),
+            _ => self.add_downwards(&labeled, &shown, alone),
         }
         true
     }
 
-    fn add_downwards(&mut self, seen: &Seen<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
-        let mut rows = vec![NO_ROW; seen.tree.nodes.len()];
+    fn add_downwards(&mut self, labeled: &LabeledTree<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
+        let mut rows = vec![NO_ROW; labeled.tree.nodes.len()];
         rows[0] = 0;
         self.nodes.reserve(values.len());
         for value in values {
-            let row = self.row_of(seen, &mut rows, value.node);
+            let row = self.row_of(labeled, &mut rows, value.node);
             self.nodes[row].inclusive.merge(&value.stats);
-            if seen.is_shown(value.node) {
+            if labeled.is_shown(value.node) {
                 self.nodes[row].exclusive.merge(&value.stats);
                 self.nodes[row].calls += value.calls;
             }
         }
-        for value in alone.filter(|value| seen.is_shown(value.node) && rows[value.node.index()] != NO_ROW) {
+        for value in alone.filter(|value| labeled.is_shown(value.node) && rows[value.node.index()] != NO_ROW) {
             self.nodes[rows[value.node.index()]].calls += value.calls;
         }
         // Rows come after their callers' rows.
@@ -105,18 +105,18 @@ impl Builder {
     }
 
     /// The row of a node. Missing rows are created, including those of its callers.
-    fn row_of(&mut self, seen: &Seen<'_>, rows: &mut [usize], node: CallNodeId) -> usize {
+    fn row_of(&mut self, labeled: &LabeledTree<'_>, rows: &mut [usize], node: CallNodeId) -> usize {
         let mut missing = Vec::new();
         let mut at = node;
         while rows[at.index()] == NO_ROW {
             missing.push(at);
-            at = seen.parent(at);
+            at = labeled.parent(at);
         }
         let mut row = rows[at.index()];
         for at in missing.into_iter().rev() {
-            row = match seen.is_shown(at) {
-                true if seen.is_row_each => self.push_row(row, seen.label(at)),
-                true => self.child(row, seen.label(at)),
+            row = match labeled.is_shown(at) {
+                true if labeled.is_row_each => self.push_row(row, labeled.label(at)),
+                true => self.child(row, labeled.label(at)),
                 false => row,
             };
             rows[at.index()] = row;
@@ -132,13 +132,13 @@ impl Builder {
     }
 
     /// Add a flat view: inclusive values count once per label, even in recursion.
-    fn add_flat(&mut self, seen: &Seen<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
-        let tree = seen.tree;
+    fn add_flat(&mut self, labeled: &LabeledTree<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
+        let tree = labeled.tree;
         let mut below = vec![CallStats::default(); tree.nodes.len()];
         for value in values {
             below[value.node.index()].merge(&value.stats);
-            if seen.is_shown(value.node) {
-                let row = self.child(0, seen.label(value.node));
+            if labeled.is_shown(value.node) {
+                let row = self.child(0, labeled.label(value.node));
                 self.nodes[row].exclusive.merge(&value.stats);
                 self.nodes[row].calls += value.calls;
             }
@@ -153,7 +153,7 @@ impl Builder {
         let mut open = vec![0_u32; self.labels.len()];
         let mut pending = vec![(CallingContextTree::ROOT, true)];
         while let Some((node, enters)) = pending.pop() {
-            let label = seen.is_shown(node).then(|| seen.label(node));
+            let label = labeled.is_shown(node).then(|| labeled.label(node));
             if !enters {
                 open[label.unwrap_or(0)] -= 1;
                 continue;
@@ -169,8 +169,8 @@ impl Builder {
                 children.of_node(node).iter().filter(|child| below[child.index()].count > 0).map(|&c| (c, true)),
             );
         }
-        for value in alone.filter(|value| seen.is_shown(value.node)) {
-            if let Some(&row) = self.children.get(&(0, seen.label(value.node))) {
+        for value in alone.filter(|value| labeled.is_shown(value.node)) {
+            if let Some(&row) = self.children.get(&(0, labeled.label(value.node))) {
                 self.nodes[row].calls += value.calls;
             }
         }

@@ -9,7 +9,7 @@ use stackline_model::CallStats;
 
 /// A value on its way to its callers.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingValue {
     row: usize,
     /// Labels, its own first.
     path: Box<[u32]>,
@@ -19,7 +19,7 @@ pub(super) struct Waiting {
     calls: u64,
 }
 
-impl Waiting {
+impl PendingValue {
     pub(super) fn new(row: usize, path: &[usize], own: bool, (stats, calls): (&CallStats, u64)) -> Self {
         Self { row, path: path.iter().map(|&label| label as u32).collect(), own, stats: *stats, calls }
     }
@@ -28,17 +28,17 @@ impl Waiting {
 impl Builder {
     /// Follow only callers of rows with a minimum share of the total.
     pub(in super::super) fn prune(&mut self) {
-        self.waiting = Some(Vec::new());
+        self.pending_values = Some(Vec::new());
     }
 
     /// Add all pending values to their caller rows, while rows have at least the share `least`.
-    pub(in super::super) fn put_waiting(&mut self, least: f64) {
-        let mut waiting = self.waiting.take().unwrap_or_default();
+    pub(in super::super) fn add_pending(&mut self, least: f64) {
+        let mut pending_values = self.pending_values.take().unwrap_or_default();
         let least = self.nodes[0].inclusive.sum as f64 * least;
         let mut depth = 0;
-        while !waiting.is_empty() {
-            waiting.retain(|value| depth < value.path.len());
-            for value in &mut waiting {
+        while !pending_values.is_empty() {
+            pending_values.retain(|value| depth < value.path.len());
+            for value in &mut pending_values {
                 value.row = self.child(value.row, value.path[depth] as usize);
                 self.count(value.row, &value.stats, false, true);
                 self.nodes[value.row].calls += if value.own { value.calls } else { 0 };
@@ -46,7 +46,7 @@ impl Builder {
                     self.nodes[value.row].exclusive.merge(&value.stats);
                 }
             }
-            waiting.retain(|value| self.nodes[value.row].inclusive.sum as f64 >= least);
+            pending_values.retain(|value| self.nodes[value.row].inclusive.sum as f64 >= least);
             depth += 1;
         }
     }
@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_followed_is_as_in_the_whole_view(
+        fn pruned_view_equals_full_view_where_followed(
             hits in prop::collection::vec(("[a-d]{1,8}", 1_u64..1000), 1..40),
             least in prop_oneof![Just(0.0), 0.0..0.5],
             shape in prop::sample::select(vec![ViewDirection::BottomUp, ViewDirection::TopDown, ViewDirection::Flat]),
@@ -110,7 +110,7 @@ mod tests {
 
         /// Both methods build the same view.
         #[test]
-        fn what_is_made_without_paths_is_as_with_paths(
+        fn linear_view_equals_view_by_paths(
             hits in prop::collection::vec(("[a-d]{0,8}", 0_u64..1000), 0..40),
             least in prop_oneof![Just(0.0), 0.0..0.5],
             shape in prop::sample::select(vec![ViewDirection::BottomUp, ViewDirection::TopDown, ViewDirection::Flat]),
@@ -124,7 +124,7 @@ mod tests {
             let mut builder = Builder::new();
             builder.prune();
             builder.add(&tree, &options, &Counts::new(&tree, &[]), false);
-            builder.put_waiting(least);
+            builder.add_pending(least);
             let expected = builder.finish(&tree, &options, false);
             let made = view_pruned(&tree, &options, least, &[]);
             let rows = |view: &CallView| {

@@ -3,14 +3,14 @@
 //! The values of a row are contiguous, and their callers are identified by a column of labels, without a map lookup.
 //! Callers that are too small get no row.
 
-use super::linear::Seen;
+use super::linear::LabeledTree;
 use super::{Builder, Value};
 use crate::CallLabel;
 use stackline_model::{CallNodeId, CallingContextTree};
 
 /// Minimum sums of callers, in the metric's unit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Least {
+pub(in super::super) struct Thresholds {
     /// Minimum for a row.
     pub(in super::super) shown: f64,
     /// Minimum to follow the caller's own callers.
@@ -62,7 +62,7 @@ impl Tally {
 
 /// Values of one depth, contiguous per row, with the end of each row.
 #[derive(Debug, Default)]
-struct Front {
+struct Frontier {
     climbers: Vec<Climber>,
     rows: Vec<(usize, usize)>,
 }
@@ -72,24 +72,24 @@ impl Builder {
     /// `least` returns thresholds from the total.
     pub(super) fn add_upwards(
         &mut self,
-        seen: &Seen<'_>,
+        labeled: &LabeledTree<'_>,
         mut values: Vec<Value>,
         below: &[CallLabel],
-        least: impl Fn(u64) -> Least,
+        least: impl Fn(u64) -> Thresholds,
     ) {
         for value in &mut values {
             // The measured frame is hidden, and its calls are not calls of its callers.
-            value.calls = if seen.is_shown(value.node) { value.calls } else { 0 };
+            value.calls = if labeled.is_shown(value.node) { value.calls } else { 0 };
         }
-        let up = nearest(seen);
+        let up = nearest(labeled);
         let start = |(at, value): (usize, &Value)| Climber { at: up[value.node.index()], value: at as u32 };
         let mut climbers: Vec<Climber> = values.iter().enumerate().map(start).collect();
         for label in below {
             let label = self.ids.get(label).copied();
-            climbers.retain(|one| one.at != CallingContextTree::ROOT && Some(seen.label(one.at)) == label);
-            climbers.iter_mut().for_each(|one| one.at = up[seen.parent(one.at).index()]);
+            climbers.retain(|one| one.at != CallingContextTree::ROOT && Some(labeled.label(one.at)) == label);
+            climbers.iter_mut().for_each(|one| one.at = up[labeled.parent(one.at).index()]);
         }
-        let is_own = |value: &Value| seen.is_shown(value.node);
+        let is_own = |value: &Value| labeled.is_shown(value.node);
         let root = &mut self.nodes[0];
         for value in climbers.iter().map(|one| &values[one.value as usize]) {
             root.inclusive.merge(&value.stats);
@@ -101,10 +101,10 @@ impl Builder {
         root.label = below.last().and_then(|label| self.ids.get(label)).copied().unwrap_or(0);
         let least = least(root.inclusive.sum);
         let mut tally = Tally::new(self.labels.len());
-        let mut front = Front { rows: vec![(0, climbers.len())], climbers };
+        let mut front = Frontier { rows: vec![(0, climbers.len())], climbers };
         let mut is_first = below.is_empty();
         while !front.climbers.is_empty() {
-            front = self.climb(seen, &up, &values, &front, (&mut tally, least, is_first));
+            front = self.climb(labeled, &up, &values, &front, (&mut tally, least, is_first));
             is_first = false;
         }
     }
@@ -112,34 +112,34 @@ impl Builder {
     /// Create the rows of the callers of each row. Returns the values whose callers are followed next.
     fn climb(
         &mut self,
-        seen: &Seen<'_>,
+        labeled: &LabeledTree<'_>,
         up: &[CallNodeId],
         values: &[Value],
-        front: &Front,
-        (tally, least, is_first): (&mut Tally, Least, bool),
-    ) -> Front {
-        let mut next = Front::default();
+        front: &Frontier,
+        (tally, least, is_first): (&mut Tally, Thresholds, bool),
+    ) -> Frontier {
+        let mut next = Frontier::default();
         let mut from = 0;
         for &(row, end) in &front.rows {
             let here = &front.climbers[from..end];
             from = end;
             tally.clear();
             for one in here.iter().filter(|one| one.at != CallingContextTree::ROOT) {
-                tally.add(seen.label(one.at), values[one.value as usize].stats.sum);
+                tally.add(labeled.label(one.at), values[one.value as usize].stats.sum);
             }
             self.place(row, tally, least, &mut next);
             for one in here.iter().filter(|one| one.at != CallingContextTree::ROOT) {
-                let slot = &mut tally.slots[seen.label(one.at)];
+                let slot = &mut tally.slots[labeled.label(one.at)];
                 let Some(caller) = slot.row else { continue };
                 let value = &values[one.value as usize];
                 let node = &mut self.nodes[caller];
                 node.inclusive.merge(&value.stats);
                 node.calls += value.calls;
-                if is_first && seen.is_shown(value.node) {
+                if is_first && labeled.is_shown(value.node) {
                     node.exclusive.merge(&value.stats);
                 }
                 if let Some(place) = &mut slot.next {
-                    next.climbers[*place] = Climber { at: up[seen.parent(one.at).index()], value: one.value };
+                    next.climbers[*place] = Climber { at: up[labeled.parent(one.at).index()], value: one.value };
                     *place += 1;
                 }
             }
@@ -148,11 +148,11 @@ impl Builder {
     }
 
     /// Create rows of callers above the threshold, and reserve space for the values to follow.
-    fn place(&mut self, row: usize, tally: &mut Tally, least: Least, next: &mut Front) {
+    fn place(&mut self, row: usize, tally: &mut Tally, least: Thresholds, next: &mut Frontier) {
         for &label in &tally.touched {
             let sum = tally.sums[label] as f64;
             if sum < least.shown {
-                self.note_narrow(row);
+                self.count_small_caller(row);
                 continue;
             }
             let slot = &mut tally.slots[label];
@@ -168,20 +168,20 @@ impl Builder {
     }
 
     /// Count a caller without its own row.
-    fn note_narrow(&mut self, row: usize) {
-        if self.narrow.len() <= row {
-            self.narrow.resize(row + 1, 0);
+    fn count_small_caller(&mut self, row: usize) {
+        if self.small_callers.len() <= row {
+            self.small_callers.resize(row + 1, 0);
         }
-        self.narrow[row] += 1;
+        self.small_callers[row] += 1;
     }
 }
 
 /// By node: the nearest node with a shown frame, at or above it; the root if there is none.
-fn nearest(seen: &Seen<'_>) -> Vec<CallNodeId> {
-    let mut nearest = vec![CallingContextTree::ROOT; seen.tree.nodes.len()];
-    for node in seen.tree.nodes.ids().skip(1) {
-        let above = nearest[seen.parent(node).index()];
-        nearest[node.index()] = if seen.is_shown(node) { node } else { above };
+fn nearest(labeled: &LabeledTree<'_>) -> Vec<CallNodeId> {
+    let mut nearest = vec![CallingContextTree::ROOT; labeled.tree.nodes.len()];
+    for node in labeled.tree.nodes.ids().skip(1) {
+        let above = nearest[labeled.parent(node).index()];
+        nearest[node.index()] = if labeled.is_shown(node) { node } else { above };
     }
     nearest
 }

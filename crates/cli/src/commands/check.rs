@@ -6,13 +6,13 @@ use crate::session::Session;
 use crate::view::{rows, select, text};
 use anyhow::Result;
 use stackline_analyze::TableCommand;
-use stackline_analyze::analyses::of_command;
+use stackline_analyze::analyses::analyses_for;
 use stackline_model::Table;
 
 /// Run `stackline check`: check traces for inconsistent events and print the results.
 pub(crate) fn run(inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
-    let tables = session.pick(session.run(of_command(TableCommand::Check))?)?;
+    let tables = session.pick(session.run(analyses_for(TableCommand::Check))?)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let shown = people.then(|| tables.iter().map(for_people).collect());
     let head = if people { summary(&tables) } else { String::new() };

@@ -2,7 +2,7 @@
 
 use super::findings::IGNORED;
 use stackline_analyze::TableCommand;
-use stackline_analyze::analyses::of_command;
+use stackline_analyze::analyses::analyses_for;
 use stackline_calls::{CALL_LINES, CALLS};
 use stackline_critical_path::exact;
 use stackline_engine::RANK_CLOCKS;
@@ -12,7 +12,7 @@ use stackline_memory::tables::{NAMES, NAMES_OF_COMPARISON};
 /// Names of the tables of each command; the most relevant command of a shared table comes first.
 fn tables() -> [(&'static str, Vec<&'static str>); 11] {
     let of = |command: TableCommand, more: &[&'static str]| {
-        let tables = of_command(command).flat_map(|analysis| analysis.tables);
+        let tables = analyses_for(command).flat_map(|analysis| analysis.tables);
         tables.chain(more).copied().collect()
     };
     [

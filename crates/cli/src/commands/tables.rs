@@ -7,14 +7,14 @@ use crate::session::{self, Session};
 use crate::view::{number, without_gpu};
 use anyhow::Result;
 use serde_json::Value;
-use stackline_analyze::analyses::of_command;
+use stackline_analyze::analyses::analyses_for;
 use stackline_analyze::{Analysis, Display, TableCommand};
 use stackline_engine::{CollectiveEnds, RunOptions, is_read_once};
 use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use stackline_timeline::{Scope, step_marks};
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ const OF_STEPS: [TableCommand; 4] =
 struct OfTrace {
     tables: Vec<Table>,
     /// Selected steps, for commands with tables of steps.
-    looked: Option<Looked>,
+    looked: Option<StepSelection>,
     /// Note on the source of steps, for `steps`.
     marks: Option<String>,
     /// For `collectives`, to compare clocks.
@@ -41,7 +41,7 @@ impl OfTrace {
     ) -> Result<Self> {
         Ok(Self {
             tables: stackline_engine::run_trace(trace, wanted, options)?,
-            looked: OF_STEPS.contains(&command).then(|| Looked::at(trace, &Scope::default())),
+            looked: OF_STEPS.contains(&command).then(|| StepSelection::select(trace, &Scope::default())),
             marks: if command == TableCommand::Steps { step_marks::note(trace) } else { None },
             ends: (command == TableCommand::Collectives).then(|| CollectiveEnds::from_trace(trace)),
         })
@@ -79,7 +79,7 @@ impl OfRun {
 pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
     let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
     let (wanted, on_request): (Vec<&Analysis>, Vec<&Analysis>) =
-        of_command(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
+        analyses_for(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
     let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &wanted), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
     let OfRun { tables, window, marks } = OfRun::merge(of_traces, command, &session);

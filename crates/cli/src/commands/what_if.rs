@@ -13,9 +13,9 @@ use stackline_critical_path::exact::what_if::{
     Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
 use stackline_critical_path::exact::{Exact, WindowChoice};
-use stackline_findings::{Gone, recorded_in};
+use stackline_findings::{RemovedOperators, recorded_in};
 use stackline_present::{human, terminal};
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let session = Session::open(&args.inputs.inputs, common)?;
     let trace = one_trace(&session)?;
     let annotation = args.annotation.as_deref().unwrap_or_default();
-    let Looked { choice, steps, notes, .. } = window(trace, annotation, args.instance, &session.scope)?;
+    let StepSelection { choice, steps, notes, .. } = window(trace, annotation, args.instance, &session.scope)?;
     let steps = Some(steps).filter(|&steps| steps > 0);
     let people = common.format == Format::Table && common.tables.is_empty();
     let (tables, extra, head) = if args.sweep {
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         let mut hops = common.tables.iter().any(|name| name == what_if::PATH).then(Vec::new);
         let mut prediction = what_if::predict_in(exact, &choice, &edits, hops.as_mut()).map_err(refuse)?;
         prediction.notes.splice(0..0, notes);
-        let in_gain = |recorded: Gone| recorded.sentence(prediction.gain.ns, steps.unwrap_or(0));
+        let in_gain = |recorded: RemovedOperators| recorded.sentence(prediction.gain.ns, steps.unwrap_or(0));
         prediction.notes.extend(recorded.and_then(in_gain));
         let path = hops.map(|hops| what_if::path_table(trace, &hops));
         let tables = tables(&prediction).into_iter().chain(path).collect();

@@ -54,14 +54,14 @@ pub(super) struct Nodes {
     pub(super) mark_of_call: FxHashMap<EventId, (u32, u32)>,
 }
 
-/// Cut all threads and streams into nodes. With `one_lock`, the threads of a process form one logical thread.
-pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>, one_lock: bool) -> Nodes {
+/// Cut all threads and streams into nodes. With `shares_gil`, the threads of a process form one logical thread.
+pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>, shares_gil: bool) -> Nodes {
     let mut lanes = Vec::new();
     let orphans: Rc<[StreamId]> = orphan_streams(gpu).into();
     for threads in std::mem::take(&mut host.processes) {
         let own = process_streams(&threads, gpu);
         let streams = if own.is_empty() { Rc::clone(&orphans) } else { own.into() };
-        if one_lock {
+        if shares_gil {
             lanes.push(lane(trace, host, gpu, waits, threads, streams));
             continue;
         }

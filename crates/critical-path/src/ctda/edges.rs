@@ -10,11 +10,11 @@ use rustc_hash::FxHashMap;
 use stackline_model::Trace;
 
 /// All edges, sorted by (to, from, kind). Of edges with an equal key, the one that ends last is kept.
-pub(super) fn all(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut Waits<'_>) -> Vec<CtdaEdge> {
+pub(super) fn build_edges(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut Waits<'_>) -> Vec<CtdaEdge> {
     let mut edges = Vec::new();
     for lane in &nodes.lanes {
         thread_order(lane, &mut edges);
-        synchronisation(nodes, lane, gpu, waits, &mut edges);
+        synchronization(nodes, lane, gpu, waits, &mut edges);
     }
     streams_and_launches(nodes, gpu, &mut edges);
     for (node, to) in nodes.gpu.iter().zip(nodes.host..) {
@@ -84,7 +84,7 @@ fn launch_end(nodes: &Nodes, gpu: &Gpu, at: u32) -> i64 {
 }
 
 /// Edges for synchronization of the host and of streams.
-fn synchronisation(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
+fn synchronization(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
     let next_launches = NextLaunches::new(lane, gpu);
     let mut unfinished = Unfinished::new(lane, gpu);
     let mut last_stream: FxHashMap<u32, StreamId> = FxHashMap::default();
@@ -101,7 +101,7 @@ fn synchronisation(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut W
                 let Some(&to) = sync_nodes.get(&at) else { continue };
                 let ops = match kind {
                     SyncKind::Device => unfinished.at(mark.start, gpu, waits),
-                    _ => waits.of_sync(mark, kind, &lane.streams, last_stream.get(&mark.thread).copied()),
+                    _ => waits.sync_targets(mark, kind, &lane.streams, last_stream.get(&mark.thread).copied()),
                 };
                 for op in ops {
                     // Another thread may have continued while this call still waited.
@@ -112,7 +112,7 @@ fn synchronisation(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut W
             }
             MarkKind::StreamWait => {
                 let next = next_launches.after(mark.thread, at);
-                let (stream, sources) = waits.of_stream_wait(mark, &lane.streams, next);
+                let (stream, sources) = waits.stream_wait_targets(mark, &lane.streams, next);
                 let target = stream.and_then(|s| next_launches.on_stream(mark.thread, s, at));
                 let Some(target) = target else { continue };
                 stream_waits(nodes, gpu, (target, &sources), edges);

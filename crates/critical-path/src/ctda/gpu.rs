@@ -137,8 +137,8 @@ impl Gpu {
         let last = self.by_end[before];
         let device = |op: &Op| trace.tracks.get(self.streams[op.stream as usize]).device;
         let other = &self.ops[last as usize];
-        let held_up = self.ops[op as usize - 1].end >= other.end;
-        (other.stream != own.stream && device(other) == device(own) && !held_up).then_some(last)
+        let delayed_by_own_stream = self.ops[op as usize - 1].end >= other.end;
+        (other.stream != own.stream && device(other) == device(own) && !delayed_by_own_stream).then_some(last)
     }
 
     /// Operations that ended by a time, latest first.
@@ -148,7 +148,7 @@ impl Gpu {
     }
 
     /// Stream with a number on a device.
-    pub(super) fn stream_numbered(&self, device: i32, stream: i64) -> Option<StreamId> {
+    pub(super) fn stream_by_number(&self, device: i32, stream: i64) -> Option<StreamId> {
         self.numbers.get(&(device, stream)).copied()
     }
 }

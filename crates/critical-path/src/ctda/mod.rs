@@ -10,10 +10,10 @@
 
 mod build;
 mod edges;
+mod gil;
 mod gpu;
 mod graph;
 mod hotspots;
-mod interpreter;
 mod marks;
 mod nodes;
 mod path;
@@ -26,6 +26,7 @@ mod waits;
 mod what_if;
 mod window;
 
+pub use gil::{GIL_KEY, has_gil};
 pub use graph::{CtdaEdge, CtdaEdgeKind, CtdaGraph, CtdaNode, CtdaPiece};
 pub use hotspots::Hotspot;
 pub use path::CtdaStep;
@@ -41,7 +42,7 @@ use gpu::Gpu;
 use interpreter::has_lock;
 use serde::{Deserialize, Serialize};
 use stackline_model::Trace;
-use stackline_timeline::phase_rules::RuleBook;
+use stackline_timeline::phase_rules::PhaseRuleCache;
 use waits::Waits;
 
 /// Version of the rules: the year of the paper, and the local revision.
@@ -83,17 +84,17 @@ pub fn analyze(trace: &Trace, options: &CtdaOptions) -> Result<CtdaPath, Critica
             &built_in
         }
     };
-    let mut host = stacks::walk(trace, &mut RuleBook::new(trace, rules), window);
+    let mut host = stacks::walk(trace, &mut PhaseRuleCache::new(trace, rules), window);
     let gpu = Gpu::collect(trace, window);
     let mut waits = Waits::new(trace, &gpu);
-    let one_lock = has_lock(trace);
-    let nodes = build::nodes(trace, &mut host, &gpu, &waits, one_lock);
+    let shares_gil = has_gil(trace);
+    let nodes = build::nodes(trace, &mut host, &gpu, &waits, shares_gil);
     let rows = host.rows + gpu.ops.len();
     if nodes.host == 0 && nodes.gpu.is_empty() {
         let (window_ns, whole_trace) = (window.end - window.start, window::is_whole(options));
         return Err(CriticalPathError::EmptyGraph { window_ns, rows, whole_trace });
     }
-    let edges = edges::all(trace, &nodes, &gpu, &mut waits);
+    let edges = edges::build_edges(trace, &nodes, &gpu, &mut waits);
     let (graph, events, categories) = result::pack(trace, &nodes, &gpu, edges);
     let mut warnings = Vec::new();
     let mut warn = |code, count: u64| Warning::add(&mut warnings, code, count);
@@ -101,7 +102,7 @@ pub fn analyze(trace: &Trace, options: &CtdaOptions) -> Result<CtdaPath, Critica
     warn(WarningCode::NoGpuWork, u64::from(gpu.ops.is_empty()));
     warn(WarningCode::InferredWait, waits.inferred);
     warn(WarningCode::UnknownWait, waits.unknown);
-    warn(WarningCode::NoInterpreterLock, u64::from(!one_lock));
+    warn(WarningCode::NoInterpreterLock, u64::from(!shares_gil));
     let (steps, broken) = path::search(&graph);
     warn(WarningCode::BrokenCycle, u64::from(broken));
     Ok(CtdaPath {

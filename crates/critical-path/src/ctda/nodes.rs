@@ -52,7 +52,7 @@ pub(super) struct Source<'s> {
 
 /// Divide a logical thread into the nodes of the dependency graph.
 pub(super) fn cut(source: &Source<'_>) -> Chain {
-    let phases = smooth(source);
+    let phases = smooth_phases(source);
     let mut cutter = Cutter {
         source,
         chain: Chain { node_of_mark: vec![NO_NODE; source.marks.len()], ..Chain::default() },
@@ -72,7 +72,7 @@ pub(super) fn cut(source: &Source<'_>) -> Chain {
 
 /// Phases of the pieces. Pieces of unknown phase between two pieces of one phase get that phase, so that they cause no
 /// cut.
-fn smooth(source: &Source<'_>) -> Vec<Phase> {
+fn smooth_phases(source: &Source<'_>) -> Vec<Phase> {
     let mut phases: Vec<Phase> = source.pieces.iter().map(|p| source.phase[p.event.index()]).collect();
     let mut known: Option<usize> = None;
     for at in 0..phases.len() {
@@ -114,7 +114,7 @@ impl Cutter<'_> {
                     self.cut_pending(at);
                 }
                 (_, Some(at)) => {
-                    if self.cuts(self.next_mark) {
+                    if self.requires_cut(self.next_mark) {
                         self.push(&piece, from, at);
                         from = from.max(at);
                         self.close();
@@ -133,7 +133,7 @@ impl Cutter<'_> {
     fn marks_before(&mut self, at: i64) {
         while let Some(mark) = self.source.marks.get(self.next_mark).filter(|m| m.start < at) {
             self.cut_pending(mark.start);
-            if self.cuts(self.next_mark) {
+            if self.requires_cut(self.next_mark) {
                 self.close();
             }
             let phase = self.open.as_ref().filter(|o| o.thread == mark.thread).map(|o| o.phase);
@@ -167,7 +167,7 @@ impl Cutter<'_> {
     }
 
     /// True if a call requires a new node.
-    fn cuts(&self, mark: usize) -> bool {
+    fn requires_cut(&self, mark: usize) -> bool {
         let call = &self.source.marks[mark];
         let mut own = Vec::new();
         let streams = launch_streams(call, self.source.gpu, &mut own);

@@ -50,7 +50,7 @@ fn last_node(graph: &CtdaGraph) -> Option<u32> {
 
 /// Edge from the prerequisite that determined the start of a node.
 fn predecessor(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
-    let edges = graph.edges_to(node);
+    let edges = graph.edges_into(node);
     let row = &graph.nodes[node as usize];
     // Ties: thread or stream order wins over launches, launches over waits, then the earlier node.
     let latest = |edges: &mut dyn Iterator<Item = &CtdaEdge>| -> Option<usize> {

@@ -52,7 +52,7 @@ fn nearest_kept(
     known: &mut FxHashMap<EventId, EventId>,
     stops: &impl Fn(EventId) -> bool,
 ) -> EventId {
-    let mut way = Vec::new();
+    let mut visited = Vec::new();
     let mut at = event;
     let found = loop {
         if let Some(&found) = known.get(&at) {
@@ -61,12 +61,12 @@ fn nearest_kept(
         if stops(at) {
             break at;
         }
-        way.push(at);
+        visited.push(at);
         match parent[at.index()].some() {
             Some(outer) => at = outer,
             None => break at,
         }
     };
-    known.extend(way.into_iter().map(|frame| (frame, found)));
+    known.extend(visited.into_iter().map(|frame| (frame, found)));
     found
 }

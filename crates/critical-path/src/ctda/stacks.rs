@@ -5,7 +5,7 @@
 
 use super::window::Window;
 use stackline_model::{EventId, EventKind, LinkKind, Trace, TrackId, TrackKind, flags};
-use stackline_timeline::phase_rules::{LinkSide, Phase, RuleBook};
+use stackline_timeline::phase_rules::{LinkSide, Phase, PhaseRuleCache};
 use std::cmp::Reverse;
 
 /// Priority of a thread's activity when several threads of a process are active.
@@ -51,7 +51,7 @@ pub(super) struct Host {
 }
 
 /// Compute nesting, phases and segments of all threads.
-pub(super) fn walk<'a>(trace: &'a Trace, book: &mut RuleBook<'a>, window: Window) -> Host {
+pub(super) fn walk<'a>(trace: &'a Trace, book: &mut PhaseRuleCache<'a>, window: Window) -> Host {
     let n = trace.events.len();
     let links = link_sides(trace);
     let mut host =
@@ -104,7 +104,7 @@ struct Open {
 
 struct Walker<'w, 'a> {
     trace: &'a Trace,
-    book: &'w mut RuleBook<'a>,
+    book: &'w mut PhaseRuleCache<'a>,
     links: &'w [Option<LinkSide>],
     window: Window,
     host: &'w mut Host,
@@ -152,12 +152,12 @@ impl Walker<'_, '_> {
     /// Events of the thread that overlap the window, outer ones first; ties by level and name.
     fn ordered(&self, track: TrackId) -> Vec<EventId> {
         let (trace, window) = (self.trace, self.window);
-        let takes_part = |e: &EventId| {
+        let is_counted = |e: &EventId| {
             let i = e.index();
             let timed = trace.events.flags[i] & (flags::HAS_DURATION | flags::NO_TIME | flags::IMPLAUSIBLE);
             timed == flags::HAS_DURATION && trace.events.start[i] <= window.end && trace.events.end(*e) >= window.start
         };
-        let mut events: Vec<EventId> = trace.track_events(track).iter().copied().filter(takes_part).collect();
+        let mut events: Vec<EventId> = trace.track_events(track).iter().copied().filter(is_counted).collect();
         let span = |e: EventId| (trace.events.start[e.index()], Reverse(trace.events.dur[e.index()]));
         let mut from = 0;
         for at in 1..=events.len() {

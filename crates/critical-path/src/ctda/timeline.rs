@@ -84,9 +84,9 @@ impl Gaps<'_> {
         let mut found = Vec::new();
         match (before, after) {
             (Some(a), Some(b)) if a == b && end.saturating_sub(start) < SWITCH_INTERVAL_NS => {
-                self.take(a, start, end, &mut found);
+                self.collect_segments(a, start, end, &mut found);
             }
-            _ => (0..self.threads.len() as u32).for_each(|t| self.take(t, start, end, &mut found)),
+            _ => (0..self.threads.len() as u32).for_each(|t| self.collect_segments(t, start, end, &mut found)),
         }
         if found.iter().all(|p| Some(p.piece.thread) == found.first().map(|f| f.piece.thread)) {
             pieces.extend(found.into_iter().map(|c| c.piece));
@@ -96,7 +96,7 @@ impl Gaps<'_> {
     }
 
     /// Collect the segments of a thread in the gap.
-    fn take(&mut self, thread: u32, start: i64, end: i64, found: &mut Vec<Candidate>) {
+    fn collect_segments(&mut self, thread: u32, start: i64, end: i64, found: &mut Vec<Candidate>) {
         let segments = &self.threads[thread as usize].segments;
         let at = &mut self.position[thread as usize];
         while segments.get(*at).is_some_and(|s| s.end <= start) {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn work_takes_turns_and_waiting_frames_stand_back() {
+    fn work_alternates_and_waits_have_lowest_priority() {
         let main = thread(&[(0, 10, 1, Rank::Work), (10, 60, 2, Rank::Wait), (60, 70, 3, Rank::Work)]);
         let autograd = thread(&[(20, 30, 4, Rank::Work), (33, 50, 5, Rank::Work)]);
         // The gap of 3 between the backward pieces stays empty. During handovers only the waiting frame is active.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_overtaken_comes_back_after_a_long_gap_only() {
+    fn preempted_work_resumes_only_after_a_long_gap() {
         let long = 2 * SWITCH_INTERVAL_NS;
         let main = thread(&[(0, 100 + long, 1, Rank::Work)]);
         let other = thread(&[(10, 20, 2, Rank::Work), (30, 40, 3, Rank::Work), (40 + long, 50 + long, 4, Rank::Work)]);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn python_alone_goes_by_what_began_last() {
+    fn python_is_attributed_to_the_latest_start() {
         let a = thread(&[(0, 100, 1, Rank::Python)]);
         let b = thread(&[(20, 40, 2, Rank::Python), (40, 90, 3, Rank::Wait)]);
         assert_eq!(shown(&[a, b]), [(0, 20, 1), (20, 40, 2), (40, 100, 1)]);

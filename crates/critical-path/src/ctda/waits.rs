@@ -13,9 +13,9 @@ use std::borrow::Cow;
 
 /// Maximum number of streams considered for a wait without record: those whose work ended last. Without this limit, the
 /// time would grow with the product of waits and streams.
-const MOST_STREAMS: usize = 64;
+const MAX_STREAMS: usize = 64;
 /// Maximum number of operations in the search for these streams.
-const MOST_OPERATIONS: usize = 4_096;
+const MAX_OPERATIONS: usize = 4_096;
 
 /// Search for the targets of waits. Positions refer to [`Gpu::ops`].
 pub(super) struct Waits<'a> {
@@ -58,8 +58,8 @@ impl<'a> Waits<'a> {
         let trace = self.trace;
         let calls = || trace.events.ids().filter(|&e| trace.kind(e).is_api_call());
         for call in calls() {
-            if let Some(record) = self.records.of_call(call).filter(|r| r.event_record >= 0)
-                && let Some(on) = self.gpu.stream_numbered(record.device, record.on_stream)
+            if let Some(record) = self.records.record_of_call(call).filter(|r| r.event_record >= 0)
+                && let Some(on) = self.gpu.stream_by_number(record.device, record.on_stream)
             {
                 self.recorded_on.insert((self.process(call), record.event_record), on);
             }
@@ -86,14 +86,14 @@ impl<'a> Waits<'a> {
     }
 
     /// Operations that a host call waits for, at most one per stream.
-    pub(super) fn of_sync(
+    pub(super) fn sync_targets(
         &mut self,
         mark: &Mark,
         kind: SyncKind,
         streams: &[StreamId],
         last: Option<StreamId>,
     ) -> Vec<u32> {
-        let record = self.records.of_call(mark.event);
+        let record = self.records.record_of_call(mark.event);
         let one = |op: Option<u32>| op.into_iter().collect::<Vec<u32>>();
         match kind {
             SyncKind::OwnCopy => self.gpu.launched_by(mark.event).to_vec(),
@@ -106,7 +106,7 @@ impl<'a> Waits<'a> {
                     self.inferred += 1;
                     one(last.and_then(|s| self.last_launched(s, mark.start)))
                 }
-                None => self.nothing(),
+                None => self.count_unknown(),
             },
             SyncKind::Event => match record.map(|r| self.recorded_op(mark.event, r.event_record)) {
                 Some(op) => one(op),
@@ -114,11 +114,11 @@ impl<'a> Waits<'a> {
                 None => {
                     let gpu = self.gpu;
                     let ended = |op: &u32| gpu.ops[*op as usize].end <= mark.end;
-                    let streams = self.busy_until(mark.end, mark.start, streams);
+                    let streams = self.candidate_streams(mark.end, mark.start, streams);
                     let ops = streams.iter().filter_map(|&s| self.last_launched(s, mark.start)).filter(ended);
                     let found = ops.max_by_key(|&op| (gpu.ops[op as usize].end, op));
                     if found.is_none() {
-                        return self.nothing();
+                        return self.count_unknown();
                     }
                     self.inferred += 1;
                     one(found)
@@ -127,26 +127,26 @@ impl<'a> Waits<'a> {
         }
     }
 
-    fn nothing(&mut self) -> Vec<u32> {
+    fn count_unknown(&mut self) -> Vec<u32> {
         self.unknown += 1;
         Vec::new()
     }
 
     /// Stream and targets of a call that makes a stream wait; `None` for an unknown stream.
-    pub(super) fn of_stream_wait(
+    pub(super) fn stream_wait_targets(
         &mut self,
         mark: &Mark,
         streams: &[StreamId],
         next: Option<(StreamId, u32)>,
     ) -> (Option<StreamId>, Vec<u32>) {
-        if let Some(record) = self.records.of_call(mark.event) {
+        if let Some(record) = self.records.record_of_call(mark.event) {
             return (self.stream(&record), self.recorded_op(mark.event, record.event_record).into_iter().collect());
         }
         // Without a record: all work launched on the other streams. The search takes the work that ended last, and only
         // if no other dependency explains the start better.
         let waiting = next.map(|n| n.0);
         let until = next.map_or(i64::MAX, |(_, op)| self.gpu.ops[op as usize].start);
-        let streams = self.busy_until(until, mark.start, streams);
+        let streams = self.candidate_streams(until, mark.start, streams);
         let others = streams.iter().filter(|&&s| Some(s) != waiting);
         let found: Vec<u32> = others.filter_map(|&s| self.last_launched(s, mark.start)).collect();
         self.inferred += u64::from(!found.is_empty());
@@ -155,16 +155,16 @@ impl<'a> Waits<'a> {
 
     /// Streams to consider: all if they are few, otherwise those whose work ended last before `until`, of work launched
     /// before `launched_by`.
-    fn busy_until<'s>(&self, until: i64, launched_by: i64, streams: &'s [StreamId]) -> Cow<'s, [StreamId]> {
-        if streams.len() <= MOST_STREAMS {
+    fn candidate_streams<'s>(&self, until: i64, launched_by: i64, streams: &'s [StreamId]) -> Cow<'s, [StreamId]> {
+        if streams.len() <= MAX_STREAMS {
             return Cow::Borrowed(streams);
         }
         let mut found = Vec::new();
-        for op in self.gpu.ended_by(until).take(MOST_OPERATIONS) {
+        for op in self.gpu.ended_by(until).take(MAX_OPERATIONS) {
             let of = op.stream;
             if op.launched_at <= launched_by && !found.contains(&of) && streams.binary_search(&of).is_ok() {
                 found.push(of);
-                if found.len() == MOST_STREAMS {
+                if found.len() == MAX_STREAMS {
                     break;
                 }
             }
@@ -175,7 +175,7 @@ impl<'a> Waits<'a> {
 
     /// GPU stream of a synchronization record.
     fn stream(&self, record: &SyncRecord) -> Option<StreamId> {
-        self.gpu.stream_numbered(record.device, record.stream)
+        self.gpu.stream_by_number(record.device, record.stream)
     }
 
     /// Last operation launched on the stream of an event record before the record. `call` is a call of the same

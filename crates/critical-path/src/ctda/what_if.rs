@@ -100,7 +100,7 @@ impl<'a> Replay<'a> {
     /// Compute a node's start and end from its prerequisites.
     fn node(&mut self, number: u32) {
         let node = &self.old.nodes[number as usize];
-        let edges = self.old.edges_to(number);
+        let edges = self.old.edges_into(number);
         let waits = |e: &&CtdaEdge| e.kind == CtdaEdgeKind::Sync && !node.is_gpu;
         let order: Vec<&CtdaEdge> = edges.iter().filter(|e| !waits(e) && self.done[e.from as usize]).collect();
         // The binding prerequisite keeps its delay. The others must only not come later.

@@ -1,7 +1,7 @@
 //! Backward pass over the dependency graph, from the end of a window to its start.
 
 use super::Exact;
-use super::category::{Categories, Category, of_lag};
+use super::category::{Categories, Category, lag_category};
 use super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::segment_list::PathSegments;
 use super::window::Window;
@@ -37,35 +37,35 @@ pub struct ExactPath {
     /// The window.
     pub window: Window,
     /// Segments in time order.
-    pub hops: PathSegments,
+    pub segments: PathSegments,
 }
 
 impl ExactPath {
     /// Length in ns, equal to that of the window.
     pub fn length_ns(&self) -> i64 {
-        self.hops.iter().map(|h| h.end - h.start).sum()
+        self.segments.iter().map(|h| h.end - h.start).sum()
     }
 
     /// Time per category in ns, in the order of [`Category::ALL`], including zeros.
     pub fn by_category(&self) -> [(Category, i64); 13] {
         let mut sums = Category::ALL.map(|c| (c, 0));
-        for hop in self.hops.iter() {
-            sums[hop.category as usize].1 += hop.end - hop.start;
+        for segment in self.segments.iter() {
+            sums[segment.category as usize].1 += segment.end - segment.start;
         }
         sums
     }
 
     /// Time with an inferred cause, in ns.
     pub fn inferred_ns(&self) -> i64 {
-        self.hops.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
+        self.segments.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
     }
 
     /// Inferred time by rule in ns, without unexplained time.
     pub fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
         let mut sums = BTreeMap::new();
         let is_assumed = |h: &PathSegment| h.evidence == Evidence::Inferred && h.category != Category::Unknown;
-        for hop in self.hops.iter().filter(is_assumed) {
-            *sums.entry(hop.rule).or_default() += hop.end - hop.start;
+        for segment in self.segments.iter().filter(is_assumed) {
+            *sums.entry(segment.rule).or_default() += segment.end - segment.start;
         }
         sums
     }
@@ -126,8 +126,8 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         from.min(to)
     }
 
-    fn push(&mut self, hop: PathSegment) {
-        (self.visit)(hop);
+    fn push(&mut self, segment: PathSegment) {
+        (self.visit)(segment);
     }
 
     /// Visit the time between the release of a node and its start.
@@ -141,7 +141,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
             }
             _ => (self.exact.lanes[place].track, EventId::NONE),
         };
-        let category = of_lag(edge.dependency, end - start);
+        let category = lag_category(edge.dependency, end - start);
         // No record states a lag that was cut because of clocks that disagree.
         let guessed = category == Category::Unknown || end < graph.start[node as usize];
         self.push(PathSegment {
@@ -186,7 +186,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
             NodeKind::Host => self.host(node, place, start, end),
             NodeKind::Gpu => {
                 let event = self.exact.trace.gpu.event[place];
-                let category = self.categories.of_gpu(event);
+                let category = self.categories.gpu_category(event);
                 let track = self.exact.trace.events.track[event.index()];
                 // The end of a record that overlaps later ones may be wrong.
                 let is_doubtful = self.exact.overlong.contains(&GpuId(place as u32));
@@ -200,7 +200,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
                 let is_cut = end < graph.end[node as usize];
                 let evidence = edge.filter(|_| !is_cut).map_or(Evidence::Inferred, |e| self.evidence(node, e));
                 let rule = edge.map_or("program_order", |e| e.dependency.rule());
-                let (category, track) = (Categories::of_return(kind), self.exact.lanes[place].track);
+                let (category, track) = (Categories::return_category(kind), self.exact.lanes[place].track);
                 let event = graph.call[node as usize];
                 self.push(PathSegment { start, end, category, track, event, evidence, rule, node });
             }
@@ -215,7 +215,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         loop {
             let from = lane.pieces[piece].start.max(start);
             let event = lane.pieces[piece].event;
-            let (category, mut evidence) = self.categories.of_host(lane_index, event);
+            let (category, mut evidence) = self.categories.host_category(lane_index, event);
             if self.exact.loops.contains(event, from) {
                 evidence = Evidence::Inferred;
             }

@@ -47,7 +47,7 @@ enum Released {
 }
 
 /// Nodes, and the edges between them.
-pub(super) struct Built {
+pub(super) struct BuiltGraph {
     pub(super) graph: ActivityGraph,
     pub(super) edges: Vec<NewEdge>,
     /// First node and end of the nodes per lane.
@@ -79,7 +79,7 @@ impl<'a> Builder<'a> {
         order: &'a GpuOrder,
         lanes: &'a [ThreadTimeline],
         threads: &Threads,
-    ) -> Built {
+    ) -> BuiltGraph {
         let mut builder = Self {
             trace,
             order,
@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
         let others = OtherStreams::new(trace, order).dependencies(&builder.graph, &builder.edges, &builder.gpu_node);
         builder.edges.extend(others);
         let Self { graph, edges, lane_nodes, corrections, .. } = builder;
-        Built { graph, edges, lane_nodes, corrections }
+        BuiltGraph { graph, edges, lane_nodes, corrections }
     }
 
     fn add_operations(&mut self) {
@@ -131,8 +131,8 @@ impl<'a> Builder<'a> {
             let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) else { continue };
             let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
             let began = gpu_start(self.trace, gpu);
-            let held_back = blocking.contains(&call) && self.work_before(gpu).is_some_and(|ended| ended > from);
-            let at = if held_back { from } else { to.min(began).max(from) };
+            let is_delayed = blocking.contains(&call) && self.work_before(gpu).is_some_and(|ended| ended > from);
+            let at = if is_delayed { from } else { to.min(began).max(from) };
             let at = if is_launched { at } else { self.before_call(lane, at) };
             self.corrections.early_kernels += u64::from(began < from);
             self.launch_source[gpu.index()] = self.source(lane, at) as u32;
@@ -179,7 +179,7 @@ impl<'a> Builder<'a> {
 
     /// End nodes at the return of calls with a possible wait for unrecorded work, so that an edit can apply there.
     fn cut_at_doubtful_calls(&mut self) {
-        for &call in &self.order.amid_loss {
+        for &call in &self.order.near_missing_records {
             if let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) {
                 self.source(lane, self.trace.events.end(call));
             }
@@ -222,14 +222,14 @@ impl<'a> Builder<'a> {
         for (i, source) in self.sources.iter().enumerate() {
             sources[source.lane].push((source.at, i));
         }
-        let mut inward: Vec<(u32, Released, Dependency)> = Vec::new();
+        let mut incoming_edges: Vec<(u32, Released, Dependency)> = Vec::new();
         for (lane, (mut sources, waits)) in sources.into_iter().zip(waits).enumerate() {
             sources.sort_unstable();
             let from = self.graph.len() as u32;
-            LaneCutter::new(self, lane, &mut inward).cut(&sources, waits);
+            LaneCutter::new(self, lane, &mut incoming_edges).cut(&sources, waits);
             self.lane_nodes.push((from, self.graph.len() as u32));
         }
-        for (node, released, dependency) in inward {
+        for (node, released, dependency) in incoming_edges {
             let from = match released {
                 Released::By(gpu) => self.gpu_node[gpu.index()],
                 Released::At(source) => self.source_node[source],
@@ -259,7 +259,7 @@ impl<'a> Builder<'a> {
                 let dependency = match () {
                     () if self.graph.end[from as usize] > began => Dependency::Overlap,
                     () if source == NONE => Dependency::Unlaunched,
-                    () if self.order.after_loss[gpu.index()] => Dependency::StreamAmidLoss,
+                    () if self.order.after_missing_records[gpu.index()] => Dependency::StreamNearMissing,
                     () => Dependency::Stream,
                 };
                 self.edges.push(NewEdge { to: node, from, dependency });
@@ -280,7 +280,7 @@ impl<'a> Builder<'a> {
 /// Cuts a lane into nodes at its sources and waits.
 struct LaneCutter<'b, 'a> {
     builder: &'b mut Builder<'a>,
-    inward: &'b mut Vec<(u32, Released, Dependency)>,
+    incoming_edges: &'b mut Vec<(u32, Released, Dependency)>,
     lane: usize,
     /// End of the nodes so far.
     cursor: i64,
@@ -292,9 +292,13 @@ struct LaneCutter<'b, 'a> {
 }
 
 impl<'b, 'a> LaneCutter<'b, 'a> {
-    fn new(builder: &'b mut Builder<'a>, lane: usize, inward: &'b mut Vec<(u32, Released, Dependency)>) -> Self {
+    fn new(
+        builder: &'b mut Builder<'a>,
+        lane: usize,
+        incoming_edges: &'b mut Vec<(u32, Released, Dependency)>,
+    ) -> Self {
         let cursor = builder.lanes[lane].start();
-        Self { builder, inward, lane, cursor, last: NONE, returning: None, pending: Vec::new() }
+        Self { builder, incoming_edges, lane, cursor, last: NONE, returning: None, pending: Vec::new() }
     }
 
     fn cut(mut self, sources: &[(i64, usize)], waits: Vec<Wait>) {
@@ -366,7 +370,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         if self.last != NONE {
             self.builder.edges.push(NewEdge { to: node, from: self.last, dependency: Dependency::Program });
         }
-        self.inward.extend(self.pending.drain(..).map(|(released, dependency)| (node, released, dependency)));
+        self.incoming_edges.extend(self.pending.drain(..).map(|(released, dependency)| (node, released, dependency)));
         self.last = node;
         self.cursor = to;
     }

@@ -1,7 +1,7 @@
 //! Causes of time on the critical path, and their rules.
 
 use super::Exact;
-use super::enclosing::Around;
+use super::enclosing::AncestorCache;
 use super::graph::{Dependency, NodeKind};
 use super::names::{Names, bits};
 use super::wakeups::{Gap, is_annotation};
@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use serde::Serialize;
 use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
-use stackline_timeline::vocabulary::cuda::is_of_runtime;
+use stackline_timeline::vocabulary::cuda::is_runtime_overhead;
 
 /// Cause of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -99,14 +99,16 @@ pub(super) const LONG_GAP_NS: i64 = 100_000;
 const LONG_LAUNCH_NS: i64 = 1_000_000;
 
 /// Cause of the delay between the end of a prerequisite and the start of its dependent.
-pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
+pub(super) fn lag_category(dependency: Dependency, lag: i64) -> Category {
     match dependency {
         Dependency::Launch | Dependency::LaunchByOperator if lag > LONG_LAUNCH_NS => Category::Unknown,
         Dependency::Launch | Dependency::LaunchByOperator => Category::LaunchLatency,
         _ if dependency.is_without_launch() && lag > UNLAUNCHED_GAP_NS => Category::Unknown,
-        Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Gpu(_) if lag > LONG_GAP_NS => Category::Unknown,
+        Dependency::Stream | Dependency::StreamNearMissing | Dependency::Gpu(_) if lag > LONG_GAP_NS => {
+            Category::Unknown
+        }
         Dependency::Stream
-        | Dependency::StreamAmidLoss
+        | Dependency::StreamNearMissing
         | Dependency::Overlap
         | Dependency::Unlaunched
         | Dependency::Gpu(_) => Category::GpuQueue,
@@ -124,7 +126,7 @@ pub(super) struct Categories<'a> {
     gaps: &'a [Gap],
     may_wait: MayWait<'a>,
     /// Per event: true if it is part of data loading.
-    loads: Around,
+    loads: AncestorCache,
 }
 
 /// Lookup of host spans with a possible wait.
@@ -145,7 +147,7 @@ impl MayWait<'_> {
             || self.uncertain.contains(&event)
             || (is_annotation(self.trace, event) || self.inferred.get(event).is_some())
                 // Python's garbage collector runs and never waits. Samples show it inside the interrupted function.
-                && !self.names.collects(self.trace, event)
+                && !self.names.collects_garbage(self.trace, event)
     }
 }
 
@@ -166,12 +168,12 @@ impl<'a> Categories<'a> {
             types: NameTypes::new(trace, RULES),
             gaps,
             may_wait: exact.may_wait(),
-            loads: Around::new(trace),
+            loads: AncestorCache::new(trace),
         }
     }
 
     /// Critical-path cause of a GPU operation, by its kernel type.
-    pub(super) fn of_gpu(&mut self, event: EventId) -> Category {
+    pub(super) fn gpu_category(&mut self, event: EventId) -> Category {
         match self.types.of_event(event) {
             KernelType::Communication => Category::GpuCommunication,
             KernelType::Memory => Category::GpuCopy,
@@ -182,18 +184,18 @@ impl<'a> Categories<'a> {
     }
 
     /// Category of the return from a wait.
-    pub(super) fn of_return(kind: NodeKind) -> Category {
+    pub(super) fn return_category(kind: NodeKind) -> Category {
         if kind == NodeKind::SyncReturn { Category::SyncReturn } else { Category::ThreadHandover }
     }
 
     /// Category of host time with the innermost span `event` (none in a gap), and its evidence.
-    pub(super) fn of_host(&mut self, lane_index: usize, event: EventId) -> (Category, Evidence) {
+    pub(super) fn host_category(&mut self, lane_index: usize, event: EventId) -> (Category, Evidence) {
         if event.is_none() {
-            return self.of_gap(lane_index);
+            return self.gap_category(lane_index);
         }
         let category = match self.trace.kind(event) {
             EventKind::Runtime | EventKind::Driver => Category::HostRuntime,
-            EventKind::Overhead if !is_of_runtime(self.trace.name(event)) => {
+            EventKind::Overhead if !is_runtime_overhead(self.trace.name(event)) => {
                 return (Category::Profiler, Evidence::Exact);
             }
             EventKind::Overhead => Category::HostRuntime,
@@ -205,7 +207,7 @@ impl<'a> Categories<'a> {
         (category, if self.may_wait.span(event) { Evidence::Inferred } else { Evidence::Exact })
     }
 
-    fn of_gap(&self, lane_index: usize) -> (Category, Evidence) {
+    fn gap_category(&self, lane_index: usize) -> (Category, Evidence) {
         let category = match self.gaps[lane_index] {
             Gap::Engine | Gap::Native => Category::HostOperator,
             Gap::Loader => Category::HostDataLoading,

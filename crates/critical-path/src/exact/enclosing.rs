@@ -181,19 +181,19 @@ impl Spans {
 }
 
 /// Cache of a test for events and their enclosing events, with one visit per event.
-pub(super) struct Around {
+pub(super) struct AncestorCache {
     /// Result per event; `None` if unknown.
     known: Vec<Option<bool>>,
 }
 
-impl Around {
+impl AncestorCache {
     pub(super) fn new(trace: &Trace) -> Self {
         Self { known: vec![None; trace.events.len()] }
     }
 
     /// True if an event or one around it passes the test. All calls must use the same test.
     pub(super) fn any(&mut self, trace: &Trace, event: EventId, test: impl Fn(EventId) -> bool) -> bool {
-        let mut climbed = Vec::new();
+        let mut visited = Vec::new();
         let mut at = event;
         let found = loop {
             if at.is_none() {
@@ -202,13 +202,13 @@ impl Around {
             if let Some(known) = self.known[at.index()] {
                 break known;
             }
-            climbed.push(at);
+            visited.push(at);
             if test(at) {
                 break true;
             }
             at = trace.events.parent[at.index()];
         };
-        for event in climbed {
+        for event in visited {
             self.known[event.index()] = Some(found);
         }
         found

@@ -15,7 +15,7 @@ struct GilHolder {
 }
 
 /// Python time ranges of one process, sorted by the following pause.
-struct OfProcess {
+struct ProcessHolders {
     bursts: Vec<GilHolder>,
     /// Segment tree over the ranges with earliest start and latest end. The children of node `i` are `2 i` and `2 i +
     /// 1`.
@@ -24,7 +24,7 @@ struct OfProcess {
 }
 
 /// Holders of the GIL by process.
-pub(super) struct GilHolders(FxHashMap<Key, OfProcess>);
+pub(super) struct GilHolders(FxHashMap<Key, ProcessHolders>);
 
 impl GilHolders {
     pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
@@ -34,19 +34,19 @@ impl GilHolders {
         for lane in lanes {
             *threads.entry(trace.tracks.pid(lane.track)).or_default() += 1;
         }
-        for (number, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.has.python > 0) {
+        for (number, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.span_counts.python > 0) {
             let pid = trace.tracks.pid(lane.track);
             // A single thread waits for no other.
             if threads.get(&pid).is_some_and(|&n| n > 1) {
                 add_bursts(&mut is_python, (number, lane), found.entry(pid).or_default());
             }
         }
-        Self(found.into_iter().map(|(pid, bursts)| (pid, OfProcess::new(bursts))).collect())
+        Self(found.into_iter().map(|(pid, bursts)| (pid, ProcessHolders::new(bursts))).collect())
     }
 
     /// Pause and lane of the Python time range that contains a time. Of several ranges, the one with the latest pause
     /// not after `until`.
-    pub(super) fn paused(&self, pid: Key, at: i64, until: i64) -> Option<(i64, usize)> {
+    pub(super) fn next_pause(&self, pid: Key, at: i64, until: i64) -> Option<(i64, usize)> {
         let found = self.0.get(&pid)?.last(at, until)?;
         Some((found.pause, found.lane))
     }
@@ -69,7 +69,7 @@ fn add_bursts(roots: &mut Roots<'_>, (number, lane): (usize, &ThreadTimeline), f
     }
 }
 
-impl OfProcess {
+impl ProcessHolders {
     fn new(mut bursts: Vec<GilHolder>) -> Self {
         bursts.sort_unstable_by_key(|b| (b.pause, b.lane, b.from));
         let leaves = bursts.len().next_power_of_two();
@@ -117,19 +117,19 @@ impl<'a> Roots<'a> {
     }
 
     fn is_python(&mut self, event: EventId) -> bool {
-        let mut climbed = Vec::new();
+        let mut visited = Vec::new();
         let mut at = event;
         let found = loop {
             if let Some(known) = self.known[at.index()] {
                 break known;
             }
-            climbed.push(at);
+            visited.push(at);
             match self.trace.events.parent[at.index()].some() {
                 Some(parent) => at = parent,
                 None => break self.trace.kind(at) == EventKind::PythonFunction,
             }
         };
-        for event in climbed {
+        for event in visited {
             self.known[event.index()] = Some(found);
         }
         found
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_last_pause_is_found(
+        fn search_finds_the_last_pause(
             drawn in proptest::collection::vec((0i64..50, 1i64..20, 0i64..10, 0usize..6), 0..40),
             at in 0i64..70,
             until in 0i64..90,
@@ -152,7 +152,7 @@ mod tests {
             let all: Vec<GilHolder> = drawn.into_iter().map(burst).collect();
             let holds = |b: &&GilHolder| b.pause <= until && b.from <= at && at < b.to;
             let expected = all.iter().filter(holds).map(|b| (b.pause, b.lane)).max();
-            let found = OfProcess::new(all.clone());
+            let found = ProcessHolders::new(all.clone());
             prop_assert_eq!(found.last(at, until).map(|b| (b.pause, b.lane)), expected);
         }
     }

@@ -35,7 +35,7 @@ pub enum Dependency {
     /// Order within a stream.
     Stream,
     /// Order within a stream with possibly missing work in between.
-    StreamAmidLoss,
+    StreamNearMissing,
     /// Order within a stream if the operation began before the end of the previous one (programmatic dependent launch,
     /// or clock noise).
     Overlap,
@@ -54,7 +54,7 @@ impl Dependency {
     pub fn evidence(self) -> Evidence {
         match self {
             Self::Program | Self::Launch | Self::Stream => Evidence::Exact,
-            Self::LaunchByOperator | Self::StreamAmidLoss | Self::Overlap | Self::Unlaunched => Evidence::Inferred,
+            Self::LaunchByOperator | Self::StreamNearMissing | Self::Overlap | Self::Unlaunched => Evidence::Inferred,
             Self::Gpu(reason) | Self::Sync(reason) => reason.evidence(),
             Self::Thread(_, evidence) => evidence,
         }
@@ -62,7 +62,7 @@ impl Dependency {
 
     /// True for the order of one stream, recorded or inferred.
     pub fn is_stream_order(self) -> bool {
-        matches!(self, Self::Stream | Self::StreamAmidLoss | Self::Overlap | Self::Unlaunched)
+        matches!(self, Self::Stream | Self::StreamNearMissing | Self::Overlap | Self::Unlaunched)
     }
 
     /// True for inferred dependencies of operations without launch in the trace.
@@ -77,7 +77,7 @@ impl Dependency {
             Self::Launch => "launch",
             Self::LaunchByOperator => "launch_by_operator",
             Self::Stream => "stream_order",
-            Self::StreamAmidLoss => "stream_order_amid_loss",
+            Self::StreamNearMissing => "stream_order_amid_loss",
             Self::Overlap => "stream_overlap",
             Self::Unlaunched => "stream_order_without_launch",
             Self::Gpu(reason) | Self::Sync(reason) => reason.name(),
@@ -125,7 +125,7 @@ pub struct ActivityGraph {
     /// Edges by node: see [`Self::edges_into`].
     pub edges: Vec<InEdge>,
     edge_offset: Vec<u32>,
-    usual: Usual,
+    usual: MedianLags,
     /// Number of edges that were removed because they closed a cycle.
     pub broken_cycles: u64,
 }
@@ -328,7 +328,7 @@ fn preference(dependency: Dependency) -> u8 {
         Dependency::Program => 0,
         Dependency::Overlap => 1,
         Dependency::Unlaunched => 2,
-        Dependency::Stream | Dependency::StreamAmidLoss => 3,
+        Dependency::Stream | Dependency::StreamNearMissing => 3,
         Dependency::Gpu(_) => 4,
         Dependency::LaunchByOperator => 5,
         Dependency::Launch => 6,
@@ -346,7 +346,7 @@ struct UsualLags {
 
 /// Median lags in ns.
 #[derive(Clone, Copy, Debug, Default)]
-struct Usual {
+struct MedianLags {
     launch: i64,
     queue: i64,
 }
@@ -356,25 +356,27 @@ impl UsualLags {
         match dependency {
             _ if lag < 0 => {}
             Dependency::Launch => self.launch.push(lag),
-            Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Gpu(_) => self.queue.push(lag),
+            Dependency::Stream | Dependency::StreamNearMissing | Dependency::Gpu(_) => self.queue.push(lag),
             _ => {}
         }
     }
 
-    fn medians(self) -> Usual {
+    fn medians(self) -> MedianLags {
         let median = |mut lags: Vec<i64>| {
             let middle = lags.len() / 2;
             if lags.is_empty() { 0 } else { *lags.select_nth_unstable(middle).1 }
         };
-        Usual { launch: median(self.launch), queue: median(self.queue) }
+        MedianLags { launch: median(self.launch), queue: median(self.queue) }
     }
 }
 
-impl Usual {
+impl MedianLags {
     fn lag_of(self, dependency: Dependency) -> i64 {
         match dependency {
             Dependency::Launch | Dependency::LaunchByOperator => self.launch,
-            Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Unlaunched | Dependency::Gpu(_) => self.queue,
+            Dependency::Stream | Dependency::StreamNearMissing | Dependency::Unlaunched | Dependency::Gpu(_) => {
+                self.queue
+            }
             _ => 0,
         }
     }

@@ -69,16 +69,16 @@ pub struct SegmentReports<'a> {
 
 impl SegmentReports<'_> {
     /// Merged segments of the critical path as text, in time order.
-    pub fn hops(&self) -> impl Iterator<Item = SegmentReport<'_>> {
-        self.exact.stretches(self.path).map(|s| self.hop(&s))
+    pub fn segments(&self) -> impl Iterator<Item = SegmentReport<'_>> {
+        self.exact.merged_segments(self.path).map(|s| self.segment(&s))
     }
 
     /// Path in the format of the other methods: start and end of each segment with an event.
     pub fn points(&self) -> impl Iterator<Item = PathPoint<'_>> {
-        self.hops().filter_map(both_points).flatten()
+        self.segments().filter_map(end_points).flatten()
     }
 
-    fn hop(&self, s: &MergedSegment) -> SegmentReport<'_> {
+    fn segment(&self, s: &MergedSegment) -> SegmentReport<'_> {
         let trace = self.exact.trace;
         let name = |event: EventId| event.some().map(|e| trace.name(e));
         SegmentReport {
@@ -98,25 +98,25 @@ impl SegmentReports<'_> {
 
 impl Exact<'_> {
     /// Segments of a path, with adjacent ones of the same event and cause merged.
-    pub fn stretches<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = MergedSegment> + 'b {
-        let mut hops = path.hops.iter().peekable();
+    pub fn merged_segments<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = MergedSegment> + 'b {
+        let mut segments = path.segments.iter().peekable();
         std::iter::from_fn(move || {
-            let mut whole = self.stretch(&hops.next()?);
-            while let Some(next) = hops.next_if(|next| is_host(next) && continues(&whole, next)) {
+            let mut whole = self.merged_segment(&segments.next()?);
+            while let Some(next) = segments.next_if(|next| is_host(next) && continues(&whole, next)) {
                 whole.end = next.end;
             }
             Some(whole)
         })
     }
 
-    fn stretch(&self, hop: &PathSegment) -> MergedSegment {
-        let (operator, frame) = self.owners(hop.event);
-        let PathSegment { start, end, category, track, event, evidence, rule, node } = *hop;
+    fn merged_segment(&self, segment: &PathSegment) -> MergedSegment {
+        let (operator, frame) = self.operator_and_frame(segment.event);
+        let PathSegment { start, end, category, track, event, evidence, rule, node } = *segment;
         MergedSegment { start, end, category, track, event, operator, frame, evidence, rule, node }
     }
 
     /// Innermost operator and Python frame of an event: the event itself, around it, or around the launch of GPU work.
-    fn owners(&self, event: EventId) -> (EventId, EventId) {
+    fn operator_and_frame(&self, event: EventId) -> (EventId, EventId) {
         if event.is_none() {
             return (EventId::NONE, EventId::NONE);
         }
@@ -127,7 +127,7 @@ impl Exact<'_> {
     }
 
     /// Prepare the text reports of a critical path's merged segments, with track labels.
-    pub fn hop_reports<'b>(&'b self, path: &'b ExactPath) -> SegmentReports<'b> {
+    pub fn segment_reports<'b>(&'b self, path: &'b ExactPath) -> SegmentReports<'b> {
         SegmentReports { exact: self, path, labels: self.trace.tracks.ids().map(|t| self.track_label(t)).collect() }
     }
 
@@ -142,16 +142,16 @@ impl Exact<'_> {
 }
 
 /// Start and end points of a segment with an event.
-fn both_points(hop: SegmentReport<'_>) -> Option<[PathPoint<'_>; 2]> {
-    let event = hop.event?;
+fn end_points(segment: SegmentReport<'_>) -> Option<[PathPoint<'_>; 2]> {
+    let event = segment.event?;
     let point = |at: &'static str, time_ns| PathPoint {
         at: at.into(),
         event,
-        name: hop.name.into(),
+        name: segment.name.into(),
         time_ns,
-        track: hop.track.into(),
+        track: segment.track.into(),
     };
-    Some([point("start", hop.start_ns), point("end", hop.end_ns)])
+    Some([point("start", segment.start_ns), point("end", segment.end_ns)])
 }
 
 /// True if a segment continues the last one: same event, cause and thread.
@@ -163,6 +163,6 @@ fn continues(last: &MergedSegment, next: &PathSegment) -> bool {
         && last.rule == next.rule
 }
 
-fn is_host(hop: &PathSegment) -> bool {
-    hop.node != NONE && matches!(hop.rule, "innermost_span" | "gap")
+fn is_host(segment: &PathSegment) -> bool {
+    segment.node != NONE && matches!(segment.rule, "innermost_span" | "gap")
 }

@@ -33,11 +33,13 @@ pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
 pub use merged_segments::{MergedSegment, SegmentReport, SegmentReports};
 pub use report::{ExactReport, ExactWarning};
 pub use segment_list::PathSegments;
-pub use slack::{EventSlack, Harmless};
+pub use slack::{EventSlack, FalseHotspot};
 pub use stackline_timeline::window_choice::WindowChoice;
 pub use steps::{StepPath, StepSpread, spread};
 pub use summary::SummaryLine;
-pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, TABLES, hops_table, hops_tables, slack_table, tables, with_rows};
+pub use tables::{
+    ON_DEMAND, SEGMENTS, SEGMENTS_TITLE, SLACK, TABLES, segment_tables, segments_table, slack_table, tables, with_rows,
+};
 pub use wakeups::ThreadRule;
 pub use window::Window;
 pub use workers::{LoaderWorker, LoaderWorkers};
@@ -45,7 +47,7 @@ pub use workers::{LoaderWorker, LoaderWorkers};
 use super::CriticalPathError;
 use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{GpuOrder, ROUNDING_NS};
-use super::inferred_sync::Loops;
+use super::inferred_sync::PollingLoops;
 use category::Categories;
 use enclosing::Enclosing;
 use names::Names;
@@ -57,10 +59,10 @@ use std::sync::OnceLock;
 use thread_timelines::ThreadTimeline;
 
 /// Maximum difference of clocks in ns (1,000 s). A larger one is a wrong record.
-const MOST_NS: i64 = 1_000_000_000_000;
+const MAX_CLOCK_OFFSET_NS: i64 = 1_000_000_000_000;
 
 /// Minimum difference between the clock of a device and the host's, in ns; 0 if the clocks may agree.
-fn off_ns(clock: &DeviceClock) -> i64 {
+fn clock_offset_ns(clock: &DeviceClock) -> i64 {
     clock.least_ns.unwrap_or(0).max(clock.most_ns.map_or(0, i64::saturating_neg)).max(0)
 }
 
@@ -79,8 +81,8 @@ pub struct Exact<'a> {
     /// Calls with a possible wait that no record states.
     uncertain: FxHashSet<EventId>,
     /// Calls with a possible wait for work without record.
-    amid_loss: Vec<EventId>,
-    loops: Loops,
+    near_missing_records: Vec<EventId>,
+    loops: PollingLoops,
     /// Processes whose clock disagrees with that of a GPU.
     clocks_disagree: BTreeSet<Key>,
     /// Operations with doubtful ends.
@@ -101,10 +103,18 @@ impl<'a> Exact<'a> {
         let kinds = CallKindCache::new(trace);
         let order = GpuOrder::new(trace, &kinds);
         let built = build::Builder::build(trace, &order, &lanes, &threads);
-        let build::Built { mut graph, edges, lane_nodes, corrections } = built;
+        let build::BuiltGraph { mut graph, edges, lane_nodes, corrections } = built;
         // Drop the inputs of the graph before the edges get their positions, which needs the most memory.
-        let GpuOrder { unexplained_waits, uncertain, loops, amid_loss, clocks_disagree, overlong, left_out, .. } =
-            { order };
+        let GpuOrder {
+            unexplained_waits,
+            uncertain,
+            loops,
+            near_missing_records,
+            clocks_disagree,
+            overlong,
+            left_out,
+            ..
+        } = { order };
         let wakeups::Threads { gaps, .. } = { threads };
         graph.connect(edges);
         Self {
@@ -118,7 +128,7 @@ impl<'a> Exact<'a> {
             unexplained_waits,
             uncertain,
             loops,
-            amid_loss,
+            near_missing_records,
             clocks_disagree,
             overlong,
             left_out,
@@ -146,12 +156,13 @@ impl<'a> Exact<'a> {
 
     /// True if the clocks of host and GPU disagree, by the order of the work or by the reader's measurement.
     pub fn clocks_disagree(&self) -> bool {
-        !self.clocks_disagree.is_empty() || self.trace.meta.clocks.iter().any(|clock| off_ns(clock) > ROUNDING_NS)
+        !self.clocks_disagree.is_empty()
+            || self.trace.meta.clocks.iter().any(|clock| clock_offset_ns(clock) > ROUNDING_NS)
     }
 
-    /// Maximum of [`off_ns`] over all devices, without wrong records.
+    /// Maximum of [`clock_offset_ns`] over all devices, without wrong records.
     fn clocks_differ_ns(&self) -> i64 {
-        self.trace.meta.clocks.iter().map(off_ns).filter(|&ns| ns < MOST_NS).max().unwrap_or(0)
+        self.trace.meta.clocks.iter().map(clock_offset_ns).filter(|&ns| ns < MAX_CLOCK_OFFSET_NS).max().unwrap_or(0)
     }
 
     /// Trace whose critical paths this analysis computes.
@@ -176,8 +187,8 @@ impl<'a> Exact<'a> {
     pub fn path_of(&self, window: Window) -> ExactPath {
         // Each node contributes its pieces, and the time before the node.
         let most = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() + 3 * self.graph.len() + 2;
-        let mut hops = PathSegments::new(window.end, most);
-        backward_pass::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));
-        ExactPath { window, hops }
+        let mut segments = PathSegments::new(window.end, most);
+        backward_pass::walk(self, &mut Categories::new(self), window, |segment| segments.push_front(&segment));
+        ExactPath { window, segments }
     }
 }

@@ -3,7 +3,7 @@
 use stackline_model::names::{COLLECTION, TAKE_BATCH};
 use stackline_model::vocabulary::lightning;
 use stackline_model::{EventId, EventKind, Trace};
-use stackline_timeline::frame_names::fits;
+use stackline_timeline::frame_names::matches_parts;
 use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};
 
 /// Bits of [`Names::flags`].
@@ -15,7 +15,7 @@ pub(super) mod bits {
     /// Releases a lock, or wakes waiting threads.
     pub(in super::super) const RELEASES: u16 = 4;
     /// Adds an item to a queue.
-    pub(in super::super) const PUTS: u16 = 32;
+    pub(in super::super) const ADDS_TO_QUEUE: u16 = 32;
     /// Waits for a lock that another thread releases.
     pub(in super::super) const LOCKS: u16 = 16;
     /// Part of data loading.
@@ -23,18 +23,18 @@ pub(super) mod bits {
     /// Only waits, independent of recorded calls inside.
     pub(in super::super) const ONLY_WAITS: u16 = 64;
     /// Garbage collection of Python.
-    pub(in super::super) const COLLECTS: u16 = 128;
+    pub(in super::super) const COLLECTS_GARBAGE: u16 = 128;
     /// Takes the next batch of a data loader: with workers the frame mainly waits for them.
-    pub(in super::super) const TAKES: u16 = 256;
+    pub(in super::super) const TAKES_BATCH: u16 = 256;
     /// Code of a data loader's worker processes.
     pub(in super::super) const RUNS_WORKER: u16 = 512;
     /// Waits for the end of another thread, or of its task. If no thread is seen to end, the time is the wait's own.
     pub(in super::super) const JOINS: u16 = 1024;
     /// Wait that another thread or process may end.
-    pub(in super::super) const ENDED_BY_OTHERS: u16 = WAITS | JOINS;
+    pub(in super::super) const WAITS_FOR_THREAD: u16 = WAITS | JOINS;
 }
 
-/// Parts that a name must all contain (see [`fits`]), and the bits of such names.
+/// Parts that a name must all contain (see [`matches_parts`]), and the bits of such names.
 const RULES: &[(&[&str], u16)] = &[
     (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
     (&["graph.py(", "_engine_run_backward"], bits::RUNS_BACKWARD),
@@ -55,10 +55,10 @@ const RULES: &[(&[&str], u16)] = &[
     (&["concurrent/futures/_base.py(", "): result"], bits::JOINS),
     (&["connection.py(", "): wait"], bits::WAITS | bits::ONLY_WAITS),
     (&["connection.py(", "): _poll"], bits::WAITS | bits::ONLY_WAITS),
-    (&["queues.py(", "): put"], bits::PUTS),
-    (&["queue.py(", "): put"], bits::PUTS),
-    (&["_try_put_index"], bits::PUTS),
-    (&["'put' of '_queue.SimpleQueue"], bits::PUTS),
+    (&["queues.py(", "): put"], bits::ADDS_TO_QUEUE),
+    (&["queue.py(", "): put"], bits::ADDS_TO_QUEUE),
+    (&["_try_put_index"], bits::ADDS_TO_QUEUE),
+    (&["'put' of '_queue.SimpleQueue"], bits::ADDS_TO_QUEUE),
     (&["'release' of '_thread."], bits::RELEASES),
     (&["threading.py(", "): notify*"], bits::RELEASES),
     (&["threading.py(", "): set"], bits::RELEASES),
@@ -67,13 +67,13 @@ const RULES: &[(&[&str], u16)] = &[
     (&[LOADER_WITH_WORKERS], bits::LOADS_DATA),
     (&[LOADER_WITHOUT_WORKERS], bits::LOADS_DATA),
     (&["pin_memory.py"], bits::LOADS_DATA),
-    (&["dataloader.py(", "__next__"], bits::TAKES),
-    (&["dataloader.py(", "_next_data"], bits::TAKES),
-    (&["dataloader.py(", "_get_data"], bits::TAKES),
+    (&["dataloader.py(", "__next__"], bits::TAKES_BATCH),
+    (&["dataloader.py(", "_next_data"], bits::TAKES_BATCH),
+    (&["dataloader.py(", "_get_data"], bits::TAKES_BATCH),
     (&["_worker_loop"], bits::LOADS_DATA | bits::RUNS_WORKER),
     (&["data/_utils/fetch.py"], bits::LOADS_DATA),
     (&["_utils/worker.py"], bits::LOADS_DATA),
-    (&[COLLECTION], bits::COLLECTS),
+    (&[COLLECTION], bits::COLLECTS_GARBAGE),
 ];
 
 /// Bits per name of a trace.
@@ -101,8 +101,8 @@ impl Names {
     }
 
     /// True if a span is, or lies in, a span of garbage collection.
-    pub(super) fn collects(&self, trace: &Trace, event: EventId) -> bool {
-        self.is_within(trace, event, bits::COLLECTS)
+    pub(super) fn collects_garbage(&self, trace: &Trace, event: EventId) -> bool {
+        self.is_within(trace, event, bits::COLLECTS_GARBAGE)
     }
 
     fn is_within(&self, trace: &Trace, event: EventId, bit: u16) -> bool {
@@ -112,7 +112,7 @@ impl Names {
 
 fn classify(name: &str) -> u16 {
     let of_framework = if lightning::takes_batch(name) { bits::LOADS_DATA } else { 0 };
-    RULES.iter().filter(|(parts, _)| fits(name, parts)).fold(of_framework, |bits, (_, bit)| bits | bit)
+    RULES.iter().filter(|(parts, _)| matches_parts(name, parts)).fold(of_framework, |bits, (_, bit)| bits | bit)
 }
 
 #[cfg(test)]
@@ -131,9 +131,12 @@ mod tests {
         assert_eq!(classify("threading.py(1125): Thread._wait_for_tstate_lock"), bits::JOINS);
         assert_eq!(classify("task_queue.py(3): get"), 0);
         assert_eq!(classify("<method 'release' of '_thread.lock' objects>"), bits::RELEASES);
-        assert_eq!(classify("torch/utils/data/dataloader.py(1448): _try_put_index") & bits::PUTS, bits::PUTS);
+        assert_eq!(
+            classify("torch/utils/data/dataloader.py(1448): _try_put_index") & bits::ADDS_TO_QUEUE,
+            bits::ADDS_TO_QUEUE
+        );
         let take = "torch/utils/data/dataloader.py(720): _BaseDataLoaderIter.__next__";
-        assert_eq!(classify(take), bits::LOADS_DATA | bits::TAKES);
+        assert_eq!(classify(take), bits::LOADS_DATA | bits::TAKES_BATCH);
         assert_eq!(classify("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"), bits::LOADS_DATA);
         assert_eq!(classify("[pl][profile][_TrainingEpochLoop].train_dataloader_next"), bits::LOADS_DATA);
         assert_eq!(classify("aten::mm"), 0);

@@ -9,7 +9,7 @@ use stackline_model::{GpuId, Key, Trace};
 use std::collections::BTreeMap;
 
 /// Maximum time in ns between the end of another stream's work and the start of an operation that waited for it.
-const SOON_NS: i64 = 50_000;
+const MAX_RELEASE_DELAY_NS: i64 = 50_000;
 
 /// Device number, with the process if several processes of a file have their own numbers.
 type Device = (Key, i32);
@@ -51,14 +51,14 @@ impl<'a> OtherStreams<'a> {
         let operations = self.trace.gpu.ids().filter(|gpu| nodes[gpu.index()] != NONE);
         let dependency = |gpu: GpuId| {
             let to = nodes[gpu.index()];
-            let (on, reason) = self.held_back_by(gpu, released[to as usize])?;
+            let (on, reason) = self.delayed_by(gpu, released[to as usize])?;
             Some(NewEdge { to, from: nodes[on.index()], dependency: Dependency::Gpu(reason) })
         };
         operations.filter_map(dependency).collect()
     }
 
     /// Operation of another stream that may have delayed `gpu` beyond the time `after`, with the inference rule.
-    fn held_back_by(&self, gpu: GpuId, after: i64) -> Option<(GpuId, Reason)> {
+    fn delayed_by(&self, gpu: GpuId, after: i64) -> Option<(GpuId, Reason)> {
         let began = start(self.trace, gpu);
         let waited = began.saturating_sub(after);
         let device = device(self.trace, self.order, gpu);
@@ -66,7 +66,7 @@ impl<'a> OtherStreams<'a> {
         let (earliest, reason) = if !self.launched.contains(&device) {
             (after, Reason::OtherStreamUnlaunched)
         } else if after != i64::MIN && waited > LONG_GAP_NS {
-            (after.max(began - SOON_NS), Reason::OtherStream)
+            (after.max(began - MAX_RELEASE_DELAY_NS), Reason::OtherStream)
         } else {
             return None;
         };

@@ -11,7 +11,7 @@ impl Exact<'_> {
     /// Marks for the events on a path, and arrows between segments of different threads or streams. With
     /// `only_critical`, the overlay omits complete events, except events on the path, annotations and Python frames.
     pub fn overlay(&self, path: &ExactPath, only_critical: bool) -> Overlay {
-        let mut events: Vec<EventId> = path.hops.iter().filter_map(|h| h.event.some()).collect();
+        let mut events: Vec<EventId> = path.segments.iter().filter_map(|h| h.event.some()).collect();
         let index = |e: &EventId| self.trace.events.source_index[e.index()];
         events.sort_unstable_by_key(index);
         events.dedup();
@@ -30,51 +30,51 @@ impl Exact<'_> {
         let mut before: Option<PathSegment> = None;
         // Rule of the time since the previous segment.
         let mut waited = None;
-        for hop in path.hops.iter().filter(|h| h.track.is_some()) {
-            if self.is_lag(&hop) {
-                waited = Some(hop.rule);
+        for segment in path.segments.iter().filter(|h| h.track.is_some()) {
+            if self.is_lag(&segment) {
+                waited = Some(segment.rule);
                 continue;
             }
-            if let Some(last) = before.filter(|last| last.track != hop.track) {
+            if let Some(last) = before.filter(|last| last.track != segment.track) {
                 flows.push(FlowPair {
                     id: flows.len() as u64,
                     from: self.flow_end(&last, last.end),
-                    to: self.flow_end(&hop, hop.start),
-                    weight_us: (hop.start - last.end) / 1_000,
+                    to: self.flow_end(&segment, segment.start),
+                    weight_us: (segment.start - last.end) / 1_000,
                     critical: true,
-                    kind: waited.unwrap_or_else(|| self.rule_into(&hop)),
+                    kind: waited.unwrap_or_else(|| self.rule_into(&segment)),
                 });
             }
-            (before, waited) = (Some(hop), None);
+            (before, waited) = (Some(segment), None);
         }
         flows
     }
 
     /// True if a segment is a lag before its event.
-    fn is_lag(&self, hop: &PathSegment) -> bool {
-        hop.node != NONE && hop.end <= self.graph.start[hop.node as usize]
+    fn is_lag(&self, segment: &PathSegment) -> bool {
+        segment.node != NONE && segment.end <= self.graph.start[segment.node as usize]
     }
 
     /// Rule of the edge that released the node of a segment.
-    fn rule_into(&self, hop: &PathSegment) -> &'static str {
-        if hop.node == NONE {
-            return hop.rule;
+    fn rule_into(&self, segment: &PathSegment) -> &'static str {
+        if segment.node == NONE {
+            return segment.rule;
         }
-        self.graph.release(hop.node).map_or(hop.rule, |edge| edge.dependency.rule())
+        self.graph.release(segment.node).map_or(segment.rule, |edge| edge.dependency.rule())
     }
 
     /// Start or end of a segment on its track, in whole µs inside the segment if possible, so that the arrow touches
     /// the segment. The end of GPU work is up to 1 µs earlier for the same reason.
-    fn flow_end(&self, hop: &PathSegment, at: i64) -> FlowEnd {
+    fn flow_end(&self, segment: &PathSegment, at: i64) -> FlowEnd {
         let trace = self.trace;
-        let is_gpu = hop.node != NONE && self.graph.kind[hop.node as usize] == NodeKind::Gpu;
-        let inset = if is_gpu && at == hop.end { (hop.end - hop.start).min(1_000) } else { 0 };
+        let is_gpu = segment.node != NONE && self.graph.kind[segment.node as usize] == NodeKind::Gpu;
+        let inset = if is_gpu && at == segment.end { (segment.end - segment.start).min(1_000) } else { 0 };
         let key = |key| TrackKey::from_trace(trace, key);
-        let shift = trace.clock_shift(hop.track);
+        let shift = trace.clock_shift(segment.track);
         let (at, start, end) =
-            (at.saturating_sub(shift), hop.start.saturating_sub(shift), hop.end.saturating_sub(shift));
+            (at.saturating_sub(shift), segment.start.saturating_sub(shift), segment.end.saturating_sub(shift));
         let floor = (at - inset).div_euclid(1_000);
         let ts_us = if floor * 1_000 < start && (floor + 1) * 1_000 <= end { floor + 1 } else { floor };
-        FlowEnd { pid: key(trace.tracks.pid(hop.track)), tid: key(trace.tracks.get(hop.track).tid), ts_us }
+        FlowEnd { pid: key(trace.tracks.pid(segment.track)), tid: key(trace.tracks.get(segment.track).tid), ts_us }
     }
 }

@@ -102,7 +102,7 @@ impl Exact<'_> {
     /// Number of distinct events on a critical path.
     fn events_on(&self, path: &ExactPath) -> usize {
         let mut seen = vec![0u64; self.trace.events.len() / 64 + 1];
-        for event in path.hops.iter().filter_map(|h| h.event.some()) {
+        for event in path.segments.iter().filter_map(|h| h.event.some()) {
             seen[event.index() / 64] |= 1 << (event.index() % 64);
         }
         seen.iter().map(|bits| bits.count_ones() as usize).sum()
@@ -112,14 +112,14 @@ impl Exact<'_> {
     fn top_names(&self, path: &ExactPath) -> Vec<ReportShare> {
         let mut named: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
         let mut nameless = Category::ALL.map(|category| (category, (0, 0)));
-        for hop in path.hops.iter() {
+        for segment in path.segments.iter() {
             // The event of time with unknown cause is only the next one.
-            let event = hop.event.some().filter(|_| hop.category != Category::Unknown);
+            let event = segment.event.some().filter(|_| segment.category != Category::Unknown);
             let slot: &mut (i64, usize) = match event {
                 Some(event) => named.entry(self.trace.events.name[event.index()]).or_default(),
-                None => &mut nameless[hop.category as usize].1,
+                None => &mut nameless[segment.category as usize].1,
             };
-            *slot = (slot.0 + hop.end - hop.start, slot.1 + 1);
+            *slot = (slot.0 + segment.end - segment.start, slot.1 + 1);
         }
         let named = named.into_iter().map(|(name, sum)| (Cow::Borrowed(self.trace.strings.get(name)), sum));
         // Time without event has no name.

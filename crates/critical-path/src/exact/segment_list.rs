@@ -54,22 +54,22 @@ impl PathSegments {
     }
 
     /// Add a segment before the existing ones.
-    pub(super) fn push_front(&mut self, hop: &PathSegment) {
-        debug_assert_eq!((hop.end, hop.start <= hop.end), (self.from, true), "a gap or an overlap");
-        self.from = hop.start;
-        let run = self.runs.last().filter(|run| (run.node, run.track) == (hop.node, hop.track));
-        let before_end = run.and_then(|run| u32::try_from(run.end - hop.end).ok());
+    pub(super) fn push_front(&mut self, segment: &PathSegment) {
+        debug_assert_eq!((segment.end, segment.start <= segment.end), (self.from, true), "a gap or an overlap");
+        self.from = segment.start;
+        let run = self.runs.last().filter(|run| (run.node, run.track) == (segment.node, segment.track));
+        let before_end = run.and_then(|run| u32::try_from(run.end - segment.end).ok());
         if before_end.is_none() {
-            self.runs.push(Run { end: hop.end, row: self.len() as u32, node: hop.node, track: hop.track });
+            self.runs.push(Run { end: segment.end, row: self.len() as u32, node: segment.node, track: segment.track });
         }
-        let cause = Cause { category: hop.category, evidence: hop.evidence, rule: hop.rule };
+        let cause = Cause { category: segment.category, evidence: segment.evidence, rule: segment.rule };
         let known = self.causes.iter().position(|&c| c == cause);
         let known = known.unwrap_or_else(|| {
             self.causes.push(cause);
             self.causes.len() - 1
         });
         self.before_end.push(before_end.unwrap_or(0));
-        self.event.push(hop.event);
+        self.event.push(segment.event);
         self.cause.push(known as u16);
     }
 
@@ -94,7 +94,7 @@ impl PathSegments {
     }
 
     /// Segment in a row of a run.
-    fn hop(&self, row: usize, run: usize) -> PathSegment {
+    fn segment(&self, row: usize, run: usize) -> PathSegment {
         let Cause { category, evidence, rule } = self.causes[usize::from(self.cause[row])];
         let Run { node, track, .. } = self.runs[run];
         let is_last_row = self.runs.get(run + 1).is_some_and(|next| next.row as usize == row + 1);
@@ -109,8 +109,8 @@ impl PathSegments {
     /// Panics if the position is out of range.
     pub fn length_ns(&self, position: usize) -> i64 {
         let row = self.len() - 1 - position;
-        let hop = self.hop(row, self.run_of(row));
-        hop.end - hop.start
+        let segment = self.segment(row, self.run_of(row));
+        segment.end - segment.start
     }
 
     /// All critical-path segments in time order.
@@ -120,7 +120,7 @@ impl PathSegments {
             if self.runs.get(run).is_none_or(|current| current.row as usize > row) {
                 run -= 1;
             }
-            self.hop(row, run)
+            self.segment(row, run)
         })
     }
 }
@@ -131,12 +131,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// Lengths near the time range of a run, few nodes, all rules.
-    fn hops() -> impl Strategy<Value = Vec<PathSegment>> {
+    fn segments() -> impl Strategy<Value = Vec<PathSegment>> {
         let length = prop_oneof![0..1000i64, (i64::from(u32::MAX) - 2)..(i64::from(u32::MAX) + 3)];
         let one = (length, 0..3u32, 0..2u32, 0..13usize, any::<bool>(), 0..3usize);
         proptest::collection::vec(one, 0..50).prop_map(|all| {
             let mut start = -5;
-            let hop = |(length, node, event, category, is_exact, rule): (i64, u32, u32, usize, bool, usize)| {
+            let segment = |(length, node, event, category, is_exact, rule): (i64, u32, u32, usize, bool, usize)| {
                 let end = start + length;
                 PathSegment {
                     start: std::mem::replace(&mut start, end),
@@ -149,21 +149,21 @@ mod tests {
                     node,
                 }
             };
-            all.into_iter().map(hop).collect()
+            all.into_iter().map(segment).collect()
         })
     }
 
     proptest! {
         #[test]
-        fn hops_come_back_as_they_were(all in hops()) {
-            let mut packed = PathSegments::new(all.last().map_or(0, |hop| hop.end), all.len());
+        fn segments_round_trip(all in segments()) {
+            let mut packed = PathSegments::new(all.last().map_or(0, |segment| segment.end), all.len());
             for latest_first in all.iter().rev() {
                 packed.push_front(latest_first);
             }
             prop_assert_eq!(packed.is_empty(), all.is_empty());
             prop_assert_eq!(&packed.iter().collect::<Vec<_>>(), &all);
             let lengths: Vec<i64> = (0..packed.len()).map(|position| packed.length_ns(position)).collect();
-            prop_assert_eq!(lengths, all.iter().map(|hop| hop.end - hop.start).collect::<Vec<_>>());
+            prop_assert_eq!(lengths, all.iter().map(|segment| segment.end - segment.start).collect::<Vec<_>>());
         }
     }
 }

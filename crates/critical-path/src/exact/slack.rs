@@ -10,7 +10,7 @@ use stackline_model::{EventId, EventKind, StrId};
 
 /// Name of a false hotspot: large total time, little on the critical path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Harmless {
+pub struct FalseHotspot {
     /// Name of kernels or operators.
     pub name: String,
     /// `gpu` or `host`.
@@ -124,7 +124,7 @@ impl Exact<'_> {
     /// False hotspots: names with more than 1 % of the window in total, of which less than 10 % is on the path, sorted
     /// by total time. Empty if the clocks of host and GPU disagree by more than 1 %, because slack between them is then
     /// unknown.
-    pub fn large_but_harmless(&self, path: &ExactPath) -> Vec<Harmless> {
+    pub fn false_hotspots(&self, path: &ExactPath) -> Vec<FalseHotspot> {
         if self.slack_is_unknown(path.window) {
             return Vec::new();
         }
@@ -132,19 +132,21 @@ impl Exact<'_> {
         let mut sums: FxHashMap<(bool, StrId), Sum> = FxHashMap::default();
         self.sum_gpu(path.window, &slack, &mut sums);
         self.sum_host(path.window, &slack, &mut sums);
-        for hop in path.hops.iter().filter(|h| h.event.is_some() && matches!(h.rule, "record" | "innermost_span")) {
-            let is_gpu = self.trace.kind(hop.event).is_gpu_work();
-            if let Some(sum) = sums.get_mut(&(is_gpu, self.trace.events.name[hop.event.index()])) {
-                sum.on_path += hop.end - hop.start;
+        for segment in
+            path.segments.iter().filter(|h| h.event.is_some() && matches!(h.rule, "record" | "innermost_span"))
+        {
+            let is_gpu = self.trace.kind(segment.event).is_gpu_work();
+            if let Some(sum) = sums.get_mut(&(is_gpu, self.trace.events.name[segment.event.index()])) {
+                sum.on_path += segment.end - segment.start;
             }
         }
         let floor = path.window.length_ns() / 100;
-        let mut found: Vec<Harmless> = sums
+        let mut found: Vec<FalseHotspot> = sums
             .into_iter()
             .filter(|(_, sum)| sum.total > floor && sum.on_path < sum.total / 10)
             .map(|((is_gpu, name), mut sum)| {
                 let middle = sum.slacks.len() / 2;
-                Harmless {
+                FalseHotspot {
                     name: self.trace.strings.get(name).to_owned(),
                     resource: if is_gpu { "gpu" } else { "host" },
                     calls: sum.slacks.len(),

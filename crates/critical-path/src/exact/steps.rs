@@ -38,7 +38,9 @@ impl Exact<'_> {
         let mut categories = Categories::new(self);
         let step = |(number, window): (i64, Window)| {
             let mut by_category = Category::ALL.map(|c| (c, 0));
-            walk(self, &mut categories, window, |hop| by_category[hop.category as usize].1 += hop.end - hop.start);
+            walk(self, &mut categories, window, |segment| {
+                by_category[segment.category as usize].1 += segment.end - segment.start
+            });
             StepPath { number, window_ns: window.length_ns(), by_category }
         };
         self.step_windows().into_iter().map(step).collect()

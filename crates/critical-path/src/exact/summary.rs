@@ -12,14 +12,14 @@ use stackline_model::{EventId, EventKind, StrId};
 use std::cmp::Reverse;
 
 /// Maximum number of lines.
-const LINES: usize = 20;
+const MAX_LINES: usize = 20;
 
 /// Divisor of the window's length: shorter lines may join an adjacent line.
-const SHORT: i64 = 200;
+const SHORT_DIVISOR: i64 = 200;
 /// Divisor of the window's length: maximum total time that such joins may move to another location.
-const MOVED: i64 = 20;
+const MOVED_DIVISOR: i64 = 20;
 /// Maximum number of consecutive depths with too many lines before the search for deeper ones ends.
-const REFUSALS: usize = 3;
+const MAX_REFUSALS: usize = 3;
 
 /// Line of the critical-path summary.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -38,7 +38,8 @@ pub struct SummaryLine {
     /// Longest event; time without event is under its cause, such as `(no event: host_python)`.
     pub longest: String,
     /// Number of critical-path segments in this line.
-    pub hops: usize,
+    #[serde(rename = "hops")]
+    pub segments: usize,
 }
 
 /// Run of consecutive segments with one place. Runs follow each other without gap.
@@ -105,26 +106,26 @@ impl Places {
 
 /// Summary lines of a path, and its number of merged segments.
 pub(super) fn summarize(exact: &Exact<'_>, path: &ExactPath) -> (Vec<SummaryLine>, usize) {
-    let (inner, stretches) = runs(exact, path, &Places::Named);
-    let mut lines = told(exact, path, &inner, &Places::Named);
+    let (inner, segments) = runs(exact, path, &Places::Named);
+    let mut lines = deepest_fitting_runs(exact, path, &inner, &Places::Named);
     // A path with almost all time in one place needs a more detailed summary.
     if lines.iter().any(|run| run.length() / 9 > (path.window.length_ns() - run.length())) {
         let spans = Places::Spans(Spans::new(exact.trace));
         let (inner, _) = runs(exact, path, &spans);
-        let other = told(exact, path, &inner, &spans);
+        let other = deepest_fitting_runs(exact, path, &inner, &spans);
         if other.len() > lines.len() {
             lines = other;
         }
     }
-    (summary_lines(exact, path, &lines), stretches)
+    (summary_lines(exact, path, &lines), segments)
 }
 
 /// Runs of the innermost locations along a path, and the number of merged segments.
 fn runs(exact: &Exact<'_>, path: &ExactPath, places: &Places) -> (Vec<Run>, usize) {
     let (mut runs, mut count): (Vec<Run>, usize) = (Vec::new(), 0);
-    for stretch in exact.stretches(path) {
-        let place = places.innermost(exact, owner(exact, &stretch));
-        add(&mut runs, Run { start: stretch.start, end: stretch.end, own: stretch.end - stretch.start, place });
+    for segment in exact.merged_segments(path) {
+        let place = places.innermost(exact, owner(exact, &segment));
+        add(&mut runs, Run { start: segment.start, end: segment.end, own: segment.end - segment.start, place });
         count += 1;
     }
     (runs, count)
@@ -137,8 +138,8 @@ fn add(runs: &mut Vec<Run>, run: Run) {
     }
 }
 
-/// Runs at the greatest nesting depth that fits into [`LINES`] lines.
-fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> Vec<Run> {
+/// Runs at the greatest nesting depth that fits into [`MAX_LINES`] lines.
+fn deepest_fitting_runs(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> Vec<Run> {
     let window = path.window.length_ns();
     let mut chain = Vec::new();
     let mut cut = |depth: usize| {
@@ -153,11 +154,11 @@ fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> 
     // Deeper places only split runs, so a few depths with too many lines end the search.
     let (mut best, mut refused) = (None, 0);
     for depth in 1..=places.depth() {
-        let joined = join_short(&cut(depth), window / SHORT);
+        let joined = join_short(&cut(depth), window / SHORT_DIVISOR);
         let moved: i64 = joined.iter().map(|run| run.length() - run.own).sum();
-        if joined.len() <= LINES && moved <= window / MOVED {
+        if joined.len() <= MAX_LINES && moved <= window / MOVED_DIVISOR {
             (best, refused) = (Some(joined), 0);
-        } else if refused < REFUSALS {
+        } else if refused < MAX_REFUSALS {
             refused += 1;
         } else {
             break;
@@ -168,12 +169,12 @@ fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> 
     }
     // Even the outermost places alternate too often.
     let mut runs = cut(1);
-    let mut least = (window / SHORT).max(1);
-    while runs.len() > LINES {
+    let mut least = (window / SHORT_DIVISOR).max(1);
+    while runs.len() > MAX_LINES {
         let joined = join_short(&runs, least);
         // If all runs have similar lengths, all would become short at once.
-        if joined.len() < LINES / 2 {
-            return sliced(&runs, path);
+        if joined.len() < MAX_LINES / 2 {
+            return merge_by_slice(&runs, path);
         }
         runs = joined;
         least = least.saturating_mul(2);
@@ -182,9 +183,9 @@ fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> 
 }
 
 /// Join runs by the slice of the window that contains their middle.
-fn sliced(runs: &[Run], path: &ExactPath) -> Vec<Run> {
-    let slice = (path.window.length_ns() / LINES as i64).max(1);
-    let number = |run: &Run| ((run.start + run.length() / 2 - path.window.start) / slice).min(LINES as i64 - 1);
+fn merge_by_slice(runs: &[Run], path: &ExactPath) -> Vec<Run> {
+    let slice = (path.window.length_ns() / MAX_LINES as i64).max(1);
+    let number = |run: &Run| ((run.start + run.length() / 2 - path.window.start) / slice).min(MAX_LINES as i64 - 1);
     let mut joined: Vec<Run> = Vec::new();
     for runs in runs.chunk_by(|a, b| number(a) == number(b)) {
         let mut all = runs[0];
@@ -218,52 +219,52 @@ fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
 }
 
 /// Event that determines the location of a segment: for GPU work, its launch; none in gaps.
-fn owner(exact: &Exact<'_>, stretch: &MergedSegment) -> EventId {
+fn owner(exact: &Exact<'_>, segment: &MergedSegment) -> EventId {
     let trace = exact.trace;
-    let inner = match stretch.event.some().and_then(|e| trace.gpu.of_event(e)) {
+    let inner = match segment.event.some().and_then(|e| trace.gpu.of_event(e)) {
         Some(gpu) => trace.gpu.launcher(gpu),
-        None => [stretch.operator, stretch.frame, stretch.event].into_iter().find(|e| e.is_some()),
+        None => [segment.operator, segment.frame, segment.event].into_iter().find(|e| e.is_some()),
     };
     inner.into()
 }
 
 /// Sums for one summary line.
-struct Told {
+struct LineSums {
     causes: [(i64, Category); 13],
     /// Longest segment; the first one wins ties.
     longest: (i64, EventId, Category),
     /// Outside of locations: time by name of operator or frame; time without either under none.
     owners: FxHashMap<StrId, i64>,
-    hops: usize,
+    segments: usize,
 }
 
 fn summary_lines(exact: &Exact<'_>, path: &ExactPath, runs: &[Run]) -> Vec<SummaryLine> {
-    let mut stretches = exact.stretches(path).peekable();
+    let mut segments = exact.merged_segments(path).peekable();
     let mut summary_lines = Vec::with_capacity(runs.len());
     for run in runs {
-        let mut told = Told {
+        let mut sums = LineSums {
             causes: Category::ALL.map(|c| (0, c)),
             longest: (i64::MIN, EventId::NONE, Category::Unknown),
             owners: FxHashMap::default(),
-            hops: 0,
+            segments: 0,
         };
-        while let Some(stretch) = stretches.next_if(|s| s.end <= run.end) {
-            told.add(exact, run, &stretch);
+        while let Some(segment) = segments.next_if(|s| s.end <= run.end) {
+            sums.add(exact, run, &segment);
         }
-        summary_lines.push(told.summary_line(exact, path, run));
+        summary_lines.push(sums.summary_line(exact, path, run));
     }
     summary_lines
 }
 
-impl Told {
-    fn add(&mut self, exact: &Exact<'_>, run: &Run, stretch: &MergedSegment) {
-        let length = stretch.end - stretch.start;
-        self.hops += 1;
-        self.causes[stretch.category as usize].0 += length;
+impl LineSums {
+    fn add(&mut self, exact: &Exact<'_>, run: &Run, segment: &MergedSegment) {
+        let length = segment.end - segment.start;
+        self.segments += 1;
+        self.causes[segment.category as usize].0 += length;
         if length > self.longest.0 {
             // The event of time with unknown cause is only the next one.
-            let event = if stretch.category == Category::Unknown { EventId::NONE } else { stretch.event };
-            self.longest = (length, event, stretch.category);
+            let event = if segment.category == Category::Unknown { EventId::NONE } else { segment.event };
+            self.longest = (length, event, segment.category);
         }
         if run.place.is_none() {
             // A call is not a place. The operator around the call is, or the longest-running frame, or the frame around
@@ -272,7 +273,7 @@ impl Told {
             let is_frame = |e: &EventId| {
                 exact.trace.kind(*e) == EventKind::PythonFunction && !exact.trace.name(*e).starts_with('<')
             };
-            let [operator, frame, event] = [stretch.operator, stretch.frame, stretch.event].map(EventId::some);
+            let [operator, frame, event] = [segment.operator, segment.frame, segment.event].map(EventId::some);
             let owner = operator.or(event.filter(is_frame)).or(frame);
             let name = owner.map_or(StrId::NONE, |owner| exact.trace.events.name[owner.index()]);
             *self.owners.entry(name).or_default() += length;
@@ -301,7 +302,7 @@ impl Told {
             place: self.place(exact, run),
             bound_by: bound_by.join(", "),
             longest,
-            hops: self.hops,
+            segments: self.segments,
         }
     }
 

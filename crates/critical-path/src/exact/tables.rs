@@ -1,15 +1,15 @@
 //! Tables of the critical path of method "exact": causes, segments, summary and slack.
 
-use super::{EventSlack, ExactReport, Harmless, SegmentReport, SegmentReports, StepSpread};
+use super::{EventSlack, ExactReport, FalseHotspot, SegmentReport, SegmentReports, StepSpread};
 use stackline_model::{Table, Unit};
 
 /// Names of large tables outside of [`tables`], created on demand.
-pub const ON_DEMAND: [&str; 2] = [HOPS, SLACK];
+pub const ON_DEMAND: [&str; 2] = [SEGMENTS, SLACK];
 
 /// Names of all tables of a path.
-pub const TABLES: [&str; 7] = ["bound_by", "story", "top", HARMLESS, STEPS, HOPS, SLACK];
+pub const TABLES: [&str; 7] = ["bound_by", "story", "top", FALSE_HOTSPOTS, STEPS, SEGMENTS, SLACK];
 
-const HARMLESS: &str = "large_but_harmless";
+const FALSE_HOTSPOTS: &str = "large_but_harmless";
 const STEPS: &str = "steps";
 
 /// Name of the table of [`slack_table`].
@@ -17,8 +17,8 @@ pub const SLACK: &str = "slack";
 
 /// Tables for output without selected names: removes empty tables of false hotspots and of steps.
 pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
-    let says_nothing = |table: &Table| table.rows() == 0 && matches!(table.name.as_str(), HARMLESS | STEPS);
-    tables.into_iter().filter(|table| !says_nothing(table)).collect()
+    let is_empty_optional = |table: &Table| table.rows() == 0 && matches!(table.name.as_str(), FALSE_HOTSPOTS | STEPS);
+    tables.into_iter().filter(|table| !is_empty_optional(table)).collect()
 }
 
 /// Table of slack per event. `is_unknown` adds a note that clocks disagree ([`super::Exact::slack_is_unknown`]).
@@ -38,7 +38,7 @@ pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
 }
 
 /// All tables of a path except [`ON_DEMAND`]. The tables of false hotspots and of steps may have no rows.
-pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread]) -> Vec<Table> {
+pub fn tables(report: &ExactReport, harmless: &[FalseHotspot], steps: &[StepSpread]) -> Vec<Table> {
     let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
     let bound_by = Table::new("bound_by", "Critical path by cause")
@@ -59,11 +59,11 @@ pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread])
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
         .i64("hops", Unit::None, top.iter().map(|s| s.edges as i64));
-    vec![bound_by, story, top, harmless_table(harmless), steps_table(steps)]
+    vec![bound_by, story, top, false_hotspots_table(harmless), steps_table(steps)]
 }
 
-fn harmless_table(rows: &[Harmless]) -> Table {
-    Table::new(HARMLESS, "False hotspots: large total time, little on the critical path")
+fn false_hotspots_table(rows: &[FalseHotspot]) -> Table {
+    Table::new(FALSE_HOTSPOTS, "False hotspots: large total time, little on the critical path")
         .text("name", rows.iter().map(|h| h.name.clone()))
         .text("resource", rows.iter().map(|h| h.resource.to_owned()))
         .i64("calls", Unit::None, rows.iter().map(|h| h.calls as i64))
@@ -84,40 +84,40 @@ fn steps_table(rows: &[StepSpread]) -> Table {
         .note("The path of a step ends with the step on its own thread and excludes later GPU work. It may differ from the path of the whole trace.")
 }
 
-/// Name of the table of critical-path segments; JSON documents use the key `hops`.
-pub const HOPS: &str = "hops";
+/// Name of the table of critical-path segments; JSON documents use the key `segments`.
+pub const SEGMENTS: &str = "hops";
 /// Title of the table of critical-path segments.
-pub const HOPS_TITLE: &str = "Critical-path segments in time order";
+pub const SEGMENTS_TITLE: &str = "Critical-path segments in time order";
 
 /// Build the table of merged critical-path segments, one row per segment.
-pub fn hops_table(reports: &SegmentReports<'_>) -> Table {
-    table_of(&reports.hops().collect::<Vec<_>>())
+pub fn segments_table(reports: &SegmentReports<'_>) -> Table {
+    table_of(&reports.segments().collect::<Vec<_>>())
 }
 
 /// Build the table of merged critical-path segments in parts of at most `rows` rows, created lazily because the text of
 /// a long path takes much memory. There is at least one part.
-pub fn hops_tables<'a>(reports: &'a SegmentReports<'_>, rows: usize) -> impl Iterator<Item = Table> + 'a {
-    let (mut hops, mut part) = (reports.hops(), Vec::new());
+pub fn segment_tables<'a>(reports: &'a SegmentReports<'_>, rows: usize) -> impl Iterator<Item = Table> + 'a {
+    let (mut segments, mut part) = (reports.segments(), Vec::new());
     let mut is_first = true;
     std::iter::from_fn(move || {
         part.clear();
-        part.extend(hops.by_ref().take(rows.max(1)));
+        part.extend(segments.by_ref().take(rows.max(1)));
         (std::mem::take(&mut is_first) || !part.is_empty()).then(|| table_of(&part))
     })
 }
 
-fn table_of(hops: &[SegmentReport<'_>]) -> Table {
-    let hops = || hops.iter();
-    Table::new(HOPS, HOPS_TITLE)
-        .i64("start_ns", Unit::Ns, hops().map(|h| h.start_ns))
-        .i64("end_ns", Unit::Ns, hops().map(|h| h.end_ns))
-        .i64("dur_ns", Unit::Ns, hops().map(|h| h.end_ns - h.start_ns))
-        .text("category", hops().map(|h| h.category.name().to_owned()))
-        .text("track", hops().map(|h| h.track.to_owned()))
-        .i64("event", Unit::None, hops().map(|h| h.event.map(i64::from)))
-        .text("name", hops().map(|h| h.name.to_owned()))
-        .text("operator", hops().map(|h| h.operator.map(str::to_owned)))
-        .text("frame", hops().map(|h| h.frame.map(str::to_owned)))
-        .text("evidence", hops().map(|h| h.evidence.name().to_owned()))
-        .text("rule", hops().map(|h| h.rule.to_owned()))
+fn table_of(segments: &[SegmentReport<'_>]) -> Table {
+    let segments = || segments.iter();
+    Table::new(SEGMENTS, SEGMENTS_TITLE)
+        .i64("start_ns", Unit::Ns, segments().map(|h| h.start_ns))
+        .i64("end_ns", Unit::Ns, segments().map(|h| h.end_ns))
+        .i64("dur_ns", Unit::Ns, segments().map(|h| h.end_ns - h.start_ns))
+        .text("category", segments().map(|h| h.category.name().to_owned()))
+        .text("track", segments().map(|h| h.track.to_owned()))
+        .i64("event", Unit::None, segments().map(|h| h.event.map(i64::from)))
+        .text("name", segments().map(|h| h.name.to_owned()))
+        .text("operator", segments().map(|h| h.operator.map(str::to_owned)))
+        .text("frame", segments().map(|h| h.frame.map(str::to_owned)))
+        .text("evidence", segments().map(|h| h.evidence.name().to_owned()))
+        .text("rule", segments().map(|h| h.rule.to_owned()))
 }

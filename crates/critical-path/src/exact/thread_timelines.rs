@@ -19,12 +19,12 @@ pub(super) struct ThreadTimeline {
     /// Starts of the gaps, in time order.
     pub(super) gaps: Vec<i64>,
     /// Kinds of spans on the thread.
-    pub(super) has: Has,
+    pub(super) span_counts: SpanCounts,
 }
 
 /// Number of spans of a thread by kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Has {
+pub(super) struct SpanCounts {
     pub(super) operators: u32,
     pub(super) python: u32,
     pub(super) annotations: u32,
@@ -46,13 +46,13 @@ impl ThreadTimeline {
             trace.track_events(track).iter().copied().filter(|&e| is_span(trace, e)).collect();
         outermost_first(trace, &mut spans);
         let mut sweep = Sweep::default();
-        let mut has = Has::default();
+        let mut span_counts = SpanCounts::default();
         for event in spans {
             match trace.kind(event) {
-                EventKind::Operator => has.operators += 1,
-                EventKind::PythonFunction => has.python += 1,
-                EventKind::Annotation => has.annotations += 1,
-                EventKind::Runtime | EventKind::Driver => has.calls += 1,
+                EventKind::Operator => span_counts.operators += 1,
+                EventKind::PythonFunction => span_counts.python += 1,
+                EventKind::Annotation => span_counts.annotations += 1,
+                EventKind::Runtime | EventKind::Driver => span_counts.calls += 1,
                 _ => {}
             }
             let start = trace.events.start[event.index()];
@@ -64,7 +64,7 @@ impl ThreadTimeline {
         let mut pieces = sweep.pieces;
         pieces.shrink_to_fit();
         let gaps = pieces.iter().filter(|p| p.event.is_none()).map(|p| p.start).collect();
-        (!pieces.is_empty()).then_some(Self { track, pieces, gaps, has })
+        (!pieces.is_empty()).then_some(Self { track, pieces, gaps, span_counts })
     }
 
     /// Start of the thread's first span; 0 without spans.

@@ -80,7 +80,7 @@ pub(super) enum Gap {
 /// Ends of work, sorted by (end, lane).
 pub(super) type Ends = Vec<(i64, usize)>;
 
-struct Finder<'a> {
+struct HandoverFinder<'a> {
     trace: &'a Trace,
     lanes: &'a [ThreadTimeline],
     names: &'a Names,
@@ -97,7 +97,7 @@ struct Finder<'a> {
     python: GilHolders,
     /// Ends of frames that release a lock, and of frames that add an item to a queue.
     release_ends: Ends,
-    put_ends: Ends,
+    add_ends: Ends,
     xla_pool: XlaPool,
     handovers: Vec<Handover>,
 }
@@ -106,7 +106,7 @@ struct Finder<'a> {
 pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Threads {
     let main = main_lanes(trace, lanes);
     let forward_of = forward_lanes(trace, lanes, &main);
-    let mut finder = Finder {
+    let mut finder = HandoverFinder {
         trace,
         lanes,
         names,
@@ -117,7 +117,7 @@ pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Th
         burst_ends: burst_ends(lanes),
         python: GilHolders::new(trace, lanes),
         release_ends: frame_ends(trace, lanes, names, bits::RELEASES),
-        put_ends: frame_ends(trace, lanes, names, bits::PUTS),
+        add_ends: frame_ends(trace, lanes, names, bits::ADDS_TO_QUEUE),
         xla_pool: XlaPool::new(trace, lanes),
         handovers: Vec::new(),
     };
@@ -129,15 +129,17 @@ pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Th
         finder.waits(lane);
     }
     let with_frames: FxHashSet<Key> =
-        lanes.iter().filter(|l| l.has.python > 0).map(|l| trace.tracks.pid(l.track)).collect();
+        lanes.iter().filter(|l| l.span_counts.python > 0).map(|l| trace.tracks.pid(l.track)).collect();
     let gap = |lane: usize| {
-        let (has, pid) = (lanes[lane].has, finder.pid(lane));
+        let (span_counts, pid) = (lanes[lane].span_counts, finder.pid(lane));
         let is_main = finder.main.get(&pid) == Some(&lane);
         match () {
             () if finder.forward_of[lane].is_some() => Gap::Engine,
             () if finder.is_loader[lane] => Gap::Loader,
-            () if has.python > 0 || (is_main && has.operators + has.annotations > 0) => Gap::Python,
-            () if has.operators > 0 && with_frames.contains(&pid) => Gap::Native,
+            () if span_counts.python > 0 || (is_main && span_counts.operators + span_counts.annotations > 0) => {
+                Gap::Python
+            }
+            () if span_counts.operators > 0 && with_frames.contains(&pid) => Gap::Native,
             () => Gap::Unseen,
         }
     };
@@ -152,7 +154,7 @@ fn main_lanes(trace: &Trace, lanes: &[ThreadTimeline]) -> FxHashMap<Key, usize> 
     for (i, lane) in lanes.iter().enumerate() {
         let (pid, tid) = (trace.tracks.pid(lane.track), trace.tracks.get(lane.track).tid);
         let same = trace.key_text(pid) == trace.key_text(tid);
-        let score = (steps.contains(&lane.track), same, lane.has.python + lane.has.operators);
+        let score = (steps.contains(&lane.track), same, lane.span_counts.python + lane.span_counts.operators);
         let slot = best.entry(pid).or_insert((score, i));
         if score > slot.0 {
             *slot = (score, i);
@@ -197,7 +199,7 @@ fn is_loader(trace: &Trace, lane: &ThreadTimeline, names: &Names) -> bool {
         .iter()
         .enumerate()
         .filter(|(i, p)| p.event.is_some() && (*i == 0 || lane.pieces[i - 1].event.is_none()));
-    lane.has.python > 0
+    lane.span_counts.python > 0
         && bursts.all(|(_, p)| {
             let root = trace.ancestors(p.event).last().unwrap_or(p.event);
             names.flags(trace, root) & bits::LOADS_DATA != 0
@@ -222,12 +224,12 @@ fn burst_ends(lanes: &[ThreadTimeline]) -> Ends {
 }
 
 /// Ends of frames that release other threads.
-fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, wanted: u16) -> Ends {
+fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, bits: u16) -> Ends {
     let mut ends: Ends = Vec::new();
     for (i, lane) in lanes.iter().enumerate() {
         let mut seen = EventId::NONE;
         for piece in lane.pieces.iter().filter(|p| p.event.is_some()) {
-            if piece.event != seen && names.flags(trace, piece.event) & wanted != 0 {
+            if piece.event != seen && names.flags(trace, piece.event) & bits != 0 {
                 ends.push((trace.events.end(piece.event), i));
                 seen = piece.event;
             }
@@ -238,12 +240,17 @@ fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, wanted: u1
 }
 
 /// Latest end in `(after, until]` on a wanted lane.
-pub(super) fn latest(ends: &Ends, after: i64, until: i64, wanted: impl Fn(usize) -> bool) -> Option<(i64, usize)> {
+pub(super) fn latest(
+    ends: &Ends,
+    after: i64,
+    until: i64,
+    is_candidate: impl Fn(usize) -> bool,
+) -> Option<(i64, usize)> {
     let to = ends.partition_point(|&(end, _)| end <= until);
-    ends[..to].iter().rev().take_while(|(end, _)| *end > after).find(|(_, lane)| wanted(*lane)).copied()
+    ends[..to].iter().rev().take_while(|(end, _)| *end > after).find(|(_, lane)| is_candidate(*lane)).copied()
 }
 
-impl Finder<'_> {
+impl HandoverFinder<'_> {
     fn pid(&self, lane: usize) -> Key {
         self.trace.tracks.pid(self.lanes[lane].track)
     }
@@ -261,8 +268,8 @@ impl Finder<'_> {
             let from = if is_first { None } else { Some(pieces[i - 1].start) };
             let found = match self.forward_of[lane] {
                 Some(forward) => self.backward_start(forward, from, piece.start),
-                None if self.xla_pool.has(lane) => self.task_begins((lane, piece.event), from, piece.start),
-                None => self.gap_ends(lane, from, piece.start),
+                None if self.xla_pool.is_pool_thread(lane) => self.task_source((lane, piece.event), from, piece.start),
+                None => self.gap_source(lane, from, piece.start),
             };
             if let Some((source, rule, evidence)) = found {
                 let from = from.unwrap_or(piece.start);
@@ -293,27 +300,27 @@ impl Finder<'_> {
     }
 
     /// Source of the task that a thread of XLA's pool begins. A short gap belongs to the task itself.
-    fn task_begins(&self, (lane, first): (usize, EventId), from: Option<i64>, to: i64) -> Option<Source> {
-        if let Some((at, by)) = self.xla_pool.put_by(self.trace, (lane, first), from.unwrap_or(i64::MIN)) {
+    fn task_source(&self, (lane, first): (usize, EventId), from: Option<i64>, to: i64) -> Option<Source> {
+        if let Some((at, by)) = self.xla_pool.added_by(self.trace, (lane, first), from.unwrap_or(i64::MIN)) {
             return Some(((by, at), ThreadRule::TakesTask, Evidence::Inferred));
         }
         let is_short = from.is_some_and(|from| to - from < ENGINE_PAUSE_NS);
-        if is_short { None } else { self.gap_ends(lane, from, to) }
+        if is_short { None } else { self.gap_source(lane, from, to) }
     }
 
     /// Source of the end of a gap on a thread without backward pass.
-    fn gap_ends(&self, lane: usize, from: Option<i64>, to: i64) -> Option<Source> {
+    fn gap_source(&self, lane: usize, from: Option<i64>, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
-        let has = self.lanes[lane].has;
+        let span_counts = self.lanes[lane].span_counts;
         let main = self.main.get(&pid).copied();
-        if main == Some(lane) && has.python == 0 {
+        if main == Some(lane) && span_counts.python == 0 {
             // Without Python frames, gaps of the main thread are its own time.
             return None;
         }
         let after = from.unwrap_or(i64::MIN);
         // A thread with recorded frames waits in one of them.
-        let waits_unseen = has.python == 0 || self.is_loader[lane];
-        let released = if waits_unseen { self.signal(lane, after, to) } else { None };
+        let waits_unseen = span_counts.python == 0 || self.is_loader[lane];
+        let released = if waits_unseen { self.last_signal(lane, after, to) } else { None };
         // The pinning thread takes batches of the workers.
         let made = latest(&self.burst_ends, after, to, |l| {
             self.is_loader[lane] && self.is_loader[l] && self.pid(l) != pid && self.main.get(&pid) != Some(&lane)
@@ -322,7 +329,7 @@ impl Finder<'_> {
         let released = woken.map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred));
         let lock = from.and_then(|from| self.interpreter_lock(lane, from, to));
         let found = released.into_iter().chain(lock).max_by_key(|((l, at), ..)| (*at, *l));
-        let is_idle = from.is_none() || has.python + has.annotations == 0;
+        let is_idle = from.is_none() || span_counts.python + span_counts.annotations == 0;
         found.or_else(|| {
             let starter = main.filter(|&m| m != lane && is_idle && self.lanes[m].is_busy_before(to))?;
             Some(((starter, to), ThreadRule::Starts, Evidence::Inferred))
@@ -330,8 +337,8 @@ impl Finder<'_> {
     }
 
     /// Last release of a lock or addition to a queue. Data loading lanes wait for additions only.
-    fn signal(&self, lane: usize, after: i64, until: i64) -> Option<(i64, usize)> {
-        let put = latest(&self.put_ends, after, until, |l| l != lane);
+    fn last_signal(&self, lane: usize, after: i64, until: i64) -> Option<(i64, usize)> {
+        let put = latest(&self.add_ends, after, until, |l| l != lane);
         let released = latest(&self.release_ends, after, until, |l| l != lane);
         if self.is_loader[lane] { put.or(released) } else { put.max(released) }
     }
@@ -339,7 +346,7 @@ impl Finder<'_> {
     /// Time range of Python on another thread of the process that contains the start of the gap and ends in it.
     fn interpreter_lock(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
         // The thread itself pauses then, so it is not among them.
-        let (at, other) = self.python.paused(self.pid(lane), from, to)?;
+        let (at, other) = self.python.next_pause(self.pid(lane), from, to)?;
         Some(((other, at), ThreadRule::InterpreterLock, Evidence::Inferred))
     }
 
@@ -360,10 +367,10 @@ impl Finder<'_> {
                 let evidence = if is_frame { Evidence::Exact } else { Evidence::Inferred };
                 latest(&self.burst_ends, from, to, |l| engines.contains(&l))
                     .map(|(at, l)| ((l, at), ThreadRule::BackwardReturns, evidence))
-            } else if known & bits::ENDED_BY_OTHERS != 0 {
-                self.woken(lane, piece.event, from, to)
+            } else if known & bits::WAITS_FOR_THREAD != 0 {
+                self.wait_source(lane, piece.event, from, to)
             } else if self.xla_pool.is_waited_for(self.trace, piece.event, next) {
-                let ended = latest(&self.burst_ends, from, to, |l| self.xla_pool.has(l));
+                let ended = latest(&self.burst_ends, from, to, |l| self.xla_pool.is_pool_thread(l));
                 ended.map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred))
             } else {
                 None
@@ -377,7 +384,7 @@ impl Finder<'_> {
     /// End of a piece. A sampled wait may continue after its last sample, until other work of the thread.
     fn wait_end(&self, lane: usize, piece: usize) -> i64 {
         let (lane, event) = (&self.lanes[lane], self.lanes[lane].pieces[piece].event);
-        let is_wait = self.names.flags(self.trace, event) & bits::ENDED_BY_OTHERS != 0;
+        let is_wait = self.names.flags(self.trace, event) & bits::WAITS_FOR_THREAD != 0;
         let mut last = piece;
         if is_wait && self.trace.attr(INFERRED).get(event).is_some() {
             let is_around = |p: &&Piece| p.event.is_none() || self.trace.ancestors(event).any(|e| e == p.event);
@@ -387,18 +394,20 @@ impl Finder<'_> {
     }
 
     /// Source of the end of a wait for a lock, a queue or a pipe.
-    fn woken(&self, lane: usize, frame: EventId, from: i64, to: i64) -> Option<Source> {
+    fn wait_source(&self, lane: usize, frame: EventId, from: i64, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
         let has_pinning = self.pinning.get(&pid).is_some_and(|&l| l != lane);
         let may_wake = |l: usize| {
-            l != lane && self.lanes[l].has.python > 0 && (self.pid(l) == pid || (self.is_loader[l] && !has_pinning))
+            l != lane
+                && self.lanes[l].span_counts.python > 0
+                && (self.pid(l) == pid || (self.is_loader[l] && !has_pinning))
         };
         // A thread that takes a batch waits for data loading lanes.
         let takes_batch =
             self.names.loads_data(self.trace, frame) && (0..self.lanes.len()).any(|l| may_wake(l) && self.is_loader[l]);
         let ended = || latest(&self.burst_ends, from, to, |l| may_wake(l) && (!takes_batch || self.is_loader[l]));
         let released = || latest(&self.release_ends, from, to, |l| l != lane && self.pid(l) == pid);
-        let put = || latest(&self.put_ends, from, to, |l| l != lane);
+        let put = || latest(&self.add_ends, from, to, |l| l != lane);
         let is_lock = self.names.flags(self.trace, frame) & bits::LOCKS != 0;
         let (at, source) = match () {
             // If releases are recorded, only they end a wait for a lock.

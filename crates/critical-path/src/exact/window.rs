@@ -61,12 +61,12 @@ impl Exact<'_> {
 
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
-        let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.works(lane)).collect();
+        let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.is_work_thread(lane)).collect();
         // Spans that are open at the end of the recording end with it on every thread, so threads with operators come
         // first.
         let computes = |n: u32| {
             let lane = self.lanes.get(graph.place[n as usize] as usize);
-            graph.kind[n as usize] == NodeKind::Gpu || lane.is_some_and(|lane| lane.has.operators > 0)
+            graph.kind[n as usize] == NodeKind::Gpu || lane.is_some_and(|lane| lane.span_counts.operators > 0)
         };
         let works = |n: &u32| graph.kind[*n as usize] == NodeKind::Gpu || works_lane[graph.place[*n as usize] as usize];
         let last = |nodes: &mut dyn Iterator<Item = u32>| {
@@ -90,12 +90,13 @@ impl Exact<'_> {
 
     /// True if a thread's end can be the end of the work. Excluded are threads that only call the runtime, such as a
     /// polling watchdog, and threads that still wait.
-    pub(super) fn works(&self, lane: &ThreadTimeline) -> bool {
-        let has = lane.has;
+    pub(super) fn is_work_thread(&self, lane: &ThreadTimeline) -> bool {
+        let span_counts = lane.span_counts;
         let last = lane.pieces.iter().rev().find(|p| p.event.is_some()).map_or(EventId::NONE, |p| p.event);
         let waits = self.names.flags(self.trace, last) & bits::WAITS != 0;
-        let only_calls = self.lanes.iter().all(|l| l.has.operators + l.has.python + l.has.annotations == 0);
-        (only_calls || has.operators + has.python + has.annotations > 0) && !waits
+        let only_calls =
+            self.lanes.iter().all(|l| l.span_counts.operators + l.span_counts.python + l.span_counts.annotations == 0);
+        (only_calls || span_counts.operators + span_counts.python + span_counts.annotations > 0) && !waits
     }
 
     pub(super) fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {

@@ -25,7 +25,7 @@ pub(super) struct XlaPool {
     /// Per lane: true for a thread of the pool.
     is_member: Vec<bool>,
     /// Per task: ends of spans that add it to the pool.
-    put: Vec<Ends>,
+    add_ends: Vec<Ends>,
 }
 
 impl XlaPool {
@@ -35,9 +35,9 @@ impl XlaPool {
         };
         let is_member: Vec<bool> = lanes.iter().map(is_member).collect();
         if !is_member.contains(&true) {
-            return Self { is_member, put: Vec::new() };
+            return Self { is_member, add_ends: Vec::new() };
         }
-        let put = |names: &&[&str]| {
+        let add_ends = |names: &&[&str]| {
             let mut ends: Ends = Vec::new();
             for (i, lane) in lanes.iter().enumerate() {
                 let spans = trace.track_events(lane.track).iter().filter(|&&e| names.contains(&trace.name(e)));
@@ -46,24 +46,24 @@ impl XlaPool {
             ends.sort_unstable();
             ends
         };
-        Self { is_member, put: TASKS.iter().map(|(_, by)| put(by)).collect() }
+        Self { is_member, add_ends: TASKS.iter().map(|(_, by)| add_ends(by)).collect() }
     }
 
     /// True if a lane is a thread of the pool.
-    pub(super) fn has(&self, lane: usize) -> bool {
+    pub(super) fn is_pool_thread(&self, lane: usize) -> bool {
         self.is_member.get(lane).copied().unwrap_or(false)
     }
 
     /// Time and lane at which another thread added the task that begins with a span, after a time and before the start
     /// of the span.
-    pub(super) fn put_by(&self, trace: &Trace, (lane, first): (usize, EventId), after: i64) -> Option<(i64, usize)> {
+    pub(super) fn added_by(&self, trace: &Trace, (lane, first): (usize, EventId), after: i64) -> Option<(i64, usize)> {
         let task = TASKS.iter().position(|(name, _)| *name == trace.name(first))?;
-        latest(&self.put[task], after, trace.events.start[first.index()], |other| other != lane)
+        latest(&self.add_ends[task], after, trace.events.start[first.index()], |other| other != lane)
     }
 
     /// True if a thread waits for the pool in a piece of a span that the next span ends.
     pub(super) fn is_waited_for(&self, trace: &Trace, waiting: EventId, next: EventId) -> bool {
-        !self.put.is_empty()
+        !self.add_ends.is_empty()
             && next.is_some()
             && trace.name(next) == AFTER_WAIT
             && waiting.is_some()
@@ -74,28 +74,28 @@ impl XlaPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value_reads::tests::reading;
+    use crate::value_reads::tests::jax_read_trace;
 
     #[test]
-    fn tasks_follow_what_put_them() {
-        let trace = reading();
+    fn tasks_follow_the_span_that_added_them() {
+        let trace = jax_read_trace();
         let lanes = ThreadTimeline::all(&trace);
         let pool = XlaPool::new(&trace, &lanes);
-        let (of_pool, of_program) = if pool.has(0) { (0, 1) } else { (1, 0) };
-        assert!(pool.has(of_pool) && !pool.has(of_program));
+        let (of_pool, of_program) = if pool.is_pool_thread(0) { (0, 1) } else { (1, 0) };
+        assert!(pool.is_pool_thread(of_pool) && !pool.is_pool_thread(of_program));
         let on_pool = |name: &str| {
             trace.track_events(lanes[of_pool].track).iter().copied().find(|&e| trace.name(e) == name).unwrap()
         };
         let dispatch = on_pool("D2H Dispatch");
-        assert_eq!(pool.put_by(&trace, (of_pool, dispatch), i64::MIN), Some((120_000, of_program)));
-        assert_eq!(pool.put_by(&trace, (of_pool, dispatch), 130_000), None, "it was put before");
-        assert_eq!(pool.put_by(&trace, (of_pool, on_pool("MemcpyD2H")), i64::MIN), None, "the thread goes on itself");
+        assert_eq!(pool.added_by(&trace, (of_pool, dispatch), i64::MIN), Some((120_000, of_program)));
+        assert_eq!(pool.added_by(&trace, (of_pool, dispatch), 130_000), None, "it was put before");
+        assert_eq!(pool.added_by(&trace, (of_pool, on_pool("MemcpyD2H")), i64::MIN), None, "the thread goes on itself");
     }
 
     #[test]
     fn other_programs_have_no_pool() {
         let trace = Trace::default();
         let pool = XlaPool::new(&trace, &[]);
-        assert!(!pool.has(0) && !pool.is_waited_for(&trace, EventId::NONE, EventId::NONE));
+        assert!(!pool.is_pool_thread(0) && !pool.is_waited_for(&trace, EventId::NONE, EventId::NONE));
     }
 }

@@ -15,7 +15,7 @@ const LONGEST_GAP_NS: i64 = 1_500_000;
 
 /// Maximum number of edges from streams to device synchronizations. Their number is the product of streams (dozens) and
 /// calls (thousands). Beyond the limit only the work that ended last gets an edge.
-const MOST_CONTEXT_EDGES: usize = 1 << 20;
+const MAX_CONTEXT_EDGES: usize = 1 << 20;
 
 /// State of the pass over GPU work.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Builder<'_> {
 
     fn sync_edges(&mut self, progress: &mut Progress, row: usize, waits: &Waits) {
         match self.bits(row) & (STREAM_WAIT | EVENT_SYNC | CONTEXT_SYNC | STREAM_SYNC) {
-            STREAM_WAIT => self.remember_wait(progress, row, waits),
+            STREAM_WAIT => self.register_wait(progress, row, waits),
             EVENT_SYNC => {
                 let kernel = waits.waited_launch(row).and_then(|launch| self.view.partner_of(launch));
                 if let Some(kernel) = kernel {
@@ -77,7 +77,7 @@ impl Builder<'_> {
             }
             CONTEXT_SYNC => {
                 progress.context_edges += progress.last_end.len();
-                if progress.context_edges <= MOST_CONTEXT_EDGES {
+                if progress.context_edges <= MAX_CONTEXT_EDGES {
                     for &end in &progress.last_end {
                         self.host_waits(end, row);
                     }
@@ -101,7 +101,7 @@ impl Builder<'_> {
 
     /// Register a stream wait: the kernel of the next launch on this stream waits for the kernel before the event
     /// record.
-    fn remember_wait(&mut self, progress: &mut Progress, row: usize, waits: &Waits) {
+    fn register_wait(&mut self, progress: &mut Progress, row: usize, waits: &Waits) {
         let source = waits.waited_launch(row).and_then(|launch| self.view.partner_of(launch));
         let next = self.view.partner_of(row).and_then(|call| waits.next_launch(call));
         let target = next.and_then(|launch| self.view.partner_of(launch));

@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_plain_sort(times in proptest::collection::vec(-50i64..50, 0..60), scale in 0u32..58, copies in 1usize..30) {
+        fn sorts_like_std(times in proptest::collection::vec(-50i64..50, 0..60), scale in 0u32..58, copies in 1usize..30) {
             let times: Vec<i64> = times.iter().enumerate().flat_map(|(i, t)| {
                 (0..copies as i64).map(move |c| (t << scale).wrapping_add(c * (i as i64 % 3)))
             }).collect();

@@ -47,7 +47,7 @@ impl Builder<'_> {
     /// both exist and differ.
     fn forward_and_backward(&mut self) -> Option<(Key, Key)> {
         let categories = ["cpu_op", "user_annotation"].map(|c| self.trace.strings.find(c).unwrap_or(StrId::NONE));
-        let (mut forward, mut backward) = (Only::None, Only::None);
+        let (mut forward, mut backward) = (DistinctCount::None, DistinctCount::None);
         for &row in self.kept {
             let event = self.view.event[row as usize];
             let kind = self.trace.kind(event);
@@ -58,14 +58,16 @@ impl Builder<'_> {
             }
             let tid = self.trace.tracks.get(self.trace.events.track[event.index()]).tid;
             if bits & FORWARD != 0 {
-                forward.meet(tid);
+                forward.add_value(tid);
             }
             if bits & AUTOGRAD != 0 {
-                backward.meet(tid);
+                backward.add_value(tid);
             }
         }
         match (forward, backward) {
-            (Only::One(forward), Only::One(backward)) if forward != backward => Some((forward, backward)),
+            (DistinctCount::One(forward), DistinctCount::One(backward)) if forward != backward => {
+                Some((forward, backward))
+            }
             _ => None,
         }
     }
@@ -179,14 +181,14 @@ impl Walk {
 }
 
 /// Distinct values so far: none, one or several.
-enum Only {
+enum DistinctCount {
     None,
     One(Key),
     Several,
 }
 
-impl Only {
-    fn meet(&mut self, key: Key) {
+impl DistinctCount {
+    fn add_value(&mut self, key: Key) {
         match self {
             Self::None => *self = Self::One(key),
             Self::One(known) if *known != key => *self = Self::Several,

@@ -51,8 +51,8 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Remaining share of a ring's AllReduce: by the model, and at most.
-const LEFT: f64 = 0.5;
-const LEFT_AT_MOST: f64 = 0.6;
+const REMAINING: f64 = 0.5;
+const MAX_REMAINING: f64 = 0.6;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut by_group: BTreeMap<Option<StrId>, Vec<Collective>> = BTreeMap::new();
@@ -61,10 +61,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             by_group.entry(collective.group).or_default().push(collective);
         }
     }
-    by_group.into_values().filter_map(|of| of_group(context, &of)).collect()
+    by_group.into_values().filter_map(|of| group_candidate(context, &of)).collect()
 }
 
-fn of_group(context: &RuleContext<'_>, of: &[Collective]) -> Option<Candidate> {
+fn group_candidate(context: &RuleContext<'_>, of: &[Collective]) -> Option<Candidate> {
     let elements = |of: &[Collective]| of.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
     let is_gather = |c: &&Collective| matches!(c.family, "all_gather" | "broadcast");
     let gathers: Vec<Collective> = of.iter().filter(is_gather).copied().collect();
@@ -78,12 +78,12 @@ fn of_group(context: &RuleContext<'_>, of: &[Collective]) -> Option<Candidate> {
     if reduced > 0 && is_same {
         return candidate(context, &reduces, gathered, Support::Inferred);
     }
-    let of_shards: Vec<Collective> = reduces.into_iter().filter(|c| is_of_shards(context, c.event)).collect();
+    let of_shards: Vec<Collective> = reduces.into_iter().filter(|c| keeps_only_a_shard(context, c.event)).collect();
     candidate(context, &of_shards, gathered, Support::Exact)
 }
 
 /// True if code that keeps only a part of the sum called the collective.
-fn is_of_shards(context: &RuleContext<'_>, event: EventId) -> bool {
+fn keeps_only_a_shard(context: &RuleContext<'_>, event: EventId) -> bool {
     let trace = context.trace();
     let is_sharded = |name: &str| SHARDED_GRADIENTS.iter().any(|part| name.contains(part));
     context.stack(event).any(|e| {
@@ -98,9 +98,9 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     }
     // Time beyond the usual for its size is a wait for other ranks, which ReduceScatter would also have.
     let median = |lengths: &[i64]| lengths[lengths.len() / 2];
-    let likely = edits(context, &by_size, (LEFT, median))?;
-    let least = edits(context, &by_size, (LEFT_AT_MOST, |lengths| lengths[0]))?;
-    let most = edits(context, &by_size, (LEFT, |lengths| lengths[lengths.len() - 1]))?;
+    let likely = edits(context, &by_size, (REMAINING, median))?;
+    let least = edits(context, &by_size, (MAX_REMAINING, |lengths| lengths[0]))?;
+    let most = edits(context, &by_size, (REMAINING, |lengths| lengths[lengths.len() - 1]))?;
     let events: Vec<EventId> = reduces.iter().map(|reduce| reduce.event).collect();
     let elements = reduces.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
     let (place, _) = context.by_place(&events).into_iter().max_by_key(|(_, of)| context.total(of))?;
@@ -108,7 +108,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     Some(Candidate {
         title: format!(
             "AllReduce of sharded gradients: {calls} calls{}, ReduceScatter moves half as much",
-            context.words().a_step()
+            context.words().per_step_suffix()
         ),
         place,
         facts: vec![

@@ -43,7 +43,7 @@ const NODE_NS: f64 = 2_400.0;
 const BOUNDS_NS: [f64; 2] = [800.0, 5_000.0];
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    if trains(context) {
+    if is_training(context) {
         return Vec::new();
     }
     let (nodes, operators) = nodes(context);
@@ -52,10 +52,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }
     let total = context.total(&operators).max(1) as f64;
     // Scale time ranges instead of operators: the cost of recording them stays.
-    let stretches = || operators.iter().map(|&operator| (operator, operator)).collect();
+    let ranges = || operators.iter().map(|&operator| (operator, operator)).collect();
     let shorter = |node_ns: f64| {
         let factor = (1.0 - nodes as f64 * node_ns / total).max(0.0);
-        let chosen = Chosen { stretches: stretches(), ..Chosen::default() };
+        let chosen = Chosen { ranges: ranges(), ..Chosen::default() };
         context.edit_of(Action::Scale(factor), "operators that make autograd's nodes", chosen).map(|edit| vec![edit])
     };
     let by_place = context.by_place(&operators).into_iter().max_by_key(|(_, of)| of.len());
@@ -64,7 +64,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         title: format!(
             "Autograd in inference: {} graph nodes{} without a backward pass",
             nodes / context.steps().max(1) as i64,
-            context.words().a_step()
+            context.words().per_step_suffix()
         ),
         place: by_place.map(|(place, _)| place).unwrap_or_default(),
         facts: vec![
@@ -81,7 +81,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// True if anything in the whole trace indicates that a model is trained.
-fn trains(context: &RuleContext<'_>) -> bool {
+fn is_training(context: &RuleContext<'_>) -> bool {
     let trace = context.trace();
     let is_of_training = |name: &str| {
         is_node(name)
@@ -108,13 +108,13 @@ fn nodes(context: &RuleContext<'_>) -> (i64, Vec<EventId>) {
         of_track.push((trace.events.start[operator.index()], number));
         numbered.push(operator);
     }
-    (numbers.into_values().map(grown).sum(), context.outermost(&numbered))
+    (numbers.into_values().map(growth).sum(), context.outermost(&numbered))
 }
 
 /// Growth of the sequence numbers of a thread's operators, given with their starts. An operator has the number of the
 /// node that it may create, so the next number is greater by one if it did. Unrecorded operators in between may have
 /// created any number of nodes, so each pair counts at most one.
-fn grown(mut numbers: Vec<(i64, i64)>) -> i64 {
+fn growth(mut numbers: Vec<(i64, i64)>) -> i64 {
     numbers.sort_unstable();
     numbers.windows(2).map(|pair| (pair[1].1 - pair[0].1).clamp(0, 1)).sum()
 }

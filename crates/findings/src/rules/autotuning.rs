@@ -41,41 +41,41 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Waits of a search per candidate: before it, after its first run, and after its timed run.
-const LEAST_WAITS: usize = 3;
+const MIN_WAITS: usize = 3;
 
 /// Kernels of a search per candidate, which runs twice.
-const LEAST_KERNELS: usize = 2;
+const MIN_KERNELS: usize = 2;
 
 /// Minimum number of later steps that show that each of them searches.
-const LEAST_LATER: usize = 2;
+const MIN_LATER_STEPS: usize = 2;
 
 /// Functions in which an autotuner runs candidates.
 const AUTOTUNERS: &[&[&str]] =
     &[&["triton/runtime/autotuner.py(", "): _bench"], &["flashinfer/autotuner.py(", "): _profile_single_kernel"]];
 
 fn is_autotuner(name: &str) -> bool {
-    AUTOTUNERS.iter().any(|parts| super::fits(name, parts))
+    AUTOTUNERS.iter().any(|parts| super::matches_parts(name, parts))
 }
 
 /// One search with its removable work.
 struct Search {
     /// Convolution, or function of the autotuner.
     span: EventId,
-    gone: Vec<EventId>,
+    removable: Vec<EventId>,
     /// Time of the span after the end of the search, in ns; 0 if the span consists only of the search.
-    left_ns: i64,
+    remaining_ns: i64,
 }
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    let mut groups = by_place(context, of_convolutions(context));
-    groups.extend(by_place(context, of_autotuners(context)));
+    let mut groups = by_place(context, convolution_searches(context));
+    groups.extend(by_place(context, autotuner_searches(context)));
     groups.into_iter().filter_map(|(place, searches)| candidate(context, place, &searches)).collect()
 }
 
 /// Work of convolution searches, except those of a warm-up. Other rules exclude it.
 pub(super) fn events_of_searches(context: &RuleContext<'_>) -> FxHashSet<EventId> {
-    let groups = by_place(context, of_convolutions(context));
-    groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.gone).collect()
+    let groups = by_place(context, convolution_searches(context));
+    groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.removable).collect()
 }
 
 /// Searches of later steps by source location. If each later step searches, and the first step does so no more often,
@@ -91,7 +91,7 @@ fn by_place(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLoca
         }
         let most = *searching.values().max()?;
         let is_of_first = |&&span: &&EventId| !is_late(context, span) && context.step_of(all, span).is_some();
-        let is_steady = later.len() >= LEAST_LATER
+        let is_steady = later.len() >= MIN_LATER_STEPS
             && searching.len() == later.len()
             && spans.iter().filter(is_of_first).count() <= most;
         spans.retain(|&span| context.step_of(if is_steady { all } else { later }, span).is_some());
@@ -121,9 +121,9 @@ fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<Even
     waits
 }
 
-fn of_convolutions(context: &RuleContext<'_>) -> Vec<Search> {
+fn convolution_searches(context: &RuleContext<'_>) -> Vec<Search> {
     let trace = context.trace();
-    let waits = waits_by_convolution(context).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
+    let waits = waits_by_convolution(context).into_iter().filter(|(_, waits)| waits.len() >= MIN_WAITS);
     // End of the last candidate; the rest of the span is the convolution itself.
     let ends: BTreeMap<EventId, i64> = waits
         .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
@@ -132,37 +132,38 @@ fn of_convolutions(context: &RuleContext<'_>) -> Vec<Search> {
     if !ends.keys().any(|&span| is_late(context, span)) {
         return Vec::new();
     }
-    let mut gone: BTreeMap<EventId, Vec<EventId>> = ends.keys().map(|&span| (span, Vec::new())).collect();
+    let mut removable: BTreeMap<EventId, Vec<EventId>> = ends.keys().map(|&span| (span, Vec::new())).collect();
     for call in trace.events.ids().filter(|&e| trace.kind(e).is_api_call()) {
         let Some(span) = trace.ancestors(call).filter(|e| ends.contains_key(e)).last() else { continue };
         if trace.events.end(call) <= ends[&span] {
-            gone.entry(span).or_default().push(call);
+            removable.entry(span).or_default().push(call);
         }
     }
-    for (span, gone) in &mut gone {
+    for (span, removable) in &mut removable {
         let launched = |work: &EventId| {
             let launch = trace.gpu.of_event(*work).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
             launch.is_some_and(|launch| trace.events.end(launch) <= ends[span])
         };
-        gone.extend(context.launched_in(*span).filter(launched));
+        removable.extend(context.launched_in(*span).filter(launched));
     }
     // Waits alone may come from an allocator that frees memory.
-    let kernels = |gone: &[EventId]| gone.iter().filter(|&&e| trace.kind(e) == EventKind::Kernel).count();
-    let searches = gone.into_iter().filter(|(_, gone)| kernels(gone) >= LEAST_KERNELS);
-    let search = |(span, gone)| Search { span, gone, left_ns: (trace.events.end(span) - ends[&span]).max(0) };
+    let kernels = |removable: &[EventId]| removable.iter().filter(|&&e| trace.kind(e) == EventKind::Kernel).count();
+    let searches = removable.into_iter().filter(|(_, removable)| kernels(removable) >= MIN_KERNELS);
+    let search =
+        |(span, removable)| Search { span, removable, remaining_ns: (trace.events.end(span) - ends[&span]).max(0) };
     searches.map(search).collect()
 }
 
-fn of_autotuners(context: &RuleContext<'_>) -> Vec<Search> {
+fn autotuner_searches(context: &RuleContext<'_>) -> Vec<Search> {
     let spans = context.outermost(&context.named(&[EventKind::PythonFunction], is_autotuner));
-    let gone = |span: EventId| {
-        let mut gone = context.with_waits(&[span]);
-        gone.extend(context.launched_in(span));
-        gone.sort_unstable();
-        gone.dedup();
-        gone
+    let removable = |span: EventId| {
+        let mut removable = context.with_waits(&[span]);
+        removable.extend(context.launched_in(span));
+        removable.sort_unstable();
+        removable.dedup();
+        removable
     };
-    spans.into_iter().map(|span| Search { span, gone: gone(span), left_ns: 0 }).collect()
+    spans.into_iter().map(|span| Search { span, removable: removable(span), remaining_ns: 0 }).collect()
 }
 
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Search]) -> Option<Candidate> {
@@ -171,8 +172,8 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
     let events: Vec<EventId> = searches.iter().map(|search| search.span).collect();
     let late: Vec<&Search> = searches.iter().filter(|search| is_late(context, search.span)).collect();
     let searches: Vec<&Search> = searches.iter().collect();
-    let gone = searches.iter().flat_map(|search| search.gone.iter().copied());
-    let candidates: Vec<EventId> = gone.filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
+    let removable = searches.iter().flat_map(|search| search.removable.iter().copied());
+    let candidates: Vec<EventId> = removable.filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
     let (path, inside) = (context.on_path(), context.path_inside(&events));
     let on_gpu: i64 = candidates.iter().filter_map(|kernel| path.get(kernel)).sum();
     let share = context.percent(inside.iter().sum::<i64>() + on_gpu);
@@ -212,11 +213,12 @@ fn steps_with(context: &RuleContext<'_>, steps: &[Step], searches: &[&Search]) -
 /// Edits that remove algorithm searches and the kernels that they launch.
 fn edits(context: &RuleContext<'_>, name: &str, searches: &[&Search]) -> Option<Vec<Edit>> {
     let kind = if is_autotuner(name) { "frame" } else { "operator" };
-    let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();
+    let removable: Vec<EventId> = searches.iter().flat_map(|search| search.removable.iter().copied()).collect();
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
-    let remove = context.edit(Action::Remove, format!("{kind}:{name}, its search"), &gone)?;
+    let remove = context.edit(Action::Remove, format!("{kind}:{name}, its search"), &removable)?;
     // Time of cuDNN between its calls goes, too.
-    let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / context.total(&spans).max(1) as f64;
+    let left =
+        searches.iter().map(|search| search.remaining_ns).sum::<i64>() as f64 / context.total(&spans).max(1) as f64;
     let rest = context.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name}, without its search"), &spans);
     Some(std::iter::once(remove).chain(rest.filter(|_| left > 0.0)).collect())
 }
@@ -226,7 +228,7 @@ mod tests {
     use super::is_autotuner;
 
     #[test]
-    fn what_searches() {
+    fn names_of_autotuners() {
         assert!(is_autotuner("triton/runtime/autotuner.py(140): _bench"));
         assert!(!is_autotuner("triton/runtime/autotuner.py(200): run"));
     }

@@ -49,11 +49,11 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Ratio of backward to forward time after the change.
-const USUAL: f64 = 2.0;
+const USUAL_RATIO: f64 = 2.0;
 
 /// True for operators that read some rows of a table. Their gradient covers the whole table, however few rows were
 /// read.
-fn is_table(name: &str) -> bool {
+fn reads_table(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["embedding", "gather", "index_select"].iter().any(|part| name.contains(part))
 }
@@ -78,7 +78,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let name = trace.name(from);
         // Indexing has its own rule (SL007), checkpoints repeat their forward pass, and table lookups have a gradient
         // of the whole table.
-        if name == aten::INDEX || name.contains("Checkpoint") || is_table(name) {
+        if name == aten::INDEX || name.contains("Checkpoint") || reads_table(name) {
             continue;
         }
         let mut computes = |work: &EventId| types.of_event(*work) == KernelType::Computation && seen.insert(*work);
@@ -102,12 +102,12 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
     if forward_ns == 0 || times < context.setting("times") || share < context.setting("share") {
         return None;
     }
-    let edit = context.edit(Action::Scale((USUAL / times).min(1.0)), format!("backward of {name}"), &backward)?;
+    let edit = context.edit(Action::Scale((USUAL_RATIO / times).min(1.0)), format!("backward of {name}"), &backward)?;
     Some(Candidate {
         title: format!(
             "Slow backward pass: {} takes {times:.1} times its forward pass, {share:.0} % of GPU time (gain assumes \
              2 times)",
-            super::short(name)
+            super::shorten_name(name)
         ),
         place: place?,
         facts: vec![

@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Upper limit of plausible threads per block.
-const MOST_THREADS: i64 = 1 << 16;
+const MAX_THREADS: i64 = 1 << 16;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let Some(group) = warp_size(&context.devices()) else { return Vec::new() };
@@ -55,8 +55,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let mut by_threads: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
         for kernel in of {
             let fills = product(context, "grid", kernel).is_some_and(|n| n as f64 >= context.setting("blocks"));
-            let threads =
-                product(context, "block", kernel).filter(|n| (1..=MOST_THREADS).contains(n) && n % group != 0);
+            let threads = product(context, "block", kernel).filter(|n| (1..=MAX_THREADS).contains(n) && n % group != 0);
             if let Some(threads) = threads.filter(|_| fills) {
                 by_threads.entry(threads).or_default().push(kernel);
             }
@@ -67,7 +66,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Property that all devices of the trace share; none if devices differ.
-pub(super) fn common<T: PartialEq>(devices: &[Device], property: impl Fn(&Device) -> Option<T>) -> Option<T> {
+pub(super) fn common_property<T: PartialEq>(devices: &[Device], property: impl Fn(&Device) -> Option<T>) -> Option<T> {
     let mut all: Vec<Option<T>> = devices.iter().map(property).collect();
     all.dedup();
     if all.len() == 1 { all.pop()? } else { None }
@@ -75,7 +74,7 @@ pub(super) fn common<T: PartialEq>(devices: &[Device], property: impl Fn(&Device
 
 /// Threads per warp or wavefront: recorded, or else by product name.
 pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
-    common(devices, |device| match device.vendor {
+    common_property(devices, |device| match device.vendor {
         _ if device.warp_size.is_some() => device.warp_size,
         Some(Vendor::Nvidia) => Some(32),
         // AMD's Radeon GPUs have wavefronts of 32 or 64.
@@ -108,7 +107,7 @@ fn candidate(
         title: format!(
             "Block size: {} has {threads} threads per block, the GPU runs {group} at a time, {:.0} % of lanes are \
              idle",
-            super::short(name),
+            super::shorten_name(name),
             100.0 * (lanes - threads) as f64 / lanes as f64
         ),
         place,

@@ -1,7 +1,7 @@
 //! SL043: Python code of one function takes a large share of the step, in a program without a GPU.
 
 use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, rebuilt_constants};
-use crate::host_gaps::Seen;
+use crate::host_gaps::SampledWork;
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::Category;
 use stackline_critical_path::exact::what_if::Action;
@@ -66,14 +66,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let names = Names::new(context);
     let least_ns = (context.setting("stretch_us") * 1e3) as i64;
     if context.host_gaps().all.is_empty() {
-        return of_calls(context, &names, least_ns);
+        return call_candidates(context, &names, least_ns);
     }
     // Conversion of lists to tensors belongs to SL045.
     let lists = rebuilt_constants::list_lines(context);
     let is_of_list = |sample: EventId| !lists.is_empty() && lists.contains(&context.line_of(sample));
-    let plain = |sample: EventId| names.own(context.frames_of_sample(sample)).is_some() && !is_of_list(sample);
-    let (seen, times) = (context.computing_between(least_ns, plain), CpuTimes::new(context));
-    seen.into_iter().filter_map(|(place, seen)| of_samples(context, place, (&seen, &times))).collect()
+    let plain = |sample: EventId| names.user_frame(context.frames_of_sample(sample)).is_some() && !is_of_list(sample);
+    let (seen, times) = (context.sampled_computation(least_ns, plain), CpuTimes::new(context));
+    seen.into_iter().filter_map(|(place, seen)| sampled_candidate(context, place, (&seen, &times))).collect()
 }
 
 /// Classification of each name in the trace.
@@ -88,12 +88,12 @@ struct Names<'s, 'a> {
 impl<'s, 'a> Names<'s, 'a> {
     fn new(context: &'s RuleContext<'a>) -> Self {
         let names = || context.trace().strings.iter();
-        Self { context, framework: names().map(is_framework).collect(), other: names().map(is_other).collect() }
+        Self { context, framework: names().map(is_framework).collect(), other: names().map(is_of_other_rule).collect() }
     }
 
     /// Innermost user function of a stack, given innermost first. None if framework code runs below it, or if another
     /// rule covers any of the frames.
-    fn own(&self, frames: impl Iterator<Item = StrId>) -> Option<StrId> {
+    fn user_frame(&self, frames: impl Iterator<Item = StrId>) -> Option<StrId> {
         let is = |of: &[bool], name: StrId| of.get(name.index()).copied().unwrap_or(false);
         let mut found = None;
         for name in frames {
@@ -113,24 +113,24 @@ pub(super) fn is_framework(name: &str) -> bool {
     name.starts_with(MODULE_PREFIX) || is_in_package(name, TORCH) || is_framework_code(name)
 }
 
-fn is_other(name: &str) -> bool {
+fn is_of_other_rule(name: &str) -> bool {
     let kinds = [host_waits::kind_of, logging_in_step::kind_of, preprocessing::kind_of];
-    dataloader_starved::is_next(name)
+    dataloader_starved::takes_batch(name)
         || garbage_collection::is_collection(name)
         || is_compilation(name)
         || kinds.iter().any(|kind_of| kind_of(name).is_some())
 }
 
 /// Build a candidate from CPU samples of a Python function between operators.
-fn of_samples(
+fn sampled_candidate(
     context: &RuleContext<'_>,
     place: SourceLocation,
-    (seen, times): (&Seen, &CpuTimes),
+    (seen, times): (&SampledWork, &CpuTimes),
 ) -> Option<Candidate> {
     // Threads run it concurrently: the gain is at most the time of one thread.
-    let of_time = context.percent(seen.of_one_thread() as i64);
+    let of_time = context.percent(seen.max_thread_ns() as i64);
     let share = times.share_of_processor(context, seen).max(of_time);
-    if share < context.setting("share") || is_start(context, seen.stretches.len()) {
+    if share < context.setting("share") || is_start(context, seen.occurrences.len()) {
         return None;
     }
     let mut facts = vec![Fact { name: "part of the time", value: of_time, unit: Unit::Percent }];
@@ -183,7 +183,7 @@ impl CpuTimes {
     /// Share of the sampled time in the time in which its thread did not wait for a processor, in percent. Other
     /// programs on the machine lengthen steps, but not the Python code. The wait for processors, as counted by the
     /// system for the process, is split among threads by their CPU time, and subtracted.
-    fn share_of_processor(&self, context: &RuleContext<'_>, seen: &Seen) -> f64 {
+    fn share_of_processor(&self, context: &RuleContext<'_>, seen: &SampledWork) -> f64 {
         let (from, to) = context.window();
         let window = context.steps_ns() as f64;
         let most = seen.by_thread.iter().max_by(|a, b| a.1.total_cmp(b.1));
@@ -192,7 +192,7 @@ impl CpuTimes {
         let (Some(recording), Key::Int(pid)) = (context.recording(), pid) else { return 0.0 };
         let own = self.by_thread.get(track).copied().unwrap_or(0.0);
         let all = self.by_process.get(&pid).copied().unwrap_or(0.0);
-        let delayed = recording.delayed(pid, from, to) * own / all.max(1.0);
+        let delayed = recording.processor_wait_ns(pid, from, to) * own / all.max(1.0);
         (100.0 * ns / (window - delayed).max(own).clamp(1.0, window)).min(100.0)
     }
 }
@@ -208,23 +208,29 @@ pub(super) fn title(share: f64) -> String {
 
 /// Candidates from recorded calls: self time of a function on the critical path, including its callees that are no
 /// operators.
-fn of_calls(context: &RuleContext<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Candidate> {
+fn call_candidates(context: &RuleContext<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Candidate> {
     let trace = context.trace();
     let mut by_call: BTreeMap<EventId, i64> = BTreeMap::new();
-    for hop in context.hops().filter(|hop| hop.category == Category::HostPython && hop.event.is_some()) {
-        let functions = || context.stack(hop.event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+    for segment in
+        context.segments().filter(|segment| segment.category == Category::HostPython && segment.event.is_some())
+    {
+        let functions = || context.stack(segment.event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
         let name = |event: EventId| trace.events.name[event.index()];
-        let own = names.own(functions().map(name));
+        let own = names.user_frame(functions().map(name));
         if let Some(call) = own.and_then(|own| functions().find(|&e| name(e) == own)) {
-            *by_call.entry(call).or_default() += hop.end - hop.start;
+            *by_call.entry(call).or_default() += segment.end - segment.start;
         }
     }
     let by_place = context.sums_by_place(by_call.into_iter().collect()).into_iter();
     let long = by_place.filter(|(_, ns, calls)| *ns >= least_ns.saturating_mul(calls.len() as i64));
-    long.filter_map(|(place, ns, calls)| of_place(context, place, (ns, calls))).collect()
+    long.filter_map(|(place, ns, calls)| location_candidate(context, place, (ns, calls))).collect()
 }
 
-fn of_place(context: &RuleContext<'_>, place: SourceLocation, (ns, calls): (i64, Vec<EventId>)) -> Option<Candidate> {
+fn location_candidate(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    (ns, calls): (i64, Vec<EventId>),
+) -> Option<Candidate> {
     let share = context.percent(ns);
     if share < context.setting("share") || is_start(context, calls.len()) {
         return None;

@@ -1,6 +1,6 @@
 //! SL019: collectives on the critical path that no computation overlaps.
 
-use super::small_collectives::{MIDDLE, latency_bound, small_size};
+use super::small_collectives::{MEDIAN_SIZE_FACT, latency_bound, small_size};
 use crate::{
     AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
 };
@@ -36,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
     }],
     advice_variants: &[AdviceVariant::for_all(
         "with small collectives",
-        |candidate| candidate.facts.iter().any(|fact| fact.name == MIDDLE),
+        |candidate| candidate.facts.iter().any(|fact| fact.name == MEDIAN_SIZE_FACT),
         "Start collectives earlier and overlap them with computation: async_op=True with wait() before the first \
          use. Merge the independent collectives of a step; smaller buckets would only add collectives.",
         ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
@@ -49,8 +49,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut collectives = context.gpu_work();
     collectives.retain(|&event| types.of_event(event) == KernelType::Communication);
     // Many small collectives are bound by latency and belong to SL044.
-    let told_elsewhere = latency_bound(context);
-    collectives.retain(|event| !told_elsewhere.contains(event));
+    let of_other_rule = latency_bound(context);
+    collectives.retain(|event| !of_other_rule.contains(event));
     let sizes: FxHashMap<EventId, i64> =
         context.collectives().into_iter().filter_map(|c| Some((c.event, c.elements?))).collect();
     let on_path = context.on_path();
@@ -62,7 +62,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let edit = context.edit(Action::Overlap, format!("collective:{name}"), &of)?;
         let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
         let middle = small_size(context, of.iter().map(|event| sizes.get(event).copied()));
-        let size = middle.map(|middle| Fact { name: MIDDLE, value: middle as f64, unit: Unit::None });
+        let size = middle.map(|middle| Fact { name: MEDIAN_SIZE_FACT, value: middle as f64, unit: Unit::None });
         let facts = [
             Fact::count("calls", of.len()),
             Fact::time("on the critical path per step", context.per_step(ns)),
@@ -71,7 +71,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         Some(Candidate {
             title: format!(
                 "Collective not overlapped: {} takes {:.0} % of the critical path",
-                super::short(name),
+                super::shorten_name(name),
                 context.percent(ns)
             ),
             place,

@@ -64,7 +64,12 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
     let gain_estimate = GainEstimate::Range(vec![set(median)?], others);
     let lost = context.total(&waits) - median * waits.len() as i64;
     Some(Candidate {
-        title: format!("Waiting for other ranks: {} of {} calls of {}", waits.len(), of.len(), super::short(name)),
+        title: format!(
+            "Waiting for other ranks: {} of {} calls of {}",
+            waits.len(),
+            of.len(),
+            super::shorten_name(name)
+        ),
         place: context.place(waits[0]),
         facts: vec![
             Fact::time("median", median),

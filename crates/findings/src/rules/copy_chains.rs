@@ -81,9 +81,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 
 /// True for frames of Python's `copy.deepcopy`, or of PyTorch's functions in it.
 pub(super) fn is_deep_frame(name: &str) -> bool {
-    super::fits(name, &["copy.py(", "): deepcopy"])
-        || super::fits(name, &["torch/_tensor.py(", "): __deepcopy__"])
-        || super::fits(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
+    super::matches_parts(name, &["copy.py(", "): deepcopy"])
+        || super::matches_parts(name, &["torch/_tensor.py(", "): __deepcopy__"])
+        || super::matches_parts(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
 }
 
 /// True if an operation runs in such a call. `deep_names` marks the names of such frames.
@@ -106,23 +106,23 @@ fn deep_copy(
     let calls = calls_around(context, deep_names, &operators);
     // Recorded calls give the start and end of the copy. For sampled and other calls, the operators do.
     let is_recorded = !calls.is_empty() && calls.iter().all(|&call| trace.attr(INFERRED).get(call).is_none());
-    let runs = context.runs_of(&operators);
-    let gone = |chosen: Chosen| {
+    let runs = context.consecutive_runs(&operators);
+    let removable = |chosen: Chosen| {
         let work = operators.iter().flat_map(|&operator| context.launched_in(operator));
         let events = chosen.events.iter().copied().chain(work).collect();
         context.edit_of(Action::Remove, DEEP, Chosen { events, ..chosen })
     };
-    let least = gone(Chosen { events: operators.clone(), ..Chosen::default() })?;
+    let least = removable(Chosen { events: operators.clone(), ..Chosen::default() })?;
     let (ns, likely, most) = if is_recorded {
-        let likely = gone(Chosen { events: calls.clone(), ..Chosen::default() })?;
+        let likely = removable(Chosen { events: calls.clone(), ..Chosen::default() })?;
         (context.total(&calls), likely.clone(), likely)
     } else {
-        let stretches = || runs.runs.clone();
+        let ranges = || runs.runs.clone();
         // Time before the first copy of a run may be its start, or other work.
-        let before = runs.runs.iter().zip(&runs.neighbours);
+        let before = runs.runs.iter().zip(&runs.neighbors);
         let before = before.filter_map(|((first, _), (before, _))| Some(((*before)?, *first))).collect();
-        let likely = gone(Chosen { stretches: stretches(), ..Chosen::default() })?;
-        (runs.ns, likely, gone(Chosen { events: calls, stretches: stretches(), between: before })?)
+        let likely = removable(Chosen { ranges: ranges(), ..Chosen::default() })?;
+        (runs.ns, likely, removable(Chosen { events: calls, ranges: ranges(), between: before })?)
     };
     let share = context.percent(ns);
     if share < context.setting("share") {
@@ -149,10 +149,10 @@ pub(super) fn deep_title(share: f64, when: &str) -> String {
 }
 
 /// Title for copies by an operator: share in percent, and its reference.
-pub(super) fn title(operator: &str, share: f64, whose: &str, is_on_gpu: bool) -> String {
+pub(super) fn title(operator: &str, share: f64, owner: &str, is_on_gpu: bool) -> String {
     // Kernel names show a change of layout; on a CPU, clone() does not show it.
     let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another memory layout" };
-    format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(operator))
+    format!("{} copies tensors{order}: {share:.0} % of {owner}", super::shorten_name(operator))
 }
 
 /// Outermost calls of `copy.deepcopy` around operators.
@@ -171,7 +171,7 @@ fn calls_around(context: &RuleContext<'_>, deep_names: &[bool], operators: &[Eve
 fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let copies = context.named(&[EventKind::Kernel], is_reordering);
-    let asked_for = |&work: &EventId| {
+    let is_reordered_explicitly = |&work: &EventId| {
         let mut names = context.stack(work).map(|e| trace.name(e));
         let mut is_reordered = false;
         let is_converted = names.any(|name| {
@@ -180,7 +180,7 @@ fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
         });
         is_reordered && !is_converted
     };
-    copies.into_iter().filter(asked_for).collect()
+    copies.into_iter().filter(is_reordered_explicitly).collect()
 }
 
 /// True for kernels that, by name, copy elements one by one without conversion.
@@ -205,8 +205,8 @@ fn copies_on_cpu(context: &RuleContext<'_>) -> Vec<EventId> {
 
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>) -> Option<Candidate> {
     let ns = context.total(&copies);
-    let (share, whose, gone) = if context.uses_gpu() {
-        let operators = context.operators_of_nothing_else(&copies);
+    let (share, owner, removable) = if context.uses_gpu() {
+        let operators = context.operators_launching_only(&copies);
         (context.percent_of_gpu(ns), "GPU time", operators.into_iter().chain(copies.iter().copied()).collect())
     } else {
         (context.percent(ns), "the time", copies.clone())
@@ -215,9 +215,9 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
         return None;
     }
     let operator = place.operator.clone().unwrap_or_else(|| "copies".to_owned());
-    let edit = context.edit(Action::Remove, format!("copies of {operator}"), &gone)?;
+    let edit = context.edit(Action::Remove, format!("copies of {operator}"), &removable)?;
     Some(Candidate {
-        title: title(&operator, share, whose, context.uses_gpu()),
+        title: title(&operator, share, owner, context.uses_gpu()),
         place,
         facts: vec![Fact::count("copies", copies.len()), Fact::time("total time per step", context.per_step(ns))],
         events: copies,

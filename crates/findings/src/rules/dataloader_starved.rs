@@ -52,8 +52,8 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[
         AdviceVariant {
             programs: "whose processors are all busy",
-            which: Programs::Where(|context| Room::new(context, &takes(context)).is_full()),
-            fits: |_| true,
+            condition: Programs::Where(|context| LoaderCapacity::new(context, &take_calls(context)).is_full()),
+            applies_to: |_| true,
             advice: "Reduce the cost of loading (SL010), or load once and keep the result. More workers would find \
                 no free processor. Give the existing workers more processor time: torch.set_num_threads(1) in the \
                 workers, and fewer threads in the program.",
@@ -75,56 +75,59 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Maximum number of advised workers per existing worker.
-const MOST_WORKERS: f64 = 16.0;
+const MAX_WORKERS: f64 = 16.0;
 /// Minimum ratio of threads that fit on the processors to current threads; below it, more workers do not help.
-const LEAST_ROOM: f64 = 1.15;
+const MIN_HEADROOM: f64 = 1.15;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let on_path = context.path_of(Category::HostDataLoading);
     let share = context.percent(on_path);
-    let takes = takes(context);
-    if share < context.setting("share") || takes.is_empty() {
+    let take_calls = take_calls(context);
+    if share < context.setting("share") || take_calls.is_empty() {
         return Vec::new();
     }
-    let loads_itself = loads_itself(context, &takes);
-    let room = Room::new(context, &takes);
+    let loads_in_main_process = loads_in_main_process(context, &take_calls);
+    let capacity = LoaderCapacity::new(context, &take_calls);
     let rest = (context.steps_ns() - on_path).max(1);
     // Number of workers with which nothing waits.
-    let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
-    let is_full = room.is_full();
+    let workers = (capacity.workers.max(1) as f64 * on_path as f64 / rest as f64)
+        .ceil()
+        .clamp(1.0, capacity.max_added_workers()) as u32;
+    let is_full = capacity.is_full();
     // Concurrent loading may keep all processors busy.
-    let is_bounded = room.most_gain(context).is_some_and(|most| most < context.total(&takes));
+    let is_bounded = capacity.max_gain_ns(context).is_some_and(|most| most < context.total(&take_calls));
     let Ok(edit) = Edit::more_workers(workers) else { return Vec::new() };
     let gain_estimate = if is_full { GainEstimate::None } else { GainEstimate::Edits(vec![edit]) };
     // Only recordings show free processors for workers.
-    let is_sure = loads_itself && room.room.is_some() && !is_full && !is_bounded;
+    let is_sure = loads_in_main_process && capacity.headroom.is_some() && !is_full && !is_bounded;
     let confidence = if is_sure { Confidence::High } else { Confidence::Medium };
     let how = match () {
-        () if loads_itself => "batches are loaded in the main process",
+        () if loads_in_main_process => "batches are loaded in the main process",
         () => "DataLoader workers are too slow",
     };
-    let assumed = match (workers, loads_itself) {
+    let assumed = match (workers, loads_in_main_process) {
         _ if is_full => ", and all processors are busy: make loading cheaper".to_owned(),
-        _ if loads_itself && is_bounded => " (gain limited by free processors)".to_owned(),
+        _ if loads_in_main_process && is_bounded => " (gain limited by free processors)".to_owned(),
         (1, true) => " (gain assumes 1 worker with its own processor)".to_owned(),
         (_, true) => format!(" (gain assumes {workers} workers, each with its own processor)"),
         _ => format!(" (gain assumes {workers} more workers, each with its own processor)"),
     };
-    let place = context.by_place(&takes).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
+    let place =
+        context.by_place(&take_calls).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
     let add = (!is_full).then(|| Fact::count("workers to add", workers as usize));
     vec![Candidate {
         title: format!("Waiting for data: {share:.0} % of the time, {how}{assumed}"),
         place: place.unwrap_or_default(),
         facts: [
-            Fact::count("batches", takes.len()),
+            Fact::count("batches", take_calls.len()),
             Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
             Fact::time("waiting per step", context.per_step(on_path)),
         ]
         .into_iter()
         .chain(add)
-        .chain(room.facts())
+        .chain(capacity.facts())
         .collect(),
-        events: takes,
+        events: take_calls,
         support: Support::Exact,
         confidence,
         gain_estimate,
@@ -132,79 +135,83 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Calls in which the program takes a batch.
-fn takes(context: &RuleContext<'_>) -> Vec<EventId> {
+fn take_calls(context: &RuleContext<'_>) -> Vec<EventId> {
     let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
-    context.outermost(&context.named(&kinds, is_next))
+    context.outermost(&context.named(&kinds, takes_batch))
 }
 
 /// Workers and processors available to the loader.
-struct Room {
+struct LoaderCapacity {
     /// Existing workers; 0 if the trace shows none.
-    crew: usize,
+    workers: usize,
     /// Usable processors, and the mean number of threads that need one; none if unknown.
     usable: Option<f64>,
     busy: Option<f64>,
     /// Ratio of threads that would find a processor to current threads.
-    room: Option<f64>,
+    headroom: Option<f64>,
 }
 
-impl Room {
-    fn new(context: &RuleContext<'_>, takes: &[EventId]) -> Self {
+impl LoaderCapacity {
+    fn new(context: &RuleContext<'_>, take_calls: &[EventId]) -> Self {
         let (events, seen) = (&context.trace().events, context.loader_workers());
         let at = |&take: &EventId| seen.during(events.start[take.index()], events.end(take)).count();
-        let mut crews: Vec<usize> = takes.iter().map(at).collect();
+        let mut crews: Vec<usize> = take_calls.iter().map(at).collect();
         crews.sort_unstable();
         let (from, to) = context.window();
         let recording = context.recording();
         Self {
-            crew: crews.get(crews.len() / 2).copied().unwrap_or(0),
-            usable: recording.and_then(Recording::most_usable),
-            busy: recording.and_then(|recording| recording.busy(from, to)),
-            room: recording.and_then(|recording| recording.room(from, to)),
+            workers: crews.get(crews.len() / 2).copied().unwrap_or(0),
+            usable: recording.and_then(Recording::max_usable_processors),
+            busy: recording.and_then(|recording| recording.total_runnable_threads(from, to)),
+            headroom: recording.and_then(|recording| recording.processor_headroom(from, to)),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.room.is_some_and(|room| room < LEAST_ROOM)
+        self.headroom.is_some_and(|headroom| headroom < MIN_HEADROOM)
     }
 
     /// Upper bound of the gain if all computation is spread over the processors, in ns of the whole window.
-    fn most_gain(&self, context: &RuleContext<'_>) -> Option<i64> {
-        self.room.map(|room| (context.steps_ns() as f64 * (1.0 - 1.0 / room)) as i64)
+    fn max_gain_ns(&self, context: &RuleContext<'_>) -> Option<i64> {
+        self.headroom.map(|headroom| (context.steps_ns() as f64 * (1.0 - 1.0 / headroom)) as i64)
     }
 
     /// Maximum number of added workers, at least one: as many as find a processor if each works like the existing ones.
-    fn most(&self) -> f64 {
-        let crew = self.crew.max(1) as f64;
-        let spare = if self.crew > 0 { self.room.map(|room| (crew * (room - 1.0)).ceil()) } else { self.usable };
-        spare.unwrap_or(f64::INFINITY).clamp(1.0, MOST_WORKERS * crew)
+    fn max_added_workers(&self) -> f64 {
+        let workers = self.workers.max(1) as f64;
+        let spare = if self.workers > 0 {
+            self.headroom.map(|headroom| (workers * (headroom - 1.0)).ceil())
+        } else {
+            self.usable
+        };
+        spare.unwrap_or(f64::INFINITY).clamp(1.0, MAX_WORKERS * workers)
     }
 
     fn facts(&self) -> impl Iterator<Item = Fact> {
         let number = |name, value: Option<f64>| value.map(|value| Fact { name, value, unit: Unit::None });
-        let crew = (self.crew > 0).then(|| Fact::count("workers", self.crew));
+        let workers = (self.workers > 0).then(|| Fact::count("workers", self.workers));
         let busy = number("threads that need a processor", self.busy);
-        [crew, number("usable processors", self.usable), busy].into_iter().flatten()
+        [workers, number("usable processors", self.usable), busy].into_iter().flatten()
     }
 }
 
 /// True if the main process loads its batches itself, or most of them if it has several loaders.
-fn loads_itself(context: &RuleContext<'_>, takes: &[EventId]) -> bool {
+fn loads_in_main_process(context: &RuleContext<'_>, take_calls: &[EventId]) -> bool {
     let with = |name: &str| -> Vec<EventId> {
-        takes.iter().copied().filter(|&take| calls_inside(context, take, name)).collect()
+        take_calls.iter().copied().filter(|&take| calls_inside(context, take, name)).collect()
     };
     // Workers may have started before the window.
     let has_workers = !context.loader_workers().is_empty()
         || context.trace().strings.iter().any(|name| name.contains(LOADER_WITH_WORKERS));
     let by_itself = context.total(&with(LOADER_WITHOUT_WORKERS));
-    2 * by_itself > context.total(takes) || (!has_workers && with("_try_get_data").is_empty())
+    2 * by_itself > context.total(take_calls) || (!has_workers && with("_try_get_data").is_empty())
 }
 
 /// True for names of calls that take the next batch.
-pub(super) fn is_next(name: &str) -> bool {
+pub(super) fn takes_batch(name: &str) -> bool {
     name.starts_with(TAKE_BATCH)
         || lightning::takes_batch(name)
-        || super::fits(name, &["dataloader.py(", "): __next__"])
+        || super::matches_parts(name, &["dataloader.py(", "): __next__"])
 }
 
 /// True if taking a batch calls a function with this name.

@@ -58,7 +58,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Remaining work on a table, as multiples of the share of looked-up rows: likely, minimum and maximum.
-const LEFT: [f64; 3] = [3.0, 1.0, 10.0];
+const REMAINING: [f64; 3] = [3.0, 1.0, 10.0];
 
 /// Rows and columns.
 type Shape = (i64, i64);
@@ -212,7 +212,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
     if share < context.setting("share") {
         return None;
     }
-    let [likely, least, most] = LEFT.map(|times| edits(context, &works, times));
+    let [likely, least, most] = REMAINING.map(|times| edits(context, &works, times));
     let whose = if uses_gpu { "of GPU time" } else { "of the window" };
     let percent = 100.0 * works.iter().map(|(shape, table, _)| used(shape.0, table.largest)).fold(0.0, f64::max);
     let gradients = match works.len() {
@@ -238,17 +238,17 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
 /// Edits that scale the tables' share of the work to `times` the share of rows in the largest lookup. For the maximum,
 /// at least the rows of all lookups of a step remain, as if all were distinct.
 fn edits(context: &RuleContext<'_>, works: &[(&Shape, &Table, Work)], times: f64) -> Vec<Edit> {
-    let mut gone: BTreeMap<EventId, f64> = BTreeMap::new();
+    let mut removable: BTreeMap<EventId, f64> = BTreeMap::new();
     for ((rows, _), table, work) in works {
         let lookups = used(*rows, table.all / context.steps().max(1) as i64);
-        let least = if times > LEFT[0] { LEFT[0] * lookups } else { 0.0 };
+        let least = if times > REMAINING[0] { REMAINING[0] * lookups } else { 0.0 };
         let left = (used(*rows, table.largest) * times).max(least).min(1.0);
         for &(event, part) in work {
-            *gone.entry(event).or_default() += part * (1.0 - left);
+            *removable.entry(event).or_default() += part * (1.0 - left);
         }
     }
     let mut by_scale: BTreeMap<u64, Vec<EventId>> = BTreeMap::new();
-    for (event, part) in gone {
+    for (event, part) in removable {
         by_scale.entry((1.0 - part).max(0.0).to_bits()).or_default().push(event);
     }
     let edit = |(scale, events): (u64, Vec<EventId>)| {

@@ -62,78 +62,81 @@ const ELEMENTWISE: &[&str] = &["elementwise_kernel"];
 /// Name parts of PyTorch's reduction kernels, which a compiler fuses with preceding kernels.
 const REDUCTIONS: &[&str] = &["reduce_kernel"];
 /// Minimum length of a chain in a program without compiled code, as two kernels may follow each other by accident.
-const LEAST_CHAIN: usize = 3;
+const MIN_CHAIN: usize = 3;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_compiled = |name: &str| COMPILED.iter().any(|prefix| name.starts_with(prefix));
     let compiled = context.named(&[EventKind::Kernel], is_compiled).len();
     let compiles = compiled as f64 >= context.setting("compiled");
-    let shortest = if compiles { 2 } else { LEAST_CHAIN };
-    let gone = vanishing(context, ELEMENTWISE, shortest);
+    let shortest = if compiles { 2 } else { MIN_CHAIN };
+    let removable = fusable_kernels(context, ELEMENTWISE, shortest);
     let is_enough = if compiles {
-        (gone.len() / context.steps()) as f64 >= context.setting("kernels")
+        (removable.len() / context.steps()) as f64 >= context.setting("kernels")
     } else {
         let path = context.on_path();
-        let on_path: i64 = gone.iter().filter_map(|kernel| path.get(kernel)).sum();
+        let on_path: i64 = removable.iter().filter_map(|kernel| path.get(kernel)).sum();
         on_path > 0 && context.percent(on_path) >= context.setting("share")
     };
     if !is_enough {
         return Vec::new();
     }
-    let most = vanishing(context, &[ELEMENTWISE, REDUCTIONS].concat(), shortest);
-    candidate(context, gone, &most, compiles.then_some(compiled)).into_iter().collect()
+    let most = fusable_kernels(context, &[ELEMENTWISE, REDUCTIONS].concat(), shortest);
+    candidate(context, removable, &most, compiles.then_some(compiled)).into_iter().collect()
 }
 
 /// Kernels that fusion would remove: all but the longest of each chain of consecutively launched kernels with matching
 /// names.
-fn vanishing(context: &RuleContext<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
+fn fusable_kernels(context: &RuleContext<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
     let trace = context.trace();
     let is_eager = |name: &str| name.contains(NATIVE_NAMESPACE) && names.iter().any(|part| name.contains(part));
     // Accumulation in the autograd engine cannot be compiled; kernels of the optimizer belong to SL015.
-    let is_elsewhere = |&kernel: &EventId| {
+    let is_covered = |&kernel: &EventId| {
         context.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with(OPTIMIZER))
     };
     let eager = context.named(&[EventKind::Kernel], is_eager).into_iter();
-    let eager: FxHashSet<EventId> = eager.filter(|kernel| !is_elsewhere(kernel)).collect();
-    let mut gone: Vec<EventId> = Vec::new();
+    let eager: FxHashSet<EventId> = eager.filter(|kernel| !is_covered(kernel)).collect();
+    let mut removable: Vec<EventId> = Vec::new();
     for order in context.launch_order() {
         let chains = order.chunk_by(|a, b| eager.contains(a) && eager.contains(b));
         for chain in chains.filter(|chain| chain.len() >= shortest) {
             let longest = chain.iter().copied().max_by_key(|&kernel| (context.dur(kernel), kernel));
-            gone.extend(chain.iter().copied().filter(|&kernel| Some(kernel) != longest));
+            removable.extend(chain.iter().copied().filter(|&kernel| Some(kernel) != longest));
         }
     }
-    gone.sort_unstable();
-    gone
+    removable.sort_unstable();
+    removable
 }
 
 /// `compiled`: number of compiled kernels, if the program compiles parts of its model.
 fn candidate(
     context: &RuleContext<'_>,
-    gone: Vec<EventId>,
+    removable: Vec<EventId>,
     most: &[EventId],
     compiled: Option<usize>,
 ) -> Option<Candidate> {
-    let per_step = gone.len() / context.steps();
-    let (place, _) = context.by_code(&gone).into_iter().next()?;
-    let operators = context.operators_of_nothing_else(&gone);
+    let per_step = removable.len() / context.steps();
+    let (place, _) = context.by_code(&removable).into_iter().next()?;
+    let operators = context.operators_launching_only(&removable);
     let edits = |kernels: &[EventId]| {
-        let operators = context.operators_of_nothing_else(kernels);
+        let operators = context.operators_launching_only(kernels);
         let all: Vec<EventId> = operators.iter().chain(kernels).copied().collect();
         Some(vec![context.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
     };
     let like = if compiled.is_some() { ", as in the compiled part" } else { "" };
     Some(Candidate {
-        title: format!("Not compiled: {per_step} elementwise kernels{} could be fused{like}", context.words().a_step()),
+        title: format!(
+            "Not compiled: {per_step} elementwise kernels{} could be fused{like}",
+            context.words().per_step_suffix()
+        ),
         place,
         facts: vec![
-            Fact::count("kernels", gone.len()),
-            Fact::time("total time per step", context.per_step(context.total(&gone))),
+            Fact::count("kernels", removable.len()),
+            Fact::time("total time per step", context.per_step(context.total(&removable))),
             Fact::time("operators that launch nothing else per step", context.per_step(context.total(&operators))),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],
-        gain_estimate: GainEstimate::Range(edits(&gone)?, vec![edits(most)?]),
-        events: gone,
+        gain_estimate: GainEstimate::Range(edits(&removable)?, vec![edits(most)?]),
+        events: removable,
         support: Support::Inferred,
         confidence: Confidence::Low,
     })

@@ -47,7 +47,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Remaining share of the work in the lower bound: an evaluation in every tenth step.
-const SELDOM: f64 = 0.1;
+const RARE_SHARE: f64 = 0.1;
 /// Words in names of evaluation functions.
 const EVALUATES: &[&str] = &["eval", "evaluate", "evaluation", "validate", "validation", "test"];
 /// Names of code that repeats forward passes for the backward pass, which is part of training.
@@ -55,7 +55,7 @@ const RECOMPUTED: &[&str] = &["utils/checkpoint.py(", "CheckpointFunction"];
 
 /// Operators in a call of a user function.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct FunctionContents {
     /// True if autograd differentiates some operators.
     is_trained: bool,
     /// True if some operators of modules are not differentiated.
@@ -78,10 +78,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let of_each = in_each_step(&calls);
         // An evaluation that occurs once may recur only after a thousand steps. Other forward passes in only some steps
         // are not known to be avoidable.
-        let comes_again = || context.steps_with(&trace.steps, calls.iter().copied()).len() >= 2;
-        (of_each || (is_evaluation && comes_again()))
-            .then(|| candidate(context, calls, is_evaluation, of_each))
-            .flatten()
+        let recurs = || context.steps_with(&trace.steps, calls.iter().copied()).len() >= 2;
+        (of_each || (is_evaluation && recurs())).then(|| candidate(context, calls, is_evaluation, of_each)).flatten()
     };
     by_function.into_values().filter_map(candidate).collect()
 }
@@ -90,13 +88,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let has = |parts: &'static [&str]| {
-        let fits: Vec<bool> = trace.strings.iter().map(|name| parts.iter().any(|part| name.contains(part))).collect();
-        move |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
+        let matches: Vec<bool> =
+            trace.strings.iter().map(|name| parts.iter().any(|part| name.contains(part))).collect();
+        move |e: EventId| matches.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
     };
     let (is_module, is_recomputed) = (has(&[MODULE_PREFIX]), has(RECOMPUTED));
     let is_optimizer = has(&[OPTIMIZER_STEP, "torch/optim/"]);
     let differentiated: FxHashSet<EventId> = trace.links.of_kind(LinkKind::Backward).map(|(from, ..)| from).collect();
-    let mut held: FxHashMap<EventId, Held> = FxHashMap::default();
+    let mut contents: FxHashMap<EventId, FunctionContents> = FxHashMap::default();
     for operator in context.operators() {
         let around = || trace.ancestors(operator);
         if around().any(|e| is_recomputed(e) || is_optimizer(e)) || is_recomputed(operator) {
@@ -108,15 +107,16 @@ fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
         let mut in_module = false;
         for around in around() {
             if context.is_own_frame(around) {
-                let held = held.entry(around).or_default();
-                held.is_trained |= is_trained;
-                held.is_forward |= in_module && !is_trained;
+                let contents = contents.entry(around).or_default();
+                contents.is_trained |= is_trained;
+                contents.is_forward |= in_module && !is_trained;
             }
             in_module |= trace.kind(around) == EventKind::PythonFunction && is_module(around);
         }
     }
-    let forward = |(call, held): (EventId, Held)| (held.is_forward && !held.is_trained).then_some(call);
-    let mut calls: Vec<EventId> = held.into_iter().filter_map(forward).collect();
+    let forward =
+        |(call, contents): (EventId, FunctionContents)| (contents.is_forward && !contents.is_trained).then_some(call);
+    let mut calls: Vec<EventId> = contents.into_iter().filter_map(forward).collect();
     calls.sort_unstable();
     calls
 }
@@ -138,11 +138,11 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
         let some = context.steps_with(&context.trace().steps, calls.iter().copied()).len();
         format!("{work} in {some} of {} steps", context.steps())
     };
-    let mut gone = context.with_waits(&calls);
-    gone.extend(&launched);
-    gone.sort_unstable();
-    gone.dedup();
-    let edit = |action: Action| Some(vec![context.edit(action, format!("frame:{function}"), &gone)?]);
+    let mut removable = context.with_waits(&calls);
+    removable.extend(&launched);
+    removable.sort_unstable();
+    removable.dedup();
+    let edit = |action: Action| Some(vec![context.edit(action, format!("frame:{function}"), &removable)?]);
     let remove = edit(Action::Remove)?;
     Some(Candidate {
         title: format!(
@@ -156,7 +156,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
             Fact::time("GPU work per step", context.per_step(context.total(&launched))),
         ],
         gain_estimate: if is_evaluation {
-            GainEstimate::Range(remove, vec![edit(Action::Scale(SELDOM))?])
+            GainEstimate::Range(remove, vec![edit(Action::Scale(RARE_SHARE))?])
         } else {
             GainEstimate::Speculative(remove)
         },
@@ -170,15 +170,15 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
 fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
     let trace = context.trace();
     let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();
-    let sets_mode = |name: &str| super::fits(name, &["torch/nn/modules/module.py(", "): eval"]);
+    let sets_mode = |name: &str| super::matches(name, &["torch/nn/modules/module.py(", "): eval"]);
     let all: FxHashSet<EventId> = calls.iter().copied().collect();
     let mut modes = context.named(&[EventKind::PythonFunction], sets_mode).into_iter();
-    words(function).iter().any(|word| EVALUATES.contains(&word.as_str()))
+    name_words(function).iter().any(|word| EVALUATES.contains(&word.as_str()))
         || modes.any(|mode| trace.ancestors(mode).any(|around| all.contains(&around)))
 }
 
 /// Words of a name such as `run_test` or `runTest`, in lower case.
-fn words(name: &str) -> Vec<String> {
+fn name_words(name: &str) -> Vec<String> {
     let (mut parted, mut before) = (String::new(), '_');
     for letter in name.chars() {
         if letter.is_uppercase() && before.is_lowercase() {
@@ -192,12 +192,12 @@ fn words(name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::words;
+    use super::name_words;
 
     #[test]
-    fn names_are_read_by_words() {
-        assert_eq!(words("retrieval"), ["retrieval"]);
-        assert_eq!(words("_run_Test2"), ["", "run", "test", ""]);
-        assert_eq!(words("Trainer.evaluateAll"), ["trainer", "evaluate", "all"]);
+    fn names_are_split_into_words() {
+        assert_eq!(name_words("retrieval"), ["retrieval"]);
+        assert_eq!(name_words("_run_Test2"), ["", "run", "test", ""]);
+        assert_eq!(name_words("Trainer.evaluateAll"), ["trainer", "evaluate", "all"]);
     }
 }

@@ -1,6 +1,6 @@
 //! SL041: kernels with fewer blocks than the GPU has multiprocessors, although their blocks could be divided.
 
-use super::block_size::{common, product, warp_size};
+use super::block_size::{common_property, product, warp_size};
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::EventId;
@@ -58,7 +58,7 @@ type Shape = (i64, i64);
 
 /// Name parts of kernels that use a fixed part of the GPU by design. Their blocks process one work item after another,
 /// or leave multiprocessors to concurrent work.
-const ON_PURPOSE: &[&str] = &[
+const FIXED_GRID_KERNELS: &[&str] = &[
     "persistent",
     "cooperative",
     "streamk",
@@ -79,14 +79,14 @@ const ON_PURPOSE: &[&str] = &[
 ];
 
 /// True if the number of blocks was chosen for the GPU instead of the work.
-fn is_on_purpose(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
+fn has_intended_grid(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
     let name = name.to_ascii_lowercase();
     let trace = context.trace();
     let is_cooperative = |&kernel: &EventId| {
         let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
         launch.is_some_and(|launch| trace.name(launch).contains("Cooperative"))
     };
-    ON_PURPOSE.iter().any(|part| name.contains(part))
+    FIXED_GRID_KERNELS.iter().any(|part| name.contains(part))
         || kernels.iter().any(is_cooperative)
         || is_one_grid_for_all(context, kernels, units)
 }
@@ -107,7 +107,7 @@ fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i6
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let devices = context.devices();
-    let units = common(&devices, |device| device.multiprocessors);
+    let units = common_property(&devices, |device| device.multiprocessors);
     let Some((group, units)) = warp_size(&devices).zip(units) else { return Vec::new() };
     // Collectives use few multiprocessors by design, as they wait for other ranks.
     let mut types = context.kernel_types();
@@ -115,7 +115,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kernels: Vec<EventId> = context.kernels().into_iter().filter(computes).collect();
     let hot = context.by_name(&kernels).into_iter();
     let hot = hot.filter(|(_, of)| context.percent_of_gpu(context.total(of)) >= context.setting("share"));
-    let hot = hot.filter(|(name, of)| !is_on_purpose(context, name, of, units));
+    let hot = hot.filter(|(name, of)| !has_intended_grid(context, name, of, units));
     hot.flat_map(|(name, of)| {
         let mut by_shape: BTreeMap<Shape, Vec<EventId>> = BTreeMap::new();
         for kernel in of {
@@ -152,7 +152,7 @@ fn candidate(
         title: format!(
             "Too few blocks: {} launches {blocks} blocks of {threads} threads on {units} multiprocessors (gain \
              assumes all in use)",
-            super::short(name)
+            super::shorten_name(name)
         ),
         place,
         facts: vec![

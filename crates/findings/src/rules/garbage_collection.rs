@@ -43,7 +43,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Minimum share of collection time at one line that makes it the source location, in percent.
-const NEARLY_ALL: i64 = 90;
+const MIN_DOMINANT_PERCENT: i64 = 90;
 
 /// True for names of collections in torch.profiler and Python. (`gc` and `gc (dynamo_timed)` belong to torch.compile.)
 pub(super) fn is_collection(name: &str) -> bool {
@@ -55,12 +55,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kinds = [EventKind::PythonFunction, EventKind::Annotation, EventKind::Operator, EventKind::Other];
     let found = context.outermost(&context.named(&kinds, is_collection));
     let trace = context.trace();
-    let (own, asked): (Vec<EventId>, Vec<EventId>) =
+    let (own, explicit): (Vec<EventId>, Vec<EventId>) =
         found.into_iter().partition(|&event| trace.name(event) == COLLECTION);
     let recurring = |of: Vec<EventId>| Some(recurring(context, of)).filter(|of| !of.is_empty());
     let own = recurring(own).map(|own| (line_of(context, &own), own));
-    let asked = context.by_place(&asked).into_iter().filter_map(|(place, of)| Some((place, recurring(of)?)));
-    let groups: Vec<(SourceLocation, Vec<EventId>)> = own.into_iter().chain(asked).collect();
+    let explicit = context.by_place(&explicit).into_iter().filter_map(|(place, of)| Some((place, recurring(of)?)));
+    let groups: Vec<(SourceLocation, Vec<EventId>)> = own.into_iter().chain(explicit).collect();
     let all_ns = groups.iter().map(|(_, of)| context.total(of)).sum();
     if context.percent(all_ns) < context.setting("share") {
         return Vec::new();
@@ -69,8 +69,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Parts of the window of a trace without steps, and the minimum number of parts with a recurring collection.
-const PARTS: i64 = 4;
-const LEAST_PARTS: usize = 3;
+const WINDOW_PARTS: i64 = 4;
+const MIN_PARTS: usize = 3;
 
 /// Collections that recur in steady state. Setup collects once: in imports, before `gc.freeze()`, in a first step.
 fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventId> {
@@ -79,9 +79,9 @@ fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventI
     let collections: Vec<EventId> = collections.into_iter().filter(|&event| !imports(event)).collect();
     if trace.steps.len() < 2 {
         let (from, to) = context.window();
-        let part = |&event: &EventId| (trace.events.start[event.index()] - from) * PARTS / (to - from).max(1);
+        let part = |&event: &EventId| (trace.events.start[event.index()] - from) * WINDOW_PARTS / (to - from).max(1);
         let parts: BTreeSet<i64> = collections.iter().map(part).collect();
-        return if parts.len() >= LEAST_PARTS { collections } else { Vec::new() };
+        return if parts.len() >= MIN_PARTS { collections } else { Vec::new() };
     }
     let (later, early): (Vec<EventId>, Vec<EventId>) =
         collections.into_iter().partition(|&event| step_begun(trace, event).is_some_and(|step| step > 0));
@@ -112,13 +112,13 @@ fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation
         *lines.entry(SourceLocation { module: None, operator: None, ..place }).or_default() += context.total(&of);
     }
     let most = lines.into_iter().max_by_key(|(_, ns)| *ns);
-    let is_nearly_all = |ns: i64| 100 * ns >= NEARLY_ALL * context.total(collections);
+    let is_nearly_all = |ns: i64| 100 * ns >= MIN_DOMINANT_PERCENT * context.total(collections);
     most.filter(|(_, ns)| is_nearly_all(*ns)).map(|(place, _)| place).unwrap_or_default()
 }
 
 /// Title with the time of collections.
 pub(super) fn title(each: &str, words: StepWords) -> String {
-    format!("Garbage collection: {each}{}", words.a_step())
+    format!("Garbage collection: {each}{}", words.per_step_suffix())
 }
 
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, events: Vec<EventId>) -> Option<Candidate> {

@@ -58,15 +58,15 @@ struct Call {
 }
 
 /// Minimum number of steps with a chain that grows across steps instead of restarting in each.
-const LEAST_STEPS: usize = 3;
+const MIN_STEPS: usize = 3;
 /// Factor of the minimum length in fewer steps: a model that concatenates the outputs of its layers grows within each
 /// forward pass.
-const LONG: f64 = 20.0;
+const MIN_GROWTH: f64 = 20.0;
 /// Factor of the minimum length for chains that restart from the same size, such as the cache of each prompt. No model
 /// concatenates the outputs of so many layers.
-const LONG_AGAIN: f64 = 34.0;
+const MIN_RESTARTED_GROWTH: f64 = 34.0;
 /// Maximum number of calls at one source location between two calls of a chain.
-const MOST_BETWEEN: usize = 4096;
+const MAX_CALLS_BETWEEN: usize = 4096;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let operators = context.named(&[EventKind::Operator], |name| name == aten::CAT);
@@ -93,13 +93,13 @@ fn growing(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     let least = context.setting("calls");
     let mut chains = chains(calls);
     chains.retain(|chain| chain.len() as f64 >= least);
-    let begins_anew = begins_anew(&chains);
+    let restart_sizes = restart_sizes(&chains);
     let is_long = |chain: &[Call]| {
-        let times = if begins_anew.contains(&chain[0].largest) { LONG_AGAIN } else { LONG };
+        let times = if restart_sizes.contains(&chain[0].largest) { MIN_RESTARTED_GROWTH } else { MIN_GROWTH };
         chain.len() as f64 >= times * least
     };
     let steps = |chain: &[Call]| context.steps_with(&context.trace().steps, chain.iter().map(|call| call.event)).len();
-    chains.retain(|chain| steps(chain) >= LEAST_STEPS || is_long(chain));
+    chains.retain(|chain| steps(chain) >= MIN_STEPS || is_long(chain));
     chains
 }
 
@@ -116,7 +116,7 @@ fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
         chain.push(call);
         open.entry(size).or_default().push_back((number, chain));
         order.push_back((number, size));
-        if order.len() > MOST_BETWEEN
+        if order.len() > MAX_CALLS_BETWEEN
             && let Some((number, size)) = order.pop_front()
             && let Some(of_size) = open.get_mut(&size)
         {
@@ -135,7 +135,7 @@ fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
 }
 
 /// Sizes from which a chain starts after the end of another chain from the same size.
-fn begins_anew(chains: &[Vec<Call>]) -> BTreeSet<i64> {
+fn restart_sizes(chains: &[Vec<Call>]) -> BTreeSet<i64> {
     let mut first_end: BTreeMap<i64, i64> = BTreeMap::new();
     for chain in chains {
         let end = chain[chain.len() - 1].start;
@@ -215,22 +215,22 @@ mod tests {
     }
 
     #[test]
-    fn tensors_of_one_size_grow_beside_each_other() {
+    fn tensors_of_equal_size_grow_independently() {
         let grown = chains(calls((10..20).flat_map(|n| [(n, n + 1); 3])));
         assert_eq!(lengths(&grown), [10, 10, 10]);
-        assert!(begins_anew(&grown).is_empty());
+        assert!(restart_sizes(&grown).is_empty());
         let again = chains(calls((0..4).flat_map(|_| (10..20).map(|n| (n, n + 1)))));
-        assert_eq!((lengths(&again), begins_anew(&again)), (vec![10; 4], BTreeSet::from([10])));
+        assert_eq!((lengths(&again), restart_sizes(&again)), (vec![10; 4], BTreeSet::from([10])));
     }
 
     /// Each sequence is visited once, independent of the number of earlier ones.
     #[test]
-    fn what_nothing_continues_is_dropped() {
+    fn chains_without_continuation_are_dropped() {
         const MANY: i64 = 300_000;
         for same in [true, false] {
             let size = |n: i64| if same { 64 } else { 3 * n + 64 };
             let found = chains(calls((0..MANY).map(|n| (size(n), size(n) + 1))));
-            assert_eq!((found.len(), found[0].len()), (MOST_BETWEEN, 1), "{same}");
+            assert_eq!((found.len(), found[0].len()), (MAX_CALLS_BETWEEN, 1), "{same}");
         }
         // One that grows is kept, though much else is between its calls, and after it.
         let other = |n: i64| (10 * n + 100_000, 10 * n + 100_005);

@@ -84,7 +84,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     if let Some(moved) = moved {
         facts.push(Fact { name: "GB/s", value: moved as f64 / all.max(1) as f64, unit: Unit::None });
     }
-    let each = context.words().a_step();
+    let each = context.words().per_step_suffix();
     let a_step = |moved: i64| format!(" of {}{each}", format::bytes(context.per_step(moved).unsigned_abs()));
     let moved = moved.map_or_else(String::new, a_step);
     Some(Candidate {

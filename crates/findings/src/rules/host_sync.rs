@@ -38,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 1e6),
         about: "minimum time of a call that counts as a wait, in µs",
     }],
-    advice_variants: &[AdviceVariant::of_jax(
+    advice_variants: &[AdviceVariant::for_jax(
         "Keep values on the GPU: avoid float(value), print and numpy.asarray in each step. Keep the arrays and read \
          them every N steps, or call value.copy_to_host_async() and read the value one step later.",
         ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),
@@ -54,15 +54,15 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
     let of_searches = super::autotuning::events_of_searches(context);
     calls.retain(|&call| {
-        let is_told_elsewhere = of_searches.contains(&call) || is_end_of_recording(context, call, last_launch);
-        context.dur(call) >= least && !is_told_elsewhere
+        let is_of_other_rule = of_searches.contains(&call) || is_end_of_recording(context, call, last_launch);
+        context.dur(call) >= least && !is_of_other_rule
     });
     let gpu = GpuWork::new(context);
     let by_place = context.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
-            let edit = context.edit(Action::Remove, format!("wait:{what}"), &with_reading(context, &of))?;
+            let edit = context.edit(Action::Remove, format!("wait:{what}"), &with_value_reads(context, &of))?;
             // The work that a read waits for was not recorded.
             let idle = of
                 .iter()
@@ -77,7 +77,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             let facts =
                 [Fact::count("waits", of.len()), Fact::time("waiting per step", context.per_step(context.total(&of)))];
             Some(Candidate {
-                title: format!("{} waits for the GPU{}", super::short(&what), times(context, &of)),
+                title: format!("{} waits for the GPU{}", super::shorten_name(&what), frequency_text(context, &of)),
                 place,
                 facts: facts.into_iter().chain(without_work).collect(),
                 support,
@@ -106,25 +106,25 @@ impl GpuWork {
 }
 
 /// Waiting calls, with work that is not needed without them: reading the value for which they wait.
-fn with_reading(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId> {
+fn with_value_reads(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
-    let mut gone = calls.to_vec();
+    let mut removable = calls.to_vec();
     for &call in calls {
         let around = |names: &[&str]| context.stack(call).filter(|&e| names.contains(&trace.name(e))).last();
         if let Some(operator) = around(aten::READS) {
-            gone.push(operator);
-            gone.extend(context.launched_in(operator));
+            removable.push(operator);
+            removable.extend(context.launched_in(operator));
         } else if let Some(operator) = around(aten::READS_SIZE) {
-            gone.extend(context.launched_in(operator).filter(|&work| context.is_copy_to_host(work)));
+            removable.extend(context.launched_in(operator).filter(|&work| context.is_copy_to_host(work)));
         }
     }
-    gone.sort_unstable();
-    gone.dedup();
-    gone
+    removable.sort_unstable();
+    removable.dedup();
+    removable
 }
 
 /// Frequency of calls, and the share of steps with some: the end of a title.
-fn times(context: &RuleContext<'_>, calls: &[EventId]) -> String {
+fn frequency_text(context: &RuleContext<'_>, calls: &[EventId]) -> String {
     let (per_step, steps) = (calls.len() as f64 / context.steps() as f64, &context.trace().steps);
     let with_calls = context.steps_with(steps, calls.iter().copied());
     match with_calls.len() {
@@ -135,7 +135,7 @@ fn times(context: &RuleContext<'_>, calls: &[EventId]) -> String {
         ),
         with @ 1.. if with < context.steps() => format!(" in {with} of {} steps", context.steps()),
         _ if per_step < 1.5 => context.words().in_each_step().to_owned(),
-        _ => format!(" {per_step:.0}{}", context.words().times_a_step()),
+        _ => format!(" {per_step:.0}{}", context.words().times_per_step_suffix()),
     }
 }
 

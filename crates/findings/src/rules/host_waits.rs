@@ -1,9 +1,9 @@
 //! SL039: steps wait for a thread, a process, a lock or the network.
 
-use super::dataloader_starved::is_next;
+use super::dataloader_starved::takes_batch;
 use super::logging_in_step;
 use super::rebuilt_constants::LOADER;
-use crate::host_gaps::{Seen, Spans};
+use crate::host_gaps::{SampledWork, Spans};
 use crate::{
     AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
 };
@@ -165,10 +165,10 @@ pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
     let mut frames = context.outermost(&frames);
-    if context.host_gaps().tell_waits() {
-        frames = context.not_between(frames);
+    if context.host_gaps().has_wait_samples() {
+        frames = context.not_covered_by_gaps(frames);
     }
-    let is_of_data = |name: &str| is_next(name) || name.contains(LOADER);
+    let is_of_data = |name: &str| takes_batch(name) || name.contains(LOADER);
     frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_of_data(trace.name(e))));
     frames
 }
@@ -179,24 +179,24 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let by_place = context.sums_by_place(frames.iter().copied().zip(on_path).collect());
     let named = by_place.into_iter().filter_map(|(place, ns, of)| candidate(context, place, (ns, of)));
     let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
-    let unnamed = context.waits_between(&frames, is_next, is_logging).into_iter();
-    named.chain(unnamed.filter_map(|(place, seen)| of_samples(context, place, &seen))).collect()
+    let unnamed = context.waits_between(&frames, takes_batch, is_logging).into_iter();
+    named.chain(unnamed.filter_map(|(place, seen)| sampled_candidate(context, place, &seen))).collect()
 }
 
 /// Candidate for waits with an unknown target: between two operators, a thread is idle for longer than its CPU samples
 /// explain.
-fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<Candidate> {
+fn sampled_candidate(context: &RuleContext<'_>, place: SourceLocation, seen: &SampledWork) -> Option<Candidate> {
     // Threads wait concurrently: the gain is at most the wait of one thread.
-    let share = context.percent(seen.of_one_thread() as i64);
+    let share = context.percent(seen.max_thread_ns() as i64);
     if share < context.setting("share") {
         return None;
     }
     let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
     facts.extend(seen.facts(context));
-    let begin_and_end = |&(before, behind): &(EventId, EventId)| {
-        (context.trace().events.end(before), context.trace().events.start[behind.index()])
+    let begin_and_end = |&(before, after): &(EventId, EventId)| {
+        (context.trace().events.end(before), context.trace().events.start[after.index()])
     };
-    let kind = match in_collectives(context, seen.stretches.iter().map(begin_and_end)) {
+    let kind = match in_collectives(context, seen.occurrences.iter().map(begin_and_end)) {
         true => Some(OTHER_RANKS),
         false => kind_of_samples(context, &seen.samples),
     };
@@ -225,8 +225,8 @@ fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i
     let collectives = intervals::union(host_collectives(trace).into_iter().map(span));
     let waits = intervals::union(waits.filter(|(from, to)| from < to));
     let all = intervals::total(&waits);
-    let beside = intervals::total(&intervals::subtract(&waits, &collectives));
-    !collectives.is_empty() && (all - beside) as f64 >= IN_COLLECTIVES * all.max(1) as f64
+    let uncovered = intervals::total(&intervals::subtract(&waits, &collectives));
+    !collectives.is_empty() && (all - uncovered) as f64 >= IN_COLLECTIVES * all.max(1) as f64
 }
 
 /// Title of waits of one kind: share of the time in percent.
@@ -251,8 +251,8 @@ fn waiting_line(context: &RuleContext<'_>, place: SourceLocation, calls: &[Event
     let trace = context.trace();
     let calls = Spans::from_trace(trace, calls);
     let all = trace.sample_events().flat_map(|(_, rows)| rows.map(|(sample, _)| sample));
-    let samples: Vec<EventId> = all.filter(|&sample| calls.hold(trace, sample)).collect();
-    match context.line_of_most(&samples) {
+    let samples: Vec<EventId> = all.filter(|&sample| calls.contains(trace, sample)).collect();
+    match context.most_sampled_line(&samples) {
         Some(line) if (&line.file, &line.function) == (&place.file, &place.function) => {
             SourceLocation { line: line.line, ..place }
         }

@@ -69,12 +69,13 @@ pub(super) const RULE: Rule = Rule {
 const MODEL: &str = "calls in the model";
 
 /// Minimum ratio of the first call to the mean of the others at which it is excluded.
-const LONGER: i64 = 4;
+const FIRST_CALL_RATIO: i64 = 4;
 /// Prefixes of spans that other rules cover.
-const OF_OTHERS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, "PyTorch Profiler"];
+const SPANS_OF_OTHER_RULES: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, "PyTorch Profiler"];
 
 /// Functions that other rules cover: SL025, SL029 and SL039.
-const TOLD: &[&str] = &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];
+const FUNCTIONS_OF_OTHER_RULES: &[&str] =
+    &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];
 
 /// Suffixes of spans of a model's forward pass: `DistributedDataParallel.forward`, `model.py(3): forward`.
 const FORWARD: [&str; 2] = [".forward", ": forward"];
@@ -95,16 +96,19 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut working: FxHashSet<EventId> = operators.iter().flat_map(around).collect();
     working
         .extend(context.gpu_work().iter().flat_map(|&work| context.stack(work).filter(|&e| context.is_own_frame(e))));
-    let is_told: Vec<bool> = trace.strings.iter().map(|name| TOLD.iter().any(|part| name.contains(part))).collect();
-    let is_told = |event: EventId| {
-        context.stack(event).any(|e| is_told.get(trace.events.name[e.index()].index()).copied().unwrap_or(false))
+    let is_of_other_rule: Vec<bool> =
+        trace.strings.iter().map(|name| FUNCTIONS_OF_OTHER_RULES.iter().any(|part| name.contains(part))).collect();
+    let is_of_other_rule = |event: EventId| {
+        context
+            .stack(event)
+            .any(|e| is_of_other_rule.get(trace.events.name[e.index()].index()).copied().unwrap_or(false))
     };
-    for hop in context.hops().filter(|hop| hop.event.is_some()) {
-        if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
-            && !is_told(hop.event)
-            && let Some(span) = span_of(context, hop.event, &working)
+    for segment in context.segments().filter(|segment| segment.event.is_some()) {
+        if matches!(segment.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
+            && !is_of_other_rule(segment.event)
+            && let Some(span) = span_of(context, segment.event, &working)
         {
-            *by_span.entry(span).or_default() += hop.end - hop.start;
+            *by_span.entry(span).or_default() += segment.end - segment.start;
         }
     }
     let mut spans: Vec<(EventId, i64)> = by_span.into_iter().collect();
@@ -146,7 +150,7 @@ fn is_of_model(context: &RuleContext<'_>, span: EventId) -> bool {
 fn without_first_call(context: &RuleContext<'_>, group: &mut Group) {
     let [first, others @ ..] = &group[..] else { return };
     let mean = others.iter().map(|(span, _)| context.dur(*span)).sum::<i64>() / others.len().max(1) as i64;
-    if !others.is_empty() && context.dur(first.0) > LONGER.saturating_mul(mean) {
+    if !others.is_empty() && context.dur(first.0) > FIRST_CALL_RATIO.saturating_mul(mean) {
         group.remove(0);
     }
 }
@@ -159,8 +163,9 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
     let share = context.percent(on_path_ns);
     let work: Vec<EventId> = spans.iter().flat_map(|&span| context.launched_in(span)).collect();
     let gpu_ns = context.total(&work);
-    let is_other =
-        OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name) || lightning::takes_batch(name);
+    let is_other = SPANS_OF_OTHER_RULES.iter().any(|prefix| name.starts_with(prefix))
+        || is_compilation(name)
+        || lightning::takes_batch(name);
     // A span that mostly calls others does not take the time itself.
     let is_own = context.total(&spans) <= 2 * on_path_ns;
     let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;
@@ -180,7 +185,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
     Some(Candidate {
         title: format!(
             "Slow host code: {} is {share:.0} % of the critical path (gain assumes half)",
-            super::short(name)
+            super::shorten_name(name)
         ),
         place: context.place(spans[0]),
         facts: vec![

@@ -44,7 +44,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let edit = context.edit(Action::Scale(0.5), format!("kernel:{name}"), &of)?;
         let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
         Some(Candidate {
-            title: format!("Hotspot: {} takes {:.0} % of GPU time (gain assumes half)", super::short(name), share(ns)),
+            title: format!(
+                "Hotspot: {} takes {:.0} % of GPU time (gain assumes half)",
+                super::shorten_name(name),
+                share(ns)
+            ),
             place,
             facts: vec![
                 Fact::count("calls", of.len()),

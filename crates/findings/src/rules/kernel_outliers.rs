@@ -75,7 +75,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
     let outliers: Vec<EventId> = runs.into_iter().filter(is_long).collect();
     let share = 100.0 * outliers.len() as f64 / of.max(1) as f64;
     let too_few = outliers.is_empty() || (of as f64) < context.setting("runs");
-    if too_few || share > context.setting("share") || comes_each_step(context, &outliers) {
+    if too_few || share > context.setting("share") || recurs_each_step(context, &outliers) {
         return None;
     }
     let longest = outliers.last().map_or(0, |&run| context.dur(run));
@@ -86,7 +86,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
         title: format!(
             "Kernel outliers: {} of {of} calls of {} take up to {:.0} times the median",
             outliers.len(),
-            super::short(name),
+            super::shorten_name(name),
             longest as f64 / median as f64
         ),
         place: context.place(outliers[outliers.len() - 1]),
@@ -104,7 +104,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
 }
 
 /// Check for outliers that recur in every step: these indicate a size that the trace does not record.
-fn comes_each_step(context: &RuleContext<'_>, outliers: &[EventId]) -> bool {
+fn recurs_each_step(context: &RuleContext<'_>, outliers: &[EventId]) -> bool {
     let trace = context.trace();
     let step = |&event: &EventId| trace.gpu.of_event(event).map(|gpu: GpuId| trace.gpu.step[gpu.index()]);
     let mut steps: Vec<u32> = outliers.iter().filter_map(step).collect();

@@ -54,7 +54,7 @@ pub(super) const RULE: Rule = Rule {
         },
     ],
     advice_variants: &[
-        AdviceVariant::of_jax(
+        AdviceVariant::for_jax(
             "Launch fewer kernels: extend jax.jit to more of the step, ideally all of it, so that one call replaces \
                  many launches; use jax.lax.scan to run many steps in one call. Increase the batch size for longer \
                  kernels.",
@@ -62,8 +62,8 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant {
             programs: "that already use torch.compile",
-            which: Programs::Where(|context| is_compiled(context.trace())),
-            fits: |_| true,
+            condition: Programs::Where(|context| is_compiled(context.trace())),
+            applies_to: |_| true,
             advice: "Replay the compiled code as CUDA graphs, which launch all kernels with one call: \
                  torch.compile(mode=\"reduce-overhead\"), or torch.cuda.make_graphed_callables around larger parts. \
                  Compile the remaining eager code (SL027, SL036). Increase the batch size for longer kernels.",
@@ -76,11 +76,11 @@ pub(super) const RULE: Rule = Rule {
 /// Host time without a launch, in ns, above which it does not count as launching.
 const LONGEST_NS: i64 = 250_000;
 /// Bounds as multiples of `scale`. A graph launch costs almost nothing; some parts may not improve.
-const LEAST: f64 = 0.7;
-const MOST: f64 = 1.2;
+const MIN_SCALE: f64 = 0.7;
+const MAX_SCALE: f64 = 1.2;
 /// Operators must account for at least one part in this number of the launch time. Python around them accounts for the
 /// rest.
-const PART: f64 = 3.0;
+const MIN_OPERATOR_FRACTION: f64 = 3.0;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kernels = context.kernels();
@@ -125,7 +125,7 @@ fn is_compiled(trace: &Trace) -> bool {
 
 /// Source location of most of the launching, or none if launching is spread over the program. A single operator
 /// does not represent the location of all.
-fn place_of(context: &RuleContext<'_>, operators: &[EventId]) -> SourceLocation {
+fn dominant_location(context: &RuleContext<'_>, operators: &[EventId]) -> SourceLocation {
     let mut by_code: BTreeMap<SourceLocation, i64> = BTreeMap::new();
     for (place, of) in context.by_code(operators) {
         *by_code.entry(SourceLocation { operator: None, ..place }).or_default() += context.total(&of);
@@ -148,8 +148,9 @@ fn candidate(
 ) -> Option<Candidate> {
     use Category::{HostOperator, HostPython, HostRuntime, LaunchLatency};
     let is_launching = |category: Category| matches!(category, HostOperator | HostPython | HostRuntime | LaunchLatency);
-    let hops = context.hops().filter(|hop| is_launching(hop.category)).map(|hop| hop.end - hop.start);
-    let launching: i64 = hops.filter(|&ns| ns <= LONGEST_NS).sum();
+    let segments =
+        context.segments().filter(|segment| is_launching(segment.category)).map(|segment| segment.end - segment.start);
+    let launching: i64 = segments.filter(|&ns| ns <= LONGEST_NS).sum();
     let share = context.percent(launching);
     let per_launch = context.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
     let idle = 100.0 - context.percent(context.gpu_busy_ns());
@@ -157,18 +158,19 @@ fn candidate(
     let in_operators: i64 = context.path_inside(&operators).iter().sum();
     let is_launching = mean_us < per_launch
         && per_launch <= context.setting("launch_us")
-        && context.percent(in_operators) * PART >= context.setting("share");
+        && context.percent(in_operators) * MIN_OPERATOR_FRACTION >= context.setting("share");
     if share < context.setting("share") || idle < context.setting("idle") || !is_launching {
         return None;
     }
     let scale = context.setting("scale");
-    let gain_estimate = context.scaled([scale, scale * LEAST, scale * MOST], "operators that launch", &operators)?;
-    let place = place_of(context, &operators);
+    let gain_estimate =
+        context.scaled([scale, scale * MIN_SCALE, scale * MAX_SCALE], "operators that launch", &operators)?;
+    let place = dominant_location(context, &operators);
     Some(Candidate {
         title: format!(
             "Launch-bound: GPU idle {idle:.0} %, host launching on {share:.0} % of the critical path, {per_step} \
                  kernels{} of {mean_us:.1} µs",
-            context.words().a_step()
+            context.words().per_step_suffix()
         ),
         place,
         facts: vec![

@@ -38,7 +38,7 @@ const CONVERSIONS: &[&str] =
 /// Name parts of normalization kernels, in lower case, and the lowest remaining share of their time with channels last.
 const NORMALIZATIONS: &[&str] = &["batch_norm", "batchnorm", "bn_fw_", "bn_bw_", "bn_fwd", "bn_bwd"];
 const CHANNELS_LAST: &[&str] = &["channels_last", "nhwc"];
-const NORMALIZATION_LEFT: f64 = 0.3;
+const NORMALIZATION_REMAINING: f64 = 0.3;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let converts = context.named(&[EventKind::Kernel], |name| {
@@ -71,7 +71,7 @@ fn gain_estimate(context: &RuleContext<'_>, converts: &[EventId]) -> Option<Gain
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         has(NORMALIZATIONS) && !has(CHANNELS_LAST)
     });
-    let faster = context.edit(Action::Scale(NORMALIZATION_LEFT), "kernels of normalization", &normalize);
+    let faster = context.edit(Action::Scale(NORMALIZATION_REMAINING), "kernels of normalization", &normalize);
     Some(match faster {
         Some(faster) => GainEstimate::Range(vec![remove.clone()], vec![vec![remove, faster]]),
         None => GainEstimate::Edits(vec![remove]),

@@ -1,9 +1,9 @@
 //! SL029: printing, logging and file writes within steps.
 
-use super::dataloader_starved::is_next;
+use super::dataloader_starved::takes_batch;
 use super::host_waits;
 use crate::estimate::Estimate;
-use crate::host_gaps::{HostGap, Seen, Spans};
+use crate::host_gaps::{HostGap, SampledWork, Spans};
 use crate::{
     AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
 };
@@ -100,10 +100,10 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let frames = context.outermost(&context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some()));
     // Of functions without operators in recordings samples say more than the stretches that they were seen in.
-    let frames = context.not_between(frames);
+    let frames = context.not_covered_by_gaps(frames);
     let known = Spans::from_trace(context.trace(), &host_waits::calls(context));
-    let unexplained = |host_gap: &HostGap| rest_of(context, host_gap, &known);
-    let seen = context.seen_between(|name| kind_of(name).is_some(), &frames, unexplained);
+    let unexplained = |host_gap: &HostGap| non_computing_time(context, host_gap, &known);
+    let seen = context.sampled_work(|name| kind_of(name).is_some(), &frames, unexplained);
     let on_path = context.path_inside(&frames);
     let by_place = context.sums_by_place(frames.into_iter().zip(on_path).filter(|&(_, ns)| ns > 0).collect());
     let mut found: BTreeMap<SourceLocation, Logging> = BTreeMap::new();
@@ -121,13 +121,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 
 /// Time of a gap between operators in which the thread does not compute. If nearly all samples of the gap show logging,
 /// waits for a file or a processor count as logging. None if the gap contains another known wait.
-fn rest_of(context: &RuleContext<'_>, host_gap: &HostGap, known: &Spans) -> Option<Estimate> {
+fn non_computing_time(context: &RuleContext<'_>, host_gap: &HostGap, known: &Spans) -> Option<Estimate> {
     let trace = context.trace();
-    let is_loading = |event: EventId| trace.ancestors(event).any(|e| is_next(trace.name(e)));
-    let is_known = |&(before, behind): &(EventId, EventId)| {
-        known.begin_between(trace, before, behind) || is_loading(before) || is_loading(behind)
+    let is_loading = |event: EventId| trace.ancestors(event).any(|e| takes_batch(trace.name(e)));
+    let is_known = |&(before, after): &(EventId, EventId)| {
+        known.begins_between(trace, before, after) || is_loading(before) || is_loading(after)
     };
-    if !host_gap.is_one || !host_gap.waits.events.is_empty() || host_gap.stretches.iter().any(is_known) {
+    if !host_gap.is_one || !host_gap.waits.events.is_empty() || host_gap.occurrences.iter().any(is_known) {
         return None;
     }
     let ns = host_gap.ns as f64 - host_gap.computing().ns;
@@ -142,7 +142,7 @@ struct Logging {
     /// Time of these calls on the critical path, in ns.
     on_path: i64,
     /// Sampled logging between operators.
-    seen: Option<Seen>,
+    seen: Option<SampledWork>,
 }
 
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging) -> Option<Candidate> {
@@ -163,7 +163,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
         _ => context.by_name(&frames).first().and_then(|(name, _)| kind_of(name)),
     }?;
     let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in them", waits)];
-    let (ns_each, a_step) = (duration(context.per_step(ns)), context.words().a_step());
+    let (ns_each, a_step) = (duration(context.per_step(ns)), context.words().per_step_suffix());
     let title = format!("{kind} blocks the host: {ns_each}{a_step}{too}");
     let remove = match context.by_name(&frames).first() {
         Some((name, _)) => vec![context.edit(Action::Remove, format!("frame:{name}"), &all)?],

@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Largest number of kernels of a usual call, as a multiple of the median.
-const USUAL: i64 = 10;
+const MAX_USUAL_RATIO: i64 = 10;
 
 /// Kernels and spans of one module class or operator.
 #[derive(Default)]
@@ -88,7 +88,7 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
     kernels.sort_unstable();
     // Fusing would not save the one-time work of a first call.
     let lengths = context.lengths(&spans);
-    let most = lengths[lengths.len() / 2].saturating_mul(USUAL);
+    let most = lengths[lengths.len() / 2].saturating_mul(MAX_USUAL_RATIO);
     spans.retain(|&span| context.dur(span) <= most);
     let per_call = kernels.len() as f64 / lengths.len().max(1) as f64;
     let mean = context.total(&kernels) / kernels.len().max(1) as i64;
@@ -106,7 +106,7 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
     Some(Candidate {
         title: format!(
             "Many small kernels: {}{} launches {per_call:.0} kernels per call of {:.1} µs each",
-            super::short(name),
+            super::shorten_name(name),
             if names.len() > 1 { format!(" ({} modules)", names.len()) } else { String::new() },
             mean as f64 / 1e3
         ),

@@ -45,8 +45,8 @@ const TENSOR_CORES: &[&str] = &["tensorop", "884gemm", "1688gemm", "16816gemm"];
 /// Name parts for the number of elements per load. 4 elements of TF32 are the full 16 bytes.
 const MISALIGNED: &[&str] = &["align1", "align2"];
 /// Bounds of the remaining time, as multiples of `scale`.
-const LEAST: f64 = 0.5;
-const MOST: f64 = 2.4;
+const MIN_SCALE: f64 = 0.5;
+const MAX_SCALE: f64 = 2.4;
 /// Required multiple of dimensions for aligned loads.
 const MULTIPLE: i64 = 8;
 
@@ -71,7 +71,7 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
         return None;
     }
     let scale = context.setting("scale");
-    let gain_estimate = context.scaled([scale, scale * LEAST, scale * MOST], "kernel:~align[12]", &kernels)?;
+    let gain_estimate = context.scaled([scale, scale * MIN_SCALE, scale * MAX_SCALE], "kernel:~align[12]", &kernels)?;
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     let dimension = dimension(context, &kernels);
     let which = dimension.map(|n| format!(" ({n})")).unwrap_or_default();
@@ -123,7 +123,7 @@ mod tests {
     use super::is_misaligned;
 
     #[test]
-    fn names_tell_how_many_elements_are_read_at_once() {
+    fn kernel_names_state_the_elements_per_load() {
         for (name, is) in [
             ("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(Params)", true),
             ("cutlass_80_tensorop_f16_s16816gemm_f16_64x64_32x6_nn_align2", true),

@@ -6,6 +6,7 @@ mod autotuning;
 mod backward_slower;
 mod block_size;
 mod busy_python;
+pub(super) mod call_tree;
 mod collective_not_overlapped;
 mod collective_waits;
 mod copy_chains;
@@ -33,7 +34,6 @@ mod memory;
 mod misaligned_products;
 mod needless_gradient_sync;
 mod no_tensor_cores;
-pub(super) mod of_calls;
 mod operators_in_loops;
 mod oversubscribed;
 mod padding;
@@ -57,10 +57,10 @@ mod unfused_optimizer;
 mod unstable_steps;
 mod zeroed_gradients;
 
-pub(super) use straggler::{are_alike, find as find_straggler};
+pub(super) use straggler::{are_similar, find as find_straggler};
 
 use super::rule::Rule;
-pub(super) use stackline_timeline::frame_names::fits;
+pub(super) use stackline_timeline::frame_names::matches_parts;
 
 /// All built-in rules, by code.
 pub const ALL: &[Rule] = &[
@@ -132,7 +132,7 @@ pub const ALL: &[Rule] = &[
 ];
 
 /// Check if a finding reports waits for other ranks, which a finding of the last rank may explain.
-pub(super) fn waits_for_ranks(finding: &super::Finding) -> bool {
+pub(super) fn is_wait_for_ranks(finding: &super::Finding) -> bool {
     match finding.rule.code.as_str() {
         "SL023" => true,
         "SL039" => host_waits::is_for_other_ranks(&finding.title),
@@ -141,12 +141,12 @@ pub(super) fn waits_for_ranks(finding: &super::Finding) -> bool {
 }
 
 /// Built-in rules that examine execution traces.
-pub(super) fn of_traces() -> impl Iterator<Item = &'static Rule> {
+pub(super) fn trace_rules() -> impl Iterator<Item = &'static Rule> {
     ALL.iter().filter(|rule| !rule.is_of_memory())
 }
 
 /// Built-in rules that examine memory traces.
-pub fn of_memory() -> impl Iterator<Item = &'static Rule> {
+pub fn memory_rules() -> impl Iterator<Item = &'static Rule> {
     ALL.iter().filter(|rule| rule.is_of_memory())
 }
 
@@ -156,7 +156,7 @@ pub fn find(code: &str) -> Option<&'static Rule> {
 }
 
 /// Short form of a name: kernel names can have thousands of characters.
-fn short(name: &str) -> String {
+fn shorten_name(name: &str) -> String {
     const CHARACTERS: usize = 48;
     let name = name.strip_prefix(stackline_model::names::MODULE_PREFIX).unwrap_or(name).trim_start();
     let name = stackline_model::kernel_names::short_name(name);
@@ -170,9 +170,9 @@ fn spread(sorted: &[i64]) -> Vec<i64> {
     [last / 20, last - last / 20].into_iter().filter_map(|at| sorted.get(at).copied()).collect()
 }
 
-/// Kind of a frame in a table of frame names: see [`fits`].
+/// Kind of a frame in a table of frame names: see [`matches_parts`].
 fn kind_in(table: &[(&'static str, &[&str])], name: &str) -> Option<&'static str> {
-    table.iter().find(|(_, parts)| fits(name, parts)).map(|&(kind, _)| kind)
+    table.iter().find(|(_, parts)| matches_parts(name, parts)).map(|&(kind, _)| kind)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut from = i64::MIN;
     for update in updates {
         let passes = between(&passes, from, update, |&at| at);
-        if let Some(found) = needless_of(context, passes, between(&reduces, from, update, |&(at, _)| at)) {
+        if let Some(found) = needless_reductions(context, passes, between(&reduces, from, update, |&(at, _)| at)) {
             rounds.push(passes.len());
             needless.extend(found);
         }
@@ -78,7 +78,7 @@ fn between<T>(list: &[T], from: i64, to: i64, at: impl Fn(&T) -> i64) -> &[T] {
 }
 
 /// Reductions of all passes but the last, if every pass reduces the same gradients; otherwise none.
-fn needless_of(context: &RuleContext<'_>, passes: &[i64], reduces: &[Reduce]) -> Option<Vec<EventId>> {
+fn needless_reductions(context: &RuleContext<'_>, passes: &[i64], reduces: &[Reduce]) -> Option<Vec<EventId>> {
     let (&last, before) = passes.split_last().filter(|(_, before)| !before.is_empty())?;
     let name = |c: &Collective| context.trace().events.name[c.event.index()];
     let what = |reduces: &[Reduce]| {
@@ -95,12 +95,12 @@ fn needless_of(context: &RuleContext<'_>, passes: &[i64], reduces: &[Reduce]) ->
 
 fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>) -> Option<Candidate> {
     let trace = context.trace();
-    let is_asked = |e: &EventId| trace.kind(*e) == EventKind::Operator && trace.name(*e).contains("allreduce");
-    let asking = needless.iter().filter_map(|&event| context.stack(event).filter(is_asked).last());
-    let mut gone: Vec<EventId> = asking.chain(needless.iter().copied()).collect();
-    gone.sort_unstable();
-    gone.dedup();
-    let edit = context.edit(Action::Remove, "collective:gradients of all passes but the last", &gone)?;
+    let is_request = |e: &EventId| trace.kind(*e) == EventKind::Operator && trace.name(*e).contains("allreduce");
+    let requests = needless.iter().filter_map(|&event| context.stack(event).filter(is_request).last());
+    let mut removable: Vec<EventId> = requests.chain(needless.iter().copied()).collect();
+    removable.sort_unstable();
+    removable.dedup();
+    let edit = context.edit(Action::Remove, "collective:gradients of all passes but the last", &removable)?;
     let most = rounds.iter().max()?;
     let (place, _) = context.by_place(&needless).into_iter().max_by_key(|(_, of)| context.total(of))?;
     Some(Candidate {

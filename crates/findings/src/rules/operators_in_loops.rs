@@ -60,7 +60,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Longest recurrent cell, as a multiple of other operators: its replacement computes all iterations at once.
-const CELL: f64 = 25.0;
+const MAX_CELL_RATIO: f64 = 25.0;
 
 /// Call site (the recorded stack, otherwise the frames around the operator) and operator name.
 type Caller = (Vec<StrId>, StrId);
@@ -77,11 +77,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_loop = |of: &Vec<EventId>| {
         let is_many = of.len() as f64 >= context.setting("calls") * context.steps() as f64;
         let is_cell = of.first().is_some_and(|&e| aten::is_recurrent_cell(trace.name(e)));
-        let longest_us = context.setting("median_us") * if is_cell { CELL } else { 1.0 };
+        let longest_us = context.setting("median_us") * if is_cell { MAX_CELL_RATIO } else { 1.0 };
         is_many && context.lengths(of)[of.len() / 2] as f64 <= longest_us * 1e3
     };
     let repeated: Vec<Vec<EventId>> = by_caller.into_values().filter(is_loop).collect();
-    let repeated = if trace.steps.is_empty() { densely(context, repeated) } else { repeated };
+    let repeated = if trace.steps.is_empty() { dense_runs(context, repeated) } else { repeated };
     let mut by_place: BTreeMap<SourceLocation, Vec<Vec<EventId>>> = BTreeMap::new();
     for calls in repeated {
         let place = SourceLocation { operator: None, ..context.place(calls[0]) };
@@ -91,17 +91,17 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Least mean number of consecutive loop iterations, if steps are unknown.
-const TURNS: usize = 4;
+const MIN_ITERATIONS: usize = 4;
 
 /// Calls of each line that repeat with nothing but such calls between them. Without steps, any repeated work looks like
 /// a loop, such as the layers of each token, but large operators separate their small ones.
-fn densely(context: &RuleContext<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
+fn dense_runs(context: &RuleContext<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
     let events = &context.trace().events;
     let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
-    let runs = context.runs_of(&calls.concat()).runs;
+    let runs = context.consecutive_runs(&calls.concat()).runs;
     let is_dense = |of: &Vec<EventId>| {
         let run = |&call: &EventId| runs.partition_point(|&(first, _)| moment(first) <= moment(call));
-        of.len() >= TURNS * of.iter().map(run).collect::<BTreeSet<usize>>().len()
+        of.len() >= MIN_ITERATIONS * of.iter().map(run).collect::<BTreeSet<usize>>().len()
     };
     calls.into_iter().filter(is_dense).collect()
 }
@@ -123,8 +123,8 @@ fn loops(context: &RuleContext<'_>, by_place: BTreeMap<SourceLocation, Vec<Vec<E
             continue;
         };
         let (known, own) = (of_functions.entry(function).or_default(), of(&line));
-        let takes_turns = |at: &&usize| found[**at].iter().any(|other| turns(context, &of(other), &own));
-        match known.iter().find(takes_turns) {
+        let alternates = |at: &&usize| found[**at].iter().any(|other| alternate(context, &of(other), &own));
+        match known.iter().find(alternates) {
             Some(&at) => found[at].push(line),
             None => {
                 known.push(found.len());
@@ -136,13 +136,13 @@ fn loops(context: &RuleContext<'_>, by_place: BTreeMap<SourceLocation, Vec<Vec<E
 }
 
 /// Check if calls of two lines alternate, rather than one line ending before the other begins.
-fn turns(context: &RuleContext<'_>, these: &[EventId], those: &[EventId]) -> bool {
+fn alternate(context: &RuleContext<'_>, first_calls: &[EventId], second_calls: &[EventId]) -> bool {
     let events = &context.trace().events;
     let moment = |is_other: bool| move |&e: &EventId| (events.track[e.index()], events.start[e.index()], e, is_other);
-    let mut all: Vec<_> = these.iter().map(moment(false)).chain(those.iter().map(moment(true))).collect();
+    let mut all: Vec<_> = first_calls.iter().map(moment(false)).chain(second_calls.iter().map(moment(true))).collect();
     all.sort_unstable();
     let changes = all.windows(2).filter(|pair| pair[0].3 != pair[1].3).count();
-    2 * changes >= these.len().min(those.len())
+    2 * changes >= first_calls.len().min(second_calls.len())
 }
 
 fn caller(context: &RuleContext<'_>, operator: EventId) -> Caller {
@@ -156,7 +156,7 @@ fn caller(context: &RuleContext<'_>, operator: EventId) -> Caller {
 }
 
 /// Remaining time of one operator's calls, in ns: one call, and the computation beyond the cost of calls.
-fn left(context: &RuleContext<'_>, calls: &[EventId]) -> i64 {
+fn remaining_ns(context: &RuleContext<'_>, calls: &[EventId]) -> i64 {
     let lengths = context.lengths(calls);
     let usual = lengths[lengths.len() / 4].max(1);
     let beyond: i64 = lengths[..lengths.len() / 2].iter().map(|&ns| (ns - usual).max(0)).sum();
@@ -168,37 +168,37 @@ fn place_of(context: &RuleContext<'_>, lines: &Loop) -> (SourceLocation, String)
     let ns = |calls: &[Vec<EventId>]| calls.iter().map(|calls| context.total(calls)).sum::<i64>();
     let most = lines.iter().max_by_key(|(place, calls)| (ns(calls), std::cmp::Reverse(place.line)));
     let numbers = || lines.iter().filter_map(|(place, _)| place.line);
-    let told = match (numbers().min(), numbers().max()) {
+    let description = match (numbers().min(), numbers().max()) {
         (Some(first), Some(last)) if first < last => format!(" (lines {first} to {last})"),
         _ => String::new(),
     };
-    (most.map(|(place, _)| place.clone()).unwrap_or_default(), told)
+    (most.map(|(place, _)| place.clone()).unwrap_or_default(), description)
 }
 
 /// Everything that may vanish with a loop: Python between its iterations; the way into the first and out of the last
 /// one; the operators that gather the results, with their backward; and the release of tensors that autograd kept.
-fn all_around(
+fn enclosing_work(
     context: &RuleContext<'_>,
     calls: &[EventId],
-    (gone, runs): (&[EventId], &[(EventId, EventId)]),
+    (removable, runs): (&[EventId], &[(EventId, EventId)]),
 ) -> Chosen {
     let trace = context.trace();
     let gathers = |e: &EventId| aten::GATHERS.contains(&trace.name(*e));
-    let forward = context.runs_of(calls);
-    let gathering: Vec<EventId> = forward.neighbours.iter().filter_map(|&(_, behind)| behind).filter(gathers).collect();
+    let forward = context.consecutive_runs(calls);
+    let gathering: Vec<EventId> = forward.neighbors.iter().filter_map(|&(_, after)| after).filter(gathers).collect();
     let mut backward = context.backward_of(calls);
     backward.extend(context.backward_of(&gathering));
-    let backward = context.runs_of(&context.outermost(&backward));
-    let mut all = Chosen { events: gone.to_vec(), stretches: runs.to_vec(), ..Chosen::default() };
+    let backward = context.consecutive_runs(&context.outermost(&backward));
+    let mut all = Chosen { events: removable.to_vec(), ranges: runs.to_vec(), ..Chosen::default() };
     all.events.extend(gathering);
     let firsts: Vec<EventId> = backward.runs.iter().map(|&(first, _)| first).collect();
-    all.between.extend(context.ends_of_backward(&firsts));
+    all.between.extend(context.gaps_after_backward(&firsts));
     for runs in [forward, backward] {
-        for ((before, behind), (first, last)) in runs.neighbours.into_iter().zip(&runs.runs) {
+        for ((before, after), (first, last)) in runs.neighbors.into_iter().zip(&runs.runs) {
             all.between.extend(before.map(|before| (before, *first)));
-            all.between.extend(behind.map(|behind| (*last, behind)));
+            all.between.extend(after.map(|after| (*last, after)));
         }
-        all.stretches.extend(runs.runs);
+        all.ranges.extend(runs.runs);
     }
     all
 }
@@ -208,28 +208,30 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
     let calls: Vec<Vec<EventId>> = lines.into_iter().flat_map(|(_, calls)| calls).collect();
     let mut events: Vec<EventId> = calls.iter().flatten().copied().collect();
     events.sort_unstable();
-    let Loops { mut gone, mut runs, mut ns } = context.loops_of(&events, (context.setting("median_us") * 1e3) as i64);
+    let Loops { mut removable, mut runs, mut ns } =
+        context.loops_of(&events, (context.setting("median_us") * 1e3) as i64);
     // Their backward vanishes too, with the gradient sums between it.
     let backward = context.outermost(&context.backward_of(&events));
-    let of_backward = context.runs_of(&backward);
+    let of_backward = context.consecutive_runs(&backward);
     ns += of_backward.ns;
-    gone.extend(&backward);
+    removable.extend(&backward);
     runs.extend(&of_backward.runs);
     let share = context.percent(ns);
     if share < context.setting("share") {
         return None;
     }
     let per_step = events.len() / context.steps().max(1);
-    let left: i64 = calls.iter().map(|calls| left(context, calls)).sum();
+    let left: i64 = calls.iter().map(|calls| remaining_ns(context, calls)).sum();
     let factor = left as f64 / context.total(&events).max(1) as f64;
     let text = format!("operators of {}", place.text());
-    let most = context.edit_of(Action::Scale(0.0), text.clone(), all_around(context, &events, (&gone, &runs)))?;
-    let chosen = Chosen { events: gone, stretches: runs, ..Chosen::default() };
+    let most =
+        context.edit_of(Action::Scale(0.0), text.clone(), enclosing_work(context, &events, (&removable, &runs)))?;
+    let chosen = Chosen { events: removable, ranges: runs, ..Chosen::default() };
     let likely = context.edit_of(Action::Scale(factor), text, chosen)?;
     Some(Candidate {
         title: format!(
             "Python loop{which}: {per_step} small operators{}, {:.1} µs each",
-            context.words().a_step(),
+            context.words().per_step_suffix(),
             context.total(&events) as f64 / 1e3 / events.len().max(1) as f64
         ),
         facts: vec![

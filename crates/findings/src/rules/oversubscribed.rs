@@ -72,13 +72,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64, Team)) -> Option<Candidate> {
-    let processors = recording.usable(pid)?;
+    let processors = recording.usable_processors(pid)?;
     let computing: Vec<Times> = team.threads.into_values().filter(|times| times.waiting > 0.0).collect();
     let sum = |of: fn(&Times) -> f64| computing.iter().map(of).sum::<f64>();
     let (useful, waiting) = (sum(|times| times.useful), sum(|times| times.waiting));
     let share = 100.0 * waiting / (useful + waiting).max(1.0);
     let (from, to) = context.window();
-    let runnable = recording.runnable(pid, from, to);
+    let runnable = recording.runnable_threads(pid, from, to);
     let least = processors * context.setting("threads");
     let waiting_least = context.setting(if runnable.is_some() { "waiting" } else { "waiting_uncounted" });
     // A single thread has no other to wait for.
@@ -89,7 +89,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
     {
         return None;
     }
-    let even = even(&computing, processors);
+    let even = even_split_ns(&computing, processors);
     let (length, freed) = (context.steps_ns() as f64, waiting / processors);
     let (ns, most) = ((length - even).min(freed).max(0.0), (length - even).max(freed).clamp(0.0, length));
     let per_step = |ns: f64| context.per_step(ns as i64);
@@ -99,7 +99,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
         Fact { name: "CPU time in the OpenMP library", value: share, unit: Unit::Percent },
         Fact::time("computing CPU time per step", per_step(useful)),
     ];
-    let of = if recording.own().count() > 1 { format!(" of process {pid}") } else { String::new() };
+    let of = if recording.own_processes().count() > 1 { format!(" of process {pid}") } else { String::new() };
     facts.extend(runnable.map(|value| Fact { name: "runnable threads, mean", value, unit: Unit::None }));
     Some(Candidate {
         title: format!(
@@ -157,7 +157,7 @@ fn sampled(context: &RuleContext<'_>) -> BTreeMap<i64, Team> {
 
 /// Length of the window, in ns, if computation were divided evenly among processors. Assumes an even division within
 /// the team: computation of the first thread beyond the mean of the others is not divided.
-fn even(team: &[Times], processors: f64) -> f64 {
+fn even_split_ns(team: &[Times], processors: f64) -> f64 {
     let most = team.iter().map(|times| times.useful).fold(0.0, f64::max);
     let sum: f64 = team.iter().map(|times| times.useful).sum();
     let others = (sum - most) / (team.len().max(2) - 1) as f64;

@@ -49,7 +49,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Name parts of GPUs, and the bandwidth of pinned memory in GB/s: about 0.8 of their PCI Express.
-const BY_NAME: &[(&str, f64)] = &[
+const PINNED_BANDWIDTH_BY_NAME: &[(&str, f64)] = &[
     ("H100", 50.0),
     ("H200", 50.0),
     ("B200", 50.0),
@@ -66,7 +66,7 @@ const BY_NAME: &[(&str, f64)] = &[
 ];
 
 /// Least size of a copy for measuring bandwidth, in bytes.
-const TELLS_BANDWIDTH: i64 = 1 << 20;
+const MIN_BANDWIDTH_BYTES: i64 = 1 << 20;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let least = (context.setting("kib") * 1024.0) as i64;
@@ -94,27 +94,27 @@ fn bandwidth(context: &RuleContext<'_>, copies: &[EventId]) -> f64 {
 
 fn pinned_bandwidth(context: &RuleContext<'_>) -> f64 {
     let mut pinned = context.named(&[EventKind::Memcpy], |name| name.contains("Pinned -> Device"));
-    pinned.retain(|&copy| bytes(context, copy) >= TELLS_BANDWIDTH);
+    pinned.retain(|&copy| bytes(context, copy) >= MIN_BANDWIDTH_BYTES);
     if !pinned.is_empty() {
         return bandwidth(context, &pinned);
     }
     let devices = context.devices();
-    let known = BY_NAME.iter().find(|(name, _)| devices.iter().any(|device| device.is_named(&[name])));
+    let known = PINNED_BANDWIDTH_BY_NAME.iter().find(|(name, _)| devices.iter().any(|device| device.is_named(&[name])));
     known.map_or_else(|| context.setting("gb_per_s"), |&(_, gb_per_s)| gb_per_s)
 }
 
 /// Bounds of the bandwidth, as multiples of the expected one.
-const APART: &[f64] = &[0.8, 1.25];
+const BANDWIDTH_BOUNDS: &[f64] = &[0.8, 1.25];
 
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>, pinned: f64) -> Option<Candidate> {
     let is = bandwidth(context, &copies);
     let all: i64 = copies.iter().map(|&copy| bytes(context, copy)).sum();
-    let others = APART.iter().filter_map(|apart| edits(context, &copies, is / pinned * apart)).collect();
+    let others = BANDWIDTH_BOUNDS.iter().filter_map(|apart| edits(context, &copies, is / pinned * apart)).collect();
     Some(Candidate {
         title: format!(
             "Pageable copies: {:.1} MB{} to the GPU from memory that is not pinned",
             context.per_step(all) as f64 / 1e6,
-            context.words().a_step()
+            context.words().per_step_suffix()
         ),
         place,
         facts: vec![

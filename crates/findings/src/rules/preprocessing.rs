@@ -1,6 +1,6 @@
 //! SL010: data preparation that is repeated in each step.
 
-use super::dataloader_starved::is_next;
+use super::dataloader_starved::takes_batch;
 use crate::{
     AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
 };
@@ -78,7 +78,7 @@ const FRAMES: &[(&str, &[&str])] = &[
 ];
 
 /// Functions that preprocess data in a loader, and elsewhere are part of a model.
-const WHERE_LOADED: &[(&str, &[&str])] = &[
+const LOADER_FRAMES: &[(&str, &[&str])] = &[
     ("resizing", &["torch/nn/functional.py(", "): interpolate"]),
     ("resizing", &["torch/nn/functional.py(", "): grid_sample"]),
     ("preparing sound", &["torch/functional.py(", "): stft"]),
@@ -87,9 +87,9 @@ const WHERE_LOADED: &[(&str, &[&str])] = &[
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
-    let is_loading = |name: &str| is_next(name) || super::fits(name, &["): __getitem__"]);
+    let is_loading = |name: &str| takes_batch(name) || super::matches_parts(name, &["): __getitem__"]);
     frames.retain(|&frame| {
-        super::kind_in(WHERE_LOADED, trace.name(frame)).is_none()
+        super::kind_in(LOADER_FRAMES, trace.name(frame)).is_none()
             || trace.ancestors(frame).any(|e| is_loading(trace.name(e)))
     });
     if frames.is_empty() {
@@ -110,7 +110,7 @@ pub(super) fn kind_anywhere(name: &str) -> Option<&'static str> {
 }
 
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {
-    super::kind_in(FRAMES, name).or_else(|| super::kind_in(WHERE_LOADED, name))
+    super::kind_in(FRAMES, name).or_else(|| super::kind_in(LOADER_FRAMES, name))
 }
 
 fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -> Option<Candidate> {

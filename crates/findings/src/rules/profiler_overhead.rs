@@ -7,7 +7,7 @@ use stackline_critical_path::exact::Category;
 use stackline_model::{EventId, EventKind, TrackId, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
-use stackline_timeline::vocabulary::cuda::is_of_runtime;
+use stackline_timeline::vocabulary::cuda::is_runtime_overhead;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL033",
@@ -42,8 +42,8 @@ pub(super) const RULE: Rule = Rule {
     ],
     advice_variants: &[AdviceVariant {
         programs: "without recorded Python frames",
-        which: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
-        fits: |_| true,
+        condition: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
+        applies_to: |_| true,
         advice: "Record less: a shorter time, and only the kinds of calls that you need.",
         example: (
             "profile()",
@@ -69,7 +69,7 @@ fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
     if share < context.setting("share") {
         return None;
     }
-    let events = context.named(&[EventKind::Overhead], |name| !is_of_runtime(name));
+    let events = context.named(&[EventKind::Overhead], |name| !is_runtime_overhead(name));
     let facts = vec![
         Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
         Fact::count("pauses of the profiler", events.len()),

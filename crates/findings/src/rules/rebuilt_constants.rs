@@ -73,9 +73,9 @@ pub(super) const RULE: Rule = Rule {
 pub(super) const LOADER: &str = "torch/utils/data/";
 
 /// Least number of steps that show repeated work.
-const LEAST_STEPS: usize = 3;
+const MIN_STEPS: usize = 3;
 
-fn is_of(lists: &[&[&str]], name: &str) -> bool {
+fn is_in_lists(lists: &[&[&str]], name: &str) -> bool {
     aten::short_name(name).is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
 }
 
@@ -87,15 +87,19 @@ fn is_of_loader(context: &RuleContext<'_>, operator: EventId) -> bool {
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     // Most programs create no tensors this way and need no further analysis.
-    if !trace.strings.iter().any(|name| is_of(constants::FACTORIES, name) || is_of(&[constants::BLANK], name)) {
+    if !trace
+        .strings
+        .iter()
+        .any(|name| is_in_lists(constants::FACTORIES, name) || is_in_lists(&[constants::BLANK], name))
+    {
         return Vec::new();
     }
     let mut operators = context.outermost(&context.operators());
     operators.retain(|&operator| !is_of_loader(context, operator));
     // Evaluated only for lines that create nothing but constants.
-    let held = LazyCell::new(|| held(context, &operators));
+    let per_call = LazyCell::new(|| operators_per_call(context, &operators));
     let reads = ListReads::new(context, &operators);
-    let of_line = |place, of| of_line(context, place, of, (&reads, &|| &*held));
+    let of_line = |place, of| line_candidate(context, place, of, (&reads, &|| &*per_call));
     let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
     for (place, of) in context.by_place(&operators) {
         by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
@@ -112,18 +116,18 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
         // The work of a function between a list and other lines may be unrelated.
         let is_whole = made > 1 && !all.iter().any(|&e| reads.has(e));
-        let whole = if is_whole { of_line(first, of_table) } else { None };
+        let whole = if is_whole { line_candidate(first, of_table) } else { None };
         if whole.is_some() {
             return whole.into_iter().collect();
         }
-        let of_lines: Vec<Candidate> = lines.into_iter().filter_map(|(place, of)| of_line(place, of)).collect();
+        let of_lines: Vec<Candidate> = lines.into_iter().filter_map(|(place, of)| line_candidate(place, of)).collect();
         if !of_lines.is_empty() {
             return of_lines;
         }
         all.sort_unstable_by_key(|&e| (trace.events.track[e.index()], trace.events.start[e.index()], e));
-        let of_runs = alike(context, constant_runs(context, &all)).into_iter().filter_map(|run| {
+        let of_runs = equal_operators(context, constant_runs(context, &all)).into_iter().filter_map(|run| {
             let place = context.place(*run.first()?);
-            of_line(SourceLocation { operator: None, module: None, ..place }, run)
+            line_candidate(SourceLocation { operator: None, module: None, ..place }, run)
         });
         of_runs.collect()
     };
@@ -131,44 +135,45 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Operators of all runs with equal names and shapes, such as those of all steps and layers.
-fn alike(context: &RuleContext<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
+fn equal_operators(context: &RuleContext<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
     let trace = context.trace();
     let dims = trace.attr("Input Dims");
-    let mut alike: BTreeMap<Vec<(StrId, Option<&str>)>, Vec<EventId>> = BTreeMap::new();
+    let mut equal: BTreeMap<Vec<(StrId, Option<&str>)>, Vec<EventId>> = BTreeMap::new();
     for run in runs {
         let part =
             |&e: &EventId| (trace.events.name[e.index()], dims.get(e).and_then(|value| value.as_str(&trace.strings)));
-        alike.entry(run.iter().map(part).collect()).or_default().extend(run);
+        equal.entry(run.iter().map(part).collect()).or_default().extend(run);
     }
-    alike.into_values().collect()
+    equal.into_values().collect()
 }
 
 /// Number of outermost operators in each call of the user's functions.
-type Held = FxHashMap<EventId, usize>;
+type OperatorsPerCall = FxHashMap<EventId, usize>;
 
-fn held(context: &RuleContext<'_>, operators: &[EventId]) -> Held {
-    let mut held = Held::default();
+fn operators_per_call(context: &RuleContext<'_>, operators: &[EventId]) -> OperatorsPerCall {
+    let mut per_call = OperatorsPerCall::default();
     for &operator in operators {
         for call in context.trace().ancestors(operator).filter(|&e| context.is_own_frame(e)) {
-            *held.entry(call).or_default() += 1;
+            *per_call.entry(call).or_default() += 1;
         }
     }
-    held
+    per_call
 }
 
-fn of_line<'h>(
+fn line_candidate<'h>(
     context: &RuleContext<'_>,
     place: SourceLocation,
     mut operators: Vec<EventId>,
-    (reads, all_held): (&ListReads, &dyn Fn() -> &'h Held),
+    (reads, all_per_call): (&ListReads, &dyn Fn() -> &'h OperatorsPerCall),
 ) -> Option<Candidate> {
     let trace = context.trace();
     place.file.as_ref()?;
     let name = |event: EventId| trace.name(event);
-    let only_uploads = operators.iter().all(|&e| is_of(constants::UPLOADS, name(e)));
-    let is_factory =
-        |e: EventId| is_of(constants::FACTORIES, name(e)) && (reads.has(e) || !is_of(constants::LISTS, name(e)));
-    let is_constant = |&e: &EventId| is_factory(e) || is_of(constants::DERIVED, name(e));
+    let only_uploads = operators.iter().all(|&e| is_in_lists(constants::UPLOADS, name(e)));
+    let is_factory = |e: EventId| {
+        is_in_lists(constants::FACTORIES, name(e)) && (reads.has(e) || !is_in_lists(constants::LISTS, name(e)))
+    };
+    let is_constant = |&e: &EventId| is_factory(e) || is_in_lists(constants::DERIVED, name(e));
     if !operators.iter().all(is_constant) || !is_in_each_step(context, &mut operators) {
         return None;
     }
@@ -178,7 +183,7 @@ fn of_line<'h>(
         Blank::Unwritten | Blank::Constants => (),
     }
     let lists = Lists::find(context, &place, &operators, reads);
-    let spans = whole_calls(context, &operators, (lists.is_some(), all_held));
+    let spans = whole_calls(context, &operators, (lists.is_some(), all_per_call));
     // Copies to the GPU belong to SL030, unless most of the time goes into reading a list.
     if context.uses_gpu() && only_uploads && context.total(&spans) < 2 * context.total(&operators) {
         return None;
@@ -213,7 +218,7 @@ fn of_line<'h>(
 }
 
 /// Name of an operator, its shapes, and the accessed part of a tensor.
-type Alike<'t> = (StrId, [Option<&'t str>; 2]);
+type OperatorKey<'t> = (StrId, [Option<&'t str>; 2]);
 
 /// Check if operators occur in each step in the same order, with equal input shapes and accessed parts. The first and
 /// last step may be cut off, and hold only the end or the beginning. Sorts the operators by time.
@@ -221,17 +226,17 @@ fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool
     let trace = context.trace();
     let [dims, places] = ["Input Dims", "Concrete Inputs"].map(|key| trace.attr(key));
     operators.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
-    let mut by_step: BTreeMap<Option<usize>, Vec<Alike<'_>>> = BTreeMap::new();
+    let mut by_step: BTreeMap<Option<usize>, Vec<OperatorKey<'_>>> = BTreeMap::new();
     for &operator in operators.iter() {
-        let part = places.get(operator).filter(|_| is_of(&[constants::PARTS], trace.name(operator)));
+        let part = places.get(operator).filter(|_| is_in_lists(&[constants::PARTS], trace.name(operator)));
         let shapes = [dims.get(operator), part].map(|value| value.and_then(|value| value.as_str(&trace.strings)));
         let of_step = by_step.entry(context.step_of(&trace.steps, operator)).or_default();
         of_step.push((trace.events.name[operator.index()], shapes));
     }
-    let by_step: BTreeMap<usize, Vec<Alike<'_>>> =
+    let by_step: BTreeMap<usize, Vec<OperatorKey<'_>>> =
         by_step.into_iter().filter_map(|(step, of)| Some((step?, of))).collect();
     let steps: Vec<_> = by_step.values().collect();
-    if steps.len() < LEAST_STEPS || !context.are_all_steps(&by_step.keys().copied().collect()) {
+    if steps.len() < MIN_STEPS || !context.are_all_steps(&by_step.keys().copied().collect()) {
         return false;
     }
     let whole = steps[1];
@@ -245,12 +250,13 @@ fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool
 fn whole_calls<'h>(
     context: &RuleContext<'_>,
     operators: &[EventId],
-    (is_of_lists, all_held): (bool, &dyn Fn() -> &'h Held),
+    (is_of_lists, all_per_call): (bool, &dyn Fn() -> &'h OperatorsPerCall),
 ) -> Vec<EventId> {
     let trace = context.trace();
     let is_known = !is_of_lists && context.host_gaps().all.is_empty();
-    let (theirs, all_held) = if is_known { (held(context, operators), Some(all_held())) } else { Default::default() };
-    let holds_no_other = |call: &EventId| all_held.is_some_and(|all| theirs.get(call) == all.get(call));
+    let (given_per_call, all_per_call) =
+        if is_known { (operators_per_call(context, operators), Some(all_per_call())) } else { Default::default() };
+    let holds_no_other = |call: &EventId| all_per_call.is_some_and(|all| given_per_call.get(call) == all.get(call));
     let own = |&operator: &EventId| trace.ancestors(operator).find(|&e| context.is_own_frame(e)).filter(holds_no_other);
     // Builtins such as `<built-in method tensor of type object>` include work that their operator does not.
     let builtin = |&operator: &EventId| {
@@ -274,24 +280,24 @@ fn gain_estimate(
     (operators, work): (&[EventId], &[EventId]),
     (spans, lists): (&[EventId], Option<&Lists>),
 ) -> Option<GainEstimate> {
-    let gone = |events: &[EventId], stretches: &[(EventId, EventId)]| -> Option<Edit> {
+    let removable = |events: &[EventId], ranges: &[(EventId, EventId)]| -> Option<Edit> {
         let events = events.iter().chain(work).copied().collect();
-        let chosen = Chosen { events, stretches: stretches.to_vec(), ..Chosen::default() };
+        let chosen = Chosen { events, ranges: ranges.to_vec(), ..Chosen::default() };
         context.edit_of(Action::Remove, "constants built in each step", chosen)
     };
     // Python between the operators of one line belongs to the line, too.
-    let runs = context.runs_of(operators).runs;
+    let runs = context.consecutive_runs(operators).runs;
     let Some(lists) = lists else {
         // For functions that only samples saw, only the time between their operators is known.
         let between: &[_] = if context.host_gaps().all.is_empty() { &[] } else { &runs };
         return Some(GainEstimate::Range(
-            vec![gone(spans, between)?],
-            vec![vec![gone(operators, &[])?], vec![gone(spans, &runs)?]],
+            vec![removable(spans, between)?],
+            vec![vec![removable(operators, &[])?], vec![removable(spans, &runs)?]],
         ));
     };
-    let least = lists.least(context).map_or_else(|| gone(operators, &[]), Some)?;
+    let least = lists.least(context).map_or_else(|| removable(operators, &[]), Some)?;
     let likely =
-        std::iter::once(gone(spans, &lists.runs)?).chain(lists.without_before(context, lists.before_ns)).collect();
-    let most = std::iter::once(gone(spans, &runs)?).chain(lists.without_before(context, lists.most_ns)).collect();
+        std::iter::once(removable(spans, &lists.runs)?).chain(lists.without_before(context, lists.before_ns)).collect();
+    let most = std::iter::once(removable(spans, &runs)?).chain(lists.without_before(context, lists.most_ns)).collect();
     Some(GainEstimate::Range(likely, vec![vec![least], most]))
 }

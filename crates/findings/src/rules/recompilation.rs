@@ -42,7 +42,7 @@ const COMPILES: &[&[&str]] = &[
 ];
 
 fn compiles(name: &str) -> bool {
-    is_compilation(name) || COMPILES.iter().any(|parts| super::fits(name, parts)) && !name.contains("_data: ")
+    is_compilation(name) || COMPILES.iter().any(|parts| super::matches_parts(name, parts)) && !name.contains("_data: ")
 }
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {

@@ -72,15 +72,15 @@ fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate>
     if work.is_empty() || share < context.setting("share") {
         return None;
     }
-    let mut gone = context.operators_of_nothing_else(&work);
-    gone.extend(&work);
-    let edit = context.edit(Action::Remove, format!("operator:{} of parameters", aten::TO), &gone)?;
+    let mut removable = context.operators_launching_only(&work);
+    removable.extend(&work);
+    let edit = context.edit(Action::Remove, format!("operator:{} of parameters", aten::TO), &removable)?;
     let (place, _) = context.by_code(&work).into_iter().next()?;
     Some(Candidate {
         title: format!(
             "Repeated casts of parameters: {}{}, {share:.0} % of GPU time",
             work.len() / context.steps(),
-            context.words().a_step()
+            context.words().per_step_suffix()
         ),
         place,
         facts: vec![Fact::count("conversions", work.len()), Fact::time("total time per step", context.per_step(ns))],

@@ -72,7 +72,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 /// Collectives of this rule whose latencies take most of their time. Smaller collectives would increase their number.
 pub(super) fn latency_bound(context: &RuleContext<'_>) -> FxHashSet<EventId> {
     let small = Small::all(context).into_iter();
-    let bound = small.filter(|small| 2 * small.spared() >= context.total(&small.events));
+    let bound = small.filter(|small| 2 * small.saved_ns() >= context.total(&small.events));
     bound.flat_map(|small| small.events).collect()
 }
 
@@ -121,12 +121,12 @@ impl Small {
         let buckets = (elements / steps as i64).div_euclid(BUCKET) + 1;
         let merged = Merged::new(context, &events, (buckets as usize, latency));
         let small = Self { family, events, per_step, middle, latency, buckets, merged };
-        let takes = small.spared().max(context.total(&small.merged.operators));
+        let takes = small.saved_ns().max(context.total(&small.merged.operators));
         (context.percent(takes) >= context.setting_of(&RULE, "share")).then_some(small)
     }
 
     /// Total latency of the removed collectives, in ns.
-    fn spared(&self) -> i64 {
+    fn saved_ns(&self) -> i64 {
         self.merged.kernels.len() as i64 * self.latency
     }
 
@@ -134,18 +134,21 @@ impl Small {
         let Self { family, events, per_step, middle, buckets, merged, .. } = self;
         let (place, _) = context.by_code(events).into_iter().next()?;
         Some(Candidate {
-            title: format!("Small collectives: {per_step:.0} {family}{} could be {buckets}", context.words().a_step()),
+            title: format!(
+                "Small collectives: {per_step:.0} {family}{} could be {buckets}",
+                context.words().per_step_suffix()
+            ),
             place,
             facts: vec![
                 Fact::count("collectives", events.len()),
-                Fact { name: MIDDLE, value: *middle as f64, unit: Unit::None },
+                Fact { name: MEDIAN_SIZE_FACT, value: *middle as f64, unit: Unit::None },
                 Fact::time("total time per step", context.per_step(context.total(events))),
                 Fact::time("shortest collective", self.latency),
                 Fact::time("host time per step", context.per_step(context.total(&merged.operators))),
             ],
             gain_estimate: GainEstimate::Range(
-                merged.likely(context)?,
-                vec![halved(context, events, self.spared() / 2)?, merged.most(context)?],
+                merged.likely_edits(context)?,
+                vec![halved(context, events, self.saved_ns() / 2)?, merged.upper_bound_edits(context)?],
             ),
             events: events.clone(),
             support: Support::Partial,
@@ -155,7 +158,7 @@ impl Small {
 }
 
 /// Name of the fact with the median size of collectives.
-pub(super) const MIDDLE: &str = "median size in elements";
+pub(super) const MEDIAN_SIZE_FACT: &str = "median size in elements";
 
 /// Longest idle time of the host between two collectives of one loop, as a multiple of a launch.
 const PAUSE: i64 = 3;
@@ -193,21 +196,21 @@ impl Merged {
     }
 
     /// Remove collectives, their launches and the host's time between them, and scales the last ones for all data.
-    fn likely(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
+    fn likely_edits(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
         let longer = 1.0 + self.moved_ns as f64 / context.total(&self.kept).max(1) as f64;
-        let gone = self.gone(context, &[])?;
+        let removable = self.removal_edit(context, &[])?;
         let grown = context.edit(Action::Scale(longer), "collective:those put together", &self.kept);
-        Some(std::iter::once(gone).chain(grown.filter(|_| self.moved_ns > 0)).collect())
+        Some(std::iter::once(removable).chain(grown.filter(|_| self.moved_ns > 0)).collect())
     }
 
     /// Edits of the upper bound, which also remove the last collective of each group.
-    fn most(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
-        Some(vec![self.gone(context, &self.kept)?])
+    fn upper_bound_edits(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
+        Some(vec![self.removal_edit(context, &self.kept)?])
     }
 
-    fn gone(&self, context: &RuleContext<'_>, also: &[EventId]) -> Option<Edit> {
+    fn removal_edit(&self, context: &RuleContext<'_>, also: &[EventId]) -> Option<Edit> {
         let events = self.kernels.iter().chain(&self.operators).chain(also).copied().collect();
-        let chosen = Chosen { events, stretches: self.runs.clone(), ..Chosen::default() };
+        let chosen = Chosen { events, ranges: self.runs.clone(), ..Chosen::default() };
         context.edit_of(Action::Remove, "collective:small ones put together", chosen)
     }
 }
@@ -215,7 +218,7 @@ impl Merged {
 /// Operators that launch only the given work, and launch calls outside of operators.
 fn host_side(context: &RuleContext<'_>, work: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
-    let mut found = context.operators_of_nothing_else(work);
+    let mut found = context.operators_launching_only(work);
     let operators: FxHashSet<EventId> = found.iter().copied().collect();
     let launch = |&event: &EventId| trace.gpu.of_event(event).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
     let is_alone = |launch: &EventId| !trace.ancestors(*launch).any(|e| operators.contains(&e));
@@ -240,11 +243,11 @@ fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, Event
         let goes_on = |a: &EventId, b: &EventId| events.start[b.index()] - events.end(*a) <= pause;
         sorted[from..to].chunk_by(goes_on).filter_map(|run| Some((*run.first()?, *run.last()?))).collect::<Vec<_>>()
     };
-    context.runs_of(operators).runs.into_iter().flat_map(split).collect()
+    context.consecutive_runs(operators).runs.into_iter().flat_map(split).collect()
 }
 
 /// Reduce the time in collectives by the given amount in ns.
-fn halved(context: &RuleContext<'_>, events: &[EventId], spared: i64) -> Option<Vec<Edit>> {
-    let left = 1.0 - spared as f64 / context.total(events).max(1) as f64;
+fn halved(context: &RuleContext<'_>, events: &[EventId], saved_ns: i64) -> Option<Vec<Edit>> {
+    let left = 1.0 - saved_ns as f64 / context.total(events).max(1) as f64;
     Some(vec![context.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small ones put together", events)?])
 }

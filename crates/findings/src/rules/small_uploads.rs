@@ -45,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Longest time between the copy and the end of `torch.tensor`, in ns.
-const NEXT_NS: i64 = 20_000;
+const MAX_COPY_GAP_NS: i64 = 20_000;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
@@ -59,7 +59,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let by_place = context.by_place(&made).into_iter();
     by_place
         .filter_map(|(place, of)| {
-            let gone: Vec<EventId> = of.iter().filter_map(|to| copies.get(to)).flatten().copied().collect();
+            let removable: Vec<EventId> = of.iter().filter_map(|to| copies.get(to)).flatten().copied().collect();
             let steps = &trace.steps;
             let mut per_step: BTreeMap<Option<usize>, usize> = BTreeMap::new();
             for &to in &of {
@@ -67,9 +67,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             }
             let mut counts: Vec<usize> = per_step.values().copied().collect();
             counts.sort_unstable();
-            let alike = counts.iter().filter(|&&count| count == counts[counts.len() / 2]).count();
-            let share = 100.0 * alike as f64 / context.steps().max(1) as f64;
-            (share >= context.setting("steps")).then(|| candidate(context, place, (of, gone))).flatten()
+            let usual_steps = counts.iter().filter(|&&count| count == counts[counts.len() / 2]).count();
+            let share = 100.0 * usual_steps as f64 / context.steps().max(1) as f64;
+            (share >= context.setting("steps")).then(|| candidate(context, place, (of, removable))).flatten()
         })
         .collect()
 }
@@ -101,7 +101,7 @@ fn copied_before(context: &RuleContext<'_>, fresh: EventId) -> Option<EventId> {
     // Children follow their parent.
     let mut before = on_track[..at].iter().rev().copied().take_while(|&e| e != parent);
     let sibling = before.find(|&e| trace.events.parent[e.index()] == parent)?;
-    let is_next = trace.name(sibling) == aten::TO && start - trace.events.end(sibling) <= NEXT_NS;
+    let is_next = trace.name(sibling) == aten::TO && start - trace.events.end(sibling) <= MAX_COPY_GAP_NS;
     is_next.then_some(sibling)
 }
 
@@ -114,7 +114,10 @@ fn candidate(
     let edit = context.edit(Action::Remove, format!("operator:{} of torch.tensor", aten::TO), &all)?;
     let per_step = copies.len() as f64 / context.steps() as f64;
     Some(Candidate {
-        title: format!("Small tensors copied from the host to the GPU: {per_step:.0}{}", context.words().a_step()),
+        title: format!(
+            "Small tensors copied from the host to the GPU: {per_step:.0}{}",
+            context.words().per_step_suffix()
+        ),
         place,
         facts: vec![
             Fact::count("copies", copies.len()),

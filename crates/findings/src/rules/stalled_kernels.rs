@@ -81,7 +81,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
     Some(Candidate {
         title: format!(
             "Stalled kernel: {} stalls {stalled:.0} % of its time ({reason}, gain assumes half of it)",
-            super::short(name)
+            super::shorten_name(name)
         ),
         place,
         facts: vec![

@@ -67,20 +67,21 @@ const CALLS: &[&str] = &[
 ];
 
 /// Least number of repeated calls in a trace without steps, and number of parts of the window that must contain some.
-const AGAIN: usize = 20;
-const PARTS: i64 = 4;
+const MIN_REPEATS: usize = 20;
+const WINDOW_PARTS: i64 = 4;
 
 /// Calls of one source location that recur throughout a trace without steps.
 fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate> {
     let (from, to) = context.window();
-    let part = |&call: &EventId| (context.trace().events.start[call.index()] - from) * PARTS / (to - from).max(1);
+    let part =
+        |&call: &EventId| (context.trace().events.start[call.index()] - from) * WINDOW_PARTS / (to - from).max(1);
     let by_place = context.by_place(calls).into_iter();
     by_place
         .filter_map(|(place, of)| {
             let share = context.percent(context.path_inside(&of).iter().sum());
             let parts: BTreeSet<i64> = of.iter().map(part).collect();
             // A program starts once, so start-up allocations do not occur in all parts.
-            let is_steady = of.len() >= AGAIN && parts.len() as i64 >= PARTS;
+            let is_steady = of.len() >= MIN_REPEATS && parts.len() as i64 >= WINDOW_PARTS;
             (is_steady && share >= context.setting("share"))
                 .then(|| candidate(context, place, of, "throughout the trace"))?
         })

@@ -1,7 +1,7 @@
 //! SL040: rank that arrives last at collectives.
 
 use crate::{
-    Area, Fact, Finding, GainMethod, OfRank, RankTimes, Requirement, Rule, RuleContext, Setting, Settings, Support,
+    Area, Fact, Finding, GainMethod, RankGain, RankTimes, Requirement, Rule, RuleContext, Setting, Settings, Support,
 };
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::Unit;
@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
 
 const MODEL: &str = "model: wait of the rank with the second shortest wait, minus that of the last rank";
 /// Largest difference of step lengths between ranks that train together, in percent.
-const ALIKE: i64 = 25;
+const MAX_DIFFERENCE_PERCENT: i64 = 25;
 
 /// Report nothing for one rank: stragglers only show between ranks.
 fn check(_: &RuleContext<'_>) -> Vec<crate::Candidate> {
@@ -52,15 +52,16 @@ fn check(_: &RuleContext<'_>) -> Vec<crate::Candidate> {
 }
 
 /// Check that step lengths of all ranks are similar enough to compare.
-pub(crate) fn are_alike(ranks: &[RankTimes]) -> bool {
+pub(crate) fn are_similar(ranks: &[RankTimes]) -> bool {
     let lengths = || ranks.iter().map(|rank| rank.step_ns);
     let (longest, shortest) = (lengths().max().unwrap_or(0), lengths().min().unwrap_or(0));
-    (longest - shortest).saturating_mul(100) <= longest.saturating_mul(ALIKE)
+    (longest - shortest).saturating_mul(100) <= longest.saturating_mul(MAX_DIFFERENCE_PERCENT)
 }
 
 /// Finding of the last rank, if there is one.
 pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> {
-    let mut by_wait: Vec<(i64, i64)> = ranks.iter().filter_map(|rank| Some((rank.alone_ns?, rank.rank))).collect();
+    let mut by_wait: Vec<(i64, i64)> =
+        ranks.iter().filter_map(|rank| Some((rank.exposed_collectives_ns?, rank.rank))).collect();
     by_wait.sort_unstable();
     let (&(least, last), others) = by_wait.split_first()?;
     let (&(first, _), &(longest, _)) = (others.first()?, others.last()?);
@@ -68,7 +69,7 @@ pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> 
     let step_ns = ranks.iter().map(|rank| rank.step_ns).max()?;
     let (next, usual) = (first - least, median - least);
     let share = 100.0 * next as f64 / step_ns.max(1) as f64;
-    if share < settings.get(&RULE, "share") || next == 0 || !are_alike(ranks) {
+    if share < settings.get(&RULE, "share") || next == 0 || !are_similar(ranks) {
         return None;
     }
     let fact = |name: &str, ns: i64| Fact { name: name.to_owned(), value: ns as f64 / 1e3, unit: Unit::Us };
@@ -92,6 +93,6 @@ pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> 
         method: MODEL,
         edits: Vec::new(),
         edit_labels: Vec::new(),
-        ranks: vec![OfRank { rank: last, gain_ns: Some(next) }],
+        ranks: vec![RankGain { rank: last, gain_ns: Some(next) }],
     })
 }

@@ -47,7 +47,7 @@ pub(super) const RULE: Rule = Rule {
 type Series = Vec<(i64, f64)>;
 
 /// Least number of calls of a kernel for a mean duration.
-const RUNS: usize = 3;
+const MIN_RUNS: usize = 3;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let found = clocks(context).into_iter().filter_map(|(name, series)| candidate(context, name, &series));
@@ -56,7 +56,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Counter arguments that identify the device of a clock.
-const WHOSE: &[&str] = &["device", "gpu", "index", "id"];
+const DEVICE_ARGUMENTS: &[&str] = &["device", "gpu", "index", "id"];
 
 /// Clock values in time order, by process, counter, device and argument.
 fn clocks<'a>(context: &RuleContext<'a>) -> Vec<(&'a str, Series)> {
@@ -64,7 +64,7 @@ fn clocks<'a>(context: &RuleContext<'a>) -> Vec<(&'a str, Series)> {
     let mut found: BTreeMap<(Key, &str, Option<u64>, StrId), Series> = BTreeMap::new();
     for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Counter && is_clock(trace.name(e))) {
         let process = trace.tracks.pid(trace.events.track[event.index()]);
-        let is_whose = |key: StrId| WHOSE.contains(&trace.strings.get(key).to_ascii_lowercase().as_str());
+        let is_whose = |key: StrId| DEVICE_ARGUMENTS.contains(&trace.strings.get(key).to_ascii_lowercase().as_str());
         let values = || trace.attrs.of_event(event).filter_map(|(key, value)| Some((key, AttrValue::as_f64(value)?)));
         let whose = values().find(|&(key, _)| is_whose(key)).map(|(_, value)| value.to_bits());
         for (key, value) in values().filter(|&(key, value)| !is_whose(key) && value.is_finite() && value > 0.0) {
@@ -95,17 +95,17 @@ fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<C
         of[usize::from(is_low(event))].push(event);
     }
     let low: Vec<EventId> = kernels.values().flat_map(|[_, low]| low).copied().collect();
-    let (slower, doubt) = slower(context, kernels.values())?;
-    if slower < 1.0 + context.setting("slower") / 100.0 {
+    let (factor, half_width) = slowdown(context, kernels.values())?;
+    if factor < 1.0 + context.setting("slower") / 100.0 {
         return None;
     }
     let faster = |times: f64| {
         let edit = context.edit(Action::Scale(1.0 / times), format!("kernel:* while {name} is low"), &low);
         edit.map(|edit| vec![edit])
     };
-    let bounds = [slower - doubt, slower + doubt].map(|times| faster(times.max(1.0)));
-    let gain_estimate = GainEstimate::Range(faster(slower)?, bounds.into_iter().flatten().collect());
-    let percent = 100.0 * (slower - 1.0);
+    let bounds = [factor - half_width, factor + half_width].map(|times| faster(times.max(1.0)));
+    let gain_estimate = GainEstimate::Range(faster(factor)?, bounds.into_iter().flatten().collect());
+    let percent = 100.0 * (factor - 1.0);
     Some(Candidate {
         title: format!(
             "Throttling: kernels take {percent:.0} % longer while {name} is below {limit:.0} (lowest {lowest:.0}, \
@@ -126,13 +126,13 @@ fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<C
 /// Half width of the bounds, in standard errors of the mean over kernels.
 const STANDARD_ERRORS: f64 = 3.0;
 /// Least half width of the bounds, as a share: kernels during the change count to one side.
-const LEAST_DOUBT: f64 = 0.03;
+const MIN_HALF_WIDTH: f64 = 0.03;
 
 /// Slowdown factor of the same kernels at the low clock, with its half width, from the spread over kernels and over
 /// the calls of each kernel; none if no kernel ran at both clocks.
-fn slower<'k>(context: &RuleContext<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<(f64, f64)> {
+fn slowdown<'k>(context: &RuleContext<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<(f64, f64)> {
     let mean = |of: &[EventId]| context.total(of) as f64 / of.len() as f64;
-    let both: Vec<&[Vec<EventId>; 2]> = kernels.filter(|[high, low]| high.len().min(low.len()) >= RUNS).collect();
+    let both: Vec<&[Vec<EventId>; 2]> = kernels.filter(|[high, low]| high.len().min(low.len()) >= MIN_RUNS).collect();
     // For each kernel: expected time of its calls at the high clock, and measured time.
     let times: Vec<(f64, f64)> =
         both.iter().map(|[high, low]| (mean(high) * low.len() as f64, context.total(low) as f64)).collect();
@@ -140,18 +140,18 @@ fn slower<'k>(context: &RuleContext<'_>, kernels: impl Iterator<Item = &'k [Vec<
     if would_be <= 0.0 {
         return None;
     }
-    let slower = is / would_be;
-    let squares: f64 = times.iter().map(|(would_be, is)| (is - slower * would_be).powi(2)).sum();
+    let factor = is / would_be;
+    let squares: f64 = times.iter().map(|(would_be, is)| (is - factor * would_be).powi(2)).sum();
     // A single kernel has no spread over kernels, only one over its calls.
     let of_runs: f64 = both
         .iter()
         .map(|[high, low]| {
-            let (runs, as_often) = (low.len() as f64, slower * low.len() as f64);
+            let (runs, as_often) = (low.len() as f64, factor * low.len() as f64);
             variance(context, low) * runs + variance(context, high) / high.len() as f64 * as_often.powi(2)
         })
         .sum();
-    let doubt = STANDARD_ERRORS * squares.max(of_runs).sqrt() / would_be;
-    Some((slower, doubt.max(LEAST_DOUBT * (slower - 1.0))))
+    let half_width = STANDARD_ERRORS * squares.max(of_runs).sqrt() / would_be;
+    Some((factor, half_width.max(MIN_HALF_WIDTH * (factor - 1.0))))
 }
 
 /// Variance of the durations of calls, in ns squared.

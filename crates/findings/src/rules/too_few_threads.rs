@@ -61,13 +61,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Throughput of each further thread, as a share of the first thread's.
-const LIKELY: f64 = 0.6;
+const THREAD_EFFICIENCY: f64 = 0.6;
 /// Least number of used processors. A lower value means that other programs use the processors, so none is free.
-const LEAST_USED: f64 = 0.7;
+const MIN_USED: f64 = 0.7;
 /// Largest share of time that threads wait for a processor. A larger value indicates programs that are not recorded.
-const MOST_DELAYED: f64 = 0.05;
+const MAX_DELAYED: f64 = 0.05;
 /// Least number of samples in the operators, to estimate the number of used processors.
-const LEAST_SAMPLES: usize = 10;
+const MIN_SAMPLES: usize = 10;
 
 /// Large operators of a process.
 struct Large<'a> {
@@ -79,7 +79,7 @@ struct Large<'a> {
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
-    let is_of_gpus = |name: &str| aten::OF_GPUS.iter().any(|part| name.starts_with(part));
+    let is_of_gpus = |name: &str| aten::GPU_ONLY.iter().any(|part| name.starts_with(part));
     if context.uses_gpu() || !context.named(&[EventKind::Operator], is_of_gpus).is_empty() {
         return Vec::new();
     }
@@ -111,11 +111,11 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
     let share = context.percent(context.path_inside(&large.all).iter().sum());
     let used = used(context, large)?;
     let threads = threads(recording, large.pid, (from, to))?;
-    let delayed = recording.delayed(large.pid, from, to) / context.steps_ns() as f64;
-    if delayed > MOST_DELAYED {
+    let delayed = recording.processor_wait_ns(large.pid, from, to) / context.steps_ns() as f64;
+    if delayed > MAX_DELAYED {
         return None;
     }
-    if share < context.setting("share") || !(LEAST_USED..=context.setting("used")).contains(&used) || threads < 2.0 {
+    if share < context.setting("share") || !(MIN_USED..=context.setting("used")).contains(&used) || threads < 2.0 {
         return None;
     }
     let scaled = |left: f64| -> Option<Vec<Edit>> {
@@ -124,12 +124,12 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
         large.by_name.iter().map(edit).collect()
     };
     let most = 1.0 / threads;
-    let likely = 1.0 / (1.0 + LIKELY * (threads - 1.0));
+    let likely = 1.0 / (1.0 + THREAD_EFFICIENCY * (threads - 1.0));
     let longest =
         large.all.iter().copied().max_by_key(|&operator| (context.dur(operator), std::cmp::Reverse(operator)))?;
-    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(NAMED).collect();
-    let more = if large.by_name.len() > NAMED { ", …" } else { "" };
-    let of = if recording.own().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
+    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(MAX_NAMES).collect();
+    let more = if large.by_name.len() > MAX_NAMES { ", …" } else { "" };
+    let of = if recording.own_processes().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
     Some(Candidate {
         title: format!(
             "Too few threads: {}{more}{of} on one thread, {share:.0} % of the critical path; {threads:.0} processors \
@@ -151,15 +151,15 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
 }
 
 /// Number of operator names in a title.
-const NAMED: usize = 3;
+const MAX_NAMES: usize = 3;
 
 /// Number of threads of a process with a free processor, if idle processors are divided evenly among all recorded
 /// processes that compute.
 fn threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f64> {
-    let computing = recording.computing(from, to).max(1) as f64;
-    let others = (recording.busy(from, to)? - computing).max(0.0);
+    let computing = recording.computing_processes(from, to).max(1) as f64;
+    let others = (recording.total_runnable_threads(from, to)? - computing).max(0.0);
     // A processor that is idle most of the time counts.
-    Some(((recording.usable(pid)? - others) / computing + 0.25).floor())
+    Some(((recording.usable_processors(pid)? - others) / computing + 0.25).floor())
 }
 
 /// Mean number of processors that a process uses while its large operators run, by CPU time samples of all threads.
@@ -177,5 +177,5 @@ fn used(context: &RuleContext<'_>, large: &Large<'_>) -> Option<f64> {
     let inside = own.flat_map(|(_, samples)| samples).filter(|sample| is_inside(sample.time));
     let cpu: Vec<i64> = inside.map(|sample| sample.weight).collect();
     let length = context.total(&large.all);
-    (cpu.len() >= LEAST_SAMPLES && length > 0).then(|| cpu.iter().sum::<i64>() as f64 / length as f64)
+    (cpu.len() >= MIN_SAMPLES && length > 0).then(|| cpu.iter().sum::<i64>() as f64 / length as f64)
 }

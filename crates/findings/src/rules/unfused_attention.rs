@@ -40,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Number of operations to analyze on each side of a softmax.
-const REACH: usize = 8;
+const SEARCH_DISTANCE: usize = 8;
 
 /// Attention operations: those between the products, all including the products and adjacent copies, and each softmax.
 #[derive(Default)]
@@ -55,14 +55,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     for order in context.launch_order() {
         let names: Vec<&str> = order.iter().map(|&work| context.operator(work)).collect();
         for (at, _) in names.iter().enumerate().filter(|(_, name)| aten::SOFTMAX.contains(name)) {
-            let before = reach(names[..at].iter().rev());
-            let after = reach(names[at + 1..].iter());
+            let before = distance_to_product(names[..at].iter().rev());
+            let after = distance_to_product(names[at + 1..].iter());
             if let (Some(before), Some(after)) = (before, after) {
                 parts.calls.push(order[at]);
                 parts.between.extend(&order[at - before..=at + after]);
                 let (first, last) = (at - before, at + after);
-                let from = first - beside(names[..first].iter().rev());
-                parts.all.extend(&order[from..=last + beside(names[last + 1..].iter())]);
+                let from = first - adjacent_operations(names[..first].iter().rev());
+                parts.all.extend(&order[from..=last + adjacent_operations(names[last + 1..].iter())]);
             }
         }
     }
@@ -78,8 +78,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 }
 
 /// Number of operations between a softmax and the nearest matrix product.
-fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
-    for (count, name) in names.take(REACH + 1).enumerate() {
+fn distance_to_product<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
+    for (count, name) in names.take(SEARCH_DISTANCE + 1).enumerate() {
         if aten::BATCHED_PRODUCTS.contains(name) {
             return Some(count);
         }
@@ -91,16 +91,16 @@ fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
 }
 
 /// Number of adjacent product and copy operations outside of the two products.
-fn beside<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
-    names.take(REACH).take_while(|name| aten::BATCHED_PRODUCTS.contains(name) || **name == aten::COPY).count()
+fn adjacent_operations<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
+    names.take(SEARCH_DISTANCE).take_while(|name| aten::BATCHED_PRODUCTS.contains(name) || **name == aten::COPY).count()
 }
 
 fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) -> Option<Candidate> {
     let ns = context.total(&between);
     let remove = |work: &[EventId], text: &str| {
-        let mut gone = context.operators_of_nothing_else(work);
-        gone.extend(work);
-        Some(vec![context.edit(Action::Remove, text, &gone)?])
+        let mut removable = context.operators_launching_only(work);
+        removable.extend(work);
+        Some(vec![context.edit(Action::Remove, text, &removable)?])
     };
     let likely = remove(&between, "operators between the products of attention")?;
     let gain_estimate = GainEstimate::Range(likely, vec![remove(&all, "all operators of attention")?]);

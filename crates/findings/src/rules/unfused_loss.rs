@@ -108,12 +108,12 @@ fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<Event
     if share < context.setting("share") {
         return None;
     }
-    let mut gone = context.operators_of_nothing_else(&others);
-    gone.extend(&others);
+    let mut removable = context.operators_launching_only(&others);
+    removable.extend(&others);
     let is_converted = others.iter().any(|&work| context.operator(work) == aten::COPY);
     let scale = context.setting("scale") * if is_converted { 0.5 } else { 1.0 };
     let edits = |scale: f64| {
-        let remove = context.edit(Action::Remove, "operator:nll_loss", &gone)?;
+        let remove = context.edit(Action::Remove, "operator:nll_loss", &removable)?;
         Some(vec![remove, context.edit(Action::Scale(scale.min(1.0)), "operator:log_softmax", &softmax)?])
     };
     let gain_estimate = GainEstimate::Range(edits(scale)?, vec![edits(scale / 2.0)?, edits(scale * 1.7)?]);

@@ -52,7 +52,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Name parts of kernels that update many tensors at once.
-pub(super) const OF_MANY_TENSORS: &[&str] =
+pub(super) const MULTI_TENSOR_KERNELS: &[&str] =
     &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor", "_fused_"];
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -69,7 +69,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_name
         .filter_map(|(name, spans)| {
             let is_small = |&e: &EventId| {
-                trace.kind(e) == EventKind::Kernel && !OF_MANY_TENSORS.iter().any(|part| trace.name(e).contains(part))
+                trace.kind(e) == EventKind::Kernel
+                    && !MULTI_TENSOR_KERNELS.iter().any(|part| trace.name(e).contains(part))
             };
             let launched = || spans.iter().flat_map(|&span| context.launched_in(span));
             let one_by_one = on_gpu(context, name, &spans, launched().filter(is_small).collect());
@@ -99,9 +100,9 @@ fn without_closures(context: &RuleContext<'_>, steps: &mut Vec<EventId>) {
 }
 
 /// Optimizers with a single-pass version.
-const HAVE_FUSED: &[&str] = &["Adam.", "AdamW.", "SGD.", "Adagrad."];
+const OPTIMIZERS_WITH_FUSED: &[&str] = &["Adam.", "AdamW.", "SGD.", "Adagrad."];
 /// Least number of passes that one pass would improve.
-const LEAST_PASSES: usize = 4;
+const MIN_PASSES: usize = 4;
 /// Remaining share of the kernel time with one pass: likely, least, most.
 const ONE_PASS: [f64; 3] = [0.4, 0.25, 1.0];
 
@@ -111,7 +112,7 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
     let trace = context.trace();
     let inside = context.outermost(&context.operators_in(spans));
     let passes = inside.iter().filter(|&&e| trace.name(e).starts_with(aten::FOREACH)).count();
-    if passes < LEAST_PASSES * spans.len() || !HAVE_FUSED.contains(&optimizer.trim_end_matches("step")) {
+    if passes < MIN_PASSES * spans.len() || !OPTIMIZERS_WITH_FUSED.contains(&optimizer.trim_end_matches("step")) {
         return None;
     }
     // One operator of each step stays, to launch the fused kernel.
@@ -119,8 +120,8 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
     let others: Vec<EventId> = inside.into_iter().filter(|e| !stay.contains(e)).collect();
     let edits = |left: f64| {
         let fused = context.edit(Action::Fuse, format!("annotation:{name}"), spans)?;
-        let gone = context.edit(Action::Remove, format!("operators of {name}"), &others)?;
-        Some(vec![context.edit(Action::Scale(left), format!("kernels of {name}"), &kernels)?, gone, fused])
+        let removable = context.edit(Action::Remove, format!("operators of {name}"), &others)?;
+        Some(vec![context.edit(Action::Scale(left), format!("kernels of {name}"), &kernels)?, removable, fused])
     };
     let [likely, least, most] = ONE_PASS.map(edits);
     let facts = vec![
@@ -151,7 +152,7 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
     let per_call = operators.len() as f64 / spans.len().max(1) as f64;
     let lengths = context.lengths(&operators);
     let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-    let of_many = |&e: &EventId| OF_MANY_TENSORS.iter().any(|part| context.trace().name(e).contains(part));
+    let of_many = |&e: &EventId| MULTI_TENSOR_KERNELS.iter().any(|part| context.trace().name(e).contains(part));
     if per_call < context.setting("kernels")
         || median as f64 > context.setting("mean_us") * 1e3
         || operators.iter().any(of_many)
@@ -195,7 +196,7 @@ fn candidate(
     Candidate {
         title: format!(
             "Unfused optimizer: {optimizer} {does}{}, mean {:.1} µs each",
-            context.words().a_step(),
+            context.words().per_step_suffix(),
             each as f64 / 1e3
         ),
         place: context.place(spans[0]),

@@ -58,7 +58,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 /// Least number of steps that show the usual length.
-const LEAST_STEPS: usize = 4;
+const MIN_STEPS: usize = 4;
 
 const NOISE: &str = "no repeated work of the program explains it, so another program may have used the processor";
 
@@ -81,7 +81,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_slow = |s: &Timed| !first.contains(&s.3) && !last.contains(&s.3) && (length(s) - usual) as f64 > least;
     let (slow, others): (Vec<Timed>, Vec<Timed>) = steps.iter().partition(|s| is_slow(s));
     // If every third step is slow, slow steps are part of the program.
-    if steps.len() < LEAST_STEPS || slow.len() * 3 > steps.len() {
+    if steps.len() < MIN_STEPS || slow.len() * 3 > steps.len() {
         return Vec::new();
     }
     let Some(&worst) = slow.iter().max_by_key(|s| length(s)) else { return Vec::new() };
@@ -148,12 +148,12 @@ fn median(mut values: Vec<i64>) -> i64 {
 fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     let Steps { all: steps, slow, worst, .. } = of;
     // The step after a slow one starts with an idle GPU, and is longer for that reason.
-    let behind = steps.windows(2).filter(|pair| of.is_slow(&pair[0]) && !of.is_slow(&pair[1])).map(|pair| &pair[1]);
-    let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
+    let successors = steps.windows(2).filter(|pair| of.is_slow(&pair[0]) && !of.is_slow(&pair[1])).map(|pair| &pair[1]);
+    let lost: Vec<i64> = slow.iter().chain(successors).map(length).collect();
     let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / context.steps() as i64;
     let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
-    let grown = grown(context, of);
-    let Grown { category, name, event, ns } = grown;
+    let grown = growth(context, of);
+    let Growth { category, name, event, ns } = grown;
     // A cause of less than half of the excess is not an explanation. An event as long as the step names no location.
     let is_all = |event: EventId| 10 * context.dur(event) >= 9 * length(worst);
     let is_known = 2 * ns >= length(worst) - usual && !event.is_some_and(is_all);
@@ -161,7 +161,7 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
     let others = if slow.len() > 1 { format!(", {} of {} steps slow", slow.len(), steps.len()) } else { String::new() };
-    let in_what = if name.is_empty() { String::new() } else { format!(", mostly in {}", super::short(name)) };
+    let in_what = if name.is_empty() { String::new() } else { format!(", mostly in {}", super::shorten_name(name)) };
     Candidate {
         title: format!(
             "Slow step: step {} takes {}, median {}{others}; more {}{in_what}",
@@ -219,7 +219,7 @@ impl Starts {
 }
 
 /// Growth of the critical path from the usual steps to the worst step.
-struct Grown<'a> {
+struct Growth<'a> {
     /// Category that grew most.
     category: Category,
     /// Name within the category that grew most, and its growth in ns.
@@ -229,7 +229,7 @@ struct Grown<'a> {
     event: Option<EventId>,
 }
 
-impl Grown<'_> {
+impl Growth<'_> {
     /// Check if the worst step does work that usual steps lack or do less often. Longer computation alone may be due
     /// to a busy machine, and samples see work in some steps by chance.
     fn is_more_work(&self, context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
@@ -246,7 +246,7 @@ impl Grown<'_> {
     }
 }
 
-fn grown<'a>(context: &RuleContext<'a>, of: &Steps) -> Grown<'a> {
+fn growth<'a>(context: &RuleContext<'a>, of: &Steps) -> Growth<'a> {
     let Steps { others, worst, .. } = of;
     let usual = others.len().max(1) as i64;
     // Weight the worst step by the number of usual steps, then subtract those.
@@ -255,15 +255,15 @@ fn grown<'a>(context: &RuleContext<'a>, of: &Steps) -> Grown<'a> {
     let mut more: BTreeMap<(Category, StrId), i64> = BTreeMap::new();
     let mut longest: BTreeMap<StrId, (i64, EventId)> = BTreeMap::new();
     let trace = context.trace();
-    for hop in context.path().hops.iter() {
-        let name = hop.event.some().map_or(StrId::NONE, |e| trace.events.name[e.index()]);
-        let first = weighed.partition_point(|(s, _)| s.2 <= hop.start);
-        for (step, weight) in weighed[first..].iter().take_while(|(s, _)| s.1 < hop.end) {
-            let ns = hop.end.min(step.2) - hop.start.max(step.1);
-            *more.entry((hop.category, name)).or_default() += ns * weight;
-            if step == worst && hop.event.is_some() {
+    for segment in context.path().segments.iter() {
+        let name = segment.event.some().map_or(StrId::NONE, |e| trace.events.name[e.index()]);
+        let first = weighed.partition_point(|(s, _)| s.2 <= segment.start);
+        for (step, weight) in weighed[first..].iter().take_while(|(s, _)| s.1 < segment.end) {
+            let ns = segment.end.min(step.2) - segment.start.max(step.1);
+            *more.entry((segment.category, name)).or_default() += ns * weight;
+            if step == worst && segment.event.is_some() {
                 let known = longest.entry(name).or_default();
-                *known = (*known).max((ns, hop.event));
+                *known = (*known).max((ns, segment.event));
             }
         }
     }
@@ -274,5 +274,5 @@ fn grown<'a>(context: &RuleContext<'a>, of: &Steps) -> Grown<'a> {
     let most = names.max_by_key(|(_, ns)| **ns).map(|((_, name), ns)| (*name, *ns / usual));
     let event = most.and_then(|(name, _)| longest.get(&name)).map(|&(_, event)| event);
     let name = most.map_or("", |(name, _)| trace.strings.get(name));
-    Grown { category, name, ns: most.map_or(0, |(_, ns)| ns), event }
+    Growth { category, name, ns: most.map_or(0, |(_, ns)| ns), event }
 }

@@ -45,7 +45,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option<Candidate> {
     let trace = context.trace();
     let operators = context.outermost(&context.operators_in(calls));
-    let gradients = operators.iter().map(|&operator| filled(context, operator)).sum::<Option<usize>>();
+    let gradients = operators.iter().map(|&operator| filled_gradients(context, operator)).sum::<Option<usize>>();
     let per_call = gradients.map(|gradients| gradients / calls.len().max(1));
     let is_few = |per_call: usize| (per_call as f64) < context.setting("gradients");
     if operators.is_empty() || per_call.is_some_and(is_few) {
@@ -89,7 +89,7 @@ pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
 
 /// Number of gradients that an operator fills: for an operator on a list, the length of the list, which is unknown
 /// without shapes and for long lists, which Kineto leaves empty.
-fn filled(context: &RuleContext<'_>, operator: EventId) -> Option<usize> {
+fn filled_gradients(context: &RuleContext<'_>, operator: EventId) -> Option<usize> {
     if context.trace().name(operator) != aten::FOREACH_ZERO {
         return Some(1);
     }

@@ -31,7 +31,7 @@ pub(super) struct Group {
     /// For functions: time of the path that is in no called function.
     pub(super) innermost_ns: i64,
     /// Critical-path segments of the group, ascending.
-    hops: Vec<Part>,
+    segments: Vec<Part>,
 }
 
 /// Critical-path segment of a group.
@@ -49,7 +49,7 @@ pub(super) struct Part {
 
 impl Group {
     /// Build a group from critical-path time, without the fields that [`with_events`] sets.
-    fn of_path((kind, name): GroupKey, parts: &[Part]) -> Self {
+    fn from_path((kind, name): GroupKey, parts: &[Part]) -> Self {
         let path_ns = parts.iter().map(|part| part.ns).sum();
         let wait_ns = parts.iter().map(|part| part.wait_ns).sum();
         Self {
@@ -61,23 +61,23 @@ impl Group {
             wall_ns: 0,
             track: None,
             innermost_ns: 0,
-            hops: parts.to_vec(),
+            segments: parts.to_vec(),
         }
     }
 
     /// Number of events, or of critical-path segments.
     pub(super) fn count(&self) -> usize {
-        if self.kind.is_of_events() { self.events.len() } else { self.hops.len() }
+        if self.kind.is_of_events() { self.events.len() } else { self.segments.len() }
     }
 
     /// Positions of the segments in the path.
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
-        self.hops.iter().map(|part| part.at)
+        self.segments.iter().map(|part| part.at)
     }
 
     /// Critical-path segments of the group's events.
     pub(super) fn parts(&self) -> &[Part] {
-        &self.hops
+        &self.segments
     }
 
     /// Time by which the group is listed. Calls also count by their own time, because the path contains the cause of
@@ -100,16 +100,16 @@ impl Group {
 
     /// Common time of the path of two groups.
     fn shared_ns(&self, other: &Self) -> i64 {
-        let (mut ours, mut theirs) = (self.hops.iter().peekable(), other.hops.iter().peekable());
+        let (mut own_parts, mut other_parts) = (self.segments.iter().peekable(), other.segments.iter().peekable());
         let mut shared = 0;
-        while let (Some(part), Some(other)) = (ours.peek(), theirs.peek()) {
+        while let (Some(part), Some(other)) = (own_parts.peek(), other_parts.peek()) {
             match part.at.cmp(&other.at) {
-                Ordering::Less => ours.next(),
-                Ordering::Greater => theirs.next(),
+                Ordering::Less => own_parts.next(),
+                Ordering::Greater => other_parts.next(),
                 Ordering::Equal => {
                     shared += part.ns;
-                    ours.next();
-                    theirs.next()
+                    own_parts.next();
+                    other_parts.next()
                 }
             };
         }
@@ -117,14 +117,14 @@ impl Group {
     }
 
     /// Check if a narrower group contains most of the group's path, and so is more specific.
-    fn is_told_by(&self, narrow: &Self) -> bool {
-        if narrow.path_ns == 0 || 2 * narrow.path_ns < self.path_ns {
+    fn is_represented_by(&self, narrower: &Self) -> bool {
+        if narrower.path_ns == 0 || 2 * narrower.path_ns < self.path_ns {
             return false;
         }
-        let shared = self.shared_ns(narrow);
-        let is_within = 10 * shared >= 9 * narrow.path_ns;
+        let shared = self.shared_ns(narrower);
+        let is_within = 10 * shared >= 9 * narrower.path_ns;
         let is_same = 10 * shared >= 9 * self.path_ns;
-        is_within && (!is_same || (narrow.kind, narrow.name) < (self.kind, self.name))
+        is_within && (!is_same || (narrower.kind, narrower.name) < (self.kind, self.name))
     }
 }
 
@@ -150,23 +150,23 @@ struct PathByGroup {
 }
 
 impl PathByGroup {
-    fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
+    fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
         let is_python = super::is_python(context);
         // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
-        for (at, hop) in (0u32..).zip(context.path().hops.iter()) {
-            let ns = hop.end - hop.start;
-            let wait_ns = if hop.category == Category::Unknown { ns } else { 0 };
-            let event = event_of(&hop, calls);
+        for (at, segment) in (0u32..).zip(context.path().segments.iter()) {
+            let ns = segment.end - segment.start;
+            let wait_ns = if segment.category == Category::Unknown { ns } else { 0 };
+            let event = event_of(&segment, calls);
             let part = Part { at, ns, wait_ns, event: event.unwrap_or(EventId::NONE) };
             found.path_ns += ns;
             let mut keys = match event {
-                Some(event) if *known.entry(event).or_insert_with(|| told.is_covered(event)) => {
+                Some(event) if *known.entry(event).or_insert_with(|| covered.is_covered(event)) => {
                     found.covered_ns += ns;
                     continue;
                 }
-                Some(event) if told.is_in_function(event) => {
+                Some(event) if covered.is_in_function(event) => {
                     found.covered_ns += ns;
                     found.put(call_key(context, event), part);
                     continue;
@@ -179,7 +179,7 @@ impl PathByGroup {
             };
             // No event, or only an event such as the annotation of a step.
             if keys.is_empty() {
-                keys.push((kind_without_event(&hop, is_python), StrId::NONE));
+                keys.push((kind_without_event(&segment, is_python), StrId::NONE));
             }
             found.put(keys, part);
         }
@@ -202,7 +202,7 @@ impl PathByGroup {
     fn groups(&self) -> BTreeMap<GroupKey, Group> {
         let group = |(&key, parts): (&GroupKey, &Vec<Part>)| {
             let innermost = self.innermost.get(&key.1).filter(|_| key.0 == LargeKind::Frame);
-            (key, Group { innermost_ns: innermost.copied().unwrap_or(0), ..Group::of_path(key, parts) })
+            (key, Group { innermost_ns: innermost.copied().unwrap_or(0), ..Group::from_path(key, parts) })
         };
         self.parts.iter().map(group).collect()
     }
@@ -210,19 +210,19 @@ impl PathByGroup {
 
 impl Groups {
     /// Build groups of time that no finding covers.
-    pub(super) fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>) -> Self {
+    pub(super) fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>) -> Self {
         let large_calls = large_calls(context);
         let all_calls = large_calls.iter().flat_map(|(_, calls)| calls.iter().copied());
-        let path = PathByGroup::new(context, told, &CallsInProgress::new(context.trace(), all_calls));
+        let path = PathByGroup::new(context, covered, &CallsInProgress::new(context.trace(), all_calls));
         let mut groups = path.groups();
         for (name, calls) in large_calls {
-            if !is_mostly_covered(context, told, &calls) {
+            if !is_mostly_covered(context, covered, &calls) {
                 let key = (LargeKind::Call, name);
-                groups.entry(key).or_insert_with(|| Group::of_path(key, &[]));
+                groups.entry(key).or_insert_with(|| Group::from_path(key, &[]));
             }
         }
         let mut all: Vec<Group> = groups.into_values().collect();
-        with_events(context, told, &mut all);
+        with_events(context, covered, &mut all);
         all.retain(|group| group.count() > 0);
         all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
         Self { all, path_ns: path.path_ns, covered_ns: path.covered_ns }
@@ -232,10 +232,10 @@ impl Groups {
     /// group covers their time on the path, which may be little of their time.
     pub(super) fn distinct(&self, is_large: &dyn Fn(&Group) -> bool) -> Vec<Group> {
         // Groups further down the list are never named.
-        const LOOKED_AT: usize = 64;
-        let first = &self.all[..self.all.len().min(LOOKED_AT)];
+        const MAX_CANDIDATES: usize = 64;
+        let first = &self.all[..self.all.len().min(MAX_CANDIDATES)];
         let is_call = |group: &Group| group.kind == LargeKind::Call && is_large(group);
-        let is_new = |group: &&Group| is_call(group) || !first.iter().any(|other| group.is_told_by(other));
+        let is_new = |group: &&Group| is_call(group) || !first.iter().any(|other| group.is_represented_by(other));
         first.iter().filter(is_new).cloned().collect()
     }
 }
@@ -243,7 +243,7 @@ impl Groups {
 /// Groups in their order that share less than half of their path with earlier ones, and large calls. Also keeps callees
 /// of a function with enough of the path to be named on their own. Kernel launches do not represent the operators that
 /// launch.
-pub(super) fn apart<'g>(
+pub(super) fn without_overlaps<'g>(
     groups: Vec<(&'g Group, Option<Gain>)>,
     context: &RuleContext<'_>,
     large_ns: i64,
@@ -270,13 +270,13 @@ pub(super) fn apart<'g>(
 
 /// Event of a critical-path segment. For a wait of unknown cause, the call in progress during all of it, never the
 /// operation that follows.
-fn event_of(hop: &PathSegment, calls: &CallsInProgress) -> Option<EventId> {
-    if hop.category == Category::Unknown { calls.around(hop.start, hop.end) } else { hop.event.some() }
+fn event_of(segment: &PathSegment, calls: &CallsInProgress) -> Option<EventId> {
+    if segment.category == Category::Unknown { calls.around(segment.start, segment.end) } else { segment.event.some() }
 }
 
 /// Kind of a critical-path segment without an event, depending on the use of Python in the program.
-fn kind_without_event(hop: &PathSegment, is_python: bool) -> LargeKind {
-    match hop.category {
+fn kind_without_event(segment: &PathSegment, is_python: bool) -> LargeKind {
+    match segment.category {
         // Loaders run Python on any thread.
         Category::HostPython | Category::HostDataLoading if is_python => LargeKind::UnrecordedPython,
         Category::HostPython | Category::HostDataLoading => LargeKind::UnrecordedHost,
@@ -322,8 +322,8 @@ fn call_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey> {
 }
 
 /// Check if findings cover most of the time of calls with one name; then they represent all of these calls.
-fn is_mostly_covered(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &[EventId]) -> bool {
-    let covered: i64 = calls.iter().filter(|&&call| told.is_covered(call)).map(|&call| context.dur(call)).sum();
+fn is_mostly_covered(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &[EventId]) -> bool {
+    let covered: i64 = calls.iter().filter(|&&call| covered.is_covered(call)).map(|&call| context.dur(call)).sum();
     2 * covered >= context.total(calls)
 }
 
@@ -343,7 +343,7 @@ fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
 }
 
 /// Set the uncovered events of groups, and their time on their tracks.
-fn with_events(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, groups: &mut [Group]) {
+fn with_events(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, groups: &mut [Group]) {
     let trace = context.trace();
     let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();
     for event in trace.events.ids() {
@@ -358,7 +358,7 @@ fn with_events(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, groups: &
             continue;
         };
         // Calls in a function that is only reported as slow are still listed.
-        if !told.is_covered(event) && (kind == LargeKind::Call || !told.is_in_function(event)) {
+        if !covered.is_covered(event) && (kind == LargeKind::Call || !covered.is_in_function(event)) {
             groups[i].events.push(event);
         }
     }

@@ -3,21 +3,21 @@
 //!
 //! Rules cover known kinds of problems. Other causes may take most of a step, so a list without them misleads.
 
+mod concurrent_spans;
 mod covered_events;
 mod group_location;
 mod groups;
-mod meanwhile;
-mod of_ranks;
+mod merge_ranks;
 mod waits;
 
 use super::finding::Candidate;
 use super::gain::{edits_of, recording_ns, scaled, without};
-use super::rank::{RankedCandidate, within_step};
+use super::rank::{RankedCandidate, limit_to_step};
 use super::rule_context::{RuleContext, SharedContext};
 use super::rules;
 use covered_events::CoveredEvents;
 use groups::{Group, Groups};
-pub(super) use of_ranks::merge;
+pub(super) use merge_ranks::merge;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::CriticalPathError;
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
@@ -131,7 +131,7 @@ pub struct LargeGroup {
     pub wait_percent: f64,
     /// For time without recorded calls: the operator or annotation of other threads of the process that runs for most
     /// of the time, and its share in percent.
-    pub meanwhile: Option<(String, f64)>,
+    pub concurrent_span: Option<(String, f64)>,
     /// For time without recorded calls: the longest gap in ns, if it is most of several gaps.
     pub longest_gap_ns: Option<i64>,
     /// Advice how to record the time; empty if it is recorded.
@@ -176,27 +176,27 @@ pub struct Uncovered {
 impl Uncovered {
     /// Check if findings cover less than half of the critical path.
     pub fn is_most(&self) -> bool {
-        self.covered_percent.is_some_and(|percent| percent < MOST_PERCENT)
+        self.covered_percent.is_some_and(|percent| percent < MAX_COVERED_PERCENT)
     }
 }
 
 /// Share of the window from which a group is always named, in percent.
 const LARGE_PERCENT: f64 = 20.0;
 /// Share of the critical path covered by findings, in percent, below which smaller groups are also named.
-const MOST_PERCENT: f64 = 50.0;
+const MAX_COVERED_PERCENT: f64 = 50.0;
 /// Least share of these smaller groups, in percent.
-const LEAST_PERCENT: f64 = 3.0;
+const MIN_PERCENT: f64 = 3.0;
 /// Largest number of named groups, unless more are always named.
-const NAMED: usize = 5;
+const MAX_GROUPS: usize = 5;
 /// Share of the window from which a function counts as the program's main loop, in percent.
-const ALL_PERCENT: f64 = 90.0;
+const MAIN_LOOP_PERCENT: f64 = 90.0;
 /// Number of replayed groups, the largest first.
 const REPLAYED: usize = 16;
 /// Length in ns of short windows (a test, a single kernel), in which everything is large, so that only calls are named.
 const SHORTEST_NS: i64 = 1_000_000;
 
 /// Rule that reports slow functions without a cause.
-const ONLY_WHERE: &str = "SL005";
+const SLOW_FUNCTION_RULE: &str = "SL005";
 
 /// Events and locations that findings cover.
 #[derive(Default)]
@@ -218,7 +218,7 @@ impl Covered {
         gain: Option<Gain>,
     ) {
         let Candidate { place, events, .. } = candidate;
-        let all = if rule.code == ONLY_WHERE { &mut self.functions } else { &mut self.events };
+        let all = if rule.code == SLOW_FUNCTION_RULE { &mut self.functions } else { &mut self.events };
         all.extend(events);
         for selector in edits_of(candidate).iter().filter_map(|edit| edit.selector.as_ref()) {
             all.extend(spans_of(shared.exact, selector));
@@ -242,29 +242,29 @@ pub(super) fn find<'a>(
     (step_ns, threads): (i64, usize),
 ) -> Result<Uncovered, CriticalPathError> {
     // Groups use no settings of a rule, so any rule serves for the context.
-    let Some(rule) = rules::of_traces().next() else { return Ok(Uncovered::default()) };
+    let Some(rule) = rules::trace_rules().next() else { return Ok(Uncovered::default()) };
     let context = RuleContext::new(shared, rule);
     let is_short = shared.window.length_ns() < SHORTEST_NS;
-    let told = CoveredEvents { context: &context, events: &covered.events, functions: &covered.functions };
-    let groups = Groups::new(&context, told);
+    let covered_events = CoveredEvents { context: &context, events: &covered.events, functions: &covered.functions };
+    let groups = Groups::new(&context, covered_events);
     let by_path = 100.0 * groups.covered_ns as f64 / groups.path_ns.max(1) as f64;
     let by_gain = 100.0 * covered.gain_ns as f64 / step_ns.max(1) as f64;
     let covered_percent = by_path.max(by_gain).min(100.0);
-    let is_most = covered_percent < MOST_PERCENT && !is_short;
-    let least = if is_most { LEAST_PERCENT } else { LARGE_PERCENT };
+    let is_most = covered_percent < MAX_COVERED_PERCENT && !is_short;
+    let least = if is_most { MIN_PERCENT } else { LARGE_PERCENT };
     let is_large = |group: &Group| is_large(&context, group);
-    let mut wanted = wanted(&context, covered, (groups.distinct(&is_large), least));
+    let mut selected = selected_groups(&context, covered, (groups.distinct(&is_large), least));
     if is_short {
-        wanted.retain(|group| group.kind == LargeKind::Call && is_large(group));
+        selected.retain(|group| group.kind == LargeKind::Call && is_large(group));
     }
     let large_ns = (groups.path_ns as f64 * LARGE_PERCENT / 100.0) as i64;
-    let priced = priced((shared, &context), &wanted, replay, (step_ns, threads))?;
-    let found = groups::apart(priced, &context, large_ns);
+    let groups_with_gains = with_gains((shared, &context), &selected, replay, (step_ns, threads))?;
+    let found = groups::without_overlaps(groups_with_gains, &context, large_ns);
     let gains_much =
-        |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
+        |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= MIN_PERCENT * step_ns as f64);
     let is_small_named = |group: &Group, gain| is_most && (!group.kind.is_of_events() || gains_much(gain));
     // Removing a large group may still gain little. Small groups fill the remaining places.
-    let mut room = NAMED.saturating_sub(found.iter().filter(|(group, _)| is_large(group)).count());
+    let mut room = MAX_GROUPS.saturating_sub(found.iter().filter(|(group, _)| is_large(group)).count());
     let mut has_room = || {
         let has = room > 0;
         room = room.saturating_sub(1);
@@ -278,7 +278,7 @@ pub(super) fn find<'a>(
 }
 
 /// Groups with the least share of the window, in percent, that add information.
-fn wanted(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Vec<Group>, f64)) -> Vec<Group> {
+fn selected_groups(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Vec<Group>, f64)) -> Vec<Group> {
     let is_covered = |group: &Group| {
         let place = || function_of(&context.place(group.longest(context)));
         group.kind == LargeKind::Frame && covered.places.contains(&place())
@@ -295,7 +295,7 @@ fn wanted(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Ve
     // The function that contains the whole run is informative only if there is no other group.
     let is_all = |group: &Group| {
         group.kind == LargeKind::Frame
-            && context.percent_of_window(group.wall_ns) >= ALL_PERCENT
+            && context.percent_of_window(group.wall_ns) >= MAIN_LOOP_PERCENT
             && is_spent_below(group)
     };
     if !groups.iter().all(is_all) {
@@ -306,7 +306,7 @@ fn wanted(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Ve
 }
 
 /// Groups with the gain per step of their removal, in listed order.
-fn priced<'g>(
+fn with_gains<'g>(
     (shared, context): (&SharedContext<'_>, &RuleContext<'_>),
     groups: &'g [Group],
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
@@ -317,7 +317,7 @@ fn priced<'g>(
     let price = |(gain, edits): (Option<Gain>, &Vec<Edit>)| {
         let gain = gain.filter(|_| !edits.is_empty())?;
         let gain = scaled(without(gain, recording_ns(shared, edits, gain.ns)), (shared.steps as i64).max(1));
-        Some(within_step(gain, step_ns))
+        Some(limit_to_step(gain, step_ns))
     };
     let mut found: Vec<(&Group, Option<Gain>)> =
         groups.iter().zip(replayed.into_iter().zip(&edits).map(price)).collect();
@@ -349,7 +349,7 @@ fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain:
         // Time of the path that waits during an event does not belong to the event; a wait group is that path.
         path_percent: of_path(if is_of_events { path_inside(context, group) } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),
-        meanwhile: meanwhile::longest_span(context, group)
+        concurrent_span: concurrent_spans::longest_span(context, group)
             .map(|(name, percent)| (context.trace().strings.get(name).to_owned(), percent)),
         longest_gap_ns: longest_gap(group),
         advice: "",
@@ -366,7 +366,7 @@ fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain:
     row.advice = match () {
         () if row.is_wait() => wait_advice(context),
         // The missing part of the trace may contain the calls.
-        () if super::rank::lost(context.trace()) > 0 => "",
+        () if super::rank::missing_record_count(context.trace()) > 0 => "",
         () => gap_advice(context, group.kind),
     };
     row
@@ -395,8 +395,8 @@ fn path_inside(context: &RuleContext<'_>, group: &Group) -> i64 {
         let inside = || events.contains(&event) || context.stack(event).any(|around| events.contains(&around));
         *known.entry(event).or_insert_with(inside)
     };
-    let hops = context.path().hops.iter().filter(|hop| hop.category != Category::Unknown && hop.event.is_some());
-    hops.filter(|hop| is_inside(hop.event)).map(|hop| hop.end - hop.start).sum()
+    let segments = context.path().segments.iter().filter(|s| s.category != Category::Unknown && s.event.is_some());
+    segments.filter(|segment| is_inside(segment.event)).map(|segment| segment.end - segment.start).sum()
 }
 
 /// Check if a program is known to run Python.
@@ -427,7 +427,7 @@ fn has_calls(context: &RuleContext<'_>) -> bool {
 /// Advice how to record the cause of waits on the path.
 fn wait_advice(context: &RuleContext<'_>) -> &'static str {
     let has_operators = || context.trace().strings.iter().any(|name| name.starts_with(aten::PREFIX));
-    let recorder = recorders::recorder_of(context.trace()).filter(|recorder| !recorder.has_between(context.trace()));
+    let recorder = recorders::recorder_of(context.trace()).filter(|tool| !tool.records_host_code(context.trace()));
     match recorder {
         _ if context.uses_gpu() && !has_calls(context) => {
             "also record host activity (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
@@ -468,7 +468,7 @@ fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
 fn host_gap_advice(trace: &Trace) -> &'static str {
     let has_operators = || trace.strings.iter().any(|name| name.starts_with(aten::PREFIX));
     match recorders::recorder_of(trace) {
-        Some(recorder) if !recorder.has_between(trace) => recorder.between_calls,
+        Some(recorder) if !recorder.records_host_code(trace) => recorder.between_calls,
         None if has_operators() => {
             "record a Python program with_stack=True; `perf record` shows the code of other programs"
         }

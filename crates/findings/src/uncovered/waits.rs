@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Trace, TrackId};
 
 /// Least share of a wait that a call must cover to be the visible part of the wait.
-const COVERS: f64 = 0.9;
+const MIN_WAIT_SHARE: f64 = 0.9;
 
 /// Outermost calls by thread, in time order; calls of one thread do not overlap.
 pub(super) struct CallsInProgress {
@@ -36,7 +36,7 @@ impl CallsInProgress {
         let of_track = |calls: &Vec<(i64, i64, EventId)>| {
             let &(start, end, call) = calls[..calls.partition_point(|call| call.0 <= middle)].last()?;
             let shared = end.min(to) - start.max(from);
-            (shared as f64 >= COVERS * (to - from) as f64).then_some((shared, call))
+            (shared as f64 >= MIN_WAIT_SHARE * (to - from) as f64).then_some((shared, call))
         };
         let most =
             self.by_track.iter().filter_map(of_track).max_by_key(|&(shared, call)| (shared, std::cmp::Reverse(call)));

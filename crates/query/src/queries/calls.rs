@@ -169,8 +169,8 @@ impl ViewRow {
     /// Number of rows below the row without a box: beyond the limit, or missing in the view.
     fn left_out(&self, kept: usize) -> usize {
         let (view, end) = (&self.view, end(&self.view, self.row));
-        let narrow = view.narrow.get(self.row..end).unwrap_or_default();
-        end - self.row - kept + narrow.iter().map(|&many| many as usize).sum::<usize>()
+        let small_callers = view.small_callers.get(self.row..end).unwrap_or_default();
+        end - self.row - kept + small_callers.iter().map(|&many| many as usize).sum::<usize>()
     }
 }
 
@@ -205,7 +205,7 @@ impl<'o> Asked<'o> {
 
     fn view(&self, metric: CallMetric) -> CallView {
         let options = ViewOptions { metric, ..self.options.clone() };
-        let (tree, continued) = (self.source.tree(), self.source.continued());
+        let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
         match &self.beside {
             Some(before) => {
                 let mut view = calls::compare(before.tree(), tree, &options);
@@ -213,9 +213,12 @@ impl<'o> Asked<'o> {
                 view
             }
             None => {
-                let wide =
-                    if self.is_fine() { None } else { calls::view_upwards(tree, &options, continued, &[], NARROWEST) };
-                wide.unwrap_or_else(|| calls::view_pruned(tree, &options, UNFOLLOWED, continued))
+                let wide = if self.is_fine() {
+                    None
+                } else {
+                    calls::view_upwards(tree, &options, uncounted_calls, &[], NARROWEST)
+                };
+                wide.unwrap_or_else(|| calls::view_pruned(tree, &options, UNFOLLOWED, uncounted_calls))
             }
         }
     }
@@ -223,9 +226,9 @@ impl<'o> Asked<'o> {
     /// Node by another metric at the path of these labels; `None` if that needs the whole view.
     fn there(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
         let options = ViewOptions { metric, ..self.options.clone() };
-        let (tree, continued) = (self.source.tree(), self.source.continued());
+        let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
         // Nobody sees any callers of it.
-        let view = || calls::view_upwards(tree, &options, continued, labels, f64::INFINITY);
+        let view = || calls::view_upwards(tree, &options, uncounted_calls, labels, f64::INFINITY);
         if self.beside.is_some() { None } else { view() }
     }
 
@@ -260,8 +263,8 @@ impl<'o> Asked<'o> {
     /// View of the part of the call tree below a row.
     fn part(&self, whole: &CallView, of: usize) -> CallView {
         let labels: Vec<CallLabel> = rows_to(whole, of).into_iter().map(|row| whole.label(row).clone()).collect();
-        let (tree, continued) = (self.source.tree(), self.source.continued());
-        let part = calls::view_upwards(tree, &self.options, continued, &labels, PART_NARROWEST);
+        let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
+        let part = calls::view_upwards(tree, &self.options, uncounted_calls, &labels, PART_NARROWEST);
         part.unwrap_or_else(|| whole.clone())
     }
 

@@ -46,7 +46,7 @@ pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryErr
         level_percent: diff.options.level * 100.0,
         kernels_by: if diff.by_family { "family" } else { "name" },
         confidence: diff.confidence().name(),
-        warnings: diff.lost.iter().chain(&diff.warnings).map(String::as_str).collect(),
+        warnings: diff.missing_records.iter().chain(&diff.warnings).map(String::as_str).collect(),
         notes: &diff.notes,
     };
     let infos: Vec<_> = baseline.infos.iter().chain(&opened.infos).cloned().collect();

@@ -261,7 +261,7 @@ pub(super) fn first_ranges(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
 fn evidence(opened: &OpenRun) -> Vec<Arguments> {
     let findings = opened.findings(None).map_or(&[][..], |found| &found.findings);
     let events = findings.iter().flat_map(|finding| {
-        let rank = finding.told_of();
+        let rank = finding.detail_rank();
         let events = if opened.trace(rank).is_ok() { &finding.events[..] } else { &[] };
         events.iter().take(OF_FINDING).map(move |event| (rank, event))
     });

@@ -165,7 +165,7 @@ pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
         .get(at)
         .ok_or_else(|| QueryError::missing(format!("unknown finding {at}: there are {}", found.findings.len())))?;
     // Of several ranks its events are those of the one that it is told of.
-    let rank = rank.or_else(|| finding.told_of());
+    let rank = rank.or_else(|| finding.detail_rank());
     // What is found in memory has no events, and a file of memory alone no trace.
     let events = if finding.events.is_empty() {
         Vec::new()

@@ -239,7 +239,7 @@ fn clock(of: &DeviceClock) -> Clock {
 }
 
 fn cost(trace: &Trace) -> Option<RecordingCost> {
-    let cost = Recording::from_trace(trace)?.cost()?;
+    let cost = Recording::from_trace(trace)?.operator_cost()?;
     let operators = trace.events.kind.iter().filter(|kind| **kind == EventKind::Operator).count();
     Some(RecordingCost { operator_ns: cost.ns(), torch_ns: cost.torch_ns, measured: cost.measured, operators })
 }

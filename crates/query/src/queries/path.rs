@@ -45,7 +45,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let path = &of_window.path;
     let origin = opened.origin(rank)?;
     let since = |ns: i64| ns.saturating_sub(origin) as f64;
-    let mut hops: Vec<_> = path.hops.iter().collect();
+    let mut hops: Vec<_> = path.segments.iter().collect();
     let all = hops.len();
     let length = |hop: &PathSegment| hop.end.saturating_sub(hop.start);
     if let Some(limit) = super::limit(hops.iter().map(length), MOST) {

@@ -126,7 +126,7 @@ fn by_exact(trace: &Trace) -> Option<Found> {
     let exact = Exact::new(trace);
     let path = exact.path(&WindowChoice::Whole).ok()?;
     let mut found = Found::default();
-    for hop in path.hops.iter() {
+    for hop in path.segments.iter() {
         let ns = (hop.end - hop.start) as f64;
         if hop.category != Category::Unknown {
             found.covered_ns += ns;

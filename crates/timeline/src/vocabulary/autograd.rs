@@ -44,7 +44,7 @@ mod tests {
     use super::is_node;
 
     #[test]
-    fn nodes_of_all_years() {
+    fn node_names_of_all_pytorch_versions() {
         for name in [
             "autograd::engine::evaluate_function: MmBackward0",
             "MmBackward0",

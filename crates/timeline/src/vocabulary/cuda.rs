@@ -1,13 +1,13 @@
 //! Overheads in CUPTI's terms: most are work of the profiler, some are CUDA's own and also occur without a profiler.
 
 /// Overheads of CUDA's runtime, by their names in Kineto and Nsight Systems.
-const OF_RUNTIME: &[&str] =
+const RUNTIME_OVERHEADS: &[&str] =
     &[COMMAND_BUFFER_FULL, "Driver Compiler", "Lazy Function Loading", "Runtime Triggered Module Loading"];
 
 /// Overhead of a call that waits for space in the launch queue.
 pub const COMMAND_BUFFER_FULL: &str = "Command Buffer Full";
 
 /// Test if an overhead is CUDA's own, by name.
-pub fn is_of_runtime(overhead: &str) -> bool {
-    OF_RUNTIME.contains(&overhead)
+pub fn is_runtime_overhead(overhead: &str) -> bool {
+    RUNTIME_OVERHEADS.contains(&overhead)
 }

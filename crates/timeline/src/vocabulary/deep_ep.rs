@@ -23,7 +23,7 @@ mod tests {
     use crate::classify::Collective;
 
     #[test]
-    fn all_of_them_are_all_to_all() {
+    fn kernels_are_all_to_all_collectives() {
         for (test, _) in RULES {
             let Contains(part) = test else { panic!("{test:?}") };
             let kernel = format!("void {part}<8>(void*)");

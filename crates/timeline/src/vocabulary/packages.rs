@@ -7,7 +7,7 @@ pub const MODEL_LIBRARIES: &[&str] =
 
 /// File names, without folder, of JAX, its dependencies and Python's standard library in XProf frames. A user's file
 /// with the same name cannot be distinguished.
-pub const FILES_OF_XPROF: &[&str] = &[
+pub const XPROF_LIBRARY_FILES: &[&str] = &[
     "ad.py",
     "api.py",
     "api_util.py",

@@ -10,7 +10,7 @@ pub const LOADER_WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
 /// Name part of PyTorch's data loader with workers, in the training process.
 pub const LOADER_WITH_WORKERS: &str = "_MultiProcessingDataLoaderIter";
 /// Name prefix of operators that request collectives from PyTorch's process groups.
-pub const ASKS_FOR_COLLECTIVE: &str = "c10d::";
+pub const COLLECTIVE_REQUEST_PREFIX: &str = "c10d::";
 
 /// Name prefixes of annotations that PyTorch's profiler, optimizers and data loaders, and Lightning, create in Python.
 pub const MARKS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, lightning::PROFILER];

@@ -13,7 +13,7 @@ pub struct Recorder {
     /// Advice on recording the program's code between runtime calls of the GPU.
     pub between_calls: &'static str,
     /// Kinds of events that record such code.
-    shown_by: &'static [EventKind],
+    host_code_kinds: &'static [EventKind],
 }
 
 const RANGES: &[EventKind] = &[EventKind::Operator, EventKind::Annotation];
@@ -26,7 +26,7 @@ const RECORDERS: &[Recorder] = &[
                      --trace=cuda,nvtx, and use --step-annotation '^step$'",
         between_calls: "record the program's code between CUDA calls as NVTX ranges \
                         (torch.autograd.profiler.emit_nvtx()), with nsys profile --trace=cuda,nvtx,osrt",
-        shown_by: RANGES,
+        host_code_kinds: RANGES,
     },
     Recorder {
         formats: &["rocprofv3"],
@@ -35,7 +35,7 @@ const RECORDERS: &[Recorder] = &[
                      --marker-trace, and use --step-annotation '^step$'",
         between_calls: "record the program's code between HIP calls as roctx ranges \
                         (torch.autograd.profiler.emit_nvtx()), with rocprofv3 --marker-trace",
-        shown_by: RANGES,
+        host_code_kinds: RANGES,
     },
     Recorder {
         formats: &["rpd"],
@@ -44,7 +44,7 @@ const RECORDERS: &[Recorder] = &[
                      '^step$'",
         between_calls: "record the program's code between HIP calls as roctx ranges \
                         (torch.autograd.profiler.emit_nvtx()); they become user marks of the recording",
-        shown_by: RANGES,
+        host_code_kinds: RANGES,
     },
     Recorder {
         formats: &["xplane"],
@@ -54,7 +54,7 @@ const RECORDERS: &[Recorder] = &[
         between_calls: "record the program's code between calls: Python frames (ProfileOptions or ProfilerOptions \
                         with python_tracer_level=1) or spans (jax.profiler.TraceAnnotation, \
                         tf.profiler.experimental.Trace)",
-        shown_by: &[EventKind::PythonFunction, EventKind::Annotation],
+        host_code_kinds: &[EventKind::PythonFunction, EventKind::Annotation],
     },
 ];
 
@@ -70,8 +70,8 @@ pub fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
 
 impl Recorder {
     /// Test if a trace has records of the code between calls.
-    pub fn has_between(&self, trace: &Trace) -> bool {
-        trace.events.kind.iter().any(|kind| self.shown_by.contains(kind))
+    pub fn records_host_code(&self, trace: &Trace) -> bool {
+        trace.events.kind.iter().any(|kind| self.host_code_kinds.contains(kind))
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use stackline_model::Key;
 
     #[test]
-    fn tools_are_known_by_their_format_or_the_names_of_their_processes() {
+    fn tools_are_detected_by_format_or_process_names() {
         let mut trace = Trace::default();
         assert!(recorder_of(&trace).is_none());
         trace.meta.format = "chrome".to_owned();
@@ -91,6 +91,6 @@ mod tests {
         trace.meta.format = "rpd".to_owned();
         let one = recorder_of(&trace).unwrap();
         assert!(one.between_calls.contains("roctx") && !one.between_calls.contains("rocprofv3"));
-        assert!(!one.has_between(&trace));
+        assert!(!one.records_host_code(&trace));
     }
 }

@@ -9,12 +9,14 @@ use crate::view::top;
 use anyhow::Result;
 use serde_json::json;
 use stackline_critical_path::exact;
-use stackline_critical_path::exact::{Exact, ExactReport, Harmless, SegmentReports, StepSpread, WindowChoice, spread};
+use stackline_critical_path::exact::{
+    Exact, ExactReport, FalseHotspot, SegmentReports, StepSpread, WindowChoice, spread,
+};
 use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::{human, terminal};
 use stackline_timeline::Scope;
-use stackline_timeline::steps::Looked;
+use stackline_timeline::steps::StepSelection;
 
 /// Run `critical-path --method exact`, print its report, and write the overlay on request.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
@@ -27,7 +29,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let look = |trace: &Trace| window(trace, args.annotation(), args.instance, &scope);
     let slowest = if args.overlay.is_none() { session.keep_slowest(look)? } else { None };
     let trace = one_trace(&session)?;
-    let Looked { choice, mut notes, .. } = look(trace)?;
+    let StepSelection { choice, mut notes, .. } = look(trace)?;
     notes.splice(0..0, slowest);
     let graph = Exact::new(trace);
     let path = graph.path(&choice).map_err(refuse)?;
@@ -35,8 +37,8 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         overlay::write(&graph.overlay(&path, args.only_critical), &args.inputs, file)?;
     }
     let report = graph.report(&path);
-    let hops = graph.hop_reports(&path);
-    let harmless = graph.large_but_harmless(&path);
+    let hops = graph.segment_reports(&path);
+    let harmless = graph.false_hotspots(&path);
     let steps = spread(&graph.step_paths());
     let mut all = exact::tables(&report, &harmless, &steps);
     if common.tables.is_empty() {
@@ -47,9 +49,10 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     // Documents have the hops under a key of their own.
-    if common.format == Format::Csv || common.tables.iter().any(|t| t == exact::HOPS) && common.format == Format::Table
+    if common.format == Format::Csv
+        || common.tables.iter().any(|t| t == exact::SEGMENTS) && common.format == Format::Table
     {
-        all.push(exact::hops_table(&hops));
+        all.push(exact::segments_table(&hops));
     }
     let tables = session.pick_or(all, &exact::ON_DEMAND)?;
     let head = if people { head(&report, &choice, &notes) } else { String::new() };
@@ -77,9 +80,9 @@ pub(in crate::commands) fn window(
     annotation: &str,
     instance: Option<Range>,
     scope: &Scope,
-) -> Result<Looked> {
+) -> Result<StepSelection> {
     if annotation.is_empty() {
-        return Ok(Looked::or_inferred(trace, scope));
+        return Ok(StepSelection::select_or_infer(trace, scope));
     }
     if *scope != Scope::default() {
         return Err(wrong_use("--annotation and --steps or --whole both select a window: give one of them"));
@@ -88,14 +91,14 @@ pub(in crate::commands) fn window(
     let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
     let instances = (number(first)?, number(last)?);
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
-    Ok(Looked { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: false })
+    Ok(StepSelection { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new(), is_default: false })
 }
 
 /// Keys of the JSON document of `critical-path --method exact`.
 fn extra<'a>(
     report: &ExactReport,
     hops: &'a SegmentReports<'_>,
-    harmless: &[Harmless],
+    harmless: &[FalseHotspot],
     steps: &[StepSpread],
     notes: &'a [String],
 ) -> Result<Vec<(&'static str, Extra<'a>)>> {
@@ -119,7 +122,7 @@ fn extra<'a>(
         ("story", value(&report.story)?),
         ("large_but_harmless", value(harmless)?),
         ("steps", value(steps)?),
-        ("hops", Extra::list(|| hops.hops())),
+        ("hops", Extra::list(|| hops.segments())),
         ("path", Extra::list(|| hops.points())),
         ("warnings", value(&report.warnings)?),
     ])

@@ -4,7 +4,7 @@ use crate::commands::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
 use anyhow::{Result, anyhow};
 use stackline_critical_path::matches;
-use stackline_diff::statistics::any_adjusted;
+use stackline_diff::statistics::holm;
 use stackline_diff::{Change, ChangeTable, Diff, Measure, Per, Verdict};
 use std::collections::BTreeSet;
 
@@ -214,7 +214,7 @@ impl Condition {
         let level = diff.options.level;
         let is_named = matches!(self.subject, Subject::Named(..));
         let chance = |change: &&Change| change.p.filter(|_| is_named && change.verdict.is_tested());
-        let mut adjusted = any_adjusted(&about.iter().filter_map(chance).collect::<Vec<_>>()).into_iter();
+        let mut adjusted = holm(&about.iter().filter_map(chance).collect::<Vec<_>>()).into_iter();
         let verdict = |change: &&Change| {
             let p = chance(change).and_then(|_| adjusted.next());
             match (change.verdict, p) {

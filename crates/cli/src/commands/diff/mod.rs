@@ -63,7 +63,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
         other => other?,
     }
     if !conditions.is_empty()
-        && let Some(reason) = incomplete(&opened).or_else(|| diff.lost.first().cloned())
+        && let Some(reason) = incomplete(&opened).or_else(|| diff.missing_records.first().cloned())
     {
         return Err(anyhow!("--fail-on cannot be judged: {reason}"));
     }
@@ -183,7 +183,7 @@ fn write(
         ("level_percent", json!(diff.options.level * 100.0).into()),
         ("kernels_by", json!(if diff.by_family { "family" } else { "name" }).into()),
         ("confidence", json!(diff.confidence().name()).into()),
-        ("warnings", json!(diff.lost.iter().chain(&diff.warnings).collect::<Vec<_>>()).into()),
+        ("warnings", json!(diff.missing_records.iter().chain(&diff.warnings).collect::<Vec<_>>()).into()),
         ("notes", json!(diff.notes).into()),
         ("fail_on_held", json!(held).into()),
     ];

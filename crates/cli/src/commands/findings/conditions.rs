@@ -69,7 +69,7 @@ impl Condition {
                 (gain > limit).then(|| format!("{} gains {gain:.1} %, more than {limit} %", most.rule.code))
             }
             Self::Together(limit) => {
-                let gain = percent(found.together?.ns);
+                let gain = percent(found.combined?.ns);
                 (gain > limit).then(|| format!("the combined gain is {gain:.1} %, more than {limit} %"))
             }
             Self::Count(limit) => {

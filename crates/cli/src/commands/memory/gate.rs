@@ -50,7 +50,7 @@ impl Gate {
     /// Evaluate the gate on a memory trace.
     pub(super) fn judge(self, args: &MemoryArgs, analysis: &MemoryAnalysis<'_>) -> Result<Judged> {
         let keep = |finding: &Finding| self.suppressions.suppression_of(finding).is_none();
-        let mut found = Findings::of_memory(memory_findings(analysis, args.gate.min_gain(), &keep));
+        let mut found = Findings::from_memory(memory_findings(analysis, args.gate.min_gain(), &keep));
         let (listed, gone) = {
             let before = self.baseline.as_ref().map(|baseline| &baseline.findings);
             found.notes.extend(before.and_then(|baseline| baseline.note()));

@@ -105,7 +105,7 @@ fn rules(args: &MemoryArgs) -> Result<Rules> {
     for text in &args.set {
         settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
     }
-    let is_of_memory = |code: &&str| findings::rules::of_memory().any(|rule| rule.code == *code);
+    let is_of_memory = |code: &&str| findings::rules::memory_rules().any(|rule| rule.code == *code);
     if let Some(code) = settings.rules().find(|code| !is_of_memory(code)) {
         return Err(wrong_use(format!("--set: {code} is not a memory rule; set it in `stackline findings`")));
     }

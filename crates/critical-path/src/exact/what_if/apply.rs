@@ -1,7 +1,7 @@
 //! Application of edits to the replay: conversion to changes of durations and dependencies.
 
 use super::super::Exact;
-use super::super::category::{Category, of_lag};
+use super::super::category::{Category, lag_category};
 use super::super::graph::{Dependency, InEdge, NodeKind};
 use super::super::wakeups::ThreadRule;
 use super::super::window::Window;
@@ -10,8 +10,8 @@ use super::edit::{Action, Edit};
 use super::host_time::{Cut, HostTime, cuts_without_waits};
 use super::index::{Index, ThreadRange};
 use super::ineffective_edits::repeats;
-use super::replay::{Changes, GONE, Plan};
-use super::sampled::Partly;
+use super::replay::{Changes, Plan, REMOVED_EDGE_SLACK};
+use super::sampled::PartialGap;
 use super::select::{Selected, select};
 use super::selector::Selector;
 use crate::CriticalPathError;
@@ -28,10 +28,10 @@ pub(super) struct Applied {
     pub(super) notes: Vec<String>,
     /// Variant for the upper bound: batches are ready on request, and sampled gaps have their largest share. None if the
     /// edits leave neither open.
-    pub(super) unpinned: Option<Box<Applied>>,
+    pub(super) for_upper_bound: Option<Box<Applied>>,
     /// Variant for the lower bound: host time with a possible wait keeps its length, sampled gaps have their smallest
     /// share, and batches keep their recorded times. None if the edits affect none of these.
-    pub(super) stubborn: Option<Box<Applied>>,
+    pub(super) for_lower_bound: Option<Box<Applied>>,
 }
 
 pub(super) struct Applier<'a, 'e> {
@@ -45,7 +45,7 @@ pub(super) struct Applier<'a, 'e> {
     pub(super) partly: Vec<[Cut; 3]>,
     /// First edit of each operation or time range.
     operations: FxHashMap<u32, usize>,
-    stretches: FxHashMap<ThreadRange, usize>,
+    ranges: FxHashMap<ThreadRange, usize>,
     edits: &'e [Edit],
     current: usize,
     pub(super) stop: Stop<'e>,
@@ -68,7 +68,7 @@ pub(super) fn apply<'e>(
         cuts: Vec::new(),
         partly: Vec::new(),
         operations: FxHashMap::default(),
-        stretches: FxHashMap::default(),
+        ranges: FxHashMap::default(),
         edits,
         current: 0,
         stop,
@@ -86,18 +86,18 @@ pub(super) fn apply<'e>(
         applier.explain(edit, count, before);
         counts.push(count);
     }
-    let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::AddLoaderWorkers(_)));
-    let pins = |cuts: &[Cut]| if asks_for_workers { Vec::new() } else { applier.pins(cuts, window) };
+    let adds_workers = edits.iter().any(|e| matches!(e.action, Action::AddLoaderWorkers(_)));
+    let pinned_waits = |cuts: &[Cut]| if adds_workers { Vec::new() } else { applier.pinned_waits(cuts, window) };
     let sampled = |which: usize| applier.partly.iter().map(move |cuts| cuts[which]);
     let is_sampled = !applier.partly.is_empty();
     let mut cuts: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(1)).collect();
-    let mut pinned = pins(&cuts);
-    let keep_up = !pinned.is_empty() && applier.workers_keep_up(window);
+    let mut pinned = pinned_waits(&cuts);
+    let keep_up = !pinned.is_empty() && applier.workers_have_idle_time(window);
     let sure =
         cuts_without_waits(exact, &applier.cuts).or_else(|| (is_sampled || keep_up).then(|| applier.cuts.clone()));
-    let stubborn = sure.map(|mut cuts| {
+    let for_lower_bound = sure.map(|mut cuts| {
         cuts.extend(sampled(0));
-        cuts.extend(pins(&cuts));
+        cuts.extend(pinned_waits(&cuts));
         variant((exact, plan), &applier.changes, cuts, &counts)
     });
     let most: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(2)).collect();
@@ -114,35 +114,42 @@ pub(super) fn apply<'e>(
     if keep_up {
         pinned.clear();
     }
-    let unpinned = (!pinned.is_empty() || is_sampled).then(|| variant((exact, plan), &changes, most, &counts));
+    let for_upper_bound = (!pinned.is_empty() || is_sampled).then(|| variant((exact, plan), &changes, most, &counts));
     cuts.extend(pinned);
     let host = HostTime::new(exact.lanes.len(), cuts);
     host.apply(exact, plan, &mut changes);
-    Ok(Applied { changes, host, counts, notes, unpinned, stubborn })
+    Ok(Applied { changes, host, counts, notes, for_upper_bound, for_lower_bound })
 }
 
 /// Variant of the same edits with other changes of host time, for bounds.
 fn variant((exact, plan): (&Exact<'_>, &Plan), changes: &Changes, cuts: Vec<Cut>, counts: &[usize]) -> Box<Applied> {
     let (mut changes, host) = (changes.clone(), HostTime::new(exact.lanes.len(), cuts));
     host.apply(exact, plan, &mut changes);
-    Box::new(Applied { changes, host, counts: counts.to_vec(), notes: Vec::new(), unpinned: None, stubborn: None })
+    Box::new(Applied {
+        changes,
+        host,
+        counts: counts.to_vec(),
+        notes: Vec::new(),
+        for_upper_bound: None,
+        for_lower_bound: None,
+    })
 }
 
 impl Applier<'_, '_> {
     fn edit(&mut self, edit: &Edit) -> Result<usize, CriticalPathError> {
         let Some(selector) = &edit.selector else {
             return match edit.action {
-                Action::AddLoaderWorkers(more) => self.more_workers(more),
+                Action::AddLoaderWorkers(more) => self.add_workers(more),
                 _ => Ok(0),
             };
         };
         let mut selected = select(self.exact, self.index, selector, self.stop)?;
-        let goes_whole = selected.is_of_name && edit.action == Action::Remove;
-        if goes_whole {
-            selected.calls = self.waits_in(&selected.stretches);
+        let removes_whole_span = selected.is_of_name && edit.action == Action::Remove;
+        if removes_whole_span {
+            selected.calls = self.waits_in(&selected.ranges);
         }
-        if goes_whole || selected.owns_gpu && matches!(edit.action, Action::Scale(_) | Action::Remove) {
-            let inside = selected.stretches.iter().flat_map(|&s| self.index.launched_in(s)).map(|l| l.node);
+        if removes_whole_span || selected.owns_gpu && matches!(edit.action, Action::Scale(_) | Action::Remove) {
+            let inside = selected.ranges.iter().flat_map(|&s| self.index.launched_in(s)).map(|l| l.node);
             selected.gpu = inside.collect();
             selected.gpu.sort_unstable();
         }
@@ -151,7 +158,7 @@ impl Applier<'_, '_> {
         }
         self.refuse_contradictions(&selected)?;
         if !selected.gpu.is_empty() || selected.owns_gpu {
-            self.changes.take_gpu_time(match edit.action {
+            self.changes.remove_gpu_share(match edit.action {
                 Action::Scale(factor) => 1.0 - factor,
                 Action::Remove => 1.0,
                 Action::SetNs(_) if !selected.gpu.is_empty() => 1.0,
@@ -168,8 +175,8 @@ impl Applier<'_, '_> {
                 self.scale_sampled(edit, &selected.partly, 0.0);
             }
             Action::SetNs(ns) => self.set(&selected, ns),
-            Action::Fuse => self.fuse(&selected.stretches, selector)?,
-            Action::Graph => self.graph(&selected.stretches, selector)?,
+            Action::Fuse => self.fuse(&selected.ranges, selector)?,
+            Action::Graph => self.graph(&selected.ranges, selector)?,
             Action::Overlap => self.overlap(&selected.gpu),
             Action::AddLoaderWorkers(_) | Action::Nothing => {}
         }
@@ -177,13 +184,13 @@ impl Applier<'_, '_> {
     }
 
     /// Calls in these time ranges that wait for the GPU.
-    fn waits_in(&self, stretches: &[ThreadRange]) -> Vec<EventId> {
+    fn waits_in(&self, ranges: &[ThreadRange]) -> Vec<EventId> {
         let trace = self.exact.trace;
         let is_inside = |call: &EventId| {
             let Some(lane) = self.index.lane(trace, *call) else { return false };
             let at = trace.events.start[call.index()];
-            let begun = stretches.partition_point(|&(of, from, _)| (of, from) <= (lane, at));
-            begun.checked_sub(1).is_some_and(|last| stretches[last].0 == lane && at < stretches[last].2)
+            let begun = ranges.partition_point(|&(of, from, _)| (of, from) <= (lane, at));
+            begun.checked_sub(1).is_some_and(|last| ranges[last].0 == lane && at < ranges[last].2)
         };
         let mut calls: Vec<EventId> = self
             .index
@@ -210,8 +217,8 @@ impl Applier<'_, '_> {
             _ => a == current,
         };
         let operations = selected.gpu.iter().map(|&n| *self.operations.entry(n).or_insert(current));
-        let stretches = selected.stretches.iter().map(|&s| *self.stretches.entry(s).or_insert(current));
-        match operations.chain(stretches).find(|&first| !agree(first)) {
+        let ranges = selected.ranges.iter().map(|&s| *self.ranges.entry(s).or_insert(current));
+        match operations.chain(ranges).find(|&first| !agree(first)) {
             Some(first) => Err(CriticalPathError::ContradictingEdits {
                 first: edits[first].to_string(),
                 second: edits[current].to_string(),
@@ -252,12 +259,12 @@ impl Applier<'_, '_> {
         for &node in selected.gpu.iter().chain(&selected.returns) {
             self.set_time(node, |now| scaled(now, factor));
         }
-        for &stretch in &selected.stretches {
-            self.cut(stretch, factor);
+        for &range in &selected.ranges {
+            self.cut(range, factor);
         }
         if selected.is_between {
             let less = |&(lane, from, to): &ThreadRange| ((lane, from, to), (to - from) - scaled(to - from, factor));
-            self.release(selected.stretches.iter().map(less).filter(|&(_, less)| less > 0).collect());
+            self.release(selected.ranges.iter().map(less).filter(|&(_, less)| less > 0).collect());
         }
         for &call in &selected.calls {
             self.cut_call(call, factor);
@@ -266,18 +273,18 @@ impl Applier<'_, '_> {
     }
 
     /// Scale the sampled part of gaps between operators.
-    fn scale_sampled(&mut self, edit: &Edit, gaps: &[Partly], factor: f64) {
+    fn scale_sampled(&mut self, edit: &Edit, gaps: &[PartialGap], factor: f64) {
         if gaps.is_empty() {
             return;
         }
         let mut sums = [0.0; 3];
-        for &Partly { gap: (lane, from, to), shares } in gaps {
+        for &PartialGap { gap: (lane, from, to), shares } in gaps {
             let cut = |share: f64| Cut { lane, from, to, factor: 1.0 - share * (1.0 - factor) };
             self.partly.push(shares.map(cut));
             sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share * (to - from) as f64 / 1e6);
         }
         if factor == 0.0 {
-            let part = |gap: &Partly| (gap.gap, (gap.shares[1] * (gap.gap.2 - gap.gap.1) as f64) as i64);
+            let part = |gap: &PartialGap| (gap.gap, (gap.shares[1] * (gap.gap.2 - gap.gap.1) as f64) as i64);
             self.release(gaps.iter().map(part).collect());
         }
         let [least, likely, most] = sums;
@@ -292,7 +299,7 @@ impl Applier<'_, '_> {
         for &node in &selected.gpu {
             self.set_time(node, |_| ns);
         }
-        for &(lane, from, to) in &selected.stretches {
+        for &(lane, from, to) in &selected.ranges {
             self.cut((lane, from, to), ns as f64 / (to - from) as f64);
         }
     }
@@ -302,27 +309,27 @@ impl Applier<'_, '_> {
         for &node in &selected.returns {
             self.set_time(node, |_| 0);
         }
-        for &stretch in &selected.stretches {
-            self.cut(stretch, 0.0);
+        for &range in &selected.ranges {
+            self.cut(range, 0.0);
         }
-        self.release(selected.stretches.iter().map(|&stretch| (stretch, GONE)).collect());
+        self.release(selected.ranges.iter().map(|&range| (range, REMOVED_EDGE_SLACK)).collect());
         self.remove_waits(&selected.calls.iter().copied().collect(), true);
         self.scale_lags(selected, 0.0);
     }
 
     /// Allow threads that waited for another thread in these time ranges to continue earlier by the given time in ns,
     /// because the edit removes the wait as well.
-    fn release(&mut self, mut stretches: Vec<(ThreadRange, i64)>) {
-        stretches.sort_unstable();
-        if stretches.is_empty() {
+    fn release(&mut self, mut ranges: Vec<(ThreadRange, i64)>) {
+        ranges.sort_unstable();
+        if ranges.is_empty() {
             return;
         }
         let graph = &self.exact.graph;
         for at in 0..self.plan.len() as u32 {
             let node = self.plan.node[at as usize] as usize;
             let (lane, start) = (graph.place[node], graph.start[node]);
-            let before = stretches.partition_point(|&((of, from, _), _)| (of, from) < (lane, start));
-            let Some(&((of, _, to), earlier)) = before.checked_sub(1).map(|last| &stretches[last]) else { continue };
+            let before = ranges.partition_point(|&((of, from, _), _)| (of, from) < (lane, start));
+            let Some(&((of, _, to), earlier)) = before.checked_sub(1).map(|last| &ranges[last]) else { continue };
             if of != lane || start > to {
                 continue;
             }
@@ -345,7 +352,7 @@ impl Applier<'_, '_> {
             for i in self.plan.range(at) {
                 let edge = self.plan.edge(i);
                 let (lag, is_binding) = (edge.observed, edge.edge == graph.binding[node as usize]);
-                let of_this = |e: &InEdge| selected.lags.contains(&of_lag(e.dependency, lag));
+                let of_this = |e: &InEdge| selected.lags.contains(&lag_category(e.dependency, lag));
                 let less = lag - scaled(lag, factor);
                 if is_binding && lag > 0 && less != 0 && graph.edges.get(edge.edge as usize).is_some_and(of_this) {
                     self.changes.set_slack(at, i, less);
@@ -357,7 +364,7 @@ impl Applier<'_, '_> {
     /// Remove operations, and the calls that launched nothing else.
     pub(super) fn remove_operations(&mut self, nodes: &[u32]) {
         let (trace, graph) = (self.exact.trace, &self.exact.graph);
-        let mut gone: FxHashMap<EventId, u32> = FxHashMap::default();
+        let mut removed_per_call: FxHashMap<EventId, u32> = FxHashMap::default();
         let mut calls: FxHashSet<EventId> = FxHashSet::default();
         for &node in nodes {
             self.set_time(node, |_| 0);
@@ -367,7 +374,7 @@ impl Applier<'_, '_> {
                 let Some(edge) = graph.edges.get(self.plan.edge(i).edge as usize) else { continue };
                 // The cause of the operation's delay is not recorded. It may delay the next operation, or disappear
                 // with this one.
-                if of_lag(edge.dependency, observed) == Category::Unknown {
+                if lag_category(edge.dependency, observed) == Category::Unknown {
                     self.changes.set_slack_at_best(at, i, observed);
                 } else {
                     self.changes.set_slack(at, i, observed.max(0));
@@ -375,7 +382,7 @@ impl Applier<'_, '_> {
             }
             let call = trace.gpu.launch[graph.place[node as usize] as usize];
             if call.is_some() {
-                let count = gone.entry(call).or_default();
+                let count = removed_per_call.entry(call).or_default();
                 *count += 1;
                 if *count == self.index.operations_of(call) && calls.insert(call) {
                     self.cut_call(call, 0.0);
@@ -398,7 +405,7 @@ impl Applier<'_, '_> {
             let at = self.at(node);
             for i in self.plan.range(at) {
                 if self.is_edge(i, |d| matches!(d, Dependency::Sync(_))) {
-                    self.changes.set_slack(at, i, GONE);
+                    self.changes.set_slack(at, i, REMOVED_EDGE_SLACK);
                 }
             }
             if self.exact.graph.kind[node as usize] == NodeKind::SyncReturn {
@@ -419,13 +426,13 @@ impl Applier<'_, '_> {
         self.exact.graph.edges.get(self.plan.edge(index).edge as usize).is_some_and(|e| test(e.dependency))
     }
 
-    pub(super) fn nothing(&self, selector: &Selector, reason: &str) -> CriticalPathError {
+    pub(super) fn no_match_error(&self, selector: &Selector, reason: &str) -> CriticalPathError {
         let edit = self.edits.get(self.current).map_or_else(|| selector.text.clone(), ToString::to_string);
         CriticalPathError::RefusedEdit { text: edit, reason: reason.to_owned() }
     }
 
-    pub(super) fn cut_out(&mut self, stretch: ThreadRange) {
-        self.cut(stretch, 0.0);
+    pub(super) fn remove_time(&mut self, range: ThreadRange) {
+        self.cut(range, 0.0);
     }
 
     pub(super) fn lengthen(&mut self, node: u32, ns: i64) {

@@ -5,7 +5,7 @@
 pub(super) struct Stop<'s>(Option<&'s (dyn Fn() -> bool + Sync)>);
 
 /// Number of loop iterations between two checks.
-const TURNS: usize = 4096;
+const CHECK_INTERVAL: usize = 4096;
 
 impl<'s> Stop<'s> {
     /// Request that is never set.
@@ -16,12 +16,12 @@ impl<'s> Stop<'s> {
     }
 
     /// True if the computation must stop. Results since the last check are then invalid.
-    pub(super) fn is_asked(self) -> bool {
+    pub(super) fn is_requested(self) -> bool {
         self.0.is_some_and(|stop| stop())
     }
 
-    /// Same check inside a loop, done only every [`TURNS`] iterations.
-    pub(super) fn is_asked_at(self, turn: usize) -> bool {
-        turn.is_multiple_of(TURNS) && self.is_asked()
+    /// Same check inside a loop, done only every [`CHECK_INTERVAL`] iterations.
+    pub(super) fn is_requested_at(self, iteration: usize) -> bool {
+        iteration.is_multiple_of(CHECK_INTERVAL) && self.is_requested()
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
             of_device.ended(gpu.stream[place(done)], done);
         }
         let of_device = latest.get(&gpu.device[place(node)]);
-        if let Some(other) = of_device.and_then(|last| last.elsewhere(gpu.stream[place(node)])) {
+        if let Some(other) = of_device.and_then(|last| last.ended_on_other_stream(gpu.stream[place(node)])) {
             found.insert(node, other);
         }
     }

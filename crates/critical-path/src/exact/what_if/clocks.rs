@@ -6,16 +6,16 @@
 
 use super::cases::NO_GAIN;
 use super::sweep::{Sweep, SweepOptions};
-use super::{Edit, Gain, NewHop, Prediction, WhatIf};
+use super::{Edit, Gain, NewSegment, Prediction, WhatIf};
 use crate::CriticalPathError;
-use crate::exact::{Exact, MOST_NS, WindowChoice};
+use crate::exact::{Exact, MAX_CLOCK_OFFSET_NS, WindowChoice};
 use stackline_model::{DeviceClock, Trace};
 
 /// Maximum latency in ns of the quickest launch of a trace, and of the quickest return from a wait. A bound of the
 /// clock's difference on one side gives a bound on the other side with this distance.
-const QUICKEST_NS: i64 = 20_000;
+const MAX_QUICKEST_LATENCY_NS: i64 = 20_000;
 /// Usual latency in ns.
-const USUAL_NS: i64 = 4_000;
+const USUAL_LATENCY_NS: i64 = 4_000;
 
 /// Possible shift of the times of a device, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,37 +31,40 @@ impl Shift {
     fn new(clock: &DeviceClock) -> Option<Self> {
         let (least, most) = match (clock.least_ns, clock.most_ns) {
             (None, None) => return None,
-            (Some(least), None) => (least, least.max(0).saturating_add(QUICKEST_NS)),
-            (None, Some(most)) => (most.min(0).saturating_sub(QUICKEST_NS), most),
+            (Some(least), None) => (least, least.max(0).saturating_add(MAX_QUICKEST_LATENCY_NS)),
+            (None, Some(most)) => (most.min(0).saturating_sub(MAX_QUICKEST_LATENCY_NS), most),
             // Clocks with drift or noise: the true difference lies between the two.
             (Some(least), Some(most)) => (least.min(most), least.max(most)),
         };
-        if (least <= 0 && most >= 0) && !clock.is_contradictory() || least < -MOST_NS || most > MOST_NS {
+        if (least <= 0 && most >= 0) && !clock.is_contradictory()
+            || least < -MAX_CLOCK_OFFSET_NS
+            || most > MAX_CLOCK_OFFSET_NS
+        {
             return None;
         }
         if clock.is_contradictory() {
             return Some(Self { device: clock.device, least, likely: 0.clamp(least, most), most });
         }
-        let inside = USUAL_NS.min((most - least) / 2);
+        let inside = USUAL_LATENCY_NS.min((most - least) / 2);
         Some(if least > 0 {
-            let most = most.min(least + QUICKEST_NS);
+            let most = most.min(least + MAX_QUICKEST_LATENCY_NS);
             Self { device: clock.device, least, likely: least + inside, most }
         } else {
-            let least = least.max(most - QUICKEST_NS);
+            let least = least.max(most - MAX_QUICKEST_LATENCY_NS);
             Self { device: clock.device, least, likely: most - inside, most }
         })
     }
 }
 
 /// Trace with shifted device times.
-struct Corrected {
+struct CorrectedTrace {
     trace: Trace,
     shifts: Vec<Shift>,
     /// Current shift per device, in the order of `shifts`.
     moved: Vec<i64>,
 }
 
-impl Corrected {
+impl CorrectedTrace {
     /// `None` if no clock can be corrected.
     fn new(trace: &Trace) -> Option<Self> {
         let shifts: Vec<Shift> = trace.meta.clocks.iter().filter_map(Shift::new).collect();
@@ -111,7 +114,7 @@ pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<P
     predict_in(Exact::new(trace), choice, edits, None)
 }
 
-/// Same prediction for a trace with an existing graph. `hops` receives the critical-path segments after the edits. Each
+/// Same prediction for a trace with an existing graph. `segments` receives the critical-path segments after the edits. Each
 /// segment begins at the end of the previous one, the first at the start of the window. Adjacent segments of one cause
 /// and name are merged.
 ///
@@ -121,13 +124,13 @@ pub fn predict_in(
     exact: Exact<'_>,
     choice: &WindowChoice,
     edits: &[Edit],
-    hops: Option<&mut Vec<NewHop>>,
+    segments: Option<&mut Vec<NewSegment>>,
 ) -> Result<Prediction, CriticalPathError> {
-    let corrected = if exact.clocks_disagree() { Corrected::new(exact.trace()) } else { None };
-    let Some(mut corrected) = corrected else { return exact.what_if().predict_hops(choice, edits, hops) };
+    let corrected = if exact.clocks_disagree() { CorrectedTrace::new(exact.trace()) } else { None };
+    let Some(mut corrected) = corrected else { return exact.what_if().predict_with_segments(choice, edits, segments) };
     drop(exact);
     corrected.move_to(|s| s.likely);
-    let mut found = Exact::new(&corrected.trace).what_if().predict_hops(choice, edits, hops)?;
+    let mut found = Exact::new(&corrected.trace).what_if().predict_with_segments(choice, edits, segments)?;
     for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
         corrected.move_to(end);
         let other = match Exact::new(&corrected.trace).what_if().gain_of(choice, edits) {
@@ -155,7 +158,7 @@ pub fn sweep(
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Sweep, CriticalPathError> {
     let exact = Exact::new(trace);
-    let corrected = if exact.clocks_disagree() { Corrected::new(trace) } else { None };
+    let corrected = if exact.clocks_disagree() { CorrectedTrace::new(trace) } else { None };
     let Some(mut corrected) = corrected else { return exact.what_if().sweep(choice, options, stop) };
     drop(exact);
     corrected.move_to(|s| s.likely);
@@ -205,7 +208,7 @@ impl<'e, 'a> Gains<'e, 'a> {
         if let Some(ready) = &self.ready {
             return ready.gains_of(choice, lists, threads, &|| false);
         }
-        let Some(mut corrected) = Corrected::new(self.exact.trace()) else {
+        let Some(mut corrected) = CorrectedTrace::new(self.exact.trace()) else {
             return self.exact.what_if().gains_of(choice, lists, threads, &|| false);
         };
         let mut found: Option<Vec<Option<Gain>>> = None;
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn shifts_lie_within_what_causality_allows() {
+    fn shifts_respect_causality() {
         assert_eq!(shift(None, None), None);
         assert_eq!(shift(Some(-5_000), Some(3_000)), None, "possible as recorded");
         assert_eq!(shift(Some(17_000), Some(23_000)), Some((17_000, 20_000, 23_000)));

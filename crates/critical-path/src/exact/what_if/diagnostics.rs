@@ -9,9 +9,9 @@ use crate::exact::backward_pass::PathSegment;
 use crate::exact::graph::{NONE, NodeKind};
 
 /// Maximum gain in percent of the removed path time that requires an explanation.
-const FAR_BELOW: i64 = 75;
+const EXPLAIN_BELOW_PERCENT: i64 = 75;
 /// Maximum removed path time in percent of the window that requires no explanation.
-const LITTLE: i64 = 1;
+const MIN_REMOVED_PERCENT: i64 = 1;
 
 /// Format a time in ns as milliseconds, such as `1.500 ms`.
 fn in_ms(ns: i64) -> String {
@@ -20,36 +20,41 @@ fn in_ms(ns: i64) -> String {
 
 impl WhatIf<'_, '_> {
     /// Time that the edits remove from the original path, in ns.
-    pub(super) fn taken_off(&self, measured: &Measured, applied: &Applied) -> i64 {
+    pub(super) fn removed_path_ns(&self, measured: &Measured, applied: &Applied) -> i64 {
         let path = self.exact.path_of(measured.window);
-        path.hops.iter().map(|hop| self.taken_off_hop(&hop, applied)).sum()
+        path.segments.iter().map(|segment| self.removed_segment_ns(&segment, applied)).sum()
     }
 
-    fn taken_off_hop(&self, hop: &PathSegment, applied: &Applied) -> i64 {
+    fn removed_segment_ns(&self, segment: &PathSegment, applied: &Applied) -> i64 {
         let graph = &self.exact.graph;
-        if hop.node == NONE {
+        if segment.node == NONE {
             return 0;
         }
-        let node = hop.node as usize;
-        let length = hop.end - hop.start;
+        let node = segment.node as usize;
+        let length = segment.end - segment.start;
         let at = self.plan.position[node];
         // A lag before its node.
-        if hop.end <= graph.start[node] {
+        if segment.end <= graph.start[node] {
             let binding = self.plan.range(at).find(|&i| self.plan.edge(i).edge == graph.binding[node]);
             let slack = binding.and_then(|i| applied.changes.slack(i));
             return slack.unwrap_or(0).clamp(0, length);
         }
         if graph.kind[node] == NodeKind::Host {
-            return -applied.host.change(graph.place[node], hop.start, hop.end);
+            return -applied.host.change(graph.place[node], segment.start, segment.end);
         }
         let whole = (graph.end[node] - graph.start[node]).max(1);
         -(applied.changes.time[at as usize] as f64 * length as f64 / whole as f64).round() as i64
     }
 
     /// Explanation of a gain far below the removed path time: the cause that replaces it.
-    pub(super) fn took_over(&self, taken: i64, gain: i64, (before, after): (&NewPath, &NewPath)) -> Option<String> {
+    pub(super) fn replacing_cause(
+        &self,
+        taken: i64,
+        gain: i64,
+        (before, after): (&NewPath, &NewPath),
+    ) -> Option<String> {
         let window: i64 = before.by_category.iter().map(|(_, ns)| ns).sum();
-        if taken * 100 <= window * LITTLE || gain * 100 >= taken * FAR_BELOW {
+        if taken * 100 <= window * MIN_REMOVED_PERCENT || gain * 100 >= taken * EXPLAIN_BELOW_PERCENT {
             return None;
         }
         let grown = before.by_category.iter().zip(&after.by_category).map(|(b, a)| (a.1 - b.1, a.0));
@@ -64,7 +69,7 @@ impl WhatIf<'_, '_> {
                 .max_by_key(|&(more, name)| (more, std::cmp::Reverse(name)));
             text.push_str(&format!(": {} replaces it ({} more on the path", category.name(), in_ms(more)));
             if let Some((_, name)) = most.filter(|(more, _)| *more > 0) {
-                text.push_str(&format!(", mostly {}", short(name)));
+                text.push_str(&format!(", mostly {}", shorten_name(name)));
             }
             text.push(')');
         }
@@ -72,7 +77,7 @@ impl WhatIf<'_, '_> {
     }
 
     /// Warning that a window on a thread gets shorter only because GPU work moves past its end.
-    pub(super) fn moved_on(&self, measured: &Measured, applied: &Applied, gain: i64) -> Option<String> {
+    pub(super) fn moved_past_end(&self, measured: &Measured, applied: &Applied, gain: i64) -> Option<String> {
         let window = measured.window;
         if measured.is_whole || measured.work.is_some() || !self.is_on_thread(window) || gain <= 0 {
             return None;
@@ -91,9 +96,9 @@ impl WhatIf<'_, '_> {
             return None;
         }
         let lane = graph.place[window.anchor as usize];
-        let end = self.moment(window.anchor, lane, window.end, applied, &shifts);
+        let end = self.shifted_time(window.anchor, lane, window.end, applied, &shifts);
         let (before, after) = ((last - window.end).max(0), (last_after - end).max(0));
-        (after - before > gain / 4 && (after - before) * 100 > window.length_ns() * LITTLE).then(|| {
+        (after - before > gain / 4 && (after - before) * 100 > window.length_ns() * MIN_REMOVED_PERCENT).then(|| {
             format!(
                 "GPU work launched in this window ends {} after the window (before the edits: {}), so later steps may \
                  lose the gain; select several steps or the whole trace",
@@ -105,9 +110,9 @@ impl WhatIf<'_, '_> {
 }
 
 /// Name shortened to fit into a sentence.
-fn short(name: &str) -> String {
-    const MOST: usize = 60;
-    match name.char_indices().nth(MOST) {
+fn shorten_name(name: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    match name.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
     }

@@ -1,12 +1,12 @@
 //! Edits of a what-if, as text and as data.
 
 use super::cases::Case;
-use super::selector::{Selector, Target, What};
+use super::selector::{NameKind, Selector, Target};
 use crate::CriticalPathError;
 use stackline_model::Trace;
 
 /// Maximum number of missing positions in a message.
-const MISSING: usize = 8;
+const MAX_MISSING_SHOWN: usize = 8;
 
 /// Change of the selected events.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ const NOTHING: &str = "nothing";
 const VERBS: &[&str] = &["scale", "set", "remove", "fuse", "graph", "overlap", "more-workers"];
 
 /// Maximum duration of an edit in ns, far from overflow in sums over all events of a trace.
-const LONGEST_NS: i64 = 1_000_000_000_000;
+const MAX_DURATION_NS: i64 = 1_000_000_000_000;
 
 impl Edit {
     /// Create an edit of the events that a selector matches.
@@ -93,9 +93,9 @@ impl Edit {
     pub(super) fn missing(&self, trace: &Trace) -> Option<String> {
         let Target::Listed(listed) = &self.selector.as_ref()?.target else { return None };
         let missing = listed.missing(trace);
-        let more = missing.len().saturating_sub(MISSING);
+        let more = missing.len().saturating_sub(MAX_MISSING_SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let named = missing.iter().take(MISSING).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let named = missing.iter().take(MAX_MISSING_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
         (!missing.is_empty()).then(|| {
             format!("the trace has no events at these positions of `events:`, which are ignored: {named}{more}")
         })
@@ -107,14 +107,17 @@ impl Edit {
         // Events determine their own kind. Those to which an action does not apply stay unchanged.
         let are_events = matches!(target, Target::Events(..) | Target::Listed(..));
         let is_span = are_events
-            || matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
-        let is_gpu =
-            are_events || matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_));
+            || matches!(
+                target,
+                Target::Names(NameKind::Operator | NameKind::Module | NameKind::Annotation | NameKind::Frame, _)
+            );
+        let is_gpu = are_events
+            || matches!(target, Target::Names(NameKind::Kernel | NameKind::Collective, _) | Target::Stream(_));
         match self.action {
             Action::Scale(factor) if !(factor.is_finite() && (0.0..=1000.0).contains(&factor)) => {
                 Some("a factor must be a number from 0 to 1000")
             }
-            Action::SetNs(ns) if !(0..=LONGEST_NS).contains(&ns) => {
+            Action::SetNs(ns) if !(0..=MAX_DURATION_NS).contains(&ns) => {
                 Some("a duration must be a number of ns from 0 to 1000000000000 (1,000 s)")
             }
             Action::SetNs(_) if !(is_span || is_gpu) => Some("only kernels and spans have a duration that can be set"),
@@ -197,17 +200,17 @@ impl std::fmt::Display for Edit {
     /// Write the text for readers. [`Self::parse`] reads it back unless its events were selected individually
     /// ([`Selector::new`]).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text_on(self.selector.as_ref().map_or("", |s| s.text.as_str())))
+        f.write_str(&self.text_with_selector(self.selector.as_ref().map_or("", |s| s.text.as_str())))
     }
 }
 
 impl Edit {
     /// Text from which [`Self::parse`] creates the same edit of this trace.
     pub fn exact_text(&self, trace: &Trace) -> String {
-        self.text_on(&self.selector.as_ref().map(|selector| selector.listed(trace)).unwrap_or_default())
+        self.text_with_selector(&self.selector.as_ref().map(|selector| selector.listed(trace)).unwrap_or_default())
     }
 
-    fn text_on(&self, on: &str) -> String {
+    fn text_with_selector(&self, on: &str) -> String {
         let edit = match self.action {
             // A number of 300 digits is unreadable.
             Action::Scale(factor) if factor.abs() >= 1e6 => format!("scale {on} {factor:e}"),

@@ -29,7 +29,7 @@ impl<'t> Function<'t> {
     }
 
     /// True if a frame belongs to this function.
-    pub(super) fn is(&self, name: &str) -> bool {
+    pub(super) fn matches_name(&self, name: &str) -> bool {
         let Some((file, _, function)) = frame(name) else { return false };
         let ends_with = |whole: &str, part: &str, separator: char| {
             whole.strip_suffix(part).is_some_and(|before| before.is_empty() || before.ends_with(separator))
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn functions_are_known_with_and_without_file_line_and_class() {
-        let is = |typed: &str, frame: &str| Function::parse(typed).is(frame);
+        let matches_name = |typed: &str, frame: &str| Function::parse(typed).matches_name(frame);
         for typed in [
             "augment",
             "Data.augment",
@@ -55,12 +55,12 @@ mod tests {
             "data.py:7 in augment",
             "a/data.py in augment",
         ] {
-            assert!(is(typed, "a/data.py(5): Data.augment"), "{typed}");
+            assert!(matches_name(typed, "a/data.py(5): Data.augment"), "{typed}");
         }
         for typed in ["ment", "ata.py: augment", "other.py:5 in augment", "data.py:7", "data.py:", "", "Other.augment"]
         {
-            assert!(!is(typed, "a/data.py(5): Data.augment"), "{typed}");
+            assert!(!matches_name(typed, "a/data.py(5): Data.augment"), "{typed}");
         }
-        assert!(is("step", "$train.py:12 step") && !is("Linear_0", "nn.Module: Linear_0"));
+        assert!(matches_name("step", "$train.py:12 step") && !matches_name("Linear_0", "nn.Module: Linear_0"));
     }
 }

@@ -3,7 +3,7 @@
 use super::apply::{Applied, Applier, scaled};
 use super::edit::{Action, Edit};
 use super::select::Selected;
-use super::selector::{Selector, Target, What};
+use super::selector::{NameKind, Selector, Target};
 use super::{Measured, WhatIf};
 use crate::CriticalPathError;
 use crate::exact::graph::NodeKind;
@@ -47,7 +47,7 @@ impl Applier<'_, '_> {
             n if n == all => {
                 let reason = "no selected operation is a collective, by its name, and only communication can overlap \
                               dependent work; select with collective:";
-                Err(self.nothing(selector, reason))
+                Err(self.no_match_error(selector, reason))
             }
             others => {
                 let text = &selector.text;
@@ -61,33 +61,34 @@ impl Applier<'_, '_> {
     /// Add a note about an edit without effect, or with less effect than expected.
     pub(super) fn explain(&mut self, edit: &Edit, count: usize, before: Mark) {
         let Some(selector) = &edit.selector else { return };
-        let is_about_waits = matches!(selector.target, Target::Names(What::Sync | What::Wait, _));
+        let is_about_waits = matches!(selector.target, Target::Names(NameKind::Sync | NameKind::Wait, _));
         let note = if is_about_waits && matches!(edit.action, Action::Scale(_)) {
             "a wait ends with the awaited work, independent of the call's own time; scale that work or remove the wait"
-        } else if self.does_anything(before) {
+        } else if self.has_effect(before) {
             return;
         } else {
             match (edit.action, &selector.target) {
                 (Action::Scale(1.0), _) => "a factor of 1 keeps the time",
                 (Action::Overlap, _) => "no GPU work waits for these events",
                 (_, Target::Categories(_)) => "no time of this cause delays other work",
-                (Action::SetNs(_), Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_)) => {
+                (Action::SetNs(_), Target::Names(NameKind::Kernel | NameKind::Collective, _) | Target::Stream(_)) => {
                     "the events already have this duration"
                 }
                 (
                     _,
-                    Target::Names(What::Kernel | What::Collective | What::Sync | What::Wait, _) | Target::Stream(_),
+                    Target::Names(NameKind::Kernel | NameKind::Collective | NameKind::Sync | NameKind::Wait, _)
+                    | Target::Stream(_),
                 ) => "the events take no time",
                 _ => "the thread only waits there, and a wait ends with the awaited work",
             }
         };
         let events = if count == 1 { "1 event".to_owned() } else { format!("{count} events") };
-        let changes = if self.does_anything(before) { "only the calls' own time" } else { "nothing" };
+        let changes = if self.has_effect(before) { "only the calls' own time" } else { "nothing" };
         self.notes.push(format!("'{edit}' selects {events} and changes {changes}: {note}"));
     }
 
     /// True if anything changed since a mark.
-    fn does_anything(&self, since: Mark) -> bool {
+    fn has_effect(&self, since: Mark) -> bool {
         let graph = &self.exact.graph;
         let works = |cut: &super::host_time::Cut| {
             let (first, last) = self.exact.lane_nodes[cut.lane as usize];

@@ -4,7 +4,7 @@ use super::super::category::LONG_GAP_NS;
 use super::super::graph::{ActivityGraph, Dependency, NodeKind};
 
 /// Slack of a removed edge in ns, far from overflow when a shift is subtracted.
-pub(super) const GONE: i64 = i64::MAX / 4;
+pub(super) const REMOVED_EDGE_SLACK: i64 = i64::MAX / 4;
 
 /// Assumption about unknown times and dependencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) fn class_of(kind: NodeKind, dependency: Dependency) -> Class {
 }
 
 /// Minimum number of lags for a reliable minimum and maximum.
-const ENOUGH: usize = 100;
+const MIN_LAGS: usize = 100;
 /// Longest expected launch and longest expected gap in traces with too few of them, in ns.
 const LONG_LAGS: [i64; 2] = [20_000, 4_000];
 
@@ -70,19 +70,20 @@ pub(super) fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
     for (class, mut list) in seen.into_iter().enumerate() {
         list.sort_unstable();
         let at = |percent: usize| list.get((list.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0);
-        let (least, longest) = if list.len() < ENOUGH { (0, at(100).max(LONG_LAGS[class])) } else { (at(0), at(100)) };
+        let (least, longest) =
+            if list.len() < MIN_LAGS { (0, at(100).max(LONG_LAGS[class])) } else { (at(0), at(100)) };
         for (table, lag) in tables.iter_mut().zip([least, at(50), longest]) {
             table[class] = lag;
         }
     }
     // Only the lower bound keeps work separate that never ran concurrently.
-    tables[Mode::Optimistic as usize][Class::Capacity as usize] = -GONE;
-    tables[Mode::Usual as usize][Class::Capacity as usize] = -GONE;
+    tables[Mode::Optimistic as usize][Class::Capacity as usize] = -REMOVED_EDGE_SLACK;
+    tables[Mode::Usual as usize][Class::Capacity as usize] = -REMOVED_EDGE_SLACK;
     for table in &mut tables {
         table[Class::DoubtfulQueue as usize] = table[Class::Queue as usize];
     }
     for class in [Class::DoubtfulQueue, Class::DoubtfulOther] {
-        tables[Mode::Optimistic as usize][class as usize] = -GONE;
+        tables[Mode::Optimistic as usize][class as usize] = -REMOVED_EDGE_SLACK;
     }
     tables
 }

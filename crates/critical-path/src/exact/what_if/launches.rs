@@ -3,7 +3,7 @@
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::apply::Applier;
 use super::index::{Launched, ThreadRange};
-use super::replay::GONE;
+use super::replay::REMOVED_EDGE_SLACK;
 use super::selector::Selector;
 use crate::CriticalPathError;
 use crate::gpu_order::Reason;
@@ -13,13 +13,13 @@ use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 
 impl Applier<'_, '_> {
     /// Fuse the kernels that a time range launches one by one on its first stream into one, in place of the first.
-    pub(super) fn fuse(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
+    pub(super) fn fuse(&mut self, ranges: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let mut types = NameTypes::new(self.exact.trace, RULES);
         let rows = &self.exact.trace.gpu;
         let mut any = false;
-        for &stretch in stretches {
+        for &range in ranges {
             let place = |l: &Launched| self.exact.graph.place[l.node as usize] as usize;
-            let mut kernels = self.index.launched_in(stretch).iter().copied().filter(|l| {
+            let mut kernels = self.index.launched_in(range).iter().copied().filter(|l| {
                 self.index.operations_of(l.call) == 1 && types.of_event(rows.event[place(l)]) == KernelType::Computation
             });
             let Some(first) = kernels.next() else { continue };
@@ -30,24 +30,28 @@ impl Applier<'_, '_> {
             self.remove_operations(&others);
             self.lengthen(first.node, time);
         }
-        if any { Ok(()) } else { Err(self.nothing(selector, "no selected span launches two kernels on one stream")) }
+        if any {
+            Ok(())
+        } else {
+            Err(self.no_match_error(selector, "no selected span launches two kernels on one stream"))
+        }
     }
 
     /// Replace all host work of spans that only launch by one graph launch.
-    pub(super) fn graph(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
+    pub(super) fn graph(&mut self, ranges: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let (mut done, mut left_out) = (0, 0);
-        for &stretch in stretches {
-            let launched = self.index.launched_in(stretch);
+        for &range in ranges {
+            let launched = self.index.launched_in(range);
             let Some(first) = launched.first().copied() else { continue };
             if launched.iter().all(|l| l.call == first.call) {
                 continue;
             }
-            if !self.is_capturable(stretch) {
+            if !self.is_capturable(range) {
                 left_out += 1;
                 continue;
             }
             done += 1;
-            self.capture(stretch, first);
+            self.capture(range, first);
         }
         if done == 0 {
             let reason = match left_out {
@@ -56,7 +60,7 @@ impl Applier<'_, '_> {
                     "all selected spans wait, record events or signal other threads, which a CUDA graph cannot contain"
                 }
             };
-            return Err(self.nothing(selector, reason));
+            return Err(self.no_match_error(selector, reason));
         }
         if left_out > 0 {
             let all = done + left_out;
@@ -100,14 +104,14 @@ impl Applier<'_, '_> {
         let launches = |d: Dependency| matches!(d, Dependency::Launch | Dependency::LaunchByOperator);
         let source = graph.edges_into(first.node).iter().find(|e| launches(e.dependency)).map(|e| e.from);
         let Some(source) = source else { return };
-        self.cut_out((lane, from, begins));
-        self.cut_out((lane, ends, to));
+        self.remove_time((lane, from, begins));
+        self.remove_time((lane, ends, to));
         for launched in self.index.launched_in((lane, from, to)).iter().filter(|l| l.call != first.call) {
             let at = self.at(launched.node);
             for i in plan.range(at).filter(|&i| self.is_edge(i, launches)).collect::<Vec<_>>() {
                 let lag = plan.edge(i).observed - plan.usual_slack(i);
                 let slack = graph.start[launched.node as usize] - graph.end[source as usize] - lag;
-                self.changes.set_slack(at, i, GONE);
+                self.changes.set_slack(at, i, REMOVED_EDGE_SLACK);
                 self.changes.add_edge(at, self.at(source), slack);
             }
         }
@@ -117,7 +121,7 @@ impl Applier<'_, '_> {
     pub(super) fn overlap(&mut self, nodes: &[u32]) {
         let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
         let (graph, plan) = (&self.exact.graph, self.plan);
-        self.let_threads_go(&chosen);
+        self.release_waiting_threads(&chosen);
         for at in 0..plan.len() as u32 {
             let node = plan.node[at as usize];
             if graph.kind[node as usize] != NodeKind::Gpu || chosen.contains(&node) {
@@ -129,7 +133,7 @@ impl Applier<'_, '_> {
                 if edge.edge == NONE || !chosen.contains(&from) {
                     continue;
                 }
-                self.changes.set_slack(at, i, GONE);
+                self.changes.set_slack(at, i, REMOVED_EDGE_SLACK);
                 if self.is_edge(i, |d| !matches!(d, Dependency::Gpu(_)))
                     && let Some(before) = self.before_on_stream(from, &chosen)
                 {
@@ -146,7 +150,7 @@ impl Applier<'_, '_> {
     }
 
     /// Remove waits for a stream or an event whose target waited for these operations only by stream order.
-    fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
+    fn release_waiting_threads(&mut self, chosen: &FxHashSet<u32>) {
         use CallKind::{EventSync, Query, StreamSync};
         for &(node, call) in &self.index.sync_nodes {
             if !matches!(self.index.calls.kind_of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
@@ -158,10 +162,10 @@ impl Applier<'_, '_> {
             let (through, others): (Vec<usize>, Vec<usize>) = self.plan.range(at).filter(syncs).partition(is_chosen);
             for i in through {
                 if !others.is_empty() {
-                    self.changes.set_slack(at, i, GONE);
+                    self.changes.set_slack(at, i, REMOVED_EDGE_SLACK);
                 } else if self.is_edge(i, |d| d == Dependency::Sync(Reason::Polling)) {
                     // The target of a polling loop is unknown.
-                    self.changes.doubt(at, i);
+                    self.changes.remove_at_best(at, i);
                 }
             }
         }

@@ -13,7 +13,7 @@ use std::fmt::Write;
 pub(super) struct Listed {
     /// First and last number of each run of events.
     events: Vec<(u32, u32)>,
-    stretches: Vec<(u32, u32)>,
+    ranges: Vec<(u32, u32)>,
     between: Vec<(u32, u32)>,
 }
 
@@ -31,7 +31,7 @@ impl Listed {
             };
             let inside = |open: char, close: char| item.strip_prefix(open)?.strip_suffix(close);
             let (to, found) = if let Some(inner) = inside('[', ']') {
-                (&mut listed.stretches, pair(inner, "-"))
+                (&mut listed.ranges, pair(inner, "-"))
             } else if let Some(inner) = inside('(', ')') {
                 (&mut listed.between, pair(inner, "-"))
             } else {
@@ -52,7 +52,7 @@ impl Listed {
         };
         let run =
             |&(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}..{last}") };
-        let ends = self.stretches.iter().chain(&self.between).flat_map(|&(first, last)| [first, last]);
+        let ends = self.ranges.iter().chain(&self.between).flat_map(|&(first, last)| [first, last]);
         let mut ends: Vec<u32> = ends.filter(|number| !has(number)).collect();
         ends.sort_unstable();
         ends.dedup();
@@ -70,14 +70,14 @@ impl Listed {
             numbers.partition_point(|&n| n < first)..numbers.partition_point(|&n| n <= last)
         };
         Chosen {
-            events: each_once(self.events.iter().flat_map(run).map(EventId::new)),
-            stretches: each_once(self.stretches.iter().filter_map(pair)),
-            between: each_once(self.between.iter().filter_map(pair)),
+            events: sorted_unique(self.events.iter().flat_map(run).map(EventId::new)),
+            ranges: sorted_unique(self.ranges.iter().filter_map(pair)),
+            between: sorted_unique(self.between.iter().filter_map(pair)),
         }
     }
 }
 
-fn each_once<T: Ord>(listed: impl Iterator<Item = T>) -> Vec<T> {
+fn sorted_unique<T: Ord>(listed: impl Iterator<Item = T>) -> Vec<T> {
     let mut listed: Vec<T> = listed.collect();
     listed.sort_unstable();
     listed.dedup();
@@ -100,7 +100,7 @@ pub(super) fn text_of(trace: &Trace, chosen: &Chosen) -> String {
         let (first, last) = (number(run[0]), number(run[run.len() - 1]));
         add("", first, if first == last { "" } else { ".." }, last, "");
     }
-    for (open, pairs, close) in [("[", &chosen.stretches, "]"), ("(", &chosen.between, ")")] {
+    for (open, pairs, close) in [("[", &chosen.ranges, "]"), ("(", &chosen.between, ")")] {
         for &(first, last) in pairs {
             add(open, number(first), "-", number(last), close);
         }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_the_trace_lacks_are_named() {
+    fn missing_positions_are_reported() {
         let trace = trace(&[0, 2, 3, 7]);
         let missing = |text: &str| Listed::parse(text).unwrap().missing(&trace);
         assert!(missing("0,2..3,[2-7],(0-3)").is_empty());
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn lists_come_back_as_they_were() {
+    fn listed_events_round_trip() {
         let trace = trace(&[0, 2, 3, 7, 8, 9, 20]);
         let ids = |rows: &[usize]| rows.iter().map(|&row| EventId::new(row)).collect::<Vec<_>>();
         let pair = |a: usize, b: usize| (EventId::new(a), EventId::new(b));
-        let chosen = Chosen { events: ids(&[0, 3, 4, 6]), stretches: vec![pair(1, 2)], between: vec![pair(2, 6)] };
+        let chosen = Chosen { events: ids(&[0, 3, 4, 6]), ranges: vec![pair(1, 2)], between: vec![pair(2, 6)] };
         let text = text_of(&trace, &chosen);
         assert_eq!(text, "events:0,7..8,20,[2-3],(3-20)");
         assert_eq!(Listed::parse(text.strip_prefix("events:").unwrap()).unwrap().resolve(&trace), chosen);

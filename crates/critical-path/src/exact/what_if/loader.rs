@@ -21,77 +21,77 @@ struct Batch {
     done: u32,
     /// Node whose end requested the batch; none if that node is not in the trace, or the request came before the worker
     /// was ready.
-    asked: u32,
+    requested_by: u32,
     /// Node that took the batch; none if the batch was ready before the program requested it.
     taken: u32,
 }
 
 /// Maximum share of time in which workers run or wait for a CPU core, for workers with idle time.
-const MOST_READY: f64 = 0.5;
+const MAX_READY_SHARE: f64 = 0.5;
 /// Maximum share of the window in which the program waits for workers with idle time.
-const MOST_WAITED: f64 = 0.1;
+const MAX_WAITED_SHARE: f64 = 0.1;
 
 /// Maximum time to request a batch from a worker, in ns.
-const ASKING_NS: i64 = 25_000;
+const REQUEST_NS: i64 = 25_000;
 
 /// Share of the time between two batches that more workers save, for `seen` workers. `room` is the factor by which the
 /// threads' CPU time can grow on the available CPU cores.
-fn part_gone(seen: usize, more: u32, room: Option<f64>) -> f64 {
-    let by_crew = f64::from(more) / (seen.max(1) as f64 + f64::from(more));
+fn saved_share(seen: usize, more: u32, room: Option<f64>) -> f64 {
+    let by_workers = f64::from(more) / (seen.max(1) as f64 + f64::from(more));
     let by_processors = room.filter(|_| seen > 0).map_or(1.0, |room| 1.0 - 1.0 / room);
-    by_crew.min(by_processors)
+    by_workers.min(by_processors)
 }
 
 impl Applier<'_, '_> {
     /// Add workers. If the trace shows workers, a batch begins as soon as a worker of the larger group is free. If the
     /// main process loads data itself, workers do so instead. If the trace shows no workers, waits for the loader
     /// shrink as its throughput grows.
-    pub(super) fn more_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
+    pub(super) fn add_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let batches = self.batches();
         if batches.is_empty() {
-            return self.more_unseen_workers(more);
+            return self.add_unseen_workers(more);
         }
         let graph = &self.exact.graph;
         let mut lanes: Vec<u32> = batches.iter().map(|b| graph.place[b.done as usize]).collect();
         lanes.sort_unstable();
         lanes.dedup();
         let (more, count) = (more as usize, batches.len());
-        let crew = lanes.len() + more;
+        let total_workers = lanes.len() + more;
         let start = |node: u32| graph.start[node as usize];
         for (i, batch) in batches.iter().enumerate() {
             let at = self.at(batch.begun);
             for edge in self.plan.range(at) {
                 if self.is_edge(edge, |d| matches!(d, Dependency::Program | Dependency::Thread(..))) {
-                    self.changes.set_slack(at, edge, super::replay::GONE);
+                    self.changes.set_slack(at, edge, super::replay::REMOVED_EDGE_SLACK);
                 }
             }
             // A request goes out when the program takes an earlier batch, as many batches before as there are workers.
             // With more workers, that earlier request is for this batch.
-            let asked = i.checked_sub(more).map(|i| &batches[i]).filter(|b| b.asked != NONE);
-            let before = i.checked_sub(crew).map(|i| &batches[i]);
-            if let Some(earlier) = asked {
-                let lag = start(earlier.begun) - graph.end[earlier.asked as usize];
-                let slack = start(batch.begun) - graph.end[earlier.asked as usize] - lag.clamp(0, ASKING_NS);
-                self.changes.add_edge(at, self.at(earlier.asked), slack);
+            let requested_by = i.checked_sub(more).map(|i| &batches[i]).filter(|b| b.requested_by != NONE);
+            let before = i.checked_sub(total_workers).map(|i| &batches[i]);
+            if let Some(earlier) = requested_by {
+                let lag = start(earlier.begun) - graph.end[earlier.requested_by as usize];
+                let slack = start(batch.begun) - graph.end[earlier.requested_by as usize] - lag.clamp(0, REQUEST_NS);
+                self.changes.add_edge(at, self.at(earlier.requested_by), slack);
             }
             for released in before.into_iter().flat_map(|b| [b.done, b.taken]).filter(|&n| n != NONE) {
                 let slack = start(batch.begun) - graph.end[released as usize];
                 self.changes.add_edge(at, self.at(released), slack);
             }
-            if asked.is_none() && before.is_none() {
+            if requested_by.is_none() && before.is_none() {
                 // The first batches begin as early as the very first one.
                 self.changes.add_edge(at, NONE, start(batch.begun) - start(batches[0].begun));
             }
         }
         let more = more as u32;
-        self.doubt_workers(more);
+        self.mark_worker_dependencies_uncertain(more);
         Ok(count)
     }
 
     /// Add workers for batches of unseen workers. A program may load training data in workers and evaluation data
     /// itself, or the reverse. Workers take over its own loading, and waits for the others shrink.
-    fn more_unseen_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
-        let own = self.own_stretches();
+    fn add_unseen_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
+        let own = self.own_loading_ranges();
         let count = match self.load_in_workers(more, &own) {
             None => self.shrink_waits(more, &[]),
             Some(loaded) if shows_workers(self.exact) => loaded + self.shrink_waits(more, &own),
@@ -107,7 +107,7 @@ impl Applier<'_, '_> {
     /// Mark dependencies on workers as uncertain, because the trace of fewer workers does not show the assignment and
     /// order of batches with more. Upper bound: no waits for data. Lower bound: no change except the cost of more
     /// requests at the start.
-    fn doubt_workers(&mut self, more: u32) {
+    fn mark_worker_dependencies_uncertain(&mut self, more: u32) {
         let graph = &self.exact.graph;
         let lanes = self.exact.lanes.iter();
         let loads: Vec<bool> = lanes.map(|l| l.pieces.iter().any(|p| self.is_loader(p.event))).collect();
@@ -120,11 +120,11 @@ impl Applier<'_, '_> {
                 let from = self.plan.node[self.plan.edge(i).from as usize];
                 let of_loader = || loads.get(graph.place[from as usize] as usize).copied().unwrap_or(false);
                 if self.is_edge(i, is_data) && of_loader() {
-                    self.changes.doubt(at, i);
+                    self.changes.remove_at_best(at, i);
                 }
             }
         }
-        self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
+        self.changes.at_worst = Some(i64::from(more) * REQUEST_NS);
     }
 
     /// Batches of worker processes in the order of their starts; empty if the trace shows no wait for one.
@@ -134,7 +134,7 @@ impl Applier<'_, '_> {
         let pid = |node: u32| trace.tracks.pid(self.exact.lanes[lane(node)].track);
         let is_worker = |node: u32| self.exact.gaps[lane(node)] == Gap::Loader;
         let wakes = |d: Dependency| matches!(d, Dependency::Thread(ThreadRule::Wakes, _));
-        let (mut asked, mut taken) = (FxHashMap::default(), FxHashMap::default());
+        let (mut requested_by, mut taken) = (FxHashMap::default(), FxHashMap::default());
         for &(first, last) in &self.exact.lane_nodes {
             for node in first..last {
                 let between = |e: &&InEdge| wakes(e.dependency) && pid(e.from) != pid(node);
@@ -143,7 +143,7 @@ impl Applier<'_, '_> {
                         // Of several nodes that the worker woke, the first.
                         taken.entry(edge.from).or_insert(node);
                     } else if is_worker(node) {
-                        asked.insert(node, edge.from);
+                        requested_by.insert(node, edge.from);
                     }
                 }
             }
@@ -156,9 +156,9 @@ impl Applier<'_, '_> {
         for worker in workers {
             let (first, last) = self.exact.lane_nodes[worker];
             for node in first..last {
-                let asked = of(&asked, node);
-                if node == first || asked != NONE || taken.contains_key(&(node - 1)) {
-                    batches.push(Batch { begun: node, done: node, asked, taken: NONE });
+                let requested_by = of(&requested_by, node);
+                if node == first || requested_by != NONE || taken.contains_key(&(node - 1)) {
+                    batches.push(Batch { begun: node, done: node, requested_by, taken: NONE });
                 }
                 if let Some(batch) = batches.last_mut() {
                     (batch.done, batch.taken) = (node, of(&taken, node));
@@ -181,7 +181,7 @@ impl Applier<'_, '_> {
         let is_sampled = || exact.trace.attr(INFERRED).get(event).is_some();
         known & bits::WAITS != 0
             || exact.enclosing().only_waits(event)
-            || (known & bits::TAKES != 0 && !exact.loader_workers().is_empty() && is_sampled())
+            || (known & bits::TAKES_BATCH != 0 && !exact.loader_workers().is_empty() && is_sampled())
     }
 
     fn is_loader(&self, event: EventId) -> bool {
@@ -200,7 +200,7 @@ impl Applier<'_, '_> {
         // Busy CPU cores have no capacity for more workers.
         let room = self.exact.recording().and_then(|recording| {
             let (from, to) = (waits.iter().map(|w| w.1).min()?, waits.iter().map(|w| w.2).max()?);
-            recording.room(from, to)
+            recording.processor_headroom(from, to)
         });
         // A check that finds a ready batch is not a wait and begins no period.
         let is_wait = |(_, from, to): &ThreadRange| to - from > LONG_GAP_NS;
@@ -208,8 +208,8 @@ impl Applier<'_, '_> {
             let period = before.filter(|&(l, _)| l == lane).map_or(to - from, |(_, end)| to - end);
             before = Some((lane, to));
             let workers: Vec<&LoaderWorker> = self.exact.loader_workers().during(from, to).collect();
-            let gone = part_gone(workers.len(), more, room);
-            let saved = scaled(period, gone).min(to - from);
+            let share = saved_share(workers.len(), more, room);
+            let saved = scaled(period, share).min(to - from);
             if !own.is_empty() {
                 // The gain from the program's own loading is certain; only this wait may remain.
                 let cut = |factor: f64| Cut { lane, from: to - saved, to, factor };
@@ -218,12 +218,12 @@ impl Applier<'_, '_> {
             }
             let lanes = workers.iter().flat_map(|worker| &worker.lanes).copied();
             for lane in std::iter::once(lane).chain(lanes) {
-                self.cut_out((lane, to - saved, to));
+                self.remove_time((lane, to - saved, to));
             }
         }
         // The existing workers may have been sufficient.
         if own.is_empty() {
-            self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
+            self.changes.at_worst = Some(i64::from(more) * REQUEST_NS);
         }
         if self.exact.loader_workers().is_empty() {
             self.notes
@@ -235,7 +235,7 @@ impl Applier<'_, '_> {
     /// Lengthen waits for unseen workers by the time that the waiting thread gains before them. Workers outside of the
     /// trace keep their pace, so the thread waits longer instead. At the start of the window their lead stays
     /// unchanged. `cuts` gives the changes of the thread's own time.
-    pub(super) fn pins(&self, cuts: &[Cut], window: Window) -> Vec<Cut> {
+    pub(super) fn pinned_waits(&self, cuts: &[Cut], window: Window) -> Vec<Cut> {
         let mut pins = Vec::new();
         if cuts.is_empty() {
             return pins;
@@ -264,11 +264,11 @@ impl Applier<'_, '_> {
 
     /// True if workers with unknown assignment of batches have idle time. Then the program rarely waits for them, and
     /// none of them runs, or waits for a CPU core, for most of the window.
-    pub(super) fn workers_keep_up(&self, Window { start, end, .. }: Window) -> bool {
+    pub(super) fn workers_have_idle_time(&self, Window { start, end, .. }: Window) -> bool {
         let Some(recording) = self.exact.recording() else { return false };
         let mut workers = self.exact.loader_workers().during(start, end).peekable();
         let has_time = |worker: &LoaderWorker| match worker.pid {
-            Key::Int(pid) => recording.runnable(pid, start, end).is_some_and(|ready| ready < MOST_READY),
+            Key::Int(pid) => recording.runnable_threads(pid, start, end).is_some_and(|ready| ready < MAX_READY_SHARE),
             _ => false,
         };
         if workers.peek().is_none() || !workers.all(has_time) {
@@ -283,7 +283,7 @@ impl Applier<'_, '_> {
                 }
             }
         }
-        (waited as f64) < MOST_WAITED * (end - start) as f64
+        (waited as f64) < MAX_WAITED_SHARE * (end - start) as f64
     }
 
     /// True if a piece of a lane is a wait for a batch of a worker outside of the trace.
@@ -304,17 +304,17 @@ impl Applier<'_, '_> {
     /// Waits of threads inside the loader's frames, except for loading by the program itself. Without a recorded
     /// waiting frame, all time inside the loader's frames, which may load in the process itself.
     fn loader_waits(&self, own: &[ThreadRange]) -> Vec<ThreadRange> {
-        let others = |mut stretches: Vec<ThreadRange>| {
-            stretches.retain(|&stretch| !overlaps(own, stretch));
-            stretches
+        let others = |mut ranges: Vec<ThreadRange>| {
+            ranges.retain(|&range| !overlaps(own, range));
+            ranges
         };
-        let known = others(self.loader_stretches(|event| self.is_wait(event)));
+        let known = others(self.loader_ranges(|event| self.is_wait(event)));
         // Taking and unpacking a ready batch takes as long with more workers.
-        if known.is_empty() { others(self.loader_stretches(|_| true)) } else { known }
+        if known.is_empty() { others(self.loader_ranges(|_| true)) } else { known }
     }
 
     /// Time ranges of the loader's frames whose innermost span passes a test.
-    pub(super) fn loader_stretches(&self, test: impl Fn(EventId) -> bool) -> Vec<ThreadRange> {
+    pub(super) fn loader_ranges(&self, test: impl Fn(EventId) -> bool) -> Vec<ThreadRange> {
         let mut found: Vec<ThreadRange> = Vec::new();
         for (number, lane) in self.exact.lanes.iter().enumerate() {
             for (i, piece) in lane.pieces.iter().enumerate() {
@@ -333,22 +333,22 @@ impl Applier<'_, '_> {
 }
 
 /// True if one of several disjoint time ranges, sorted by thread and time, overlaps another one.
-pub(super) fn overlaps(stretches: &[ThreadRange], (lane, from, to): ThreadRange) -> bool {
-    let before = &stretches[..stretches.partition_point(|s| (s.0, s.1) < (lane, to))];
+pub(super) fn overlaps(ranges: &[ThreadRange], (lane, from, to): ThreadRange) -> bool {
+    let before = &ranges[..ranges.partition_point(|s| (s.0, s.1) < (lane, to))];
     before.last().is_some_and(|last| last.0 == lane && last.2 > from)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::part_gone;
+    use super::saved_share;
 
     #[test]
-    fn more_workers_share_the_work_and_the_processors() {
-        assert_eq!([part_gone(0, 1, None), part_gone(1, 1, None), part_gone(2, 2, None)], [0.5; 3]);
-        assert_eq!(part_gone(3, 1, None), 0.25);
+    fn additional_workers_share_work_and_processors() {
+        assert_eq!([saved_share(0, 1, None), saved_share(1, 1, None), saved_share(2, 2, None)], [0.5; 3]);
+        assert_eq!(saved_share(3, 1, None), 0.25);
         // Half of the CPU cores are idle, or none.
-        assert_eq!([part_gone(1, 9, Some(2.0)), part_gone(1, 9, Some(1.0))], [0.5, 0.0]);
+        assert_eq!([saved_share(1, 9, Some(2.0)), saved_share(1, 9, Some(1.0))], [0.5, 0.0]);
         // Without visible workers, the source of the CPU load is unknown.
-        assert_eq!(part_gone(0, 1, Some(1.0)), 0.5);
+        assert_eq!(saved_share(0, 1, Some(1.0)), 0.5);
     }
 }

@@ -8,7 +8,7 @@ use super::super::graph::{Dependency, NodeKind};
 use super::super::names::bits;
 use super::super::thread_timelines::ThreadTimeline;
 use super::super::wakeups::ThreadRule;
-use super::order_conflicts::{Interval, Moment, covered, find_order_conflicts};
+use super::order_conflicts::{Interval, Point, covered, find_order_conflicts};
 use crate::gpu_order::Reason;
 use stackline_model::{EventId, EventKind};
 
@@ -24,7 +24,7 @@ struct Group {
 impl Group {
     /// True if the spans of a group of threads can hold one lock in turn. If on average more than two threads hold the
     /// lock at a time, the spans do not identify the holder.
-    fn takes_turns(&self) -> bool {
+    fn can_hold_in_turn(&self) -> bool {
         let all: Vec<(i64, i64)> = self.holds.iter().flat_map(|(_, holds)| holds).copied().collect();
         let sum: i64 = all.iter().map(|(from, to)| to - from).sum();
         sum / 2 <= covered(all)
@@ -34,13 +34,13 @@ impl Group {
 /// Threads that contend for locks and the GIL.
 pub(super) struct LockContention {
     /// Per node: true if a lock, the GIL or a full queue released it.
-    pub(super) is_turn: Vec<bool>,
+    pub(super) is_lock_release: Vec<bool>,
     groups: Vec<Group>,
 }
 
 /// Maximum change of a window's length by a changed order, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Doubt {
+pub(super) struct OrderUncertainty {
     pub(super) longer: i64,
     pub(super) shorter: i64,
 }
@@ -48,32 +48,32 @@ pub(super) struct Doubt {
 impl LockContention {
     pub(super) fn new(exact: &Exact<'_>) -> Self {
         let graph = &exact.graph;
-        let mut is_turn = vec![false; graph.len()];
+        let mut is_lock_release = vec![false; graph.len()];
         for node in 0..graph.len() as u32 {
             let Some(edge) = graph.release(node) else { continue };
-            is_turn[node as usize] = match edge.dependency {
+            is_lock_release[node as usize] = match edge.dependency {
                 Dependency::Sync(Reason::BackPressure) | Dependency::Thread(ThreadRule::InterpreterLock, _) => true,
                 Dependency::Thread(ThreadRule::Wakes, _) => is_lock(exact, node),
                 _ => false,
             };
         }
         let mut groups = Vec::new();
-        groups.extend(locks(exact));
-        groups.extend(interpreters(exact).into_iter().filter(Group::takes_turns));
+        groups.extend(lock_groups(exact));
+        groups.extend(gil_groups(exact).into_iter().filter(Group::can_hold_in_turn));
         groups.retain(|group| group.holds.len() > 1);
-        Self { is_turn, groups }
+        Self { is_lock_release, groups }
     }
 
     /// Create a state in which no thread waits for locks or the GIL.
     #[cfg(test)]
-    pub(super) fn nobody(nodes: usize) -> Self {
-        Self { is_turn: vec![false; nodes], groups: Vec::new() }
+    pub(super) fn no_contention(nodes: usize) -> Self {
+        Self { is_lock_release: vec![false; nodes], groups: Vec::new() }
     }
 
     /// Maximum time that a changed order may add or remove. `moved` returns the time of a point on a lane after an
     /// edit.
-    pub(super) fn doubt(&self, moved: impl Fn(u32, i64) -> i64) -> Doubt {
-        let (mut doubt, mut longest) = (Doubt::default(), 0);
+    pub(super) fn order_uncertainty(&self, moved: impl Fn(u32, i64) -> i64) -> OrderUncertainty {
+        let (mut uncertainty, mut longest) = (OrderUncertainty::default(), 0);
         for group in &self.groups {
             let of_lane = |(lane, holds): &(u32, Vec<(i64, i64)>)| {
                 let lane = *lane;
@@ -86,18 +86,22 @@ impl LockContention {
                 holds.iter().map(both).collect::<Vec<_>>()
             };
             let before: Vec<Interval> = group.holds.iter().flat_map(of_lane).collect();
-            let asked = |&(lane, at): &(u32, i64)| Moment { group: lane, x: at, y: moved(lane, at) };
-            let requests: Vec<Moment> = group.requests.iter().map(asked).collect();
+            let point = |&(lane, at): &(u32, i64)| Point { group: lane, x: at, y: moved(lane, at) };
+            let requests: Vec<Point> = group.requests.iter().map(point).collect();
             let after: Vec<Interval> = before.iter().map(|s| Interval { x: s.y, y: s.x, ..*s }).collect();
-            let asked_after: Vec<Moment> = requests.iter().map(|m| Moment { x: m.y, y: m.x, ..*m }).collect();
+            let requests_after: Vec<Point> = requests.iter().map(|m| Point { x: m.y, y: m.x, ..*m }).collect();
             // Removed waits, and added ones.
-            let (gone, new) = (find_order_conflicts(&before, &requests), find_order_conflicts(&after, &asked_after));
-            doubt.shorter = doubt.shorter.saturating_add(gone.left);
-            doubt.longer = doubt.longer.saturating_add(new.left);
-            longest = longest.max(gone.longest).max(new.longest);
+            let (removed, new) =
+                (find_order_conflicts(&before, &requests), find_order_conflicts(&after, &requests_after));
+            uncertainty.shorter = uncertainty.shorter.saturating_add(removed.left);
+            uncertainty.longer = uncertainty.longer.saturating_add(new.left);
+            longest = longest.max(removed.longest).max(new.longest);
         }
         // One changed wait affects others.
-        Doubt { longer: doubt.longer.saturating_add(longest), shorter: doubt.shorter.saturating_add(longest) }
+        OrderUncertainty {
+            longer: uncertainty.longer.saturating_add(longest),
+            shorter: uncertainty.shorter.saturating_add(longest),
+        }
     }
 }
 
@@ -122,7 +126,7 @@ fn by_process(exact: &Exact<'_>, test: impl Fn(&ThreadTimeline) -> bool) -> Vec<
 
 /// Locks: requested at the start of a frame that acquires one, and held from its end to the end of the next frame that
 /// releases one.
-fn locks(exact: &Exact<'_>) -> Vec<Group> {
+fn lock_groups(exact: &Exact<'_>) -> Vec<Group> {
     let marks = |event: EventId| if event.is_some() { exact.names.flags(exact.trace, event) } else { 0 };
     let acquires = |event: EventId| marks(event) & bits::LOCKS != 0;
     let releases = |event: EventId| marks(event) & bits::RELEASES != 0;
@@ -150,22 +154,22 @@ fn locks(exact: &Exact<'_>) -> Vec<Group> {
 }
 
 /// GIL: requested at the start of each pause between spans of a thread, and held by time ranges of Python.
-fn interpreters(exact: &Exact<'_>) -> Vec<Group> {
+fn gil_groups(exact: &Exact<'_>) -> Vec<Group> {
     let of_process = |lanes: Vec<usize>| {
         let mut group = Group::default();
         for number in lanes {
             let lane = &exact.lanes[number];
             let (_, requests) = lane.gaps.split_last().unwrap_or((&0, &[]));
             group.requests.extend(requests.iter().map(|&gap| (number as u32, gap)));
-            group.holds.push((number as u32, bursts(exact, lane)));
+            group.holds.push((number as u32, python_ranges(exact, lane)));
         }
         group
     };
-    by_process(exact, |lane| lane.gaps.len() > 1 && lane.has.python > 0).into_iter().map(of_process).collect()
+    by_process(exact, |lane| lane.gaps.len() > 1 && lane.span_counts.python > 0).into_iter().map(of_process).collect()
 }
 
 /// Python time ranges of a lane.
-fn bursts(exact: &Exact<'_>, lane: &ThreadTimeline) -> Vec<(i64, i64)> {
+fn python_ranges(exact: &Exact<'_>, lane: &ThreadTimeline) -> Vec<(i64, i64)> {
     let mut began: Option<(i64, EventId)> = None;
     let mut found = Vec::new();
     for piece in &lane.pieces {

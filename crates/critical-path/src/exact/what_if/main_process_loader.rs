@@ -17,36 +17,36 @@ const READY_BUSY_NS: i64 = 1_100_000;
 const WITH_WORKERS: [&str; 2] = [LOADER_WITH_WORKERS, "_try_get_data"];
 
 /// Minimum duration of a batch of a cold start or an opened file, as a multiple of the usual duration.
-const COLD: i64 = 10;
+const COLD_START_RATIO: i64 = 10;
 /// Number of batches requested in advance per worker (`prefetch_factor`).
-const AHEAD: i64 = 2;
+const PREFETCH_FACTOR: i64 = 2;
 
 /// Duration of a batch, and of the program's other work before it, in ns.
 #[derive(Clone, Copy)]
-struct Take {
-    stretch: ThreadRange,
+struct BatchLoad {
+    range: ThreadRange,
     since_last: i64,
 }
 
-impl Take {
+impl BatchLoad {
     fn length(&self) -> i64 {
-        self.stretch.2 - self.stretch.1
+        self.range.2 - self.range.1
     }
 }
 
-fn has(exact: &Exact<'_>, part: &str) -> bool {
+fn has_frame(exact: &Exact<'_>, part: &str) -> bool {
     exact.trace.strings.iter().any(|name| name.contains(part))
 }
 
 /// True if the trace has frames of loaders with workers.
 pub(super) fn shows_workers(exact: &Exact<'_>) -> bool {
-    WITH_WORKERS.iter().any(|part| has(exact, part))
+    WITH_WORKERS.iter().any(|part| has_frame(exact, part))
 }
 
 /// Outermost spans in which the main process loads data. These contain frames of a loader without workers; if no frame
 /// shows the kind of loader, all loading spans count. Empty if the trace shows workers.
 pub fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
-    let is_known = has(exact, LOADER_WITHOUT_WORKERS);
+    let is_known = has_frame(exact, LOADER_WITHOUT_WORKERS);
     if !exact.loader_workers().is_empty() || (!is_known && shows_workers(exact)) {
         return Vec::new();
     }
@@ -62,11 +62,11 @@ pub fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
 }
 
 /// Batches of the main process's loader, without much longer ones such as those of cold starts.
-fn steady(takes: &[Take]) -> Vec<Take> {
-    let mut lengths: Vec<i64> = takes.iter().map(Take::length).collect();
+fn without_outliers(batches: &[BatchLoad]) -> Vec<BatchLoad> {
+    let mut lengths: Vec<i64> = batches.iter().map(BatchLoad::length).collect();
     lengths.sort_unstable();
     let usual = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-    takes.iter().copied().filter(|take| take.length() <= COLD.saturating_mul(usual)).collect()
+    batches.iter().copied().filter(|batch| batch.length() <= COLD_START_RATIO.saturating_mul(usual)).collect()
 }
 
 impl Applier<'_, '_> {
@@ -74,30 +74,31 @@ impl Applier<'_, '_> {
     /// if workers load data already, or may do so.
     pub(super) fn load_in_workers(&mut self, workers: u32, own: &[ThreadRange]) -> Option<usize> {
         let long: Vec<ThreadRange> = own.iter().copied().filter(|(_, from, to)| to - from > READY_NS).collect();
-        let takes = self.with_time_before(&long);
-        let steady = steady(&takes);
-        let loading: i64 = steady.iter().map(Take::length).sum();
+        let batches = self.with_time_before(&long);
+        let steady = without_outliers(&batches);
+        let loading: i64 = steady.iter().map(BatchLoad::length).sum();
         let count = steady.len() as i64;
         if loading == 0 {
             return None;
         }
         let (collating, each) = (self.collating_ns(&steady) / count, loading / count / i64::from(workers));
-        let ahead = AHEAD * i64::from(workers);
+        let ahead = PREFETCH_FACTOR * i64::from(workers);
         // Batches of all workers come at most once per `each` ns, and none begins before its request.
-        let behind = |take: &Take| {
-            let before = ahead.saturating_mul(each.max(take.since_last));
-            (each - take.since_last).max(take.length() - before).max(0)
+        let worker_delay = |batch: &BatchLoad| {
+            let before = ahead.saturating_mul(each.max(batch.since_last));
+            (each - batch.since_last).max(batch.length() - before).max(0)
         };
-        let left = |take: &Take, ready: i64| (ready.max(behind(take)) as f64 / take.length() as f64).min(1.0);
-        let busy = |take: &Take| (READY_BUSY_NS + collating).min(take.length() / 2).max(READY_NS);
-        let saved: f64 = steady.iter().map(|take| take.length() as f64 * (1.0 - left(take, READY_NS))).sum();
-        let allowed = self.most_saved(&steady).map_or(1.0, |most| (most / saved.max(1.0)).min(1.0));
-        for take in &takes {
-            let (lane, from, to) = take.stretch;
+        let left =
+            |batch: &BatchLoad, ready: i64| (ready.max(worker_delay(batch)) as f64 / batch.length() as f64).min(1.0);
+        let busy = |batch: &BatchLoad| (READY_BUSY_NS + collating).min(batch.length() / 2).max(READY_NS);
+        let saved: f64 = steady.iter().map(|batch| batch.length() as f64 * (1.0 - left(batch, READY_NS))).sum();
+        let allowed = self.max_saving_ns(&steady).map_or(1.0, |most| (most / saved.max(1.0)).min(1.0));
+        for batch in &batches {
+            let (lane, from, to) = batch.range;
             let cut = |factor: f64| Cut { lane, from, to, factor };
             let of_allowed = |left: f64| cut(1.0 - allowed * (1.0 - left));
-            let least = if allowed < 1.0 { cut(1.0) } else { cut(left(take, busy(take))) };
-            self.partly.push([least, of_allowed(left(take, READY_NS)), of_allowed(left(take, 0))]);
+            let least = if allowed < 1.0 { cut(1.0) } else { cut(left(batch, busy(batch))) };
+            self.partly.push([least, of_allowed(left(batch, READY_NS)), of_allowed(left(batch, 0))]);
         }
         let (are, each) = if workers == 1 { ("1 worker process", "") } else { ("worker processes", "each ") };
         self.notes.push(format!(
@@ -106,47 +107,44 @@ impl Applier<'_, '_> {
         if allowed < 1.0 {
             self.notes.push("the gain is limited because all CPU cores of the recording would be busy".to_owned());
         }
-        Some(takes.len())
+        Some(batches.len())
     }
 
     /// Time ranges in which the main process loads a batch, in time order per thread.
-    pub(super) fn own_stretches(&self) -> Vec<ThreadRange> {
+    pub(super) fn own_loading_ranges(&self) -> Vec<ThreadRange> {
         let trace = self.exact.trace;
-        let stretch =
-            |e: EventId| Some((self.index.lane(trace, e)?, trace.events.start[e.index()], trace.events.end(e)));
-        let mut own: Vec<ThreadRange> = own_loading(self.exact).into_iter().filter_map(stretch).collect();
+        let range = |e: EventId| Some((self.index.lane(trace, e)?, trace.events.start[e.index()], trace.events.end(e)));
+        let mut own: Vec<ThreadRange> = own_loading(self.exact).into_iter().filter_map(range).collect();
         own.sort_unstable();
-        let mut stretches = if own.is_empty() { Vec::new() } else { self.loader_stretches(|_| true) };
-        stretches.retain(|&stretch| overlaps(&own, stretch));
-        stretches
+        let mut ranges = if own.is_empty() { Vec::new() } else { self.loader_ranges(|_| true) };
+        ranges.retain(|&range| overlaps(&own, range));
+        ranges
     }
 
     /// Batches with the time since the previous one. The first batch of a thread gets the time after the last one.
-    fn with_time_before(&self, stretches: &[ThreadRange]) -> Vec<Take> {
-        let mut takes: Vec<Take> = Vec::new();
-        for of_lane in stretches.chunk_by(|a, b| a.0 == b.0) {
+    fn with_time_before(&self, ranges: &[ThreadRange]) -> Vec<BatchLoad> {
+        let mut batches: Vec<BatchLoad> = Vec::new();
+        for of_lane in ranges.chunk_by(|a, b| a.0 == b.0) {
             let Some(&(lane, _, last)) = of_lane.last() else { continue };
-            let behind = (self.exact.lanes[lane as usize].end() - last).max(0);
-            let ends = std::iter::once(None).chain(of_lane.iter().map(|stretch| Some(stretch.2)));
-            takes.extend(
-                of_lane.iter().zip(ends).map(|(&stretch, before)| Take {
-                    stretch,
-                    since_last: before.map_or(behind, |end| stretch.1 - end),
-                }),
-            );
+            let time_after = (self.exact.lanes[lane as usize].end() - last).max(0);
+            let ends = std::iter::once(None).chain(of_lane.iter().map(|range| Some(range.2)));
+            batches.extend(of_lane.iter().zip(ends).map(|(&range, before)| BatchLoad {
+                range,
+                since_last: before.map_or(time_after, |end| range.1 - end),
+            }));
         }
-        takes
+        batches
     }
 
     /// Time for collating batches, in ns.
-    fn collating_ns(&self, takes: &[Take]) -> i64 {
+    fn collating_ns(&self, batches: &[BatchLoad]) -> i64 {
         let trace = self.exact.trace;
         let collates = |e: EventId| trace.kind(e) == EventKind::Operator && aten::COLLATES.contains(&trace.name(e));
         let inside = |e: &EventId| {
             let Some(lane) = self.index.lane(trace, *e) else { return false };
             let at = trace.events.start[e.index()];
-            let before = takes.partition_point(|take| (take.stretch.0, take.stretch.1) <= (lane, at));
-            takes[..before].last().is_some_and(|take| take.stretch.0 == lane && at < take.stretch.2)
+            let before = batches.partition_point(|batch| (batch.range.0, batch.range.1) <= (lane, at));
+            batches[..before].last().is_some_and(|batch| batch.range.0 == lane && at < batch.range.2)
         };
         let outermost = |e: &EventId| collates(*e) && !trace.ancestors(*e).any(collates);
         trace.events.ids().filter(outermost).filter(inside).map(|e| trace.events.dur[e.index()]).sum()
@@ -154,10 +152,10 @@ impl Applier<'_, '_> {
 
     /// Maximum saving if the work of all threads is spread over the CPU cores, in ns; `None` without a recorded number
     /// of cores.
-    fn most_saved(&self, takes: &[Take]) -> Option<f64> {
-        let from = takes.iter().map(|take| take.stretch.1).min()?;
-        let to = takes.iter().map(|take| take.stretch.2).max()?;
-        let room = self.exact.recording()?.room(from, to)?;
+    fn max_saving_ns(&self, batches: &[BatchLoad]) -> Option<f64> {
+        let from = batches.iter().map(|batch| batch.range.1).min()?;
+        let to = batches.iter().map(|batch| batch.range.2).max()?;
+        let room = self.exact.recording()?.processor_headroom(from, to)?;
         Some((to - from) as f64 * (1.0 - 1.0 / room))
     }
 }

@@ -6,12 +6,12 @@
 
 use super::super::Exact;
 use super::super::graph::{Dependency, NodeKind};
-use super::lags::{GONE, Lags};
+use super::lags::{Lags, REMOVED_EDGE_SLACK};
 use rustc_hash::FxHashMap;
 
 /// Possible wait for missing work inside a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hidden {
+struct HiddenWait {
     /// Maximum wait in ns.
     wait: i64,
     /// Length of the node in ns.
@@ -22,14 +22,14 @@ struct Hidden {
 
 /// Nodes that may contain waits for missing work.
 #[derive(Default)]
-pub(super) struct Losses(FxHashMap<u32, Hidden>);
+pub(super) struct MissingWork(FxHashMap<u32, HiddenWait>);
 
-impl Losses {
+impl MissingWork {
     pub(super) fn new(exact: &Exact<'_>, longest: &Lags) -> Self {
         let mut found = FxHashMap::default();
         let (trace, graph) = (exact.trace, &exact.graph);
         let lane_of: FxHashMap<_, _> = exact.lanes.iter().enumerate().map(|(i, l)| (l.track, i)).collect();
-        for &call in &exact.amid_loss {
+        for &call in &exact.near_missing_records {
             let Some(&lane) = lane_of.get(&trace.events.track[call.index()]) else { continue };
             let (first, last) = exact.lane_nodes[lane];
             let returned = trace.events.end(call);
@@ -38,21 +38,24 @@ impl Losses {
             if node < last {
                 let (start, end) = (graph.start[node as usize], graph.end[node as usize]);
                 let wait = (end - start.max(trace.events.start[call.index()])).max(0);
-                found.insert(node, Hidden { wait, length: end - start, at_start: false });
+                found.insert(node, HiddenWait { wait, length: end - start, at_start: false });
             }
         }
         // Every graph may lack kernels. Without other missing records, these are ignored.
-        let nodes = if exact.amid_loss.is_empty() { 0 } else { graph.len() as u32 };
+        let nodes = if exact.near_missing_records.is_empty() { 0 } else { graph.len() as u32 };
         for node in 0..nodes {
-            let amid_loss = |d: Dependency| matches!(d, Dependency::StreamAmidLoss);
+            let near_missing_records = |d: Dependency| matches!(d, Dependency::StreamNearMissing);
             let Some(release) = graph.release(node).filter(|_| graph.kind[node as usize] == NodeKind::Gpu) else {
                 continue;
             };
             let lag = graph.start[node as usize] - graph.end[release.from as usize];
             let usual = longest[super::lags::class_of(NodeKind::Gpu, release.dependency) as usize];
-            if lag > usual && usual > -GONE && graph.edges_into(node).iter().any(|e| amid_loss(e.dependency)) {
+            if lag > usual
+                && usual > -REMOVED_EDGE_SLACK
+                && graph.edges_into(node).iter().any(|e| near_missing_records(e.dependency))
+            {
                 let length = graph.end[node as usize] - graph.start[node as usize];
-                found.insert(node, Hidden { wait: lag, length, at_start: true });
+                found.insert(node, HiddenWait { wait: lag, length, at_start: true });
             }
         }
         Self(found)
@@ -86,15 +89,15 @@ mod tests {
 
     #[test]
     fn waits_may_be_hidden_or_not() {
-        let call = Hidden { wait: 80, length: 100, at_start: false };
-        let operation = Hidden { wait: 50, length: 10, at_start: true };
-        let losses = Losses(FxHashMap::from_iter([(1, call), (2, operation)]));
-        assert_eq!(losses.at_worst(0, -7, 0), -7, "nothing hidden");
-        assert_eq!(losses.at_worst(1, -90, -80), 0, "what it waited for ends when it did");
-        assert_eq!(losses.at_worst(1, 30, 0), 30);
-        assert_eq!(losses.at_worst(2, -25, -5), -5, "it starts when it did, and is shorter by itself");
-        assert_eq!(losses.at_best(1, -10, 0, 0.5), -50);
-        assert_eq!(losses.at_best(1, -90, -90, 1.0), -100, "no more than is left of it");
-        assert_eq!(losses.at_best(2, 0, 0, 0.5), -25);
+        let call = HiddenWait { wait: 80, length: 100, at_start: false };
+        let operation = HiddenWait { wait: 50, length: 10, at_start: true };
+        let missing_work = MissingWork(FxHashMap::from_iter([(1, call), (2, operation)]));
+        assert_eq!(missing_work.at_worst(0, -7, 0), -7, "nothing hidden");
+        assert_eq!(missing_work.at_worst(1, -90, -80), 0, "what it waited for ends when it did");
+        assert_eq!(missing_work.at_worst(1, 30, 0), 30);
+        assert_eq!(missing_work.at_worst(2, -25, -5), -5, "it starts when it did, and is shorter by itself");
+        assert_eq!(missing_work.at_best(1, -10, 0, 0.5), -50);
+        assert_eq!(missing_work.at_best(1, -90, -90, 1.0), -100, "no more than is left of it");
+        assert_eq!(missing_work.at_best(2, 0, 0, 0.5), -25);
     }
 }

@@ -38,9 +38,9 @@ pub use clocks::{Gains, predict, predict_in, sweep};
 pub use edit::{Action, Edit};
 pub use index::module_class;
 pub use main_process_loader::own_loading;
-pub use path::{NewHop, NewPath};
+pub use path::{NewPath, NewSegment};
 pub use select::spans_of;
-pub use selector::{Chosen, Selector, What};
+pub use selector::{Chosen, NameKind, Selector};
 pub use stackline_timeline::name_pattern::Pattern;
 pub use sweep::{Candidate, Sweep, SweepOptions};
 pub use tables::{PATH, path_table, sweep_table, sweep_tables, tables};
@@ -53,7 +53,7 @@ use apply::{Applied, apply};
 use cancellation::Stop;
 use cases::{Cases, NO_GAIN};
 use index::Index;
-use lock_contention::Doubt;
+use lock_contention::OrderUncertainty;
 use path::End;
 use replay::{Changes, Mode, Plan};
 use stackline_timeline::window_choice::WindowChoice;
@@ -126,7 +126,7 @@ impl<'a> Exact<'a> {
 }
 
 /// Divisor of the window's length by which bounds widen, for clocks and rounding.
-const BLUR: i64 = 10_000;
+const BOUND_DIVISOR: i64 = 10_000;
 /// Additional width of the bounds in ns if any time changes: one more gap or handover.
 const LAG_NS: i64 = 4_000;
 
@@ -155,16 +155,16 @@ impl WhatIf<'_, '_> {
     /// # Errors
     /// Returns an error if the window does not exist, a selector matches no event, or edits contradict each other.
     pub fn predict(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
-        self.predict_hops(choice, edits, None)
+        self.predict_with_segments(choice, edits, None)
     }
 
-    /// Same prediction; `hops` receives the critical-path segments after the edits. Each begins at the end of the
+    /// Same prediction; `segments` receives the critical-path segments after the edits. Each begins at the end of the
     /// previous one (the first at the start of the window). Adjacent segments of one cause and name are merged.
-    fn predict_hops(
+    fn predict_with_segments(
         &self,
         choice: &WindowChoice,
         edits: &[Edit],
-        hops: Option<&mut Vec<NewHop>>,
+        segments: Option<&mut Vec<NewSegment>>,
     ) -> Result<Prediction, CriticalPathError> {
         let measured = self.measured(choice)?;
         let cases = Cases::new(edits)?;
@@ -172,7 +172,7 @@ impl WhatIf<'_, '_> {
         let mut applied = apply(self.exact, (&self.plan, &self.index), edits, measured.window, Stop::NEVER)?;
         let mut shifts = Vec::new();
         let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER);
-        let after = path::path(self.exact, &self.plan, (&applied, &shifts), end, hops);
+        let after = path::path(self.exact, &self.plan, (&applied, &shifts), end, segments);
         let gain = self.gain(&measured, &applied, end.length, &mut shifts, Stop::NEVER);
         let others = self.gains_of_cases(&measured, &cases, Stop::NEVER);
         let gain = gain.bounded_by(&others.gains);
@@ -181,11 +181,11 @@ impl WhatIf<'_, '_> {
         let before = path::path(self.exact, &self.plan, (&none, &shifts), observed, None);
         let mut notes = std::mem::take(&mut applied.notes);
         notes.extend(edits.iter().filter_map(|edit| edit.missing(self.exact.trace)));
-        let taken = self.taken_off(&measured, &applied);
+        let taken = self.removed_path_ns(&measured, &applied);
         notes.extend(self.exact.clocks_disagree().then(|| CLOCKS_DISAGREE.to_owned()));
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
-        notes.extend(self.took_over(taken, gain.ns, (&before, &after)));
-        notes.extend(self.moved_on(&measured, &applied, gain.ns));
+        notes.extend(self.replacing_cause(taken, gain.ns, (&before, &after)));
+        notes.extend(self.moved_past_end(&measured, &applied, gain.ns));
         notes.extend(others.notes);
         let names = edits.iter().map(ToString::to_string);
         Ok(Prediction {
@@ -242,41 +242,41 @@ impl WhatIf<'_, '_> {
         let mut moved = moves(shifts);
         let mut worst = self.end_after(measured, applied, Mode::Pessimistic, shifts, stop).length;
         moved |= moves(shifts);
-        let mut doubt = self.doubt(applied, shifts);
-        if let Some(stubborn) = applied.stubborn.as_deref() {
-            worst = worst.max(self.end_after(measured, stubborn, Mode::Pessimistic, shifts, stop).length);
-            doubt.longer = doubt.longer.max(self.doubt(stubborn, shifts).longer);
+        let mut uncertainty = self.order_uncertainty(applied, shifts);
+        if let Some(for_lower_bound) = applied.for_lower_bound.as_deref() {
+            worst = worst.max(self.end_after(measured, for_lower_bound, Mode::Pessimistic, shifts, stop).length);
+            uncertainty.longer = uncertainty.longer.max(self.order_uncertainty(for_lower_bound, shifts).longer);
         }
-        let favoured = applied.unpinned.as_deref().unwrap_or(applied);
-        let best = self.end_after(measured, favoured, Mode::Optimistic, shifts, stop).length;
+        let favored = applied.for_upper_bound.as_deref().unwrap_or(applied);
+        let best = self.end_after(measured, favored, Mode::Optimistic, shifts, stop).length;
         moved |= moves(shifts);
         // If nothing moves under any assumption, the edits have no effect.
         let nothing_moves = !moved && [after, worst, best] == [before; 3] && applied.changes.at_worst.is_none();
         if nothing_moves || self.plan.is_as_before(&applied.changes) {
             return NO_GAIN;
         }
-        let other = self.doubt(favoured, shifts);
-        doubt.longer = doubt.longer.max(other.longer);
-        doubt.shorter = doubt.shorter.max(other.shorter);
+        let other = self.order_uncertainty(favored, shifts);
+        uncertainty.longer = uncertainty.longer.max(other.longer);
+        uncertainty.shorter = uncertainty.shorter.max(other.shorter);
         let ns = before - after;
-        let low = ns.min(before - worst).saturating_sub(doubt.longer);
-        let high = ns.max(before - best).saturating_add(doubt.shorter);
+        let low = ns.min(before - worst).saturating_sub(uncertainty.longer);
+        let high = ns.max(before - best).saturating_add(uncertainty.shorter);
         let low = applied.changes.at_worst.map_or(low, |cost| low.min(-cost));
         let blur = match () {
             () if applied.counts.is_empty() => 0,
-            () if low == 0 && high == 0 => before / BLUR,
-            () => before / BLUR + LAG_NS,
+            () if low == 0 && high == 0 => before / BOUND_DIVISOR,
+            () => before / BOUND_DIVISOR + LAG_NS,
         };
         // The gain cannot exceed the length of the window.
         Gain { ns, low_ns: low.saturating_sub(blur), high_ns: high.saturating_add(blur).min(before.max(ns)) }
     }
 
     /// Time that changed lock contention may add or remove.
-    fn doubt(&self, applied: &Applied, shifts: &[i64]) -> Doubt {
+    fn order_uncertainty(&self, applied: &Applied, shifts: &[i64]) -> OrderUncertainty {
         if !applied.changes.any() {
-            return Doubt::default();
+            return OrderUncertainty::default();
         }
-        self.plan.turns.doubt(|lane, at| self.lane_moment(lane, at, applied, shifts))
+        self.plan.lock_contention.order_uncertainty(|lane, at| self.shifted_lane_time(lane, at, applied, shifts))
     }
 
     /// End and length of the window after the edits.
@@ -312,9 +312,9 @@ impl WhatIf<'_, '_> {
         let until = nodes.map(|n| self.plan.position[n as usize]).max().unwrap_or(0) + 1;
         self.plan.replay(&applied.changes, mode, (until, stop), shifts);
         let lane = graph.place[window.anchor as usize];
-        let end = self.moment(window.anchor, lane, window.end, applied, shifts);
+        let end = self.shifted_time(window.anchor, lane, window.end, applied, shifts);
         let start = match measured.before {
-            _ if self.is_on_thread(window) => self.lane_moment(lane, window.start, applied, shifts),
+            _ if self.is_on_thread(window) => self.shifted_lane_time(lane, window.start, applied, shifts),
             Some(before) => window.start + shifts[self.plan.position[before as usize] as usize],
             None => window.start,
         };
@@ -330,16 +330,16 @@ impl WhatIf<'_, '_> {
         self.plan.replay(&applied.changes, mode, (until, stop), shifts);
         let end_of = |n: u32| graph.end[n as usize] + shifts[self.plan.position[n as usize] as usize];
         let lane = graph.place[host.anchor as usize];
-        let start = self.lane_moment(lane, host.start, applied, shifts);
+        let start = self.shifted_lane_time(lane, host.start, applied, shifts);
         let start = work.begins.iter().map(|&n| end_of(n)).fold(start, i64::max);
-        let on_host = (self.moment(host.anchor, lane, host.end, applied, shifts), host.anchor, host.end);
+        let on_host = (self.shifted_time(host.anchor, lane, host.end, applied, shifts), host.anchor, host.end);
         let on_gpu = work.ends.iter().map(|&n| (end_of(n), n, graph.end[n as usize]));
         let (end, node, at) = on_gpu.fold(on_host, |last, other| if other.0 > last.0 { other } else { last });
         End { node, at, length: (end - start).max(0) }
     }
 
     /// Time after the edits of a point in or after a node of a thread.
-    fn moment(&self, node: u32, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
+    fn shifted_time(&self, node: u32, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
         let graph = &self.exact.graph;
         let (from, to) = (graph.start[node as usize], graph.end[node as usize]);
         let position = self.plan.position[node as usize] as usize;
@@ -352,12 +352,12 @@ impl WhatIf<'_, '_> {
     }
 
     /// Time after the edits of a point on a thread. Inside a wait, the point moves with the previous node.
-    fn lane_moment(&self, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
+    fn shifted_lane_time(&self, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
         let (first, last) = self.exact.lane_nodes[lane as usize];
         let starts = &self.exact.graph.start[first as usize..last as usize];
         match starts.partition_point(|&start| start <= at) {
             0 => at,
-            n => self.moment(first + n as u32 - 1, lane, at, applied, shifts),
+            n => self.shifted_time(first + n as u32 - 1, lane, at, applied, shifts),
         }
     }
 }

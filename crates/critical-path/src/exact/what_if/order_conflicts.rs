@@ -15,7 +15,7 @@ pub(super) struct Interval {
 
 /// Point on both axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct Point {
     pub(super) group: u32,
     pub(super) x: i64,
     pub(super) y: i64,
@@ -33,17 +33,17 @@ pub(super) struct OrderConflicts {
 
 /// Find order conflicts, in linear time except for sorting, searching, and points outside of intervals of their own
 /// group.
-pub(super) fn find_order_conflicts(stretches: &[Interval], moments: &[Moment]) -> OrderConflicts {
-    let mut moments = moments.to_vec();
-    moments.sort_by_key(|m| (m.x, m.y, m.group));
-    let extremes = Extremes::new(&moments);
+pub(super) fn find_order_conflicts(intervals: &[Interval], points: &[Point]) -> OrderConflicts {
+    let mut points = points.to_vec();
+    points.sort_by_key(|m| (m.x, m.y, m.group));
+    let extremes = Extremes::new(&points);
     let mut left: Vec<(i64, i64)> = Vec::new();
     let mut longest = 0;
-    for s in stretches.iter().filter(|s| s.x.0 < s.x.1) {
-        let mut inside = moments.partition_point(|m| m.x < s.x.0)..moments.partition_point(|m| m.x < s.x.1);
+    for s in intervals.iter().filter(|s| s.x.0 < s.x.1) {
+        let mut inside = points.partition_point(|m| m.x < s.x.0)..points.partition_point(|m| m.x < s.x.1);
         while let Some(first) = extremes.first_outside(inside.clone(), s.y) {
-            if moments[first].group != s.group {
-                left.push((moments[first].x, s.x.1));
+            if points[first].group != s.group {
+                left.push((points[first].x, s.x.1));
                 longest = longest.max(s.length);
                 break;
             }
@@ -54,10 +54,10 @@ pub(super) fn find_order_conflicts(stretches: &[Interval], moments: &[Moment]) -
 }
 
 /// Length of the union of intervals.
-pub(super) fn covered(mut stretches: Vec<(i64, i64)>) -> i64 {
-    stretches.sort_unstable();
+pub(super) fn covered(mut intervals: Vec<(i64, i64)>) -> i64 {
+    intervals.sort_unstable();
     let (mut sum, mut until) = (0, i64::MIN);
-    for (from, to) in stretches {
+    for (from, to) in intervals {
         let from = from.max(until);
         sum += (to - from).max(0);
         until = until.max(to);
@@ -73,10 +73,10 @@ struct Extremes {
 }
 
 impl Extremes {
-    fn new(moments: &[Moment]) -> Self {
-        let leaves = moments.len();
+    fn new(points: &[Point]) -> Self {
+        let leaves = points.len();
         let mut nodes = vec![(i64::MAX, i64::MIN); leaves];
-        nodes.extend(moments.iter().map(|m| (m.y, m.y)));
+        nodes.extend(points.iter().map(|m| (m.y, m.y)));
         for i in (1..leaves).rev() {
             let (a, b) = (nodes[2 * i], nodes[2 * i + 1]);
             nodes[i] = (a.0.min(b.0), a.1.max(b.1));
@@ -116,18 +116,18 @@ mod tests {
     use proptest::prelude::*;
 
     /// Brute force over every pair and every point of the axis.
-    fn one_by_one(stretches: &[Interval], moments: &[Moment]) -> OrderConflicts {
+    fn brute_force(intervals: &[Interval], points: &[Point]) -> OrderConflicts {
         let mut found = OrderConflicts::default();
-        let mut points = std::collections::BTreeSet::new();
-        for moment in moments {
-            for s in stretches.iter().filter(|s| s.group != moment.group && (s.x.0..s.x.1).contains(&moment.x)) {
-                if !(s.y.0..s.y.1).contains(&moment.y) {
-                    points.extend(moment.x..s.x.1);
+        let mut positions = std::collections::BTreeSet::new();
+        for point in points {
+            for s in intervals.iter().filter(|s| s.group != point.group && (s.x.0..s.x.1).contains(&point.x)) {
+                if !(s.y.0..s.y.1).contains(&point.y) {
+                    positions.extend(point.x..s.x.1);
                     found.longest = found.longest.max(s.length);
                 }
             }
         }
-        found.left = points.len() as i64;
+        found.left = positions.len() as i64;
         found
     }
 
@@ -135,24 +135,24 @@ mod tests {
     fn group(drawn: Vec<(i64, i64, i64, i64)>, group: u32) -> Vec<Interval> {
         let (mut x, mut y) = (0, 0);
         let next = |(gap, length, other_gap, other): (i64, i64, i64, i64)| {
-            let stretch =
+            let interval =
                 Interval { group, x: (x + gap, x + gap + length), y: (y + other_gap, y + other_gap + other), length };
-            (x, y) = (stretch.x.1, stretch.y.1);
-            stretch
+            (x, y) = (interval.x.1, interval.y.1);
+            interval
         };
         drawn.into_iter().map(next).collect()
     }
 
     proptest! {
         #[test]
-        fn the_tree_finds_what_pairs_say(
+        fn tree_equals_brute_force(
             groups in proptest::collection::vec(proptest::collection::vec((0i64..9, 0i64..9, 0i64..9, 0i64..9), 0..12), 0..5),
-            moments in proptest::collection::vec((0u32..5, 0i64..60, -12i64..12), 0..40),
+            points in proptest::collection::vec((0u32..5, 0i64..60, -12i64..12), 0..40),
         ) {
-            let stretches: Vec<Interval> = (0..).zip(groups).flat_map(|(number, drawn)| group(drawn, number)).collect();
-            let moments: Vec<Moment> =
-                moments.into_iter().map(|(group, x, moved)| Moment { group, x, y: x + moved }).collect();
-            prop_assert_eq!(find_order_conflicts(&stretches, &moments), one_by_one(&stretches, &moments));
+            let intervals: Vec<Interval> = (0..).zip(groups).flat_map(|(number, drawn)| group(drawn, number)).collect();
+            let points: Vec<Point> =
+                points.into_iter().map(|(group, x, moved)| Point { group, x, y: x + moved }).collect();
+            prop_assert_eq!(find_order_conflicts(&intervals, &points), brute_force(&intervals, &points));
         }
     }
 }

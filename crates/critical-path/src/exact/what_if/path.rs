@@ -1,7 +1,7 @@
 //! Critical path after an edit: backward pass over the binding dependencies of the replayed times.
 
 use super::super::Exact;
-use super::super::category::{Categories, Category, of_lag};
+use super::super::category::{Categories, Category, lag_category};
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::apply::Applied;
 use super::replay::{Mode, Plan};
@@ -19,7 +19,7 @@ pub struct NewPath {
 
 /// Critical-path segment after an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewHop {
+pub struct NewSegment {
     /// End after the edit, in ns since the start of the window.
     pub end_ns: i64,
     /// Cause.
@@ -57,16 +57,16 @@ struct Walk<'e, 'a> {
     by_category: [(Category, i64); 13],
     by_name: FxHashMap<(Category, StrId), i64>,
     /// Segments, latest first, if requested.
-    hops: Option<&'e mut Vec<NewHop>>,
+    segments: Option<&'e mut Vec<NewSegment>>,
 }
 
-/// Path to an end, by replayed times. `hops` receives its segments, if requested.
+/// Path to an end, by replayed times. `segments` receives its segments, if requested.
 pub(super) fn path(
     exact: &Exact<'_>,
     plan: &Plan,
     (applied, shifts): (&Applied, &[i64]),
     end: End,
-    hops: Option<&mut Vec<NewHop>>,
+    segments: Option<&mut Vec<NewSegment>>,
 ) -> NewPath {
     let mut walk = Walk {
         exact,
@@ -77,7 +77,7 @@ pub(super) fn path(
         left: end.length,
         by_category: Category::ALL.map(|c| (c, 0)),
         by_name: FxHashMap::default(),
-        hops,
+        segments,
     };
     walk.run(end);
     walk.charge(Category::Unknown, EventId::NONE, i64::MAX);
@@ -88,8 +88,8 @@ pub(super) fn path(
         .collect();
     top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.1, &a.0).cmp(&(b.1, &b.0))));
     top.truncate(TOP);
-    if let Some(hops) = walk.hops {
-        hops.reverse();
+    if let Some(segments) = walk.segments {
+        segments.reverse();
     }
     NewPath { by_category: walk.by_category, top }
 }
@@ -131,7 +131,7 @@ impl Walk<'_, '_> {
             let lag = start - self.new_end(from);
             if lag > 0 {
                 let event = self.event_of(node);
-                self.charge(of_lag(dependency, lag), event, lag);
+                self.charge(lag_category(dependency, lag), event, lag);
             }
             skip = (-lag).max(0).min(self.new_end(from) - self.new_start(from));
             node = from;
@@ -195,10 +195,10 @@ impl Walk<'_, '_> {
         match kind {
             NodeKind::Host => self.host(node, skip),
             NodeKind::Gpu => {
-                let category = self.categories.of_gpu(event);
+                let category = self.categories.gpu_category(event);
                 self.charge(category, event, time);
             }
-            NodeKind::SyncReturn | NodeKind::Resume => self.charge(Categories::of_return(kind), event, time),
+            NodeKind::SyncReturn | NodeKind::Resume => self.charge(Categories::return_category(kind), event, time),
         }
     }
 
@@ -214,7 +214,7 @@ impl Walk<'_, '_> {
             let time = end - from + self.applied.host.change(number, from, end);
             let skipped = skip.min(time);
             skip -= skipped;
-            let (category, _) = self.categories.of_host(number as usize, event);
+            let (category, _) = self.categories.host_category(number as usize, event);
             self.charge(category, event, time - skipped);
             end = from;
             if from <= start || piece == 0 || self.left <= 0 {
@@ -230,10 +230,10 @@ impl Walk<'_, '_> {
             return;
         }
         let name = if event.is_some() { self.exact.trace.events.name[event.index()] } else { StrId::NONE };
-        if let Some(hops) = &mut self.hops
-            && hops.last().is_none_or(|later| (later.category, later.name) != (category, name))
+        if let Some(segments) = &mut self.segments
+            && segments.last().is_none_or(|later| (later.category, later.name) != (category, name))
         {
-            hops.push(NewHop { end_ns: self.left, category, name });
+            segments.push(NewSegment { end_ns: self.left, category, name });
         }
         self.left -= ns;
         self.by_category[category as usize].1 += ns;

@@ -10,9 +10,9 @@ use super::super::graph::{ActivityGraph, Dependency, NONE};
 use super::cancellation::Stop;
 use super::capacity::{capacity, lone_queries};
 use super::lags::{Class, Lags, class_of, lag_tables};
-pub(super) use super::lags::{GONE, Mode};
+pub(super) use super::lags::{Mode, REMOVED_EDGE_SLACK};
 use super::lock_contention::LockContention;
-use super::missing_work_bounds::Losses;
+use super::missing_work_bounds::MissingWork;
 use super::waits::Waits;
 use crate::gpu_order::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -54,13 +54,13 @@ pub(super) struct Plan {
     /// right after its unrecorded launch.
     without_cause: Vec<bool>,
     /// Contention for locks and full queues: after an edit, such a wait may disappear.
-    pub(super) turns: LockContention,
+    pub(super) lock_contention: LockContention,
     /// Maximum overlap of two operations of a stream in ns; 0 without overlaps.
-    most_overlap: i64,
+    max_overlap: i64,
     /// Per position: true if it follows a wait for the GPU.
     is_sync: Vec<bool>,
     waits: Waits,
-    losses: Losses,
+    missing_work: MissingWork,
     /// Observed start per position, in ns.
     start: Vec<i64>,
     /// Lags per mode.
@@ -74,7 +74,7 @@ impl Plan {
         let mut others = capacity(exact);
         others.extend(lone_queries(exact));
         let mut plan = Self::of_graph(&exact.graph, Waits::new(exact), LockContention::new(exact), &others);
-        plan.losses = Losses::new(exact, &plan.lags[Mode::Pessimistic as usize]);
+        plan.missing_work = MissingWork::new(exact, &plan.lags[Mode::Pessimistic as usize]);
         plan
     }
 
@@ -82,7 +82,7 @@ impl Plan {
     pub(super) fn of_graph(
         graph: &ActivityGraph,
         waits: Waits,
-        turns: LockContention,
+        lock_contention: LockContention,
         others: &FxHashMap<u32, u32>,
     ) -> Self {
         let node = by_time(graph);
@@ -92,11 +92,11 @@ impl Plan {
             edges: Vec::with_capacity(graph.edges.len()),
             is_inferred: Vec::with_capacity(node.len()),
             without_cause: Vec::with_capacity(node.len()),
-            turns,
-            most_overlap: most_overlap(graph),
+            lock_contention,
+            max_overlap: max_overlap(graph),
             is_sync: Vec::with_capacity(node.len()),
             waits,
-            losses: Losses::default(),
+            missing_work: MissingWork::default(),
             start: node.iter().map(|&n| graph.start[n as usize]).collect(),
             lags: lag_tables(graph),
             next_on_stream: FxHashMap::default(),
@@ -133,8 +133,8 @@ impl Plan {
             inferred |= is_binding && is_inferred;
             let observed = start - graph.end[edge.from as usize];
             without_cause |= is_binding && edge.dependency.is_without_launch() && observed > UNLAUNCHED_GAP_NS;
-            let follows = self.most_overlap > 0
-                && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream | Dependency::StreamAmidLoss);
+            let follows = self.max_overlap > 0
+                && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream | Dependency::StreamNearMissing);
             if follows {
                 self.next_on_stream.insert(from, at);
             }
@@ -188,7 +188,7 @@ impl Plan {
 
     /// True if changes have no effect, including on missing work.
     pub(super) fn is_as_before(&self, changes: &Changes) -> bool {
-        changes.count == 0 && changes.at_worst.is_none() && (changes.unrecorded == 0.0 || self.losses.is_empty())
+        changes.count == 0 && changes.at_worst.is_none() && (changes.unrecorded == 0.0 || self.missing_work.is_empty())
     }
 
     /// Compute the shift of the end of every node before `until`, by position, in ns. After a stop request, the
@@ -199,7 +199,7 @@ impl Plan {
         shifts.clear();
         shifts.resize(first as usize, 0);
         for at in first..until {
-            if stop.is_asked_at(at as usize) {
+            if stop.is_requested_at(at as usize) {
                 shifts.resize(until as usize, 0);
                 return;
             }
@@ -211,21 +211,21 @@ impl Plan {
                 let edges = &self.edges[self.range(at)];
                 edges.iter().map(|e| shifts[e.from as usize] - e.slack(lags)).max().unwrap_or(0)
             };
-            shifts.push(self.with_losses(changes, mode, at, shift + changes.time[at as usize]));
+            shifts.push(self.with_missing_work(changes, mode, at, shift + changes.time[at as usize]));
         }
     }
 
     /// Shift of a node's end, including possible missing work inside the node.
-    fn with_losses(&self, changes: &Changes, mode: Mode, at: u32, shift: i64) -> i64 {
-        if self.losses.is_empty() {
+    fn with_missing_work(&self, changes: &Changes, mode: Mode, at: u32, shift: i64) -> i64 {
+        if self.missing_work.is_empty() {
             return shift;
         }
         let (node, time) = (self.node[at as usize], changes.time[at as usize]);
         match mode {
             Mode::Usual => shift,
-            Mode::Pessimistic => self.losses.at_worst(node, shift, time),
+            Mode::Pessimistic => self.missing_work.at_worst(node, shift, time),
             Mode::Optimistic if changes.unrecorded == 0.0 => shift,
-            Mode::Optimistic => self.losses.at_best(node, shift, time, changes.unrecorded),
+            Mode::Optimistic => self.missing_work.at_best(node, shift, time, changes.unrecorded),
         }
     }
 
@@ -240,10 +240,12 @@ impl Plan {
     /// Shift of the start of a node whose edges are not all as observed, and the change of its return from a wait.
     fn special_shift(&self, changes: &Changes, mode: Mode, at: u32, shifts: &[i64]) -> (i64, i64) {
         let inferred = self.is_inferred[at as usize];
-        let gone = |i: usize| changes.gone_at_best.contains(&(i as u32));
+        let is_removed_at_best = |i: usize| changes.removed_at_best.contains(&(i as u32));
         // The wait may have disappeared.
-        let may_go = self.turns.is_turn[self.node[at as usize] as usize]
-            || (mode == Mode::Optimistic && !changes.gone_at_best.is_empty() && self.range(at).any(gone));
+        let may_go = self.lock_contention.is_lock_release[self.node[at as usize] as usize]
+            || (mode == Mode::Optimistic
+                && !changes.removed_at_best.is_empty()
+                && self.range(at).any(is_removed_at_best));
         let mut terms = Terms { unmoved: true, ..Terms::default() };
         let (mut synced, mut others) = (None, None);
         for (i, edge) in self.range(at).zip(&self.edges[self.range(at)]) {
@@ -254,8 +256,8 @@ impl Plan {
             match mode {
                 Mode::Optimistic if inferred && edge.is_binding => terms.binding = Some(term),
                 Mode::Optimistic if inferred => {
-                    let asked = if may_go { term } else { observed };
-                    terms.other = terms.other.max(Some(asked));
+                    let required = if may_go { term } else { observed };
+                    terms.other = terms.other.max(Some(required));
                     if !edge.is_inferred {
                         terms.sure = terms.sure.max(Some(term));
                     }
@@ -292,13 +294,13 @@ impl Plan {
         shifts: &[i64],
     ) -> Option<(i64, i64)> {
         let edge = &self.edges[index];
-        if mode == Mode::Optimistic && changes.gone_at_best.contains(&(index as u32)) {
+        if mode == Mode::Optimistic && changes.removed_at_best.contains(&(index as u32)) {
             return None;
         }
         let at_best = changes.at_best.get(&(index as u32)).filter(|_| mode == Mode::Optimistic);
         let changed = at_best.or_else(|| changes.overrides.get(&(index as u32))).copied();
         let slack = changed.unwrap_or_else(|| edge.slack(&self.lags[mode as usize]));
-        if slack >= GONE / 2 {
+        if slack >= REMOVED_EDGE_SLACK / 2 {
             return None;
         }
         let shift = shifts[edge.from as usize];
@@ -311,7 +313,7 @@ impl Plan {
         if change != 0 && edge.follows {
             // Operations may start or stop to overlap if one of them changes.
             term = match mode {
-                Mode::Optimistic => term.min(shift - slack - edge.observed - self.most_overlap),
+                Mode::Optimistic => term.min(shift - slack - edge.observed - self.max_overlap),
                 Mode::Usual => term,
                 Mode::Pessimistic => term.max(shift - edge.observed + self.lags[mode as usize][Class::Queue as usize]),
             };
@@ -356,7 +358,7 @@ pub(super) struct Changes {
     /// Additional edges: position of the predecessor (none: a fixed time) and slack.
     pub(super) extra: FxHashMap<u32, Vec<(u32, i64)>>,
     /// Edges that are removed for the upper bound, by index in the plan.
-    gone_at_best: FxHashSet<u32>,
+    removed_at_best: FxHashSet<u32>,
     /// Largest share of the time of GPU work that edits remove. The same share of missing work may disappear.
     unrecorded: f64,
     /// Cost in ns if the edits have no effect.
@@ -375,7 +377,7 @@ impl Changes {
             overrides: FxHashMap::default(),
             at_best: FxHashMap::default(),
             extra: FxHashMap::default(),
-            gone_at_best: FxHashSet::default(),
+            removed_at_best: FxHashSet::default(),
             unrecorded: 0.0,
             at_worst: None,
             first: plan.len() as u32,
@@ -393,7 +395,7 @@ impl Changes {
         }
     }
 
-    /// Set the slack of an edge into a node; [`GONE`] removes the edge.
+    /// Set the slack of an edge into a node; [`REMOVED_EDGE_SLACK`] removes the edge.
     pub(super) fn set_slack(&mut self, at: u32, index: usize, slack: i64) {
         self.overrides.insert(index as u32, slack);
         self.mark(at);
@@ -411,8 +413,8 @@ impl Changes {
     }
 
     /// Remove an edge into a node for the upper bound.
-    pub(super) fn doubt(&mut self, at: u32, index: usize) {
-        self.gone_at_best.insert(index as u32);
+    pub(super) fn remove_at_best(&mut self, at: u32, index: usize) {
+        self.removed_at_best.insert(index as u32);
         self.mark(at);
     }
 
@@ -425,7 +427,7 @@ impl Changes {
     }
 
     /// Register the share of the time of GPU work that an edit removes.
-    pub(super) fn take_gpu_time(&mut self, part: f64) {
+    pub(super) fn remove_gpu_share(&mut self, part: f64) {
         self.unrecorded = self.unrecorded.max(part.clamp(0.0, 1.0));
     }
 
@@ -478,7 +480,7 @@ fn positions(order: &[u32]) -> Vec<u32> {
 }
 
 /// Longest overlap of two operations of a stream, in ns.
-fn most_overlap(graph: &ActivityGraph) -> i64 {
+fn max_overlap(graph: &ActivityGraph) -> i64 {
     let overlaps = (0..graph.len() as u32).filter_map(|node| {
         let edge = graph.release(node).filter(|e| e.dependency == Dependency::Overlap)?;
         Some(graph.end[edge.from as usize] - graph.start[node as usize])

@@ -8,18 +8,18 @@
 use super::super::Exact;
 use super::index::{Index, ThreadRange};
 use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
-use stackline_timeline::sampling_error::counted;
+use stackline_timeline::sampling_error::count_bounds;
 use std::collections::BTreeMap;
 
 /// Gap between operators, and the share of the frame in it: lower bound, likely, upper bound.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Partly {
+pub(super) struct PartialGap {
     pub(super) gap: ThreadRange,
     pub(super) shares: [f64; 3],
 }
 
 /// Minimum expected number of samples for gaps to count as a separate part of the program.
-const SAMPLES: i64 = 5;
+const MIN_EXPECTED_SAMPLES: i64 = 5;
 
 /// Call path of an operator, and its name.
 type Caller = (usize, StrId);
@@ -30,7 +30,7 @@ struct Sample {
     ns: i64,
     is_wall: bool,
     /// True if the sample contains the frame.
-    saw: bool,
+    contains_frame: bool,
 }
 
 /// Gaps of one kind, and the samples in them.
@@ -44,12 +44,12 @@ struct Gaps {
 
 /// Gaps between operators in which frames of some names ran, except gaps that lie entirely in one of `spans` (sorted by
 /// lane and time).
-pub(super) fn partly(
+pub(super) fn partial_gaps(
     exact: &Exact<'_>,
     index: &Index,
     spans: &[ThreadRange],
     names: &dyn Fn(StrId) -> bool,
-) -> Vec<Partly> {
+) -> Vec<PartialGap> {
     let trace = exact.trace();
     let mut by_track: BTreeMap<TrackId, Vec<EventId>> = BTreeMap::new();
     let is_operator = |event: EventId| trace.kind(event) == EventKind::Operator && trace.events.is_timed(event);
@@ -61,7 +61,8 @@ pub(super) fn partly(
     let samples = samples(trace, names);
     let mut found = Vec::new();
     for (track, mut operators) in by_track {
-        let Some(samples) = samples.get(&track).filter(|samples| samples.iter().any(|sample| sample.saw)) else {
+        let Some(samples) = samples.get(&track).filter(|samples| samples.iter().any(|sample| sample.contains_frame))
+        else {
             continue;
         };
         let Some(lane) = operators.first().and_then(|&first| index.lane(trace, first)) else { continue };
@@ -71,7 +72,7 @@ pub(super) fn partly(
             let begun = spans.partition_point(|&(of, from, _)| (of, from) < (lane, gap.0));
             begun.checked_sub(1).is_some_and(|last| inside(&spans[last], gap))
         };
-        found.extend(of_thread(trace, (lane, &operators), samples, is_whole));
+        found.extend(thread_gaps(trace, (lane, &operators), samples, is_whole));
     }
     found.sort_unstable_by_key(|partly| partly.gap);
     found
@@ -80,13 +81,19 @@ pub(super) fn partly(
 /// Samples of each thread, in time order.
 fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Vec<Sample>> {
     let table = trace.samples();
-    let saw: Vec<bool> = table.locations().iter().map(|&location| trace.frames_at(location).any(names)).collect();
+    let contains_frame: Vec<bool> =
+        table.locations().iter().map(|&location| trace.frames_at(location).any(names)).collect();
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
     let is_time = |metric: SampleMetric| metric != SampleMetric::Count;
     for (series, rows) in table.series().filter(|(series, _)| series.metric.is_some_and(is_time)) {
         let is_wall = series.metric == Some(SampleMetric::WallTime);
         let of = found.entry(series.track).or_default();
-        of.extend(rows.map(|row| Sample { at: row.time, ns: row.weight, is_wall, saw: saw[row.location as usize] }));
+        of.extend(rows.map(|row| Sample {
+            at: row.time,
+            ns: row.weight,
+            is_wall,
+            contains_frame: contains_frame[row.location as usize],
+        }));
     }
     found.values_mut().for_each(|of| of.sort_unstable_by_key(|sample| (sample.at, sample.ns)));
     // Samples of wall time include both computing and waiting.
@@ -96,12 +103,12 @@ fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Ve
     found
 }
 
-fn of_thread(
+fn thread_gaps(
     trace: &Trace,
     (lane, operators): (u32, &[EventId]),
     samples: &[Sample],
     is_whole: impl Fn((i64, i64)) -> bool,
-) -> Vec<Partly> {
+) -> Vec<PartialGap> {
     let mut by_callers: BTreeMap<(Caller, Caller), Gaps> = BTreeMap::new();
     for pair in operators.windows(2) {
         let (from, to) = (trace.events.end(pair[0]), trace.events.start[pair[1].index()]);
@@ -112,24 +119,25 @@ fn of_thread(
         gaps.gaps.push((lane, from, to));
         gaps.ns += to - from;
         let first = samples.partition_point(|sample| sample.at < from);
-        for sample in samples[first..].iter().take_while(|sample| sample.at < to).filter(|sample| sample.saw) {
+        for sample in samples[first..].iter().take_while(|sample| sample.at < to).filter(|sample| sample.contains_frame)
+        {
             gaps.seen = (gaps.seen.0 + 1, gaps.seen.1 + sample.ns);
         }
     }
     let mut lengths: Vec<i64> = samples.iter().map(|sample| sample.ns).collect();
     lengths.sort_unstable();
-    let least = lengths.get(lengths.len() / 2).copied().unwrap_or(0).saturating_mul(SAMPLES);
+    let least = lengths.get(lengths.len() / 2).copied().unwrap_or(0).saturating_mul(MIN_EXPECTED_SAMPLES);
     let (mut found, mut rest) = (Vec::new(), Gaps::default());
     for gaps in by_callers.into_values() {
         if gaps.ns >= least {
-            found.extend(gaps.partly());
+            found.extend(gaps.partial_gaps());
         } else {
             rest.ns += gaps.ns;
             rest.seen = (rest.seen.0 + gaps.seen.0, rest.seen.1 + gaps.seen.1);
             rest.gaps.extend(gaps.gaps);
         }
     }
-    found.extend(rest.partly());
+    found.extend(rest.partial_gaps());
     found
 }
 
@@ -139,22 +147,22 @@ fn caller(trace: &Trace, operator: EventId) -> Caller {
 }
 
 impl Gaps {
-    fn partly(self) -> impl Iterator<Item = Partly> {
+    fn partial_gaps(self) -> impl Iterator<Item = PartialGap> {
         let (count, ns) = self.seen;
-        let (least, most) = counted(count);
+        let (least, most) = count_bounds(count);
         let each = ns as f64 / count.max(1) as f64;
         let share = |ns: f64| (ns / self.ns.max(1) as f64).clamp(0.0, 1.0);
         let shares = [share(each * least), share(ns as f64), share(each * most)];
-        self.gaps.into_iter().filter(move |_| count > 0).map(move |gap| Partly { gap, shares })
+        self.gaps.into_iter().filter(move |_| count > 0).map(move |gap| PartialGap { gap, shares })
     }
 }
 
 /// Time ranges without the parts in some gaps, both disjoint and sorted by lane and time.
-pub(super) fn outside(stretches: &[ThreadRange], gaps: &[Partly]) -> Vec<ThreadRange> {
-    let mut left = Vec::with_capacity(stretches.len());
-    for &(lane, mut from, to) in stretches {
+pub(super) fn subtract_gaps(ranges: &[ThreadRange], gaps: &[PartialGap]) -> Vec<ThreadRange> {
+    let mut left = Vec::with_capacity(ranges.len());
+    for &(lane, mut from, to) in ranges {
         let first = gaps.partition_point(|partly| (partly.gap.0, partly.gap.2) <= (lane, from));
-        for &Partly { gap: (_, begin, end), .. } in
+        for &PartialGap { gap: (_, begin, end), .. } in
             gaps[first..].iter().take_while(|partly| partly.gap.0 == lane && partly.gap.1 < to)
         {
             if from < begin {
@@ -174,11 +182,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_taken_out() {
-        let gap = |from, to| Partly { gap: (0, from, to), shares: [0.0; 3] };
+    fn gaps_are_subtracted() {
+        let gap = |from, to| PartialGap { gap: (0, from, to), shares: [0.0; 3] };
         let gaps = [gap(10, 20), gap(30, 40), gap(50, 60)];
         assert_eq!(
-            outside(&[(0, 0, 5), (0, 12, 35), (0, 38, 70), (1, 0, 99)], &gaps),
+            subtract_gaps(&[(0, 0, 5), (0, 12, 35), (0, 38, 70), (1, 0, 99)], &gaps),
             [(0, 0, 5), (0, 20, 30), (0, 40, 50), (0, 60, 70), (1, 0, 99)]
         );
     }

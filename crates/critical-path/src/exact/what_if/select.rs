@@ -2,12 +2,12 @@
 
 use super::super::Exact;
 use super::super::category::{Categories, Category};
-use super::super::enclosing::Around;
+use super::super::enclosing::AncestorCache;
 use super::super::graph::NodeKind;
 use super::cancellation::Stop;
 use super::index::{Index, ThreadRange, is_kind, module_class};
-use super::sampled::{Partly, outside, partly};
-use super::selector::{Chosen, Selector, Target, What};
+use super::sampled::{PartialGap, partial_gaps, subtract_gaps};
+use super::selector::{Chosen, NameKind, Selector, Target};
 use crate::CriticalPathError;
 use crate::nearest::nearest;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -23,7 +23,7 @@ pub(super) struct Selected {
     /// Nodes of GPU work, ascending.
     pub(super) gpu: Vec<u32>,
     /// Time ranges of threads, disjoint, sorted by lane and time.
-    pub(super) stretches: Vec<ThreadRange>,
+    pub(super) ranges: Vec<ThreadRange>,
     /// Calls that wait.
     pub(super) calls: Vec<EventId>,
     /// Nodes of returns from waits.
@@ -31,7 +31,7 @@ pub(super) struct Selected {
     /// Lags of these categories.
     pub(super) lags: Vec<Category>,
     /// Gaps between operators of which samples show selected parts.
-    pub(super) partly: Vec<Partly>,
+    pub(super) partly: Vec<PartialGap>,
     /// True if the time ranges are modules or annotations, which include their GPU work.
     pub(super) owns_gpu: bool,
     /// True if the time ranges are spans of a name, which include their launches and waits.
@@ -64,10 +64,10 @@ pub(super) fn select(
                 _ => found,
             }
         }
-        Target::Stream(pattern) => of_stream(exact, index, pattern),
-        Target::Categories(categories) => of_categories(exact, categories, stop),
-        Target::Events(chosen) => of_chosen(exact, index, chosen),
-        Target::Listed(listed) => of_chosen(exact, index, &listed.resolve(exact.trace)),
+        Target::Stream(pattern) => select_stream(exact, index, pattern),
+        Target::Categories(categories) => select_lags(exact, categories, stop),
+        Target::Events(chosen) => select_chosen(exact, index, chosen),
+        Target::Listed(listed) => select_chosen(exact, index, &listed.resolve(exact.trace)),
     };
     if selected.count == 0 {
         let nearest = names_like(exact, index, selector);
@@ -80,28 +80,28 @@ pub(super) fn select(
 /// Names of the frames of a function that a frame selector names plainly.
 fn functions<'a>(exact: &'a Exact<'_>, index: &Index, selector: &Selector) -> Vec<&'a str> {
     let Some(function) = selector.function() else { return Vec::new() };
-    let found = names(exact, |name| function.is(name)).into_iter();
-    let is_frame = |id: StrId| index.named(id).iter().any(|&e| is_wanted(exact, e, What::Frame));
+    let found = names(exact, |name| function.matches_name(name)).into_iter();
+    let is_frame = |id: StrId| index.named(id).iter().any(|&e| is_of_kind(exact, e, NameKind::Frame));
     found.filter(|(id, _)| is_frame(*id)).map(|(_, name)| name).collect()
 }
 
 /// Resolve a name pattern of a selector to the trace's synchronizations, kernels or spans.
-fn named(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
+fn named(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern), stop: Stop<'_>) -> Selected {
     match what {
-        What::Sync | What::Wait => syncs(exact, index, (what, pattern), stop),
-        What::Kernel | What::Collective => kernels(exact, index, what, pattern),
+        NameKind::Sync | NameKind::Wait => syncs(exact, index, (what, pattern), stop),
+        NameKind::Kernel | NameKind::Collective => kernels(exact, index, what, pattern),
         _ => spans(exact, index, (what, pattern), stop),
     }
 }
 
-fn kernels(exact: &Exact<'_>, index: &Index, what: What, pattern: &Pattern) -> Selected {
+fn kernels(exact: &Exact<'_>, index: &Index, what: NameKind, pattern: &Pattern) -> Selected {
     let mut gpu = Vec::new();
     for (name, _) in names(exact, |name| pattern.matches(name)) {
         gpu.extend(
-            index.named(name).iter().filter(|&&e| is_wanted(exact, e, what)).filter_map(|&e| node(exact, index, e)),
+            index.named(name).iter().filter(|&&e| is_of_kind(exact, e, what)).filter_map(|&e| node(exact, index, e)),
         );
     }
-    if what == What::Collective {
+    if what == NameKind::Collective {
         let mut types = NameTypes::new(exact.trace, RULES);
         let event = |n: &u32| exact.trace.gpu.event[exact.graph.place[*n as usize] as usize];
         gpu.retain(|n| types.of_event(event(n)) == KernelType::Communication);
@@ -120,21 +120,21 @@ fn names<'a>(exact: &'a Exact<'_>, test: impl Fn(&str) -> bool) -> Vec<(StrId, &
     all.filter(|(_, name)| test(name)).map(|(i, name)| (StrId::new(i), name)).collect()
 }
 
-fn is_wanted(exact: &Exact<'_>, event: EventId, what: What) -> bool {
+fn is_of_kind(exact: &Exact<'_>, event: EventId, what: NameKind) -> bool {
     let trace = exact.trace;
     match what {
-        What::Kernel | What::Collective => trace.kind(event).is_gpu_work(),
-        What::Operator => is_kind(trace, event, EventKind::Operator),
-        What::Module | What::Frame => is_kind(trace, event, EventKind::PythonFunction),
-        What::Annotation => is_kind(trace, event, EventKind::Annotation),
-        What::Sync | What::Wait => trace.kind(event).is_api_call(),
+        NameKind::Kernel | NameKind::Collective => trace.kind(event).is_gpu_work(),
+        NameKind::Operator => is_kind(trace, event, EventKind::Operator),
+        NameKind::Module | NameKind::Frame => is_kind(trace, event, EventKind::PythonFunction),
+        NameKind::Annotation => is_kind(trace, event, EventKind::Annotation),
+        NameKind::Sync | NameKind::Wait => trace.kind(event).is_api_call(),
     }
 }
 
 /// True if a span of this name is selected.
-fn fits((what, pattern): (What, &Pattern), name: &str) -> bool {
+fn matches_pattern((what, pattern): (NameKind, &Pattern), name: &str) -> bool {
     match what {
-        What::Module => module_name(name).is_some_and(|module| {
+        NameKind::Module => module_name(name).is_some_and(|module| {
             pattern.matches(module) || pattern.matches(module_class(module)) || pattern.matches(name)
         }),
         _ => pattern.matches(name),
@@ -146,15 +146,17 @@ pub fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     let (what, pattern) = match &selector.target {
         Target::Events(chosen) => return chosen.events.clone(),
         Target::Listed(listed) => return listed.resolve(exact.trace).events,
-        Target::Names(what @ (What::Operator | What::Module | What::Annotation | What::Frame), pattern) => {
-            (*what, pattern)
-        }
+        Target::Names(
+            what @ (NameKind::Operator | NameKind::Module | NameKind::Annotation | NameKind::Frame),
+            pattern,
+        ) => (*what, pattern),
         _ => return Vec::new(),
     };
     let of = |pattern: &Pattern| -> Vec<EventId> {
-        let wanted: FxHashSet<StrId> =
-            names(exact, |name| fits((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
-        let is_meant = |&e: &EventId| wanted.contains(&exact.trace.events.name[e.index()]) && is_wanted(exact, e, what);
+        let matching_names: FxHashSet<StrId> =
+            names(exact, |name| matches_pattern((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
+        let is_meant =
+            |&e: &EventId| matching_names.contains(&exact.trace.events.name[e.index()]) && is_of_kind(exact, e, what);
         exact.trace.events.ids().filter(is_meant).collect()
     };
     // Same order of preference as in `select`.
@@ -162,36 +164,36 @@ pub fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     whole.unwrap_or_else(|| of(pattern))
 }
 
-fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
-    let mut stretches = Vec::new();
-    for (turn, (name, _)) in names(exact, |name| fits((what, pattern), name)).into_iter().enumerate() {
-        if stop.is_asked_at(turn) {
+fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern), stop: Stop<'_>) -> Selected {
+    let mut ranges = Vec::new();
+    for (iteration, (name, _)) in names(exact, |name| matches_pattern((what, pattern), name)).into_iter().enumerate() {
+        if stop.is_requested_at(iteration) {
             break;
         }
-        for &event in index.named(name).iter().filter(|&&e| is_wanted(exact, e, what)) {
+        for &event in index.named(name).iter().filter(|&&e| is_of_kind(exact, e, what)) {
             if let Some(lane) = index.lane(exact.trace, event) {
-                stretches.push((lane, exact.trace.events.start[event.index()], exact.trace.events.end(event)));
+                ranges.push((lane, exact.trace.events.start[event.index()], exact.trace.events.end(event)));
             }
         }
     }
-    let count = stretches.len();
-    let owns_gpu = matches!(what, What::Module | What::Annotation);
-    let mut stretches = outermost(stretches);
+    let count = ranges.len();
+    let owns_gpu = matches!(what, NameKind::Module | NameKind::Annotation);
+    let mut ranges = outermost(ranges);
     let mut gaps = Vec::new();
-    if what == What::Frame && exact.trace.meta.entry(RECORDING).is_some() {
-        let wanted: FxHashSet<StrId> =
-            names(exact, |name| fits((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
-        gaps = partly(exact, index, &stretches, &|name| wanted.contains(&name));
-        stretches = outside(&stretches, &gaps);
+    if what == NameKind::Frame && exact.trace.meta.entry(RECORDING).is_some() {
+        let matching_names: FxHashSet<StrId> =
+            names(exact, |name| matches_pattern((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
+        gaps = partial_gaps(exact, index, &ranges, &|name| matching_names.contains(&name));
+        ranges = subtract_gaps(&ranges, &gaps);
     }
-    Selected { stretches, partly: gaps, owns_gpu, is_of_name: true, count, ..Selected::default() }
+    Selected { ranges, partly: gaps, owns_gpu, is_of_name: true, count, ..Selected::default() }
 }
 
 /// Time ranges that lie in no other one.
-pub(super) fn outermost(mut stretches: Vec<ThreadRange>) -> Vec<ThreadRange> {
-    stretches.sort_unstable_by_key(|&(lane, from, to)| (lane, from, std::cmp::Reverse(to)));
-    let mut kept: Vec<ThreadRange> = Vec::with_capacity(stretches.len());
-    for (lane, from, to) in stretches {
+pub(super) fn outermost(mut ranges: Vec<ThreadRange>) -> Vec<ThreadRange> {
+    ranges.sort_unstable_by_key(|&(lane, from, to)| (lane, from, std::cmp::Reverse(to)));
+    let mut kept: Vec<ThreadRange> = Vec::with_capacity(ranges.len());
+    for (lane, from, to) in ranges {
         match kept.last_mut() {
             // A range that ends after the enclosing one extends it.
             Some(last) if last.0 == lane && from < last.2 => last.2 = last.2.max(to),
@@ -201,26 +203,26 @@ pub(super) fn outermost(mut stretches: Vec<ThreadRange>) -> Vec<ThreadRange> {
     kept
 }
 
-fn syncs(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
+fn syncs(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern), stop: Stop<'_>) -> Selected {
     let trace = exact.trace;
     let fitting: FxHashSet<StrId> = names(exact, |name| pattern.matches(name)).into_iter().map(|(id, _)| id).collect();
     let fits = |e: EventId| fitting.contains(&trace.events.name[e.index()]);
     let mut calls = waiting_calls(exact, index, what);
-    let mut around = Around::new(trace);
-    let mut turn = 0;
+    let mut around = AncestorCache::new(trace);
+    let mut iteration = 0;
     calls.retain(|&call| {
-        turn += 1;
-        !stop.is_asked_at(turn) && around.any(trace, call, fits)
+        iteration += 1;
+        !stop.is_requested_at(iteration) && around.any(trace, call, fits)
     });
     Selected { count: calls.len(), calls, ..Selected::default() }
 }
 
 /// Calls that wait for the GPU or query it; for [`What::Wait`] only calls that waited.
-fn waiting_calls(exact: &Exact<'_>, index: &Index, what: What) -> Vec<EventId> {
+fn waiting_calls(exact: &Exact<'_>, index: &Index, what: NameKind) -> Vec<EventId> {
     let waited = |node: u32| exact.graph.kind[node as usize] == NodeKind::SyncReturn;
-    let blocking = index.sync_nodes.iter().filter(|(node, _)| what == What::Sync || waited(*node));
+    let blocking = index.sync_nodes.iter().filter(|(node, _)| what == NameKind::Sync || waited(*node));
     let mut calls: Vec<EventId> = blocking.map(|(_, call)| *call).filter(|c| c.is_some()).collect();
-    if what == What::Sync {
+    if what == NameKind::Sync {
         for (name, _) in names(exact, |name| kind_of_name(name).is_some()) {
             calls.extend(index.named(name).iter().copied().filter(|&e| index.is_sync(exact.trace, e)));
         }
@@ -230,26 +232,26 @@ fn waiting_calls(exact: &Exact<'_>, index: &Index, what: What) -> Vec<EventId> {
     calls
 }
 
-fn of_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
+fn select_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
     let rows = &exact.trace.gpu;
     let with_device = pattern.text().contains('/');
     // Streams are few and operations many.
     let mut known: FxHashMap<(i32, i64), bool> = FxHashMap::default();
-    let mut wanted = |i: &usize| {
+    let mut is_selected = |i: &usize| {
         let (device, stream) = (rows.device[*i], rows.stream[*i]);
         *known.entry((device, stream)).or_insert_with(|| {
             pattern.matches(&if with_device { format!("{device}/{stream}") } else { stream.to_string() })
         })
     };
-    let nodes = (0..rows.len()).filter(&mut wanted).map(|i| index.gpu_node[i]);
+    let nodes = (0..rows.len()).filter(&mut is_selected).map(|i| index.gpu_node[i]);
     let gpu: Vec<u32> = nodes.filter(|&n| n != super::super::graph::NONE).collect();
     Selected { count: gpu.len(), gpu, ..Selected::default() }
 }
 
 /// Resolve individually selected events: GPU operations, waiting calls, and the thread time of other events. GPU work
 /// is included if all of them are modules and annotations. Time ranges contain thread time only.
-fn of_chosen(exact: &Exact<'_>, index: &Index, chosen: &Chosen) -> Selected {
-    let Chosen { events, stretches, between } = chosen;
+fn select_chosen(exact: &Exact<'_>, index: &Index, chosen: &Chosen) -> Selected {
+    let Chosen { events, ranges, between } = chosen;
     let trace = exact.trace;
     let mut found = Selected { owns_gpu: true, ..Selected::default() };
     let waiting: FxHashSet<EventId> = index.sync_nodes.iter().map(|(_, call)| *call).collect();
@@ -260,40 +262,40 @@ fn of_chosen(exact: &Exact<'_>, index: &Index, chosen: &Chosen) -> Selected {
         } else if waiting.contains(&event) {
             found.calls.push(event);
         } else if let Some(lane) = index.lane(trace, event).filter(|_| trace.events.dur[event.index()] > 0) {
-            found.stretches.push((lane, trace.events.start[event.index()], trace.events.end(event)));
+            found.ranges.push((lane, trace.events.start[event.index()], trace.events.end(event)));
             let owns = kind == EventKind::Annotation || module_name(trace.name(event)).is_some();
             found.owns_gpu &= owns;
         }
     }
     let (start, end) = (|event: EventId| trace.events.start[event.index()], |event| trace.events.end(event));
-    let whole = stretches.iter().map(|&(first, last)| (first, last, start(first), end(last)));
-    let between_two = between.iter().map(|&(before, behind)| (before, behind, end(before), start(behind)));
+    let whole = ranges.iter().map(|&(first, last)| (first, last, start(first), end(last)));
+    let between_two = between.iter().map(|&(before, after)| (before, after, end(before), start(after)));
     for (first, last, from, to) in whole.chain(between_two) {
         let lane = index.lane(trace, first).filter(|&lane| from < to && index.lane(trace, last) == Some(lane));
-        found.stretches.extend(lane.map(|lane| (lane, from, to)));
+        found.ranges.extend(lane.map(|lane| (lane, from, to)));
     }
-    let is_time_alone = !stretches.is_empty() || !between.is_empty();
+    let is_time_alone = !ranges.is_empty() || !between.is_empty();
     found.is_between = !between.is_empty();
-    found.owns_gpu &= !found.stretches.is_empty() && found.gpu.is_empty() && !is_time_alone;
-    found.count = found.gpu.len() + found.calls.len() + found.stretches.len();
-    found.stretches = outermost(std::mem::take(&mut found.stretches));
+    found.owns_gpu &= !found.ranges.is_empty() && found.gpu.is_empty() && !is_time_alone;
+    found.count = found.gpu.len() + found.calls.len() + found.ranges.len();
+    found.ranges = outermost(std::mem::take(&mut found.ranges));
     found
 }
 
-fn of_categories(exact: &Exact<'_>, wanted: &[Category], stop: Stop<'_>) -> Selected {
+fn select_lags(exact: &Exact<'_>, selected: &[Category], stop: Stop<'_>) -> Selected {
     let graph = &exact.graph;
     let mut categories = Categories::new(exact);
-    let mut found = Selected { lags: wanted.to_vec(), ..Selected::default() };
+    let mut found = Selected { lags: selected.to_vec(), ..Selected::default() };
     for node in 0..graph.len() as u32 {
         let kind = graph.kind[node as usize];
         match kind {
             NodeKind::Gpu => {
                 let event = exact.trace.gpu.event[graph.place[node as usize] as usize];
-                if wanted.contains(&categories.of_gpu(event)) {
+                if selected.contains(&categories.gpu_category(event)) {
                     found.gpu.push(node);
                 }
             }
-            NodeKind::SyncReturn | NodeKind::Resume if wanted.contains(&Categories::of_return(kind)) => {
+            NodeKind::SyncReturn | NodeKind::Resume if selected.contains(&Categories::return_category(kind)) => {
                 found.returns.push(node);
             }
             _ => {}
@@ -301,21 +303,21 @@ fn of_categories(exact: &Exact<'_>, wanted: &[Category], stop: Stop<'_>) -> Sele
     }
     for (number, lane) in exact.lanes.iter().enumerate() {
         for (i, piece) in lane.pieces.iter().enumerate() {
-            if stop.is_asked_at(i) {
+            if stop.is_requested_at(i) {
                 break;
             }
             let (lane_number, end) = (number as u32, lane.piece_end(i));
-            if end == i64::MAX || !wanted.contains(&categories.of_host(number, piece.event).0) {
+            if end == i64::MAX || !selected.contains(&categories.host_category(number, piece.event).0) {
                 continue;
             }
-            match found.stretches.last_mut() {
+            match found.ranges.last_mut() {
                 Some(last) if (last.0, last.2) == (lane_number, piece.start) => last.2 = end,
-                _ => found.stretches.push((lane_number, piece.start, end)),
+                _ => found.ranges.push((lane_number, piece.start, end)),
             }
         }
     }
     let is_lag = |c: &&Category| matches!(c, Category::GpuQueue | Category::LaunchLatency | Category::ThreadHandover);
-    found.count = found.gpu.len() + found.returns.len() + found.stretches.len() + wanted.iter().filter(is_lag).count();
+    found.count = found.gpu.len() + found.returns.len() + found.ranges.len() + selected.iter().filter(is_lag).count();
     found
 }
 
@@ -333,10 +335,10 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
         Target::Categories(_) => {
             let occur = Category::ALL
                 .into_iter()
-                .filter(|&c| c != Category::Unknown && of_categories(exact, &[c], Stop::NEVER).count > 0);
+                .filter(|&c| c != Category::Unknown && select_lags(exact, &[c], Stop::NEVER).count > 0);
             occur.map(|c| format!("category:{}", c.name())).collect()
         }
-        Target::Names(what @ (What::Sync | What::Wait), pattern) => {
+        Target::Names(what @ (NameKind::Sync | NameKind::Wait), pattern) => {
             nearest(names_around_syncs(exact, index, *what), pattern.text())
         }
         Target::Names(what, pattern) => {
@@ -344,47 +346,52 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
             let mut occurs = |id: StrId| {
                 let communicates =
                     |e: EventId, types: &mut NameTypes<'_>| types.of_event(e) == KernelType::Communication;
-                let of_kind = |e: EventId| is_offered(exact, e, *what);
+                let of_kind = |e: EventId| is_selectable(exact, e, *what);
                 let mut events = index.named(id).iter().copied();
-                events.any(|e| of_kind(e) && (*what != What::Collective || communicates(e, &mut types)))
+                events.any(|e| of_kind(e) && (*what != NameKind::Collective || communicates(e, &mut types)))
             };
             let all = names(exact, |_| true).into_iter().filter(|(id, _)| occurs(*id));
             let shown =
-                all.map(|(_, name)| if *what == What::Module { module_name(name).unwrap_or(name) } else { name });
+                all.map(|(_, name)| if *what == NameKind::Module { module_name(name).unwrap_or(name) } else { name });
             let mut near = nearest(shown, pattern.text());
-            if *what == What::Frame {
+            if *what == NameKind::Frame {
                 // Names of the function come first, all in a form that can be typed.
                 let functions = functions(exact, index, selector);
                 near.retain(|name| !functions.contains(&name.as_str()));
                 let all = functions.into_iter().map(str::to_owned).chain(near);
                 near = all.map(|name| format!("frame:{name}")).collect();
             }
-            as_other_kinds(exact, index, (*what, pattern)).into_iter().chain(near).take(OFFERED).collect()
+            selectors_of_other_kinds(exact, index, (*what, pattern))
+                .into_iter()
+                .chain(near)
+                .take(MAX_SUGGESTIONS)
+                .collect()
         }
     }
 }
 
 /// Maximum number of suggested names.
-const OFFERED: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 
 /// Selectors of other kinds that match the same name.
-fn as_other_kinds(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern)) -> Vec<String> {
-    let finds = |other: What| {
-        let fits =
-            |name: &str| pattern.matches(if other == What::Module { module_name(name).unwrap_or("") } else { name });
-        names(exact, fits).iter().any(|(id, _)| index.named(*id).iter().any(|&e| is_offered(exact, e, other)))
+fn selectors_of_other_kinds(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern)) -> Vec<String> {
+    let finds = |other: NameKind| {
+        let fits = |name: &str| {
+            pattern.matches(if other == NameKind::Module { module_name(name).unwrap_or("") } else { name })
+        };
+        names(exact, fits).iter().any(|(id, _)| index.named(*id).iter().any(|&e| is_selectable(exact, e, other)))
     };
     // A pattern that matches everything does not show the intended name.
     if pattern.matches("") {
         return Vec::new();
     }
-    let others = [What::Kernel, What::Operator, What::Module, What::Annotation, What::Frame];
+    let others = [NameKind::Kernel, NameKind::Operator, NameKind::Module, NameKind::Annotation, NameKind::Frame];
     let found = others.into_iter().filter(|&other| other != what && finds(other));
-    found.map(|other| format!("{}:{}", other.name(), pattern.typed())).collect()
+    found.map(|other| format!("{}:{}", other.name(), pattern.selector_text())).collect()
 }
 
 /// Names by which waiting calls can be selected: their own, and those of operators and frames around them.
-fn names_around_syncs<'a>(exact: &'a Exact<'_>, index: &Index, what: What) -> Vec<&'a str> {
+fn names_around_syncs<'a>(exact: &'a Exact<'_>, index: &Index, what: NameKind) -> Vec<&'a str> {
     let trace = exact.trace;
     let mut found: Vec<StrId> = Vec::new();
     let mut seen = FxHashSet::default();
@@ -395,6 +402,6 @@ fn names_around_syncs<'a>(exact: &'a Exact<'_>, index: &Index, what: What) -> Ve
     found.into_iter().map(|name| trace.strings.get(name)).collect()
 }
 
-fn is_offered(exact: &Exact<'_>, event: EventId, what: What) -> bool {
-    is_wanted(exact, event, what) && (what != What::Module || module_name(exact.trace.name(event)).is_some())
+fn is_selectable(exact: &Exact<'_>, event: EventId, what: NameKind) -> bool {
+    is_of_kind(exact, event, what) && (what != NameKind::Module || module_name(exact.trace.name(event)).is_some())
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Names that the pattern of a selector is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum NameKind {
     /// Names of kernels, copies and fills.
     Kernel,
     /// Names of operators.
@@ -39,7 +39,7 @@ pub struct Selector {
 
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    Names(What, Pattern),
+    Names(NameKind, Pattern),
     /// Number, such as `7`, or device and number, such as `0/7`.
     Stream(Pattern),
     /// Categories in the order of [`Category::ALL`].
@@ -56,23 +56,23 @@ pub struct Chosen {
     /// GPU operations, waiting calls, spans of threads.
     pub events: Vec<EventId>,
     /// Time of a thread from the start of one event to the end of another one on the same thread.
-    pub stretches: Vec<(EventId, EventId)>,
+    pub ranges: Vec<(EventId, EventId)>,
     /// Time of a thread from the end of one event to the start of another one.
     pub between: Vec<(EventId, EventId)>,
 }
 
-const KINDS: &[(&str, What)] = &[
-    ("kernel", What::Kernel),
-    ("operator", What::Operator),
-    ("module", What::Module),
-    ("annotation", What::Annotation),
-    ("frame", What::Frame),
-    ("collective", What::Collective),
-    ("sync", What::Sync),
-    ("wait", What::Wait),
+const KINDS: &[(&str, NameKind)] = &[
+    ("kernel", NameKind::Kernel),
+    ("operator", NameKind::Operator),
+    ("module", NameKind::Module),
+    ("annotation", NameKind::Annotation),
+    ("frame", NameKind::Frame),
+    ("collective", NameKind::Collective),
+    ("sync", NameKind::Sync),
+    ("wait", NameKind::Wait),
 ];
 
-impl What {
+impl NameKind {
     /// Word before the colon of a selector, such as `kernel`.
     pub(super) fn name(self) -> &'static str {
         KINDS.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
@@ -119,7 +119,7 @@ impl Selector {
         // Each event counts once, independent of the order and repetitions.
         chosen.events.sort_unstable();
         chosen.events.dedup();
-        for pairs in [&mut chosen.stretches, &mut chosen.between] {
+        for pairs in [&mut chosen.ranges, &mut chosen.between] {
             pairs.sort_unstable();
             pairs.dedup();
         }
@@ -138,7 +138,7 @@ impl Selector {
     /// which can also be selected by class.
     pub(super) fn whole_name(&self) -> Option<(Pattern, &str)> {
         match &self.target {
-            Target::Names(What::Module, _) | Target::Names(_, Pattern::Regex(_)) => None,
+            Target::Names(NameKind::Module, _) | Target::Names(_, Pattern::Regex(_)) => None,
             Target::Names(..) => {
                 let (_, name) = self.text.split_once(':')?;
                 Some((Pattern::Glob(escaped(name)), name))
@@ -150,7 +150,7 @@ impl Selector {
     /// Function that a frame selector names; `None` for patterns.
     pub(super) fn function(&self) -> Option<Function<'_>> {
         match &self.target {
-            Target::Names(What::Frame, Pattern::Glob(text)) if !text.contains(['*', '?']) => {
+            Target::Names(NameKind::Frame, Pattern::Glob(text)) if !text.contains(['*', '?']) => {
                 Some(Function::parse(text))
             }
             _ => None,
@@ -158,7 +158,7 @@ impl Selector {
     }
 
     /// Create a selector of the events with exactly this name, without wildcards.
-    pub(super) fn exactly(kind: &str, what: What, name: &str) -> Self {
+    pub(super) fn exactly(kind: &str, what: NameKind, name: &str) -> Self {
         Self { text: format!("{kind}:{name}"), target: Target::Names(what, Pattern::exactly(name)) }
     }
 }
@@ -188,7 +188,7 @@ fn category(text: &str) -> Result<Target, String> {
     Ok(Target::Categories(found))
 }
 
-fn pattern(what: What, text: &str) -> Result<Pattern, String> {
+fn pattern(what: NameKind, text: &str) -> Result<Pattern, String> {
     if text.starts_with('~') {
         return Pattern::parse(text);
     }
@@ -197,8 +197,8 @@ fn pattern(what: What, text: &str) -> Result<Pattern, String> {
     }
     let has_star = text.contains(['*', '?']);
     Ok(match what {
-        What::Sync | What::Wait if !has_star => Pattern::Words(text.trim_end_matches("()").to_owned()),
-        What::Collective if !has_star => Pattern::Glob(format!("*{text}*")),
+        NameKind::Sync | NameKind::Wait if !has_star => Pattern::Words(text.trim_end_matches("()").to_owned()),
+        NameKind::Collective if !has_star => Pattern::Glob(format!("*{text}*")),
         _ => Pattern::Glob(text.to_owned()),
     })
 }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(categories("category:~^host_(python|runtime)$"), [Category::HostRuntime, Category::HostPython]);
         assert!(matches!(
             Selector::parse("kernel:~a|b").unwrap().target,
-            Target::Names(What::Kernel, Pattern::Regex(_))
+            Target::Names(NameKind::Kernel, Pattern::Regex(_))
         ));
         for bad in ["", "kernel", "kernel:", "kernel:~(", "stream:x", "category:unknown", "disk:a"] {
             let error = Selector::parse(bad).unwrap_err().to_string();

@@ -6,7 +6,7 @@ use super::super::wakeups::is_annotation;
 use super::WhatIf;
 use super::cancellation::Stop;
 use super::edit::{Action, Edit};
-use super::selector::{Selector, What};
+use super::selector::{NameKind, Selector};
 use rustc_hash::FxHashMap;
 use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, StrId};
@@ -29,21 +29,21 @@ pub(super) struct Planned {
     /// Time of these segments in ns.
     pub(super) on_path_ns: i64,
     /// Positions on the path: disjoint half-open runs, ascending.
-    pub(super) hops: Vec<(u32, u32)>,
+    pub(super) segments: Vec<(u32, u32)>,
     /// Enclosing candidates of the same kind for the same part of the path.
     pub(super) also: Vec<Suggestion>,
 }
 
 /// Maximum number of operators and modules of a deep stack, from the innermost on. (Plus the outermost
 /// [`super::super::enclosing::DEPTH`] modules.)
-const NEAREST: usize = 12;
+const MAX_NEAREST: usize = 12;
 
 /// Maximum difference of two equal edits, in percent.
-const ALIKE: i64 = 10;
+const MAX_DIFFERENCE_PERCENT: i64 = 10;
 
-/// True if two numbers differ by more than [`ALIKE`] percent.
+/// True if two numbers differ by more than [`MAX_DIFFERENCE_PERCENT`] percent.
 pub(super) fn differ(x: i64, y: i64) -> bool {
-    (x - y).abs() * 100 > x.abs().max(y.abs()) * ALIKE
+    (x - y).abs() * 100 > x.abs().max(y.abs()) * MAX_DIFFERENCE_PERCENT
 }
 
 impl Planned {
@@ -52,7 +52,7 @@ impl Planned {
         if differ(self.on_path_ns, other.on_path_ns) {
             return false;
         }
-        let shared = shared_ns(&self.hops, &other.hops, |i| path.hops.length_ns(i));
+        let shared = shared_ns(&self.segments, &other.segments, |i| path.segments.length_ns(i));
         !differ(shared, self.on_path_ns.max(other.on_path_ns))
     }
 
@@ -79,16 +79,16 @@ fn shared_ns(a: &[(u32, u32)], b: &[(u32, u32)], length_ns: impl Fn(usize) -> i6
 
 /// Merge operators, and modules, of the same part of the path: the innermost represents all. `planned` is sorted by
 /// time, largest first. Only candidates with the same longest segment are compared.
-pub(super) fn fold(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
-    let length = |i: &u32| path.hops.length_ns(*i as usize);
+pub(super) fn merge_equal_parts(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
+    let length = |i: &u32| path.segments.length_ns(*i as usize);
     let mut groups: Vec<Vec<Planned>> = Vec::new();
     let mut by_hop: FxHashMap<(std::mem::Discriminant<Suggestion>, u32), Vec<usize>> = FxHashMap::default();
-    for (turn, plan) in planned.into_iter().enumerate() {
-        if stop.is_asked_at(turn) {
+    for (iteration, plan) in planned.into_iter().enumerate() {
+        if stop.is_requested_at(iteration) {
             break;
         }
-        let hops = plan.hops.iter().flat_map(|&(from, to)| from..to);
-        let longest = hops.max_by_key(|i| (length(i), std::cmp::Reverse(*i)));
+        let segments = plan.segments.iter().flat_map(|&(from, to)| from..to);
+        let longest = segments.max_by_key(|i| (length(i), std::cmp::Reverse(*i)));
         let Some(longest) = longest.filter(|_| plan.nests()) else {
             groups.push(vec![plan]);
             continue;
@@ -115,7 +115,7 @@ pub(super) fn fold(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> V
 
 /// Select at most `most` candidates, alternating between the kinds in the order of their time on the path. Also returns
 /// the number of the others.
-pub(super) fn fair_share(planned: Vec<Planned>, most: usize) -> (Vec<Planned>, usize) {
+pub(super) fn select_fairly(planned: Vec<Planned>, most: usize) -> (Vec<Planned>, usize) {
     let mut seen: FxHashMap<std::mem::Discriminant<Suggestion>, usize> = FxHashMap::default();
     let mut ranked: Vec<(usize, Planned)> = Vec::with_capacity(planned.len());
     for plan in planned {
@@ -137,29 +137,29 @@ impl WhatIf<'_, '_> {
     pub(super) fn suggestions(&self, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
         let mut found: FxHashMap<Suggestion, (i64, Vec<(u32, u32)>)> = FxHashMap::default();
         let mut seen = Vec::new();
-        for (i, hop) in (0u32..).zip(path.hops.iter()) {
-            if stop.is_asked_at(i as usize) {
+        for (i, segment) in (0u32..).zip(path.segments.iter()) {
+            if stop.is_requested_at(i as usize) {
                 break;
             }
             seen.clear();
-            self.suggest(hop.category, hop.event, &mut seen);
+            self.suggest(segment.category, segment.event, &mut seen);
             seen.sort_unstable();
             seen.dedup();
             for &suggestion in &seen {
-                let (ns, hops) = found.entry(suggestion).or_default();
-                *ns += hop.end - hop.start;
-                match hops.last_mut().filter(|(_, to)| *to == i) {
+                let (ns, segments) = found.entry(suggestion).or_default();
+                *ns += segment.end - segment.start;
+                match segments.last_mut().filter(|(_, to)| *to == i) {
                     Some((_, to)) => *to += 1,
-                    None => hops.push((i, i + 1)),
+                    None => segments.push((i, i + 1)),
                 }
             }
         }
         let mut all: Vec<Planned> = found
             .into_iter()
             .filter(|(suggestion, _)| !self.is_nameless(*suggestion))
-            .map(|(suggestion, (on_path_ns, mut hops))| {
-                hops.shrink_to_fit();
-                Planned { suggestion, on_path_ns, hops, also: Vec::new() }
+            .map(|(suggestion, (on_path_ns, mut segments))| {
+                segments.shrink_to_fit();
+                Planned { suggestion, on_path_ns, segments, also: Vec::new() }
             })
             .collect();
         all.sort_unstable_by_key(|plan| (std::cmp::Reverse(plan.on_path_ns), plan.suggestion));
@@ -203,7 +203,7 @@ impl WhatIf<'_, '_> {
             return;
         }
         let enclosing = self.exact.enclosing();
-        let operators = enclosing.operators(trace, event).take(NEAREST);
+        let operators = enclosing.operators(trace, event).take(MAX_NEAREST);
         // Old traces record steps as operators.
         found.extend(operators.filter(|&e| !is_annotation(trace, e)).map(|e| Suggestion::Operator(name(e))));
         self.modules_around(event, found);
@@ -216,7 +216,7 @@ impl WhatIf<'_, '_> {
         let enclosing = self.exact.enclosing();
         let is_module =
             |e: &EventId| trace.kind(*e) == EventKind::PythonFunction && module_name(trace.name(*e)).is_some();
-        let innermost = enclosing.places_outwards(trace, event).take(NEAREST);
+        let innermost = enclosing.places_outwards(trace, event).take(MAX_NEAREST);
         let around = innermost.chain(enclosing.shown_places(trace, event)).filter(is_module);
         found.extend(around.map(|e| Suggestion::Module(trace.events.name[e.index()])));
     }
@@ -225,23 +225,23 @@ impl WhatIf<'_, '_> {
     fn name_of_sync(&self, call: EventId) -> StrId {
         let trace = self.exact.trace;
         let enclosing = self.exact.enclosing();
-        let outermost = enclosing.operators(trace, call).take(NEAREST).last();
+        let outermost = enclosing.operators(trace, call).take(MAX_NEAREST).last();
         trace.events.name[outermost.unwrap_or(call).index()]
     }
 
     /// Convert a suggestion to an edit, such as halving a kernel's time.
     pub(super) fn edit(&self, suggestion: Suggestion) -> Option<Edit> {
         let strings = &self.exact.trace.strings;
-        let on = |kind: &str, what: What, name: StrId, action: Action| {
+        let on = |kind: &str, what: NameKind, name: StrId, action: Action| {
             Edit::on(action, Selector::exactly(kind, what, strings.get(name))).ok()
         };
         let half = Action::Scale(0.5);
         match suggestion {
-            Suggestion::Kernel(name) => on("kernel", What::Kernel, name, half),
-            Suggestion::Collective(name) => on("collective", What::Collective, name, Action::Overlap),
-            Suggestion::Operator(name) => on("operator", What::Operator, name, half),
-            Suggestion::Module(name) => on("module", What::Module, name, half),
-            Suggestion::Wait(name) => on("wait", What::Wait, name, Action::Remove),
+            Suggestion::Kernel(name) => on("kernel", NameKind::Kernel, name, half),
+            Suggestion::Collective(name) => on("collective", NameKind::Collective, name, Action::Overlap),
+            Suggestion::Operator(name) => on("operator", NameKind::Operator, name, half),
+            Suggestion::Module(name) => on("module", NameKind::Module, name, half),
+            Suggestion::Wait(name) => on("wait", NameKind::Wait, name, Action::Remove),
             Suggestion::Workers => Edit::more_workers(1).ok(),
             Suggestion::Category(category) => {
                 let action = match category {
@@ -260,12 +260,12 @@ mod tests {
     use crate::exact::PathSegments;
 
     fn planned(suggestion: Suggestion, on_path_ns: i64) -> Planned {
-        Planned { suggestion, on_path_ns, hops: Vec::new(), also: Vec::new() }
+        Planned { suggestion, on_path_ns, segments: Vec::new(), also: Vec::new() }
     }
 
     #[test]
-    fn nested_modules_of_one_part_are_one() {
-        let hop = |start, end| crate::exact::PathSegment {
+    fn nested_modules_of_one_path_part_are_merged() {
+        let segment = |start, end| crate::exact::PathSegment {
             start,
             end,
             category: Category::HostPython,
@@ -276,25 +276,25 @@ mod tests {
             node: 0,
         };
         let window = crate::exact::Window { start: 0, end: 200, anchor: 0 };
-        let mut hops = PathSegments::new(200, 8);
-        for latest_first in [hop(100, 200), hop(5, 100), hop(0, 5)] {
-            hops.push_front(&latest_first);
+        let mut segments = PathSegments::new(200, 8);
+        for latest_first in [segment(100, 200), segment(5, 100), segment(0, 5)] {
+            segments.push_front(&latest_first);
         }
-        let path = ExactPath { window, hops };
-        let module = |i, on_path_ns, hops: (u32, u32)| Planned {
-            hops: vec![hops],
+        let path = ExactPath { window, segments };
+        let module = |i, on_path_ns, segments: (u32, u32)| Planned {
+            segments: vec![segments],
             ..planned(Suggestion::Module(StrId::new(i)), on_path_ns)
         };
         // Around both; around the first two segments; inside that; the last segment.
         let all = vec![module(0, 200, (0, 3)), module(3, 100, (2, 3)), module(1, 100, (0, 2)), module(2, 95, (1, 2))];
-        let found = fold(all, &path, Stop::NEVER);
+        let found = merge_equal_parts(all, &path, Stop::NEVER);
         let kept: Vec<_> = found.iter().map(|p| (p.suggestion, p.also.clone())).collect();
         let of = |i| Suggestion::Module(StrId::new(i));
         assert_eq!(kept, [(of(0), vec![]), (of(3), vec![]), (of(2), vec![of(1)])]);
     }
 
     #[test]
-    fn shared_time_is_that_of_hops_in_both() {
+    fn shared_time_counts_common_segments() {
         let length = |i: usize| 10i64.pow(i as u32);
         assert_eq!(shared_ns(&[(0, 3), (5, 6)], &[(2, 4), (4, 6)], length), 100_100);
         assert_eq!(shared_ns(&[(0, 6)], &[(1, 2), (3, 4)], length), 1_010);
@@ -302,11 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_gets_its_share_and_the_rest_is_counted() {
+    fn candidates_are_balanced_by_kind_and_omissions_are_counted() {
         let module = |i| planned(Suggestion::Module(StrId::new(i)), 1000 - i as i64);
         let kernel = |i| planned(Suggestion::Kernel(StrId::new(i)), 100 - i as i64);
         let all = (0..50).map(module).chain((0..3).map(kernel)).chain([planned(Suggestion::Workers, 1)]);
-        let (kept, left_out) = fair_share(all.collect(), 10);
+        let (kept, left_out) = select_fairly(all.collect(), 10);
         let count = |test: fn(&Suggestion) -> bool| kept.iter().filter(|p| test(&p.suggestion)).count();
         assert_eq!((kept.len(), left_out), (10, 44));
         assert_eq!(count(|s| matches!(s, Suggestion::Kernel(_))), 3);

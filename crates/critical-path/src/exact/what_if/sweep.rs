@@ -3,7 +3,7 @@
 use super::super::backward_pass::ExactPath;
 use super::cancellation::Stop;
 use super::edit::Edit;
-use super::suggest::{Planned, Suggestion, differ, fair_share, fold};
+use super::suggest::{Planned, Suggestion, differ, merge_equal_parts, select_fairly};
 use super::{Gain, Measured, WhatIf};
 use crate::CriticalPathError;
 use stackline_timeline::window_choice::WindowChoice;
@@ -107,12 +107,12 @@ impl WhatIf<'_, '_> {
     ) -> Result<(Sweep, Vec<Edit>), CriticalPathError> {
         let measured = self.measured(choice)?;
         let path = self.exact.path_of(measured.window);
-        let (asked, stop) = (stop, Stop::when(stop));
-        let suggested = fold(self.suggestions(&path, stop), &path, stop);
-        let (planned, left_out) = fair_share(suggested, options.candidates);
+        let (requested, stop) = (stop, Stop::when(stop));
+        let suggested = merge_equal_parts(self.suggestions(&path, stop), &path, stop);
+        let (planned, left_out) = select_fairly(suggested, options.candidates);
         let try_one = |plan: &Planned| {
             let edit = self.edit(plan.suggestion)?;
-            let (gain, count) = self.gain_of_these(&measured, std::slice::from_ref(&edit), stop)?;
+            let (gain, count) = self.gain_and_count(&measured, std::slice::from_ref(&edit), stop)?;
             let names = plan.also.iter().filter_map(|&s| self.edit(s)).map(|e| e.to_string());
             let candidate =
                 Candidate { edit: edit.to_string(), on_path_ns: plan.on_path_ns, count, gain, also: names.collect() };
@@ -121,8 +121,8 @@ impl WhatIf<'_, '_> {
         let numbers: Vec<usize> = (0..planned.len()).collect();
         let found = in_parallel(&numbers, options.threads, |&i| Some((try_one(&planned[i])?, &planned[i])));
         let (window_ns, tried) = (measured.window.length_ns(), found.len());
-        let (candidates, edits) = folded(found, &path).into_iter().unzip();
-        let (planned, interrupted) = (planned.len(), asked());
+        let (candidates, edits) = merge_same_time(found, &path).into_iter().unzip();
+        let (planned, interrupted) = (planned.len(), requested());
         Ok((Sweep { window_ns, candidates, planned, tried, left_out, interrupted, notes: Vec::new() }, edits))
     }
 
@@ -139,29 +139,29 @@ impl WhatIf<'_, '_> {
     ) -> Result<Vec<Option<Gain>>, CriticalPathError> {
         let measured = self.measured(choice)?;
         let gain =
-            |edits: &E| Some(self.gain_of_these(&measured, edits.as_ref(), Stop::when(stop)).map(|(gain, _)| gain));
+            |edits: &E| Some(self.gain_and_count(&measured, edits.as_ref(), Stop::when(stop)).map(|(gain, _)| gain));
         Ok(in_parallel(lists, threads, gain))
     }
 
     /// Gain of edits applied together, and the number of events of the first one. `None` for edits that cannot be
     /// applied, such as more workers for an unknown loader, and for unfinished ones.
-    fn gain_of_these(&self, measured: &Measured, edits: &[Edit], stop: Stop<'_>) -> Option<(Gain, usize)> {
-        if stop.is_asked() {
+    fn gain_and_count(&self, measured: &Measured, edits: &[Edit], stop: Stop<'_>) -> Option<(Gain, usize)> {
+        if stop.is_requested() {
             return None;
         }
         let found = self.gain_with_cases(measured, edits, stop).ok()?;
-        (!stop.is_asked()).then_some(found)
+        (!stop.is_requested()).then_some(found)
     }
 }
 
 /// Candidate with its edit and its plan.
-type Tried<'p> = ((Candidate, Edit), &'p Planned);
+type TriedCandidate<'p> = ((Candidate, Edit), &'p Planned);
 
 /// Merge edits of the same time. The one with the least time on the path is kept, because it is the most specific.
 /// Sorted by gain.
-fn folded(mut tried: Vec<Tried<'_>>, path: &ExactPath) -> Vec<(Candidate, Edit)> {
+fn merge_same_time(mut tried: Vec<TriedCandidate<'_>>, path: &ExactPath) -> Vec<(Candidate, Edit)> {
     tried.sort_by(|((a, _), _), ((b, _), _)| by_gain(a, b));
-    let mut kept: Vec<Tried<'_>> = Vec::new();
+    let mut kept: Vec<TriedCandidate<'_>> = Vec::new();
     for (found, plan) in tried {
         match kept.iter_mut().find(|((other, _), of)| is_same((&found.0, plan), (other, of), path)) {
             Some((first, of)) if plan.on_path_ns < of.on_path_ns => {

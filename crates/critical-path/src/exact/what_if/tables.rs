@@ -2,7 +2,7 @@
 
 use super::path::shown;
 use super::sweep::{Candidate, Sweep};
-use super::{NewHop, Prediction};
+use super::{NewSegment, Prediction};
 use stackline_model::{Table, Trace, Unit};
 
 /// Share in percent; `None` for an empty window.
@@ -39,14 +39,14 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
 pub const PATH: &str = "path";
 
 /// Build the table of critical-path segments after the edits.
-pub fn path_table(trace: &Trace, hops: &[NewHop]) -> Table {
-    let starts = || std::iter::once(0).chain(hops.iter().map(|hop| hop.end_ns));
+pub fn path_table(trace: &Trace, segments: &[NewSegment]) -> Table {
+    let starts = || std::iter::once(0).chain(segments.iter().map(|segment| segment.end_ns));
     Table::new(PATH, "Critical path after the edits")
-        .i64("start_ns", Unit::Ns, starts().take(hops.len()))
-        .i64("end_ns", Unit::Ns, hops.iter().map(|hop| hop.end_ns))
-        .i64("dur_ns", Unit::Ns, hops.iter().zip(starts()).map(|(hop, start)| hop.end_ns - start))
-        .text("bound_by", hops.iter().map(|hop| hop.category.name().to_owned()))
-        .text("name", hops.iter().map(|hop| shown(trace.strings.get(hop.name)).to_owned()))
+        .i64("start_ns", Unit::Ns, starts().take(segments.len()))
+        .i64("end_ns", Unit::Ns, segments.iter().map(|segment| segment.end_ns))
+        .i64("dur_ns", Unit::Ns, segments.iter().zip(starts()).map(|(segment, start)| segment.end_ns - start))
+        .text("bound_by", segments.iter().map(|segment| segment.category.name().to_owned()))
+        .text("name", segments.iter().map(|segment| shown(trace.strings.get(segment.name)).to_owned()))
 }
 
 /// Table of a sweep's candidate edits, ordered by gain.

@@ -86,7 +86,7 @@ impl Waits {
 
 /// Time between the last query of a loop and the query before it.
 fn period(exact: &Exact<'_>, node: u32, call: EventId) -> i64 {
-    const LOOKED_AT: usize = 8;
+    const MAX_QUERIES: usize = 8;
     let trace = exact.trace;
     if call.is_none() {
         return 0;
@@ -96,6 +96,6 @@ fn period(exact: &Exact<'_>, node: u32, call: EventId) -> i64 {
     let last = lane.piece_at(start).unwrap_or(0);
     let name = trace.events.name[call.index()];
     let is_query = |e: EventId| e.is_some() && e != call && trace.events.name[e.index()] == name;
-    let before = lane.pieces[..last].iter().rev().take(LOOKED_AT).find(|p| is_query(p.event));
+    let before = lane.pieces[..last].iter().rev().take(MAX_QUERIES).find(|p| is_query(p.event));
     before.map_or(0, |p| start - trace.events.start[p.event.index()])
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Least number of elements of a batch. Smaller shapes coincide with those of other tensors.
-const LEAST_ELEMENTS: i64 = 64;
+const MIN_ELEMENTS: i64 = 64;
 
 /// Padded batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Batch {
         let lengths: Vec<i64> = dims.get(0)?.as_array()?.iter().map(length).collect::<Option<_>>()?;
         let (count, longest) = (i64::try_from(lengths.len()).ok()?, *lengths.iter().max()?);
         let all = count.checked_mul(longest)?;
-        (count > 1 && all >= LEAST_ELEMENTS).then_some(Self { lengths })
+        (count > 1 && all >= MIN_ELEMENTS).then_some(Self { lengths })
     }
 
     /// Number of sequences in the batch.
@@ -99,9 +99,9 @@ fn add_sorted(batches: &[Batch], sorted: &mut Work, used: &mut Work) {
     counts.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
     let mut rest = &lengths[..];
     for count in counts {
-        let (next, behind) = rest.split_at(count.min(rest.len()));
+        let (next, remaining) = rest.split_at(count.min(rest.len()));
         sorted.add(count, next.last().copied().unwrap_or(0));
-        rest = behind;
+        rest = remaining;
     }
 }
 

@@ -5,7 +5,7 @@ mod operators;
 
 use crate::{Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support};
 use batches::{Batch, Remaining};
-use operators::{BatchShapes, OnBatches};
+use operators::{BatchOperators, BatchShapes};
 use stackline_model::{EventId, EventKind, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::vocabulary::aten;
@@ -106,7 +106,7 @@ fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
     if 100.0 * padding < context.setting("padding") {
         return None;
     }
-    let operators = OnBatches::find(context, &padded.shapes);
+    let operators = BatchOperators::find(context, &padded.shapes);
     let work = operators.scalable(context);
     let ns: i64 = match context.uses_gpu() {
         true => work.all().iter().filter_map(|work| context.on_path().get(work)).sum(),

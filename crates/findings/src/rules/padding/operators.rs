@@ -53,7 +53,7 @@ impl Shapes {
 
     /// Check if one of an operator's inputs begins as a padded batch: `[batch, length, …]`, `[length, batch, …]`, both
     /// merged into one dimension, or with attention heads `[batch, heads, length, …]`, `[batch × heads, length, …]`.
-    fn are_of(&self, dims: &Value) -> bool {
+    fn matches_batch(&self, dims: &Value) -> bool {
         let has = |shape: Shape| self.batches.contains(&shape);
         let has_heads = |all: i64, length: i64| {
             all > 0 && self.counts.get(&length).is_some_and(|counts| counts.iter().any(|count| all % count == 0))
@@ -99,12 +99,12 @@ fn is_square(shapes: &Shapes, operator: &str, dims: &Value) -> bool {
 
 /// Outermost operators on padded batches, or the work that they launch.
 #[derive(Default)]
-pub(super) struct OnBatches {
+pub(super) struct BatchOperators {
     linear: Vec<EventId>,
     square: Vec<EventId>,
 }
 
-impl OnBatches {
+impl BatchOperators {
     /// Find the operators. One with both kinds of work, such as a whole layer, is divided into the operators within
     /// it. Nodes of autograd only have the shape of the gradient, so their operators determine their kind.
     pub(super) fn find(context: &RuleContext<'_>, shapes: &BatchShapes) -> Self {
@@ -114,7 +114,7 @@ impl OnBatches {
             let Some(dims) = context.json("Input Dims", operator) else { continue };
             let name = trace.name(operator);
             for shapes in shapes.of_step(context.step_of(&trace.steps, operator)) {
-                if !shapes.are_of(&dims) {
+                if !shapes.matches_batch(&dims) {
                     continue;
                 }
                 if is_square(shapes, name, &dims) {
@@ -188,7 +188,7 @@ mod tests {
     fn shapes_of_work_on_a_batch() {
         let mut shapes = Shapes::default();
         shapes.add((8, 100));
-        let is = |dims: serde_json::Value| shapes.are_of(&dims);
+        let is = |dims: serde_json::Value| shapes.matches_batch(&dims);
         for dims in [
             json!([[8, 100, 64], [64, 64]]),
             json!([[100, 8, 64], [64, 64]]),

@@ -4,13 +4,13 @@
 //! allocation of the tensor (`aten::empty`), and `recursive_store` writes each one before `aten::to`. Only the second
 //! pass is between two of its operators.
 
-use super::{is_in_each_step, is_of, is_of_loader};
+use super::{is_in_each_step, is_in_lists, is_of_loader};
 use crate::gpu_work_by_launcher::Runs;
 use crate::{Fact, RuleContext};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
 use stackline_model::{EventId, EventKind};
-use stackline_timeline::sampling_error::shared;
+use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::steps::middle;
 use stackline_timeline::vocabulary::aten;
@@ -29,7 +29,7 @@ const FIRST_PASS: f64 = 1.2;
 const FIRST_PASS_AT_MOST: f64 = 2.0;
 
 /// Largest time before a list, as a multiple of its second pass. A longer gap contains other work.
-const ALONE: i64 = 4;
+const MAX_GAP_RATIO: i64 = 4;
 
 /// Last operators of `torch.tensor(list)`, with the first one of each. For an array, no allocation precedes the last
 /// operator.
@@ -40,7 +40,7 @@ impl ListReads {
     /// Find list reads among outermost operators.
     pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
         let trace = context.trace();
-        if !trace.strings.iter().any(|name| is_of(constants::LISTS, name)) {
+        if !trace.strings.iter().any(|name| is_in_lists(constants::LISTS, name)) {
             return Self::default();
         }
         let events = &trace.events;
@@ -48,7 +48,8 @@ impl ListReads {
         operators.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], e));
         let is = |event: EventId, name: &str| aten::short_name(trace.name(event)) == Some(name);
         let mut found = FxHashMap::default();
-        for (at, &last) in operators.iter().enumerate().filter(|&(_, &e)| is_of(constants::LISTS, trace.name(e))) {
+        for (at, &last) in operators.iter().enumerate().filter(|&(_, &e)| is_in_lists(constants::LISTS, trace.name(e)))
+        {
             let before = |count: usize| at.checked_sub(count).map(|at| operators[at]);
             let is_together = |e: &EventId| events.track[e.index()] == events.track[last.index()];
             let call = builtin_tensor(context, last);
@@ -111,17 +112,17 @@ impl Lists {
             return Some(Self::default());
         }
         let events = &context.trace().events;
-        let Runs { runs, neighbours, ns } = context.runs_of(operators);
+        let Runs { runs, neighbors, ns } = context.consecutive_runs(operators);
         let length = |&(first, last): &(EventId, EventId)| events.end(last) - events.start[first.index()];
         let usual = usual(runs.iter().map(length));
         let second_pass = Self::second_pass(context, operators, (&runs, reads));
         let gap = |&(before, first): &(EventId, EventId)| events.start[first.index()] - events.end(before);
-        let firsts = runs.iter().zip(neighbours);
-        let before: Vec<_> = firsts.filter_map(|(run, (before, _))| Some((before?, run.0))).collect();
+        let first_operators = runs.iter().zip(neighbors);
+        let before: Vec<_> = first_operators.filter_map(|(run, (before, _))| Some((before?, run.0))).collect();
         let gaps: Vec<f64> = before.iter().map(|pair| gap(pair).max(0) as f64).collect();
         let pass = |times: f64| gaps.iter().map(|gap| gap.min(times * second_pass as f64)).sum::<f64>();
         let gaps_ns: f64 = gaps.iter().sum();
-        let seen = seen_at(context, place, &before) * gaps_ns;
+        let seen = sampled_share(context, place, &before) * gaps_ns;
         let runs_count = runs.len() as i64;
         Some(Self {
             usual_ns: ns.min(usual.saturating_mul(runs_count)),
@@ -144,8 +145,8 @@ impl Lists {
         let events = &context.trace().events;
         let starts: FxHashSet<EventId> = runs.iter().map(|run| run.0).collect();
         let first = |last: &EventId| Some((*reads.0.get(last)?, *last));
-        let firsts = operators.iter().filter_map(first).filter(|(first, _)| starts.contains(first));
-        usual(firsts.map(|(first, last)| events.start[last.index()] - events.end(first)))
+        let first_operators = operators.iter().filter_map(first).filter(|(first, _)| starts.contains(first));
+        usual(first_operators.map(|(first, last)| events.start[last.index()] - events.end(first)))
     }
 
     /// Total time in the window, in ns.
@@ -161,7 +162,7 @@ impl Lists {
     /// interrupted.
     pub(super) fn least(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let left = 1.0 - self.usual_ns as f64 / self.runs_ns.max(1) as f64;
-        let chosen = Chosen { stretches: self.runs.clone(), ..Chosen::default() };
+        let chosen = Chosen { ranges: self.runs.clone(), ..Chosen::default() };
         context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "lists read in each step", chosen)
     }
 
@@ -174,13 +175,13 @@ impl Lists {
 }
 
 /// Largest share of a line in the time between operators, from samples.
-fn seen_at(context: &RuleContext<'_>, place: &SourceLocation, between: &[(EventId, EventId)]) -> f64 {
+fn sampled_share(context: &RuleContext<'_>, place: &SourceLocation, between: &[(EventId, EventId)]) -> f64 {
     let (mut seen, mut all) = (0, 0);
-    for host_gap in context.host_gaps().with_any_of(between) {
+    for host_gap in context.host_gaps().containing(between) {
         all += host_gap.cpu.events.len();
         seen += host_gap.cpu.events.iter().filter(|&&sample| context.line_of(sample) == *place).count();
     }
-    shared(seen, all).1
+    share_bounds(seen, all).1
 }
 
 /// Median of times, in ns; 0 without times.
@@ -198,21 +199,21 @@ pub(in crate::rules) fn list_lines(context: &RuleContext<'_>) -> BTreeSet<Source
     if reads.0.is_empty() {
         return BTreeSet::new();
     }
-    let lasts: Vec<EventId> = operators.iter().copied().filter(|&e| reads.has(e)).collect();
+    let last_operators: Vec<EventId> = operators.iter().copied().filter(|&e| reads.has(e)).collect();
     let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
-    for (place, of) in context.by_place(&lasts) {
+    for (place, of) in context.by_place(&last_operators) {
         by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
     }
     by_line.retain(|_, of| is_in_each_step(context, of));
-    let is_alone = |lasts: &Vec<EventId>| {
-        let firsts: Vec<EventId> = lasts.iter().map(|last| reads.0[last]).collect();
-        let Runs { runs, neighbours, .. } = context.runs_of(&firsts);
+    let is_alone = |last_operators: &Vec<EventId>| {
+        let first_operators: Vec<EventId> = last_operators.iter().map(|last| reads.0[last]).collect();
+        let Runs { runs, neighbors, .. } = context.consecutive_runs(&first_operators);
         let events = &trace.events;
-        let firsts = runs.iter().map(|run| run.0).zip(neighbours.iter().map(|(before, _)| *before));
+        let first_operators = runs.iter().map(|run| run.0).zip(neighbors.iter().map(|(before, _)| *before));
         let gap = |(first, before): (EventId, Option<EventId>)| Some(events.start[first.index()] - events.end(before?));
-        let gaps = usual(firsts.filter_map(gap));
+        let gaps = usual(first_operators.filter_map(gap));
         let pass = |last: &EventId| events.start[last.index()] - events.end(reads.0[last]);
-        gaps <= ALONE * usual(lasts.iter().map(pass))
+        gaps <= MAX_GAP_RATIO * usual(last_operators.iter().map(pass))
     };
-    by_line.into_iter().filter(|(_, lasts)| is_alone(lasts)).map(|(place, _)| place).collect()
+    by_line.into_iter().filter(|(_, last_operators)| is_alone(last_operators)).map(|(place, _)| place).collect()
 }

@@ -5,7 +5,7 @@
 //! The second is numbers that are written to parts with known indices (`Concrete Inputs`), which the caller compares
 //! between steps.
 
-use super::is_of;
+use super::is_in_lists;
 use crate::RuleContext;
 use stackline_model::EventId;
 use stackline_timeline::source_location::SourceLocation;
@@ -26,7 +26,7 @@ impl Blank {
     /// State from operators in time order.
     pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
         let trace = context.trace();
-        let is = |at: usize, lists: &[&[&str]]| is_of(lists, trace.name(operators[at]));
+        let is = |at: usize, lists: &[&[&str]]| is_in_lists(lists, trace.name(operators[at]));
         let all = || 0..operators.len();
         if !all().any(|at| is(at, &[BLANK])) {
             return Self::Unwritten;
@@ -59,7 +59,7 @@ impl Blank {
 
 /// Number of a function's lines up to the last write to a part of a tensor. Later lines use the table.
 pub(super) fn up_to_last_write(context: &RuleContext<'_>, lines: &[(SourceLocation, Vec<EventId>)]) -> usize {
-    let has = |of: &[EventId], lists: &[&[&str]]| of.iter().any(|&e| is_of(lists, context.trace().name(e)));
+    let has = |of: &[EventId], lists: &[&[&str]]| of.iter().any(|&e| is_in_lists(lists, context.trace().name(e)));
     let is_blank = lines.iter().any(|(_, of)| has(of, &[BLANK]));
     let last = lines.iter().rposition(|(_, of)| has(of, &[PARTS]) && has(of, &[WRITES]));
     last.filter(|_| is_blank).map_or(lines.len(), |last| last + 1)

@@ -15,7 +15,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     // Without any spread the headline says so.
     let tested = if shown.diff.method == Method::Steps { " (one run each: not tested between runs)" } else { "" };
     let mut out = format!("### Stackline: {counts}{}{tested}\n\n", escaped(&headline(shown)));
-    for warning in shown.diff.lost.iter().chain(&shown.diff.warnings) {
+    for warning in shown.diff.missing_records.iter().chain(&shown.diff.warnings) {
         out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));
     }
     for held in shown.held {

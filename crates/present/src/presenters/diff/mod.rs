@@ -115,7 +115,7 @@ impl Shown<'_> {
     /// Number of rows that could not be tested, since records, times or counts of calls are missing.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
-        let is_told = !self.diff.lost.is_empty() || self.diff.per == Per::Call;
+        let is_told = !self.diff.missing_records.is_empty() || self.diff.per == Per::Call;
         let counts = is_told && self.diff.method != Method::None;
         if counts { self.changes(table).iter().filter(is_untested).count() } else { 0 }
     }

@@ -24,7 +24,8 @@ const SEVERAL: &str = "Give several runs for each side to test.";
 /// Format a comparison of runs as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
-    let lost = shown.diff.lost.iter().map(|lost| remark(&format!("Records or times are missing. {lost}"), style));
+    let lost =
+        shown.diff.missing_records.iter().map(|lost| remark(&format!("Records or times are missing. {lost}"), style));
     let mut out = colored(&lost.collect::<String>(), Verdict::Slower, style);
     out.push_str(&first(shown, style));
     out.push_str(&remark(&format!("A: {before}"), style));

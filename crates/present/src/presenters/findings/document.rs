@@ -7,14 +7,17 @@ use stackline_findings::{DevicePeak, Findings, RankTimes};
 /// Keys and values that documents of findings add, in their order.
 pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
     let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
-    let rank = |of: &RankTimes| json!({"rank": of.rank, "step_ns": of.step_ns, "steps": of.steps, "collectives_alone_ns": of.alone_ns});
+    let rank = |of: &RankTimes| {
+        let exposed_ns = of.exposed_collectives_ns;
+        json!({"rank": of.rank, "step_ns": of.step_ns, "steps": of.steps, "collectives_alone_ns": exposed_ns})
+    };
     let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes});
     vec![
         ("step_ns", json!(found.step_ns)),
         ("steps", json!(found.steps)),
         ("between_ns", json!(found.between_ns)),
         ("window", json!(found.window)),
-        ("together", json!(found.together.as_ref().map(gain))),
+        ("together", json!(found.combined.as_ref().map(gain))),
         ("ranks", json!(found.ranks.iter().map(rank).collect::<Vec<_>>())),
         ("peaks", json!(found.peaks.iter().map(peak).collect::<Vec<_>>())),
         ("uncovered", super::uncovered::document(found)),

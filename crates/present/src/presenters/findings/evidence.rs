@@ -42,7 +42,7 @@ impl Evidence {
 
     /// Evidence of a finding: facts, events, and the call path of the first event.
     pub fn to_json(&self, finding: &Finding) -> Value {
-        let trace = match finding.told_of() {
+        let trace = match finding.detail_rank() {
             Some(rank) => self.0.get(&rank),
             None => self.0.values().next(),
         };

@@ -182,7 +182,7 @@ fn length(found: &Findings) -> String {
 /// on rank 2 (1.2 %)`; `None` for a single trace.
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
-    let shown = finding.told_of()?;
+    let shown = finding.detail_rank()?;
     let on = ranks_with(found, finding)?;
     let least = finding.ranks.iter().filter_map(|of| Some((of.gain_ns?, of.rank))).min();
     Some(match least {
@@ -205,7 +205,7 @@ pub fn ranks_with(found: &Findings, finding: &Finding) -> Option<String> {
 /// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
 fn together(found: &Findings) -> Option<String> {
     let apart = apart(found);
-    let Some(all) = found.together.filter(|all| all.ns > 0) else {
+    let Some(all) = found.combined.filter(|all| all.ns > 0) else {
         return apart.map(|apart| format!("Combined gain unknown: {apart}."));
     };
     let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));

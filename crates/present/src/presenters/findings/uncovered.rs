@@ -70,7 +70,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     } else {
         format!("{of_path:.0} % of {all}")
     };
-    let meanwhile = group.meanwhile.as_ref().map(|(name, percent)| {
+    let meanwhile = group.concurrent_span.as_ref().map(|(name, percent)| {
         let name = cut(name);
         format!("; {name} runs on another thread for {percent:.0} % of it")
     });
@@ -141,7 +141,10 @@ pub(super) fn document(found: &Findings) -> Value {
             "percent": group.percent,
             "path_percent": group.path_percent,
             "wait_percent": group.wait_percent,
-            "meanwhile": group.meanwhile.as_ref().map(|(name, percent)| json!({"name": name, "percent": percent})),
+            "meanwhile": group
+                .concurrent_span
+                .as_ref()
+                .map(|(name, percent)| json!({"name": name, "percent": percent})),
             "longest_gap_ns": group.longest_gap_ns,
             "advice": group.advice,
             "gain": gain(group),

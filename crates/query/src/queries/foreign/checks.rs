@@ -53,8 +53,9 @@ fn keys_of_findings_are_what_is_declared() {
     let [trace, _] = opened();
     let mut found = trace.findings(None).expect("findings").clone();
     let gain = Some(Gain { ns: 2, low_ns: 1, high_ns: 3 });
-    found.together = gain;
-    found.ranks = vec![RankTimes { rank: 1, step_ns: 2, steps: 3, alone_ns: Some(4), is_incomplete: false }];
+    found.combined = gain;
+    found.ranks =
+        vec![RankTimes { rank: 1, step_ns: 2, steps: 3, exposed_collectives_ns: Some(4), is_incomplete: false }];
     found.peaks = vec![DevicePeak {
         device: "cuda:0".to_owned(),
         bytes: 1,
@@ -72,7 +73,7 @@ fn keys_of_findings_are_what_is_declared() {
         percent: 1.5,
         path_percent: 1.5,
         wait_percent: 0.5,
-        meanwhile: Some(("g".to_owned(), 0.5)),
+        concurrent_span: Some(("g".to_owned(), 0.5)),
         longest_gap_ns: None,
         advice: "",
         gain,

@@ -116,7 +116,7 @@ pub const THREADED: [&str; 14] = [
 ];
 
 /// Name prefixes of operators that exist only on GPUs.
-pub const OF_GPUS: [&str; 6] = [
+pub const GPU_ONLY: [&str; 6] = [
     "aten::cudnn_",
     "aten::miopen_",
     "aten::_fused_",
@@ -184,7 +184,7 @@ mod tests {
     use super::is_gpu_convolution;
 
     #[test]
-    fn convolutions_of_gpus() {
+    fn gpu_convolutions() {
         for name in ["aten::cudnn_convolution_transpose", "aten::miopen_convolution", "aten::convolution_backward"] {
             assert!(is_gpu_convolution(name), "{name}");
         }

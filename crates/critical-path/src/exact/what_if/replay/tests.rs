@@ -42,7 +42,7 @@ fn graph(drawn: &[Drawn]) -> ActivityGraph {
 }
 
 fn plan(graph: &ActivityGraph) -> Plan {
-    Plan::of_graph(graph, Waits::default(), LockContention::nobody(graph.len()), &FxHashMap::default())
+    Plan::of_graph(graph, Waits::default(), LockContention::no_contention(graph.len()), &FxHashMap::default())
 }
 
 fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
@@ -53,7 +53,7 @@ fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
 proptest! {
     /// Without edits no node moves, under any assumption.
     #[test]
-    fn without_edits_times_are_those_observed(drawn in drawn()) {
+    fn replay_without_edits_equals_observation(drawn in drawn()) {
         let plan = plan(&graph(&drawn));
         let mut changes = Changes::none(&plan);
         changes.replay_from_start();
@@ -66,7 +66,7 @@ proptest! {
 
     /// Shorter nodes delay no end, and the gain is at most the removed time.
     #[test]
-    fn shorter_nodes_delay_nothing(drawn in drawn(), parts in proptest::collection::vec((0usize..60, 0i64..=100), 1..8)) {
+    fn shortening_delays_nothing(drawn in drawn(), parts in proptest::collection::vec((0usize..60, 0i64..=100), 1..8)) {
         let graph = graph(&drawn);
         let plan = plan(&graph);
         let mut changes = Changes::none(&plan);
@@ -85,7 +85,7 @@ proptest! {
 
     /// A longer node hastens no end, and delays ends by at most the added time.
     #[test]
-    fn longer_nodes_hasten_nothing(drawn in drawn(), node in 0usize..60, more in 0i64..500_000) {
+    fn longer_nodes_never_finish_earlier(drawn in drawn(), node in 0usize..60, more in 0i64..500_000) {
         let graph = graph(&drawn);
         let plan = plan(&graph);
         let mut changes = Changes::none(&plan);

@@ -4,7 +4,7 @@
 use super::super::{operators_in_loops, unfused_optimizer};
 use super::call_candidate::{CallCandidate, bounded, signed};
 use super::call_rule_context::CallRuleContext;
-use super::kinds::Kinds;
+use super::frame_classes::FrameClasses;
 use super::steps::below;
 use super::thread::{Time, inclusive};
 use crate::Fact;
@@ -16,25 +16,25 @@ use stackline_timeline::vocabulary::autograd::ENGINE;
 use stackline_timeline::vocabulary::python::{OPTIMIZER, OPTIMIZER_STEP};
 use std::collections::BTreeMap;
 
-pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
-    let called = operators.called;
+pub(super) fn find(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
+    let context = operators.context;
     let is_fused = |name: &str| name.contains("Fused");
     let optimizers = operators.spans(OPTIMIZER_STEP).into_iter().filter(|(name, _)| !is_fused(name));
     let optimizers = optimizers.filter_map(|(_, spans)| unfused(operators, &spans));
     // The cost of fused optimizers is known only for CPUs.
-    let optimizers = optimizers.filter(|_| !called.uses_gpu);
+    let optimizers = optimizers.filter(|_| !context.uses_gpu);
     optimizers.chain(loops(operators, kinds)).collect()
 }
 
 /// Outermost operators of the thread.
 pub(super) struct Operators<'c, 'a> {
-    pub(super) called: &'c CallRuleContext<'a>,
+    pub(super) context: &'c CallRuleContext<'a>,
     /// Inclusive elapsed time of each node, in ns.
     ns: Vec<u64>,
     pub(super) outermost: Vec<CallNodeId>,
     /// True for nodes of an optimizer or a backward pass, which the calling line does not
     /// determine.
-    pub(super) of_others: Vec<bool>,
+    pub(super) is_of_other_rule: Vec<bool>,
 }
 
 /// Calls of an operator from one line.
@@ -58,29 +58,29 @@ impl Calls {
 }
 
 impl<'c, 'a> Operators<'c, 'a> {
-    pub(super) fn new(called: &'c CallRuleContext<'a>) -> Self {
-        let ns = inclusive(called.tree, called.thread.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
-        let is_operator = |node: &CallNodeId| called.tree.frame(*node).map(Frame::kind) == Some(FrameKind::Operator);
-        let above = |node: &CallNodeId| called.tree.nodes.parent[node.index()];
-        let is_outermost = |node: &CallNodeId| !called.in_operator[above(node).index()];
-        let outermost = called.nodes().filter(is_operator).filter(is_outermost).collect();
-        let of_others = below(called.tree, |at| {
-            let name = called.name(at);
+    pub(super) fn new(context: &'c CallRuleContext<'a>) -> Self {
+        let ns = inclusive(context.tree, context.thread.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
+        let is_operator = |node: &CallNodeId| context.tree.frame(*node).map(Frame::kind) == Some(FrameKind::Operator);
+        let above = |node: &CallNodeId| context.tree.nodes.parent[node.index()];
+        let is_outermost = |node: &CallNodeId| !context.in_operator[above(node).index()];
+        let outermost = context.nodes().filter(is_operator).filter(is_outermost).collect();
+        let is_of_other_rule = below(context.tree, |at| {
+            let name = context.name(at);
             name.starts_with(OPTIMIZER) || name.starts_with(ENGINE)
         });
-        Self { called, ns, outermost, of_others }
+        Self { context, ns, outermost, is_of_other_rule }
     }
 
     pub(super) fn calls(&self, node: CallNodeId) -> Calls {
-        Calls { calls: self.called.thread.calls[node.index()], ns: self.ns[node.index()] }
+        Calls { calls: self.context.thread.calls[node.index()], ns: self.ns[node.index()] }
     }
 
     /// Spans with a name prefix, by name.
     pub(super) fn spans(&self, prefix: &str) -> BTreeMap<&str, Vec<CallNodeId>> {
         let mut found: BTreeMap<&str, Vec<CallNodeId>> = BTreeMap::new();
-        for node in self.called.nodes() {
-            let name = self.called.name(node);
-            if name.starts_with(prefix) && self.called.thread.calls[node.index()] > 0 {
+        for node in self.context.nodes() {
+            let name = self.context.name(node);
+            if name.starts_with(prefix) && self.context.thread.calls[node.index()] > 0 {
                 found.entry(name).or_default().push(node);
             }
         }
@@ -90,9 +90,9 @@ impl<'c, 'a> Operators<'c, 'a> {
     /// Outermost operators below the nodes, by name.
     pub(super) fn below(&self, spans: &[CallNodeId]) -> BTreeMap<&str, Calls> {
         let mut by_name: BTreeMap<&str, Calls> = BTreeMap::new();
-        let inside = below(self.called.tree, |node| spans.binary_search(&node).is_ok());
+        let inside = below(self.context.tree, |node| spans.binary_search(&node).is_ok());
         for &node in self.outermost.iter().filter(|node| inside[node.index()]) {
-            by_name.entry(self.called.name(node)).or_default().add(&self.calls(node));
+            by_name.entry(self.context.name(node)).or_default().add(&self.calls(node));
         }
         by_name
     }
@@ -101,20 +101,20 @@ impl<'c, 'a> Operators<'c, 'a> {
 /// Candidate for an optimizer with several operators per parameter, if `unfused_optimizer` has the cost of one call on
 /// a CPU.
 fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCandidate> {
-    let called = operators.called;
+    let context = operators.context;
     let rule = &unfused_optimizer::RULE;
-    let name = called.name(*spans.first()?);
-    let steps: u64 = called.thread.recorded(spans.iter().map(|span| called.thread.calls[span.index()]).sum());
+    let name = context.name(*spans.first()?);
+    let steps: u64 = context.thread.recorded(spans.iter().map(|span| context.thread.calls[span.index()]).sum());
     let by_name = operators.below(spans);
     let backward = |name: &&str| stackline_timeline::vocabulary::autograd::is_node(name);
-    let of_many = |name: &&str| unfused_optimizer::OF_MANY_TENSORS.iter().any(|part| name.contains(part));
+    let of_many = |name: &&str| unfused_optimizer::MULTI_TENSOR_KERNELS.iter().any(|part| name.contains(part));
     if by_name.keys().any(|name| of_many(name) || backward(name)) {
         return None;
     }
     let calls: u64 = by_name.values().map(|of| of.calls).sum();
     let operators_ns: u64 = by_name.values().map(|of| of.ns).sum();
     let (per_call, mean) = (calls as f64 / steps.max(1) as f64, operators_ns as f64 / calls.max(1) as f64);
-    if per_call < called.setting(rule, "kernels") || mean > called.setting(rule, "mean_us") * 1e3 {
+    if per_call < context.setting(rule, "kernels") || mean > context.setting(rule, "mean_us") * 1e3 {
         return None;
     }
     // The most frequent operators of an optimizer run once per parameter.
@@ -137,86 +137,89 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
         rule,
         title: format!(
             "Unfused optimizer: {optimizer} calls {per_call:.0} operators{}, mean {:.1} µs each",
-            called.words().a_step(),
+            context.words().per_step_suffix(),
             mean / 1e3
         ),
-        place: called.place(called.line(*spans.first()?)),
+        place: context.place(context.line(*spans.first()?)),
         facts: vec![
             count("operators", calls),
             count("parameters", parameters / steps.max(1)),
-            Fact::time("optimizer time including Python per step", called.per_step(spans_ns)),
+            Fact::time("optimizer time including Python per step", context.per_step(spans_ns)),
         ],
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns: low_ns.min(ns), high_ns: high_ns.max(ns) },
-        is_hope: false,
+        is_speculative: false,
         is_within_other: false,
         covers_ns: spans_ns,
     })
 }
 
 /// Candidates for lines that call an operator many times in each step.
-fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
-    let called = operators.called;
+fn loops(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
+    let context = operators.context;
     // Without steps, any repeated work looks like a loop, such as layers.
-    if called.steps.count == 0 {
+    if context.steps.count == 0 {
         return Vec::new();
     }
     // By call path: layers that share their code are not iterations of a loop.
     let mut by_line: BTreeMap<CallNodeId, BTreeMap<&str, Calls>> = BTreeMap::new();
-    for &node in operators.outermost.iter().filter(|&&node| !kinds.is_taken(node) && !operators.of_others[node.index()])
+    for &node in operators
+        .outermost
+        .iter()
+        .filter(|&&node| !kinds.is_classified(node) && !operators.is_of_other_rule[node.index()])
     {
-        let of_line = by_line.entry(called.line_node(node)).or_default();
-        of_line.entry(called.name(node)).or_default().add(&operators.calls(node));
+        let of_line = by_line.entry(context.line_node(node)).or_default();
+        of_line.entry(context.name(node)).or_default().add(&operators.calls(node));
     }
     let mut functions: BTreeMap<(CallNodeId, SourceLocation), Vec<Line>> = BTreeMap::new();
     for (line, by_name) in by_line {
-        let calls: Vec<Calls> = by_name.into_values().filter(|calls| is_of_loop(called, calls)).collect();
+        let calls: Vec<Calls> = by_name.into_values().filter(|calls| is_of_loop(context, calls)).collect();
         if !calls.is_empty() {
-            let (place, caller) = (called.place(called.line(line)), called.caller(line));
+            let (place, caller) = (context.place(context.line(line)), context.caller(line));
             functions
                 .entry((caller, SourceLocation { line: None, ..place.clone() }))
                 .or_default()
                 .push((line, place, calls));
         }
     }
-    let between = between(called, kinds);
+    let between = between(context, kinds);
     let python = |lines: &[Line]| {
         let mut time = Time::default();
         lines.iter().filter_map(|(line, ..)| between.get(line)).for_each(|of_line| time.add(*of_line));
         time
     };
-    functions.into_values().filter_map(|lines| of_loop(called, &lines, python(&lines))).collect()
+    functions.into_values().filter_map(|lines| loop_candidate(context, &lines, python(&lines))).collect()
 }
 
 /// Check if an operator is small, and called many times per step from one line.
-pub(super) fn is_of_loop(called: &CallRuleContext<'_>, calls: &Calls) -> bool {
-    let setting = |name| called.setting(&operators_in_loops::RULE, name);
-    let (least, longest) = (setting("calls") * called.per() as f64, setting("median_us") * 1e3);
-    called.steps.count > 0 && calls.calls as f64 >= least && calls.ns as f64 <= longest * calls.calls.max(1) as f64
+pub(super) fn is_of_loop(context: &CallRuleContext<'_>, calls: &Calls) -> bool {
+    let setting = |name| context.setting(&operators_in_loops::RULE, name);
+    let (least, longest) = (setting("calls") * context.per() as f64, setting("median_us") * 1e3);
+    context.steps.count > 0 && calls.calls as f64 >= least && calls.ns as f64 <= longest * calls.calls.max(1) as f64
 }
 
 /// Line with the calls of each operator.
 type Line = (CallNodeId, SourceLocation, Vec<Calls>);
 
 /// Sampled time outside of operators, by line.
-fn between(called: &CallRuleContext<'_>, kinds: &Kinds) -> BTreeMap<CallNodeId, Time> {
+fn between(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> BTreeMap<CallNodeId, Time> {
     let mut found: BTreeMap<CallNodeId, Time> = BTreeMap::new();
-    for node in called.nodes() {
-        let time = called.thread.own[node.index()].computing();
-        if time.ns > 0 && !called.in_operator[node.index()] && !kinds.is_taken(node) {
-            found.entry(called.line_node(node)).or_default().add(time);
+    for node in context.nodes() {
+        let time = context.thread.own[node.index()].computing();
+        if time.ns > 0 && !context.in_operator[node.index()] && !kinds.is_classified(node) {
+            found.entry(context.line_node(node)).or_default().add(time);
         }
     }
     found
 }
 
-fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option<CallCandidate> {
+fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option<CallCandidate> {
     let rule = &operators_in_loops::RULE;
     let all = || lines.iter().flat_map(|(.., calls)| calls);
     let (calls, ns): (u64, u64) = (all().map(|of| of.calls).sum(), all().map(|of| of.ns).sum());
     let all_ns = ns.saturating_add(python.ns);
-    let share = called.percent(all_ns);
-    if share < called.setting(rule, "share") {
+    let share = context.percent(all_ns);
+    if share < context.setting(rule, "share") {
         return None;
     }
     let of_line = |(.., calls): &&Line| calls.iter().map(|of| of.ns).sum::<u64>();
@@ -227,29 +230,29 @@ fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option
         _ => String::new(),
     };
     // One call of each operator remains, with its Python.
-    let left: f64 = all().map(|of| of.ns as f64 * called.per() as f64 / of.calls.max(1) as f64).sum();
+    let left: f64 = all().map(|of| of.ns as f64 * context.per() as f64 / of.calls.max(1) as f64).sum();
     let part = (1.0 - left / ns.max(1) as f64).max(0.0);
     let likely = (all_ns as f64 * part) as i64;
-    let most = ns.saturating_add(u64::try_from(bounded(called, python).high_ns).unwrap_or(0));
+    let most = ns.saturating_add(u64::try_from(bounded(context, python).high_ns).unwrap_or(0));
     Some(CallCandidate {
         rule,
         title: format!(
             "Python loop{which}: {} small operators{}, {:.1} µs each",
-            calls / called.per(),
-            called.words().a_step(),
+            calls / context.per(),
+            context.words().per_step_suffix(),
             ns as f64 / 1e3 / calls.max(1) as f64
         ),
         place: place.clone(),
         facts: vec![
             Fact::count("operators", usize::try_from(calls).unwrap_or(usize::MAX)),
             Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("operators with their backward per step", called.per_step(ns)),
-            Fact::time("Python between operators per step", called.per_step(python.ns)),
+            Fact::time("operators with their backward per step", context.per_step(ns)),
+            Fact::time("Python between operators per step", context.per_step(python.ns)),
         ],
         confidence: Confidence::Medium,
         // The cost of one operator with the same computation is unknown.
         gain: Gain { ns: likely, low_ns: 0, high_ns: signed(most).max(likely) },
-        is_hope: false,
+        is_speculative: false,
         is_within_other: false,
         covers_ns: all_ns,
     })

@@ -2,7 +2,7 @@
 
 use super::super::busy_python;
 use super::steps::{Steps, below};
-use super::thread::{Known, Thread, Time, is_of_autograd, upwards};
+use super::thread::{Thread, Time, TimeSource, ancestors_of, is_of_autograd};
 use crate::rule::Rule;
 use crate::settings::Settings;
 use crate::step_words::StepWords;
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 
 /// Time of nodes, with the nodes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct NodeTime {
     pub(super) time: Time,
     /// Outermost nodes of the searched kind, in tree order.
     pub(super) nodes: Vec<CallNodeId>,
 }
 
 /// Time by line of the user's own code ([`CallRuleContext::line`]) and by kind of work.
-pub(super) type ByLine = BTreeMap<(FrameId, &'static str), Seen>;
+pub(super) type ByLine = BTreeMap<(FrameId, &'static str), NodeTime>;
 
 /// Classifier of frame names for a rule; returns the kind of work.
 pub(super) type KindOf = fn(&str) -> Option<&'static str>;
@@ -58,7 +58,7 @@ impl<'a> CallRuleContext<'a> {
         let id = thread.id;
         // A few short steps may have no sample.
         Self::for_thread(tree, thread, settings)
-            .or_else(|| Self::for_thread(tree, Thread::with(tree, id, Known::Operators), settings))
+            .or_else(|| Self::for_thread(tree, Thread::with(tree, id, TimeSource::Operators), settings))
     }
 
     fn for_thread(tree: &'a CallingContextTree, mut thread: Thread, settings: &'a Settings) -> Option<Self> {
@@ -68,7 +68,7 @@ impl<'a> CallRuleContext<'a> {
         let recorded_ns = time(&thread);
         let overhead = thread.leave_out_overhead(tree, &steps);
         let overhead_ns = recorded_ns.saturating_sub(time(&thread));
-        thread.add_unseen(tree);
+        thread.add_unsampled(tree);
         let first_batches_ns = thread.leave_out_first_batches(tree);
         let window_ns = time(&thread);
         if window_ns == 0 {
@@ -141,7 +141,7 @@ impl<'a> CallRuleContext<'a> {
 
     /// True if the thread's times distinguish waits from computing.
     pub(super) fn knows_waits(&self) -> bool {
-        self.thread.known != Known::Operators && self.thread.own.iter().any(|time| time.waits_ns > 0)
+        self.thread.known != TimeSource::Operators && self.thread.own.iter().any(|time| time.waits_ns > 0)
     }
 
     /// Calling-context-tree nodes of the loop that runs the steps.
@@ -234,7 +234,7 @@ fn note_line(place: &mut SourceLocation, tree: &CallingContextTree, frame: &Fram
 pub fn place_of_call(tree: &CallingContextTree, node: CallNodeId) -> SourceLocation {
     let text = |id| tree.strings.get(id).to_owned();
     let mut place = SourceLocation::default();
-    for frame in upwards(tree, node).filter_map(|node| tree.frame(node)) {
+    for frame in ancestors_of(tree, node).filter_map(|node| tree.frame(node)) {
         match *frame {
             Frame::Module { .. } if place.module.is_none() => {
                 place.module = Some(format!("{MODULE_PREFIX}{}", frame.name(&tree.strings)));

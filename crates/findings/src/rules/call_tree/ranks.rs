@@ -1,8 +1,8 @@
 //! Several ranks in one calling context tree: separate analysis, and merge of the findings.
 
 use super::super::{busy_python, dataloader_starved, operators_in_loops};
-use super::{no_times, of_rank};
-use crate::identity::on_ranks;
+use super::{find_for_rank, no_times};
+use crate::identity::rank_identity;
 use crate::{Finding, Findings, Options, Rule, merge, ranges};
 use stackline_calls::NoCalls;
 use stackline_model::CallingContextTree;
@@ -19,7 +19,7 @@ pub(super) fn find(
 ) -> Result<Findings, NoCalls> {
     let (mut found, mut without) = (Vec::new(), Vec::new());
     for rank in ranks {
-        match of_rank(tree, Some(rank), options, keep) {
+        match find_for_rank(tree, Some(rank), options, keep) {
             Ok(findings) => found.push((rank, findings)),
             Err(_) => without.push(rank),
         }
@@ -33,12 +33,14 @@ pub(super) fn find(
     };
     // Excluded times differ between ranks, but are of the same kind.
     let slowest = found.iter().max_by_key(|(rank, findings)| (findings.step_ns, Reverse(*rank)));
-    let told = slowest.map(|(_, findings)| findings.notes.clone()).unwrap_or_default();
-    found.iter_mut().for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| told.contains(note)));
+    let kept_notes = slowest.map(|(_, findings)| findings.notes.clone()).unwrap_or_default();
+    found
+        .iter_mut()
+        .for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| kept_notes.contains(note)));
     unify_lines(&mut found, keep);
     let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
-    let told = [(apart, "no step marks on"), (without, "no time measured in steps of")];
-    for (ranks, what) in told.into_iter().filter(|(ranks, _)| !ranks.is_empty()) {
+    let exclusions = [(apart, "no step marks on"), (without, "no time measured in steps of")];
+    for (ranks, what) in exclusions.into_iter().filter(|(ranks, _)| !ranks.is_empty()) {
         merged.notes.push(format!("{what} {}: excluded", ranges(&ranks)));
     }
     Ok(merged)
@@ -46,13 +48,13 @@ pub(super) fn find(
 
 /// Rules whose findings combine all lines of a function or of the program, and whose source location is the line with
 /// most time. That line may differ between ranks.
-const OF_MANY_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
+const COMBINES_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
 
 /// Identity of findings of those rules, without the line; none for other rules.
 fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
-    let rule = OF_MANY_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
+    let rule = COMBINES_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
     let is_of_program = rule.code == dataloader_starved::RULE.code;
-    let (code, place, words) = on_ranks(finding);
+    let (code, place, words) = rank_identity(finding);
     let place = if is_of_program { SourceLocation::default() } else { SourceLocation { line: None, ..place } };
     Some((code, place, words))
 }
@@ -86,13 +88,13 @@ fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::super::find_in_calls;
-    use super::super::testing::{MS, Made, told};
+    use super::super::testing::{MS, TestTree, summaries};
     use crate::{ExternalRules, Options};
     use stackline_model::CallMetric;
 
     #[test]
-    fn each_rank_is_looked_at() {
-        let mut made = Made::new();
+    fn each_rank_is_analyzed() {
+        let mut made = TestTree::new();
         for (rank, waits) in [(0, 200), (1, 400), (2, 0)] {
             made.rank(rank);
             let at = "train.py:50 <module> > train.py:";
@@ -113,18 +115,18 @@ mod tests {
         let found = find(None);
         let ranks: Vec<(i64, i64)> = found.ranks.iter().map(|of| (of.rank, of.step_ns / MS as i64)).collect();
         assert_eq!((ranks, found.step_ns), (vec![(0, 100), (1, 120), (2, 80)], 120 * MS as i64));
-        assert_eq!(told(&found), [("SL039", Some(22), 40)]);
+        assert_eq!(summaries(&found), [("SL039", Some(22), 40)]);
         let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
         assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(40 * MS as i64))]);
         let notes = ["no step marks on rank 4: excluded", "no time measured in steps of rank 3: excluded"];
         assert!(found.notes.ends_with(&notes.map(str::to_owned)), "{:?}", found.notes);
-        assert_eq!(told(&find(Some(0))), [("SL039", Some(22), 20)]);
+        assert_eq!(summaries(&find(Some(0))), [("SL039", Some(22), 20)]);
     }
 
     /// A finding of a whole function is one finding, although different lines may take most time on different ranks.
     #[test]
-    fn ranks_differ_in_the_busiest_line_of_a_function() {
-        let mut made = Made::new();
+    fn ranks_with_different_busiest_lines_share_a_finding() {
+        let mut made = TestTree::new();
         for (rank, ms) in [(0, [300, 100]), (1, [200, 400])] {
             made.rank(rank);
             let at = "train.py:50 <module> > train.py:";
@@ -139,19 +141,19 @@ mod tests {
             find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), keep).unwrap()
         };
         let found = find(&|_| true);
-        assert_eq!(told(&found), [("SL043", Some(12), 30)]);
+        assert_eq!(summaries(&found), [("SL043", Some(12), 30)]);
         let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
         assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(30 * MS as i64))]);
         // An ignored finding does not move findings of other ranks.
         let found = find(&|finding| finding.place.line != Some(12));
-        assert_eq!(told(&found), [("SL043", Some(11), 20)]);
+        assert_eq!(summaries(&found), [("SL043", Some(11), 20)]);
         assert_eq!(found.ignored.iter().map(|of| of.place.line).collect::<Vec<_>>(), [Some(12)]);
     }
 
     /// Two callers of a function on one rank are two loops: the loop of another rank's line is unknown.
     #[test]
-    fn loops_of_one_function_that_have_two_callers_stay_apart() {
-        let mut made = Made::new();
+    fn loops_of_one_function_with_two_callers_are_separate() {
+        let mut made = TestTree::new();
         for (rank, lines) in [(0, [11, 12]), (1, [11, 13])] {
             made.rank(rank);
             let at = "train.py:50 <module> > train.py:";
@@ -164,7 +166,8 @@ mod tests {
             made.calls(&format!("{at}23 main > Optimizer.step#SGD.step"), 10, 0);
         }
         let found = made.found();
-        let lines: Vec<(&str, Option<u32>)> = told(&found).into_iter().map(|(code, line, _)| (code, line)).collect();
+        let lines: Vec<(&str, Option<u32>)> =
+            summaries(&found).into_iter().map(|(code, line, _)| (code, line)).collect();
         let mut sorted = lines.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, [("SL038", Some(11)), ("SL038", Some(12)), ("SL038", Some(13))], "{lines:?}");

@@ -6,37 +6,37 @@ use stackline_model::{CallNodeId, CallStats, CallingContextTree};
 use std::collections::BTreeMap;
 
 /// Least number of batches.
-const LEAST_BATCHES: u64 = 4;
+const MIN_BATCHES: u64 = 4;
 /// Least duration of the longest batch, as a multiple of the mean of the others.
-const TIMES: f64 = 3.0;
+const MIN_RATIO: f64 = 3.0;
 
 impl Thread {
     /// Subtract the excess of each loader's longest batch over the others; return the total excess in
     /// ns.
     pub(super) fn leave_out_first_batches(&mut self, tree: &CallingContextTree) -> u64 {
-        let loaders = outermost(tree, |node| self.durations.get(&node).and_then(beyond_others));
+        let loaders = outermost(tree, |node| self.durations.get(&node).and_then(excess_of_longest));
         // By loader: the largest excluded time, and the loader's time.
         let mut all: BTreeMap<CallNodeId, (u64, u64)> = BTreeMap::new();
         for (own, loader) in self.own.iter().zip(&loaders) {
             if let Some((loader, ns)) = *loader {
-                let (_, took) = all.entry(loader).or_insert((ns, 0));
-                *took = took.saturating_add(own.ns);
+                let (_, total) = all.entry(loader).or_insert((ns, 0));
+                *total = total.saturating_add(own.ns);
             }
         }
         for (own, loader) in self.own.iter_mut().zip(loaders) {
-            if let Some(&(ns, took)) = loader.and_then(|(loader, _)| all.get(&loader)) {
-                *own = own.scaled(1.0 - ns.min(took) as f64 / took.max(1) as f64);
+            if let Some(&(ns, total)) = loader.and_then(|(loader, _)| all.get(&loader)) {
+                *own = own.scaled(1.0 - ns.min(total) as f64 / total.max(1) as f64);
             }
         }
-        all.values().map(|&(ns, took)| ns.min(took)).fold(0, u64::saturating_add)
+        all.values().map(|&(ns, total)| ns.min(total)).fold(0, u64::saturating_add)
     }
 }
 
 /// Excess of the longest call over the mean of the others, if it is much longer.
-fn beyond_others(calls: &CallStats) -> Option<u64> {
-    let others = calls.count.checked_sub(1).filter(|_| calls.count >= LEAST_BATCHES)?;
+fn excess_of_longest(calls: &CallStats) -> Option<u64> {
+    let others = calls.count.checked_sub(1).filter(|_| calls.count >= MIN_BATCHES)?;
     let mean = calls.sum.saturating_sub(calls.max) as f64 / others as f64;
-    (calls.max as f64 > TIMES * mean).then(|| calls.max.saturating_sub(mean as u64))
+    (calls.max as f64 > MIN_RATIO * mean).then(|| calls.max.saturating_sub(mean as u64))
 }
 
 impl Time {

@@ -1,7 +1,7 @@
 //! Exclusion of the recorder's overhead, if the recorder measured it in the run.
 
 use super::steps::Steps;
-use super::thread::{Known, Thread, Time};
+use super::thread::{Thread, Time, TimeSource};
 use stackline_model::{CallMetric, CallNodeId, CallingContextTree, Frame};
 
 impl Thread {
@@ -9,7 +9,7 @@ impl Thread {
     /// Returns the overhead as a share of a step without it.
     pub(super) fn leave_out_overhead(&mut self, tree: &CallingContextTree, steps: &Steps) -> Option<f64> {
         let fraction = self.overhead.fraction.filter(|fraction| fraction.low_ppm > 0)?;
-        if steps.count == 0 || self.known == Known::Operators {
+        if steps.count == 0 || self.known == TimeSource::Operators {
             return None;
         }
         let added = fraction.median_ppm as f64 / 1e6;
@@ -63,14 +63,14 @@ impl Time {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MS, Made, told};
+    use super::super::testing::{MS, TestTree, summaries};
     use crate::Findings;
 
     /// Steps that measure the cost of recording only count their spans.
     #[test]
-    fn unrecorded_steps_do_not_count() {
+    fn unrecorded_steps_are_excluded() {
         let of = |recorded: u64, unrecorded: u64| {
-            let mut made = Made::new();
+            let mut made = TestTree::new();
             made.overhead(unrecorded, None);
             let at = "train.py:50 <module> > train.py:";
             made.calls(&format!("{at}21 main > aten::mm"), 2 * recorded, 40 * recorded);
@@ -85,8 +85,8 @@ mod tests {
         let (all, some) = (of(10, 0), of(8, 2));
         assert_eq!((all.steps, all.step_ns), (10, 120 * MS as i64));
         assert_eq!((some.steps, some.step_ns), (8, 120 * MS as i64));
-        assert_eq!(told(&all), told(&some));
-        assert!(told(&all).contains(&("SL039", Some(22), 60)), "{:?}", told(&all));
+        assert_eq!(summaries(&all), summaries(&some));
+        assert!(summaries(&all).contains(&("SL039", Some(22), 60)), "{:?}", summaries(&all));
         let optimizer =
             |found: &Findings| found.findings.iter().find(|f| f.rule.code == "SL015").unwrap().title.clone();
         assert_eq!(optimizer(&all), "Unfused optimizer: SGD calls 4000 operators per step, mean 5.0 µs each");
@@ -95,9 +95,9 @@ mod tests {
 
     /// Steps of 100 ms, 40 of them waiting, to which recording adds 25 ms where many small operators are called.
     #[test]
-    fn overhead_that_was_measured_is_no_time_of_the_program() {
+    fn measured_overhead_is_subtracted() {
         let of = |percent: i64| {
-            let mut made = Made::new();
+            let mut made = TestTree::new();
             made.overhead(2, Some(percent));
             let at = "train.py:50 <module> > train.py:";
             made.calls(&format!("{at}21 main > aten::mm"), 16, 8 * 40);
@@ -114,11 +114,11 @@ mod tests {
         let (with, without) = (of(4), of(25));
         assert_eq!((with.step_ns, without.step_ns / 100_000), (125 * MS as i64, 1000));
         for (found, product) in [(&with, 32.0), (&without, 40.0)] {
-            assert!(told(found).contains(&("SL039", Some(22), 40)), "{:?}", told(found));
+            assert!(summaries(found).contains(&("SL039", Some(22), 40)), "{:?}", summaries(found));
             let named = found.uncovered.groups.iter().find(|group| group.name == "aten::mm").unwrap();
             assert_eq!(named.percent.round(), product);
         }
-        let said = "times exclude the overhead of recording, 25.0 % per step, subtracted at each operator call";
-        assert!(without.notes.iter().any(|note| note == said), "{:?}", without.notes);
+        let note_text = "times exclude the overhead of recording, 25.0 % per step, subtracted at each operator call";
+        assert!(without.notes.iter().any(|note| note == note_text), "{:?}", without.notes);
     }
 }

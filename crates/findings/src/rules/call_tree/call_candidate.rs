@@ -6,7 +6,7 @@ use crate::{Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::Unit;
 use stackline_timeline::confidence::Confidence;
-use stackline_timeline::sampling_error::counted;
+use stackline_timeline::sampling_error::count_bounds;
 use stackline_timeline::source_location::SourceLocation;
 
 /// Method of gains without replay.
@@ -23,7 +23,7 @@ pub(super) struct CallCandidate {
     pub(super) confidence: Confidence,
     pub(super) gain: Gain,
     /// True for a speculative gain, which the combined gain excludes.
-    pub(super) is_hope: bool,
+    pub(super) is_speculative: bool,
     /// True if another candidate includes the same time.
     pub(super) is_within_other: bool,
     /// Time that the finding covers, in ns.
@@ -32,17 +32,17 @@ pub(super) struct CallCandidate {
 
 /// Time with its sampling error, in ns. Rows of profiles stand for an unknown number of
 /// samples.
-pub(super) fn bounded(called: &CallRuleContext<'_>, time: Time) -> Gain {
+pub(super) fn bounded(context: &CallRuleContext<'_>, time: Time) -> Gain {
     let ns = signed(time.ns);
     let sampled_ns = time.ns.saturating_sub(time.measured_ns);
     if sampled_ns == 0 {
         return Gain { ns, low_ns: ns, high_ns: ns };
     }
     if time.samples == 0 {
-        return Gain { ns, low_ns: 0, high_ns: signed(called.window_ns()).max(ns) };
+        return Gain { ns, low_ns: 0, high_ns: signed(context.window_ns()).max(ns) };
     }
     let each = sampled_ns as f64 / time.samples as f64;
-    let (low, high) = counted(usize::try_from(time.samples).unwrap_or(usize::MAX));
+    let (low, high) = count_bounds(usize::try_from(time.samples).unwrap_or(usize::MAX));
     let with = |count: f64| signed(time.measured_ns).saturating_add((count * each) as i64);
     Gain { ns, low_ns: with(low).min(ns), high_ns: with(high).max(ns) }
 }
@@ -59,11 +59,11 @@ pub(super) fn confidence(time: Time) -> Confidence {
 }
 
 /// Facts on a finding's time: share of the thread, time per step, waits and samples.
-pub(super) fn facts(called: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
-    let share = Fact { name: "share of the thread's time", value: called.percent(time.ns), unit: Unit::Percent };
+pub(super) fn facts(context: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
+    let share = Fact { name: "share of the thread's time", value: context.percent(time.ns), unit: Unit::Percent };
     let samples = Fact { name: "samples", value: time.samples as f64, unit: Unit::None };
-    let waiting = Fact::time("waiting per step", called.per_step(time.waits_ns));
-    let mut facts = vec![share, Fact::time("total time per step", called.per_step(time.ns))];
+    let waiting = Fact::time("waiting per step", context.per_step(time.waits_ns));
+    let mut facts = vec![share, Fact::time("total time per step", context.per_step(time.ns))];
     facts.extend((time.waits_ns > 0 && time.waits_ns < time.ns).then_some(waiting));
     facts.extend((time.samples > 0).then_some(samples));
     facts

@@ -1,20 +1,20 @@
 //! Time without samples: the recorder does not interrupt a thread in all waits, and a thread may have no processor.
 //! Operators and spans have elapsed times, and some of these exceed the sampled time significantly.
 
-use super::thread::{Known, Thread, Time, inclusive, is_recorded, outermost};
+use super::thread::{Thread, Time, TimeSource, inclusive, is_recorded, outermost};
 use stackline_model::{CallNodeId, CallingContextTree, FrameKind};
-use stackline_timeline::sampling_error::counted;
+use stackline_timeline::sampling_error::count_bounds;
 
 impl Thread {
     /// Add time without samples, of each outermost operator, and of each outermost span without its operators. The
     /// time is divided among nested operators or spans whose elapsed time exceeds their sampled time.
-    pub(super) fn add_unseen(&mut self, tree: &CallingContextTree) {
-        if self.known != Known::Cpu || !is_recorded(tree) {
+    pub(super) fn add_unsampled(&mut self, tree: &CallingContextTree) {
+        if self.known != TimeSource::Cpu || !is_recorded(tree) {
             return;
         }
         let operator = self.outermost(tree, |kind| kind == FrameKind::Operator);
         let span = self.outermost(tree, |kind| kind != FrameKind::Operator);
-        let unseen = self.unseen(tree, &operator, &span);
+        let unsampled = self.unsampled(tree, &operator, &span);
         let beyond = self.beyond_samples(tree);
         // Operators in spans have their own time without samples.
         let top: Vec<Option<CallNodeId>> =
@@ -25,19 +25,19 @@ impl Thread {
                 all[top.index()] = all[top.index()].saturating_add(*beyond);
             }
         }
-        let mut left = unseen.clone();
+        let mut left = unsampled.clone();
         for (node, (top, beyond)) in top.iter().zip(beyond).enumerate() {
             let Some(top) = top.map(CallNodeId::index) else { continue };
             let part = beyond as f64 / all[top].max(1) as f64;
-            let ns = ((unseen[top] as f64 * part) as u64).min(left[top]);
+            let ns = ((unsampled[top] as f64 * part) as u64).min(left[top]);
             left[top] -= ns;
-            self.own[node].add(Time::unseen(ns));
+            self.own[node].add(Time::unsampled(ns));
         }
-        self.own.iter_mut().zip(left).for_each(|(own, ns)| own.add(Time::unseen(ns)));
+        self.own.iter_mut().zip(left).for_each(|(own, ns)| own.add(Time::unsampled(ns)));
     }
 
     /// Significant excess of elapsed over sampled time of each outermost operator and span, in ns.
-    fn unseen(
+    fn unsampled(
         &self,
         tree: &CallingContextTree,
         operator: &[Option<CallNodeId>],
@@ -47,8 +47,8 @@ impl Thread {
         let sampled = inclusive(tree, self.own.clone(), Time::add);
         // Weight of one sample, in ns.
         let each = sampled.first().map_or(0.0, |all| all.ns as f64 / all.samples.max(1) as f64);
-        let unseen = |took_ns: f64, seen: Time| {
-            let (_, most) = counted(usize::try_from(seen.samples).unwrap_or(usize::MAX));
+        let unsampled = |took_ns: f64, seen: Time| {
+            let (_, most) = count_bounds(usize::try_from(seen.samples).unwrap_or(usize::MAX));
             if took_ns > most * each { (took_ns as u64).saturating_sub(seen.ns) } else { 0 }
         };
         let is_outermost = |node: CallNodeId| operator[node.index()] == Some(node);
@@ -63,13 +63,13 @@ impl Thread {
         let of_node = |node: CallNodeId| {
             let at = node.index();
             if is_outermost(node) {
-                return unseen(measured[at] as f64, sampled[at]);
+                return unsampled(measured[at] as f64, sampled[at]);
             }
             if operator[at].is_some() || span[at] != Some(node) {
                 return 0;
             }
             let (ns, seen) = in_operators[at];
-            unseen(measured[at] as f64 - ns as f64, sampled[at].without(seen))
+            unsampled(measured[at] as f64 - ns as f64, sampled[at].without(seen))
         };
         tree.nodes.ids().map(of_node).collect()
     }
@@ -85,7 +85,7 @@ impl Thread {
             let seen = &mut seen[innermost[at].index()];
             *seen = seen.saturating_add(self.own[at].ns);
         }
-        self.operators.iter().zip(seen).map(|(took, seen)| took.saturating_sub(seen)).collect()
+        self.operators.iter().zip(seen).map(|(elapsed, seen)| elapsed.saturating_sub(seen)).collect()
     }
 
     /// For each node: the outermost called frame of the given kinds at or above it.

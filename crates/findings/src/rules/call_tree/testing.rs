@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 pub(super) const MS: u64 = 1_000_000;
 
 /// Tree from call paths: `train.py:12 step > aten::mm`.
-pub(super) struct Made {
+pub(super) struct TestTree {
     pub(super) builder: CallingContextTreeBuilder,
     threads: BTreeMap<(u32, u64), CallThreadId>,
     process: CallProcessId,
 }
 
-impl Made {
+impl TestTree {
     pub(super) fn new() -> Self {
         let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess { pid: 7, recorder: "1".to_owned(), ..CallProcess::default() });
@@ -129,14 +129,14 @@ impl Made {
 }
 
 /// Code, line, and gain per step in ms.
-pub(super) fn told(found: &Findings) -> Vec<(&str, Option<u32>, i64)> {
+pub(super) fn summaries(found: &Findings) -> Vec<(&str, Option<u32>, i64)> {
     let one = |finding: &crate::Finding| finding.gain_ns() / MS as i64;
     found.findings.iter().map(|f| (f.rule.code.as_str(), f.place.line, one(f))).collect()
 }
 
 /// Loop of 10 steps in `main`, lines 20 to 30, after a set-up.
-pub(super) fn training() -> Made {
-    let mut made = Made::new();
+pub(super) fn training() -> TestTree {
+    let mut made = TestTree::new();
     made.calls("train.py:50 <module> > train.py:5 main > aten::uniform_", 33, 40);
     made.cpu("train.py:50 <module> > train.py:5 main > aten::uniform_", 40);
     made.cpu("train.py:50 <module> > train.py:6 main > data.py:3 prepare", 5_000);

@@ -3,68 +3,68 @@
 use super::super::busy_python;
 use super::call_candidate::{CallCandidate, bounded, confidence, facts};
 use super::call_rule_context::CallRuleContext;
-use super::kinds::Kinds;
-use super::thread::{Known, Time};
+use super::frame_classes::FrameClasses;
+use super::thread::{Time, TimeSource};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::{CallNodeId, FrameId};
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
 /// Divisor of a speculative gain: half of the time, at most all of it.
-const HOPE: i64 = 2;
+const SPECULATIVE_DIVISOR: i64 = 2;
 
-pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandidate> {
+pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     // For programs with a GPU, sums do not show which work waits for the host.
-    if called.thread.known == Known::Operators || !called.thread.knows_computing() || called.uses_gpu {
+    if context.thread.known == TimeSource::Operators || !context.thread.knows_computing() || context.uses_gpu {
         return Vec::new();
     }
-    let functions = of_functions(called, &|node| called.thread.computing(node), &|node| kinds.is_taken(node));
-    functions.into_values().filter_map(|lines| candidate(called, &lines)).collect()
+    let functions = function_times(context, &|node| context.thread.computing(node), &|node| kinds.is_classified(node));
+    functions.into_values().filter_map(|lines| candidate(context, &lines)).collect()
 }
 
 /// Python time by function and line.
 pub(super) type Functions = BTreeMap<SourceLocation, BTreeMap<SourceLocation, Time>>;
 
 /// Exclusive time of functions, without operators, frameworks and time of other rules.
-pub(super) fn of_functions(
-    called: &CallRuleContext<'_>,
+pub(super) fn function_times(
+    context: &CallRuleContext<'_>,
     computing: &dyn Fn(CallNodeId) -> Time,
-    is_taken: &dyn Fn(CallNodeId) -> bool,
+    is_classified: &dyn Fn(CallNodeId) -> bool,
 ) -> Functions {
     let mut lines: BTreeMap<FrameId, Time> = BTreeMap::new();
-    for node in called.nodes() {
+    for node in context.nodes() {
         let computes = computing(node);
-        let is_other = is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);
+        let is_other = is_classified(node) || context.in_operator[node.index()] || !context.is_users(node);
         if !is_other && computes.ns > 0 {
-            lines.entry(called.line(node)).or_default().add(computes);
+            lines.entry(context.line(node)).or_default().add(computes);
         }
     }
     let mut functions = Functions::new();
     for (line, time) in lines {
-        let line = called.place(line);
+        let line = context.place(line);
         functions.entry(SourceLocation { line: None, ..line.clone() }).or_default().entry(line).or_default().add(time);
     }
     functions
 }
 
-fn candidate(called: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Time>) -> Option<CallCandidate> {
+fn candidate(context: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Time>) -> Option<CallCandidate> {
     let mut time = Time::default();
     lines.values().for_each(|of_line| time.add(*of_line));
-    let share = called.percent(time.ns);
+    let share = context.percent(time.ns);
     // Without steps, the work may be one-time work.
-    if share < called.setting(&busy_python::RULE, "share") || called.steps.count == 0 {
+    if share < context.setting(&busy_python::RULE, "share") || context.steps.count == 0 {
         return None;
     }
     let (place, _) = lines.iter().max_by_key(|(_, time)| time.ns)?;
-    let all = bounded(called, time);
+    let all = bounded(context, time);
     Some(CallCandidate {
         rule: &busy_python::RULE,
         title: busy_python::title(share),
         place: place.clone(),
-        facts: facts(called, time),
+        facts: facts(context, time),
         confidence: confidence(time),
-        gain: Gain { ns: all.ns / HOPE, low_ns: 0, high_ns: all.high_ns },
-        is_hope: true,
+        gain: Gain { ns: all.ns / SPECULATIVE_DIVISOR, low_ns: 0, high_ns: all.high_ns },
+        is_speculative: true,
         is_within_other: false,
         covers_ns: time.ns,
     })
@@ -72,15 +72,15 @@ fn candidate(called: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Time
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MS, Made, told};
+    use super::super::testing::{MS, TestTree, summaries};
     use crate::Reason;
     use stackline_model::CallMetric;
 
     #[test]
-    fn wall_clock_time_alone_is_not_busy_python() {
+    fn wall_time_alone_is_no_busy_python_finding() {
         let sleeps = "train.py:50 <module> > train.py:22 main > text.py:3 parse";
-        let looked = |cpu_ms: Option<u64>, wait_ms: Option<u64>| {
-            let mut made = Made::new();
+        let busy_python_of = |cpu_ms: Option<u64>, wait_ms: Option<u64>| {
+            let mut made = TestTree::new();
             made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
             made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
             for (path, ms) in [("train.py:50 <module> > train.py:21 main > aten::mm", 800), (sleeps, 1000)] {
@@ -92,12 +92,12 @@ mod tests {
             let unchecked = found.unchecked.iter().find(|one| one.rule.code == "SL043");
             let missing =
                 unchecked.map(|one| matches!(one.reason, Reason::Missing(need) if need.name() == "python_times"));
-            (told(&found).into_iter().filter(|(code, ..)| *code == "SL043").count(), missing)
+            (summaries(&found).into_iter().filter(|(code, ..)| *code == "SL043").count(), missing)
         };
-        assert_eq!(looked(None, None), (0, Some(true)));
+        assert_eq!(busy_python_of(None, None), (0, Some(true)));
         // CPU time samples show the computing time: almost nothing in the first case, almost all in the second.
-        assert_eq!(looked(Some(10), None), (0, None));
-        assert_eq!(looked(Some(900), None), (1, None));
-        assert_eq!(looked(None, Some(100)), (1, None));
+        assert_eq!(busy_python_of(Some(10), None), (0, None));
+        assert_eq!(busy_python_of(Some(900), None), (1, None));
+        assert_eq!(busy_python_of(None, Some(100)), (1, None));
     }
 }

@@ -1,4 +1,4 @@
-use super::testing::{MS, Made, told, training};
+use super::testing::{MS, TestTree, summaries, training};
 use super::{NoCalls, find_in_calls, steps_of_calls};
 use crate::{ExternalRules, Findings, Options, Reason};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use stackline_model::{CallMetric, CallingContextTree};
 use stackline_timeline::Scope;
 
 #[test]
-fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
+fn steps_exclude_the_set_up_of_the_loop() {
     let made = training();
     let tree = made.builder.finish();
     assert_eq!(steps_of_calls(&tree), 10);
@@ -19,7 +19,7 @@ fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
     );
     assert!(found.notes[1].starts_with("time outside of the loop, 5040 ms of that thread, is"), "{:?}", found.notes);
     // No rule has a finding; the largest groups are named.
-    assert_eq!(told(&found), []);
+    assert_eq!(summaries(&found), []);
     let groups: Vec<(&str, usize, f64)> =
         found.uncovered.groups.iter().map(|g| (g.name.as_str(), g.count, g.percent.round())).collect();
     assert_eq!(groups, [("aten::mm", 20, 80.0)]);
@@ -27,7 +27,7 @@ fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
 
 /// Traces of the same program have the same steps.
 #[test]
-fn marks_of_frameworks_are_steps() {
+fn framework_step_marks_are_used() {
     for (spans, marks) in [
         (["[pl][profile]run_training_batch"; 2], "[pl][profile]run_training_batch"),
         (
@@ -35,7 +35,7 @@ fn marks_of_frameworks_are_steps() {
             "step[*] or execute_*context_*_generation_* or execute_new_*_cached_*",
         ),
     ] {
-        let mut made = Made::new();
+        let mut made = TestTree::new();
         let main = "train.py:50 <module> > train.py:24 main";
         for span in spans {
             made.calls(&format!("{main} > {span} > Optimizer.step#SGD.step"), 15, 0);
@@ -49,7 +49,7 @@ fn marks_of_frameworks_are_steps() {
 }
 
 #[test]
-fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
+fn samples_count_for_the_outermost_classified_frame() {
     let mut made = training();
     let main = "train.py:50 <module> > train.py:22 main > ";
     let next = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ > data.py:9 __getitem__ > ";
@@ -62,7 +62,7 @@ fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
     made.waits(&format!("{main}io.py:6 look"), 50);
     let found = made.found();
     assert_eq!(found.step_ns, 205 * MS as i64);
-    let mut codes = told(&found);
+    let mut codes = summaries(&found);
     codes.sort_unstable();
     assert_eq!(
         codes,
@@ -76,15 +76,15 @@ fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
         ]
     );
     // Resizing is part of loading, so both together gain no more.
-    let together = found.together.unwrap().ns / MS as i64;
-    assert_eq!(together, 49 + 10 + 40 + 5);
+    let combined = found.combined.unwrap().ns / MS as i64;
+    assert_eq!(combined, 49 + 10 + 40 + 5);
     let named = |line| found.findings.iter().find(|f| f.place.line == Some(line)).unwrap().title.clone();
     assert_eq!(named(4), "Waiting for a queue: 20 % of the time");
     assert!(named(6).starts_with("Waiting for a file, the network, a lock or sleep: "));
 }
 
 #[test]
-fn a_loop_begins_where_it_waits_in_each_step() {
+fn loop_starts_at_the_wait_of_each_step() {
     let sleeps = |count: u64, longest: u64| {
         let mut made = training();
         let line = "train.py:50 <module> > train.py:20 main";
@@ -92,19 +92,19 @@ fn a_loop_begins_where_it_waits_in_each_step() {
         made.add((1, 0), line, CallMetric::WaitTime, (1, longest * MS));
         made.found()
     };
-    assert_eq!(told(&sleeps(20, 10)), [("SL039", Some(20), 20)]);
+    assert_eq!(summaries(&sleeps(20, 10)), [("SL039", Some(20), 20)]);
     // One long wait, and waits in few of the steps, belong to the set-up.
-    assert_eq!(told(&sleeps(20, 5000)), []);
-    assert_eq!(told(&sleeps(4, 10)), []);
+    assert_eq!(summaries(&sleeps(20, 5000)), []);
+    assert_eq!(summaries(&sleeps(4, 10)), []);
     // So do waits before the last line with one-time work.
     let mut made = training();
     made.waits("train.py:50 <module> > train.py:3 main", 300);
-    assert_eq!(told(&made.found()), []);
+    assert_eq!(summaries(&made.found()), []);
 }
 
 #[test]
-fn a_function_that_a_step_calls_is_looked_at_from_its_first_line() {
-    let mut made = Made::new();
+fn functions_called_in_steps_are_analyzed_from_their_first_line() {
+    let mut made = TestTree::new();
     let step = |line: u32| format!("train.py:50 <module> > loop.py:8 train > train.py:{line} step");
     made.waits(&format!("{} > /usr/lib/python3.11/queue.py:171 Queue.get", step(3)), 300);
     for (line, ms) in [(5, 500), (6, 200)] {
@@ -113,11 +113,11 @@ fn a_function_that_a_step_calls_is_looked_at_from_its_first_line() {
     }
     made.calls(&format!("{} > Optimizer.step#SGD.step", step(7)), 10, 0);
     let found = made.found();
-    assert_eq!((found.step_ns, told(&found)), (100 * MS as i64, vec![("SL039", Some(3), 30)]));
+    assert_eq!((found.step_ns, summaries(&found)), (100 * MS as i64, vec![("SL039", Some(3), 30)]));
 }
 
 #[test]
-fn a_span_that_takes_longer_than_samples_of_it_waits() {
+fn span_longer_than_its_samples_waits() {
     let mut made = training();
     let next =
         "train.py:50 <module> > train.py:22 main > enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
@@ -125,14 +125,14 @@ fn a_span_that_takes_longer_than_samples_of_it_waits() {
     made.cpu(next, 20);
     let found = made.found();
     assert_eq!(found.step_ns, 160 * MS as i64);
-    let [loading] = &found.findings[..] else { panic!("{:?}", told(&found)) };
+    let [loading] = &found.findings[..] else { panic!("{:?}", summaries(&found)) };
     assert!(loading.title.ends_with("DataLoader workers are too slow"), "{}", loading.title);
     assert_eq!((loading.rule.code.as_str(), loading.gain_ns() / MS as i64), ("SL009", 59));
     assert_eq!(loading.gain.unwrap().low_ns, 0, "whether there are processors for more is not known");
 }
 
 #[test]
-fn the_first_batch_counts_as_the_others() {
+fn first_batch_counts_like_later_batches() {
     let next =
         "train.py:50 <module> > train.py:22 main > enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
     let step = |longest| {
@@ -143,7 +143,7 @@ fn the_first_batch_counts_as_the_others() {
         made.found()
     };
     let found = step(420);
-    assert_eq!((found.step_ns, told(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
+    assert_eq!((found.step_ns, summaries(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
     let left_out =
         "the excess of the longest batch, most likely the first, over the others, 400.0 ms of that thread, is excluded";
     assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
@@ -152,7 +152,7 @@ fn the_first_batch_counts_as_the_others() {
 }
 
 #[test]
-fn what_no_sample_saw_of_an_operator_is_shared_among_those_that_it_calls() {
+fn unsampled_operator_time_is_divided_among_callees() {
     let mut made = training();
     let linear = "train.py:50 <module> > train.py:22 main > forward > aten::linear";
     made.calls("train.py:50 <module> > train.py:22 main > forward", 10, 100);
@@ -174,7 +174,7 @@ fn what_no_sample_saw_of_an_operator_is_shared_among_those_that_it_calls() {
 }
 
 #[test]
-fn compilations_of_the_first_step_are_left_out_and_later_ones_are_told() {
+fn first_compilations_are_excluded_and_later_ones_reported() {
     let mut made = training();
     let at = "train.py:50 <module> > train.py:21 main > ";
     for (name, ms) in
@@ -184,7 +184,7 @@ fn compilations_of_the_first_step_are_left_out_and_later_ones_are_told() {
         made.cpu(&format!("{at}{name}"), ms);
     }
     let found = made.found();
-    assert_eq!((found.step_ns, told(&found)), (150 * MS as i64, vec![("SL026", Some(21), 50)]));
+    assert_eq!((found.step_ns, summaries(&found)), (150 * MS as i64, vec![("SL026", Some(21), 50)]));
     assert_eq!(found.findings[0].title, "Recompilation: torch.compile compiles again 2 times, 250.0 ms each");
     assert!(found.notes.iter().any(|note| note.starts_with("imports and compilations, 900.0 ms")), "{:?}", found.notes);
 }
@@ -197,9 +197,9 @@ fn operators_by_count() {
     for name in ["aten::add_", "aten::mul_", "aten::addcmul_", "aten::sqrt"] {
         made.calls(&format!("{adam} > {name}"), 10 * 50, 5);
     }
-    let turn = "train.py:50 <module> > train.py:25 main";
-    made.calls(&format!("{turn} > aten::sub"), 10 * 100, 10);
-    made.cpu(turn, 90);
+    let iteration = "train.py:50 <module> > train.py:25 main";
+    made.calls(&format!("{iteration} > aten::sub"), 10 * 100, 10);
+    made.cpu(iteration, 90);
     let found = made.found();
     // Adam: 10 ms of its own and 20 ms of operators. 3 µs for each of 500 parameters remain, and 0.35 of the operators'
     // time beyond 2.5 µs each.
@@ -227,7 +227,7 @@ fn copies_that_only_put_tensors_in_order() {
     made.calls(&format!("{deep}aten::clone > aten::copy_"), 10, 400);
     made.cpu(&format!("{deep}/usr/lib/python3.11/copy.py:7 _reconstruct"), 100);
     let found = made.found();
-    assert_eq!(told(&found), [("SL017", Some(26), 50), ("SL017", Some(22), 30)]);
+    assert_eq!(summaries(&found), [("SL017", Some(26), 50), ("SL017", Some(22), 30)]);
     let titles: Vec<&str> = found.findings.iter().map(|f| f.title.as_str()).collect();
     assert!(titles[0].starts_with("copy.deepcopy in each step: "), "{titles:?}");
     assert!(titles[1].starts_with("aten::contiguous copies tensors into another memory layout"), "{titles:?}");
@@ -239,7 +239,7 @@ fn copies_that_only_put_tensors_in_order() {
     let main = "train.py:50 <module> > train.py:";
     made.calls(&format!("{main}23 main > Optimizer.step#SGD.step > aten::clone > aten::copy_"), 10, 300);
     made.calls(&format!("{main}24 main > aten::reshape > ReshapeBackward0 > aten::clone > aten::copy_"), 10, 300);
-    assert_eq!(told(&made.found()), []);
+    assert_eq!(summaries(&made.found()), []);
     // A configuration has no tensors, and a model copied after each epoch is not copied in each step.
     let mut made = training();
     for (line, copies) in [(26, 0), (27, 2)] {
@@ -249,11 +249,11 @@ fn copies_that_only_put_tensors_in_order() {
             made.calls(&format!("{deep} > aten::clone"), copies, 10);
         }
     }
-    assert_eq!(told(&made.found()), []);
+    assert_eq!(summaries(&made.found()), []);
     // Without steps, a copy of a model may be one-time work.
-    let mut once = Made::new();
+    let mut once = TestTree::new();
     once.cpu("train.py:3 main > /usr/lib/python3.11/copy.py:9 deepcopy", 500);
-    assert_eq!(told(&once.found()), []);
+    assert_eq!(summaries(&once.found()), []);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn gradients_that_are_filled_with_zeros() {
         made.found()
     };
     let gain = |found: &Findings| {
-        let [one] = &found.findings[..] else { panic!("{:?}", told(found)) };
+        let [one] = &found.findings[..] else { panic!("{:?}", summaries(found)) };
         assert_eq!((one.rule.code.as_str(), one.place.line), ("SL042", Some(27)));
         let gain = one.gain.unwrap();
         [gain.low_ns, gain.ns, gain.high_ns].map(|ns| ns / MS as i64)
@@ -284,14 +284,14 @@ fn gradients_that_are_filled_with_zeros() {
     assert_eq!(gain(&step("aten::zero_", 80, 2)), [20, 40, 60]);
     // The length of a list is unknown.
     assert_eq!(gain(&step("aten::_foreach_zero_", 10, 1)), [20, 20, 60]);
-    assert_eq!(told(&step("aten::zero_", 30, 1)), []);
+    assert_eq!(summaries(&step("aten::zero_", 30, 1)), []);
 }
 
 /// Sums of host calls exclude GPU work.
 #[test]
-fn rules_that_weigh_operators_do_not_look_at_programs_with_a_gpu() {
+fn rules_on_operator_cost_skip_gpu_programs() {
     const WEIGH: [&str; 2] = ["SL015", "SL042"];
-    let lacking = |made: Made| -> Vec<String> {
+    let lacking = |made: TestTree| -> Vec<String> {
         let unchecked = made.found().unchecked.into_iter().map(|lacks| lacks.rule.code.clone());
         unchecked.filter(|code| WEIGH.contains(&code.as_str())).collect()
     };
@@ -302,20 +302,20 @@ fn rules_that_weigh_operators_do_not_look_at_programs_with_a_gpu() {
 }
 
 #[test]
-fn what_cannot_be_looked_for_is_said() {
+fn rules_without_data_are_reported_as_not_checked() {
     let options = |scope| Options { scope, ..Options::default() };
     let find = |tree: &CallingContextTree, rank, scope| {
         find_in_calls(tree, rank, &options(scope), &ExternalRules::default(), &|_| true)
     };
     let tree = training().builder.finish();
-    assert_eq!(find(&tree, None, Scope::of_steps(Some((1, 2)))), Err(NoCalls::Steps));
+    assert_eq!(find(&tree, None, Scope::from_steps(Some((1, 2)))), Err(NoCalls::Steps));
     assert_eq!(find(&tree, Some(3), Scope::default()), Err(NoCalls::NoRank(3, Vec::new())));
-    let mut made = Made::new();
+    let mut made = TestTree::new();
     made.add((1, 0), "train.py:1 f", CallMetric::Allocated, (1, 10));
     let none = find(&made.builder.finish(), None, Scope::default()).unwrap_err();
     assert_eq!(none, NoCalls::NoTimes(vec!["allocated".to_owned()]));
     // Without samples, the time in Python is unknown.
-    let mut made = Made::new();
+    let mut made = TestTree::new();
     made.calls("train.py:1 f > aten::mm", 5, 10);
     let found = made.found();
     let needs_samples = |code: &str| {
@@ -327,36 +327,36 @@ fn what_cannot_be_looked_for_is_said() {
 }
 
 #[test]
-fn what_a_line_computes_beside_its_waits_is_its_own() {
+fn line_time_excludes_its_waits() {
     let mut made = training();
     made.cpu("train.py:50 <module> > train.py:22 main > text.py:3 parse", 900);
     made.waits("train.py:50 <module> > train.py:22 main > text.py:3 parse", 100);
     let found = made.found();
-    let mut codes = told(&found);
+    let mut codes = summaries(&found);
     codes.sort_unstable();
     assert_eq!(codes, [("SL039", Some(3), 10), ("SL043", Some(3), 45)]);
 }
 
 #[test]
-fn what_prepares_data_is_told_once() {
+fn preprocessing_is_reported_once() {
     let mut made = training();
     let line = "train.py:50 <module> > train.py:22 main > ";
     made.cpu(&format!("{line}/env/site-packages/PIL/Image.py:9 Image.resize"), 1000);
     // Interpolation in a model is not preprocessing.
     made.cpu(&format!("{line}/env/site-packages/torch/nn/functional.py:3 interpolate"), 1000);
-    assert_eq!(told(&made.found()), [("SL010", Some(22), 100)]);
+    assert_eq!(summaries(&made.found()), [("SL010", Some(22), 100)]);
 }
 
 #[test]
-fn steps_are_those_of_the_rarest_optimizer_or_of_the_profiler() {
-    let mut gan = Made::new();
+fn steps_follow_the_rarest_optimizer_or_the_profiler() {
+    let mut gan = TestTree::new();
     for (line, count) in [(21, 50), (22, 10)] {
         let main = format!("train.py:50 <module> > train.py:{line} main > ");
         gan.calls(&format!("{main}Optimizer.step#Adam.step"), count, 10);
         gan.cpu(&format!("{main}Optimizer.step#Adam.step"), 100);
     }
     assert_eq!(steps_of_calls(&gan.builder.finish()), 10);
-    let mut scheduled = Made::new();
+    let mut scheduled = TestTree::new();
     scheduled.cpu("train.py:50 <module> > train.py:5 main > aten::uniform_", 5000);
     scheduled.calls("train.py:50 <module> > train.py:5 main > aten::uniform_", 77, 5000);
     for step in 0..10 {
@@ -373,7 +373,7 @@ fn steps_are_those_of_the_rarest_optimizer_or_of_the_profiler() {
 }
 
 #[test]
-fn spans_whose_calls_come_in_turns_are_counted_once() {
+fn alternating_spans_are_counted_once() {
     let mut made = training();
     let at = "train.py:50 <module> > train.py:21 main > ";
     let names = ["Recompile 0/1: f (m.py:1)", "Recompile 0/2: f (m.py:1)"];
@@ -386,8 +386,8 @@ fn spans_whose_calls_come_in_turns_are_counted_once() {
 }
 
 #[test]
-fn times_beyond_all_measure_do_no_harm() {
-    let mut made = Made::new();
+fn extreme_times_do_not_overflow() {
+    let mut made = TestTree::new();
     for (line, path) in [(1, "/usr/lib/python3.11/queue.py:171 Queue.get"), (2, "aten::mm"), (3, "io.py:1 read")] {
         let path = format!("train.py:{line} main > {path}");
         made.add((1, 0), &path, CallMetric::CpuTime, (u64::MAX, u64::MAX));
@@ -412,12 +412,12 @@ const PARTS: [&str; 9] = [
 
 proptest! {
     #[test]
-    fn nothing_gains_more_than_there_is(
+    fn gains_never_exceed_the_total(
         rows in prop::collection::vec(
             (prop::collection::vec(0..PARTS.len(), 1..5), 0..3_usize, 1..50_u64, 1..900_u64), 1..40,
         ),
     ) {
-        let mut made = Made::new();
+        let mut made = TestTree::new();
         for (path, what, count, ms) in rows {
             let path: Vec<&str> = path.into_iter().map(|at| PARTS[at]).collect();
             let metric = [CallMetric::CpuTime, CallMetric::WaitTime, CallMetric::OperatorTime][what];
@@ -436,8 +436,8 @@ proptest! {
         let all = || found.findings.iter().chain(&found.small).filter(|f| named.contains(&f.rule.code.as_str()));
         let sum: i64 = all().map(crate::Finding::gain_ns).sum();
         prop_assert!(sum <= found.step_ns + all().count() as i64, "{sum} of {}", found.step_ns);
-        if let Some(together) = found.together {
-            prop_assert!(together.ns <= found.step_ns);
+        if let Some(combined) = found.combined {
+            prop_assert!(combined.ns <= found.step_ns);
         }
         let parts: f64 = found.uncovered.groups.iter().map(|group| group.percent).sum();
         prop_assert!(parts <= 100.1, "{parts}");
@@ -445,8 +445,8 @@ proptest! {
 }
 
 #[test]
-fn steps_without_samples_are_known_by_their_operators() {
-    let mut made = Made::new();
+fn steps_without_samples_use_operator_times() {
+    let mut made = TestTree::new();
     let at = "train.py:50 <module> > train.py:";
     made.calls(&format!("{at}5 main > aten::uniform_"), 33, 40);
     made.cpu(&format!("{at}6 main > data.py:3 prepare"), 500);
@@ -458,7 +458,7 @@ fn steps_without_samples_are_known_by_their_operators() {
 }
 
 #[test]
-fn the_line_that_loads_longest_is_named() {
+fn longest_loading_line_is_reported() {
     let mut made = training();
     let next = "train.py:50 <module> > train.py:22 main > enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
     made.calls(next, 10, 500);
@@ -471,14 +471,14 @@ fn the_line_that_loads_longest_is_named() {
 
 /// Time of a rule without a finding remains uncovered.
 #[test]
-fn copies_that_are_rare_are_named_as_what_no_rule_covers() {
+fn rare_copies_are_reported_as_uncovered() {
     let mut made = training();
     made.cpu(
         "train.py:50 <module> > train.py:24 main > train.py:9 keep > /usr/lib/python3.11/copy.py:128 deepcopy",
         900,
     );
     let found = made.found();
-    assert_eq!(told(&found), []);
+    assert_eq!(summaries(&found), []);
     let named: Vec<(&str, f64)> = found.uncovered.groups.iter().map(|g| (g.name.as_str(), g.percent.round())).collect();
     assert!(named.contains(&("train.py(9): keep", 47.0)), "{named:?}");
 }

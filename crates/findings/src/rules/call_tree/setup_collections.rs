@@ -33,18 +33,18 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Made, told, training};
+    use super::super::testing::{TestTree, summaries, training};
 
     const DYNAMO: &str = "train.py:50 <module> > train.py:22 main > /v/site-packages/torch/_dynamo/convert_frame.py";
 
-    fn collections(mut made: Made, path: &str) -> Vec<i64> {
+    fn collections(mut made: TestTree, path: &str) -> Vec<i64> {
         made.cpu(path, 100);
         let found = made.found();
-        told(&found).into_iter().filter(|(code, ..)| *code == "SL025").map(|(.., ms)| ms).collect()
+        summaries(&found).into_iter().filter(|(code, ..)| *code == "SL025").map(|(.., ms)| ms).collect()
     }
 
     #[test]
-    fn collections_that_a_compilation_sets_off_are_none_of_steps() {
+    fn collections_caused_by_compilation_are_excluded_from_steps() {
         let collection = stackline_model::names::COLLECTION;
         let in_step = format!("train.py:50 <module> > train.py:22 main > {collection}");
         assert_eq!(collections(training(), &in_step), [10]);

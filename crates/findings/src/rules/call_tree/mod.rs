@@ -5,15 +5,15 @@
 //! counts for one finding only: that of the outermost frame that a rule matches.
 
 mod after_loop;
-mod busy;
+mod by_frame_name;
 mod call_candidate;
 mod call_rule_context;
 mod copies;
 mod first_batch;
-mod kinds;
-mod named;
+mod frame_classes;
 mod operators;
 mod overhead;
+mod python_time;
 mod ranks;
 mod setup_collections;
 mod step_time;
@@ -24,10 +24,10 @@ mod testing;
 mod tests;
 mod thread;
 mod uncovered;
-mod unseen;
+mod unsampled_time;
 
 use crate::gain::scaled;
-use crate::rank::{order, within_step};
+use crate::rank::{limit_to_step, order};
 use crate::{
     Candidate, ExternalRules, Finding, Findings, GainEstimate, MemoryFindings, Options, Programs, Reason, Requirement,
     Rule, RuleInfo, Settings, SkippedRule, Support,
@@ -35,7 +35,7 @@ use crate::{
 use call_candidate::{BY_TIME, CallCandidate};
 use call_rule_context::CallRuleContext;
 pub use call_rule_context::place_of_call;
-use kinds::Kinds;
+use frame_classes::FrameClasses;
 use operators::Operators;
 use stackline_calls::NoCalls;
 use stackline_calls::ranks_of_calls;
@@ -45,7 +45,7 @@ use stackline_model::{CallMetric, CallingContextTree, Severity};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 pub use step_time::{StepTime, step_time};
-use thread::Known;
+use thread::TimeSource;
 
 /// Rules over sums of calls.
 const RULES: [&Rule; 11] = [
@@ -63,14 +63,14 @@ const RULES: [&Rule; 11] = [
 ];
 
 /// Rules that require samples.
-const BY_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
+const NEEDS_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
 
 /// Rules that require counted operators.
-const BY_OPERATORS: [&str; 4] = ["SL015", "SL026", "SL038", "SL042"];
+const NEEDS_OPERATORS: [&str; 4] = ["SL015", "SL026", "SL038", "SL042"];
 /// Rules that require steps.
-const BY_STEPS: [&str; 2] = ["SL038", "SL043"];
+const NEEDS_STEPS: [&str; 2] = ["SL038", "SL043"];
 /// Rules about the cost of operators, which require that operators compute on the host.
-const NOT_WITH_GPU: [&str; 2] = ["SL015", "SL042"];
+const CPU_ONLY: [&str; 2] = ["SL015", "SL042"];
 
 /// Run rules over a calling context tree with folded imports ([`stackline_calls::fold_imports`]), for one rank or
 /// all, and rank findings by their time. Findings that fail the test `keep` are ignored.
@@ -92,64 +92,65 @@ pub fn find_in_calls(
     let known = ranks_of_calls(tree);
     let found = match rank {
         None if known.len() > 1 => ranks::find(tree, known, options, keep),
-        _ => of_rank(tree, rank, options, keep),
+        _ => find_for_rank(tree, rank, options, keep),
     };
     match found {
-        Ok(found) => Ok(with_others(found, others, options, keep)),
+        Ok(found) => Ok(add_external_findings(found, others, options, keep)),
         // Findings of Python rules do not require times.
         Err(NoCalls::NoTimes(_)) if others.rules().next().is_some() => {
-            Ok(with_others(without_times(), others, options, keep))
+            Ok(add_external_findings(empty_findings(), others, options, keep))
         }
         Err(reason) => Err(reason),
     }
 }
 
-fn of_rank(
+fn find_for_rank(
     tree: &CallingContextTree,
     rank: Option<i64>,
     options: &Options,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, NoCalls> {
-    let called = CallRuleContext::new(tree, rank, &options.settings).ok_or_else(|| no_times(tree, rank))?;
-    let kinds = Kinds::new(&called);
-    let mut candidates = named::find(&called, &kinds);
-    let operators = Operators::new(&called);
+    let context = CallRuleContext::new(tree, rank, &options.settings).ok_or_else(|| no_times(tree, rank))?;
+    let kinds = FrameClasses::new(&context);
+    let mut candidates = by_frame_name::find(&context, &kinds);
+    let operators = Operators::new(&context);
     candidates.extend(operators::find(&operators, &kinds));
     candidates.extend(copies::find(&operators, &kinds));
-    candidates.extend(busy::find(&called, &kinds));
-    let step_ns = called.per_step(called.window_ns());
+    candidates.extend(python_time::find(&context, &kinds));
+    let step_ns = context.per_step(context.window_ns());
     let is_incomplete = tree.report.problems.iter().any(|problem| problem.severity == Severity::Lost);
-    let uncovered = uncovered::find(&called, &kinds, &candidates);
-    let priced = candidates.iter().map(|candidate| finished(&called, candidate, step_ns, is_incomplete));
-    let (found, small): (Vec<Finding>, Vec<Finding>) = priced.partition(|finding| is_enough(finding, step_ns, options));
+    let uncovered = uncovered::find(&context, &kinds, &candidates);
+    let priced = candidates.iter().map(|candidate| to_finding(&context, candidate, step_ns, is_incomplete));
+    let (found, small): (Vec<Finding>, Vec<Finding>) =
+        priced.partition(|finding| is_large_enough(finding, step_ns, options));
     let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
-    let together = together(&findings, step_ns);
+    let combined = combined_gain(&findings, step_ns);
     Ok(Findings {
         step_ns,
-        steps: called.steps.count,
+        steps: context.steps.count,
         findings,
         ignored,
-        together,
-        rules: super::of_traces().map(Rule::info).collect(),
-        unchecked: unchecked(&called).collect(),
+        combined,
+        rules: super::trace_rules().map(Rule::info).collect(),
+        unchecked: skipped_rules(&context).collect(),
         small,
-        notes: notes(&called, rank, is_incomplete),
+        notes: notes(&context, rank, is_incomplete),
         is_incomplete,
         is_of_calls: true,
         uncovered,
-        ..Findings::of_memory(MemoryFindings::default())
+        ..Findings::from_memory(MemoryFindings::default())
     })
 }
 
 /// Check if a finding gains enough to be listed.
-fn is_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
+fn is_large_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1))
 }
 
 /// Add findings of Python rules, which analyze all ranks at once.
-fn with_others(
+fn add_external_findings(
     mut found: Findings,
     others: &ExternalRules,
     options: &Options,
@@ -158,7 +159,7 @@ fn with_others(
     let own = others.findings_of_calls(found.step_ns).into_iter();
     // Without times, stated gains cannot be compared with a step.
     let (own, small): (Vec<Finding>, Vec<Finding>) =
-        own.partition(|finding| found.step_ns == 0 || is_enough(finding, found.step_ns, options));
+        own.partition(|finding| found.step_ns == 0 || is_large_enough(finding, found.step_ns, options));
     let (kept, ignored): (Vec<Finding>, Vec<Finding>) = own.into_iter().partition(keep);
     found.findings.extend(kept);
     found.findings.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -174,17 +175,17 @@ fn with_others(
 pub fn steps_of_calls(tree: &CallingContextTree) -> usize {
     let merged = steps::with_steps_as_one(tree);
     CallRuleContext::new(merged.as_ref().unwrap_or(tree), None, &Settings::default())
-        .map_or(0, |called| called.steps.count)
+        .map_or(0, |context| context.steps.count)
 }
 
 /// Result without times, in which no built-in rule is checked.
-fn without_times() -> Findings {
+fn empty_findings() -> Findings {
     let unchecked = |rule| SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(Requirement::PythonTimes) };
     Findings {
-        rules: super::of_traces().map(Rule::info).collect(),
-        unchecked: super::of_traces().map(unchecked).collect(),
+        rules: super::trace_rules().map(Rule::info).collect(),
+        unchecked: super::trace_rules().map(unchecked).collect(),
         is_of_calls: true,
-        ..Findings::of_memory(MemoryFindings::default())
+        ..Findings::from_memory(MemoryFindings::default())
     }
 }
 
@@ -201,17 +202,17 @@ fn no_times(tree: &CallingContextTree, rank: Option<i64>) -> NoCalls {
     NoCalls::NoTimes(measured.iter().map(|metric| metric.name(&tree.strings).to_owned()).collect())
 }
 
-fn finished(called: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i64, is_incomplete: bool) -> Finding {
-    let facts = candidate.facts.iter().map(|fact| called.words().name(fact));
-    let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
-    let gain = within_step(scaled(candidate.gain, per), step_ns);
+fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i64, is_incomplete: bool) -> Finding {
+    let facts = candidate.facts.iter().map(|fact| context.words().name(fact));
+    let per = i64::try_from(context.per()).unwrap_or(i64::MAX);
+    let gain = limit_to_step(scaled(candidate.gain, per), step_ns);
     // Elapsed times of operators may exceed the total of the samples.
     let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
     // The host may run ahead of a GPU without waiting for it.
-    let gain = if called.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
-    let is_repair = !candidate.is_hope && !candidate.is_within_other;
+    let gain = if context.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
+    let is_repair = !candidate.is_speculative && !candidate.is_within_other;
     Finding {
-        rule: info_of(called, candidate),
+        rule: candidate_info(context, candidate),
         title: candidate.title.clone(),
         place: candidate.place.clone(),
         change: None,
@@ -230,8 +231,8 @@ fn finished(called: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i6
 }
 
 /// Texts of the rule of a candidate, with the advice variant that fits.
-fn info_of(called: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
-    let told = Candidate {
+fn candidate_info(context: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
+    let represented = Candidate {
         title: candidate.title.clone(),
         place: candidate.place.clone(),
         events: Vec::new(),
@@ -240,16 +241,16 @@ fn info_of(called: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleI
         confidence: candidate.confidence,
         gain_estimate: GainEstimate::None,
     };
-    candidate.rule.info_where(&told, |programs| match programs {
+    candidate.rule.info_where(&represented, |programs| match programs {
         Programs::Any => true,
-        Programs::Jax => called.uses_jax(),
-        Programs::WithoutGpu => !called.uses_gpu,
+        Programs::Jax => context.uses_jax(),
+        Programs::WithoutGpu => !context.uses_gpu,
         Programs::Where(_) => false,
     })
 }
 
 /// Combined gain of all findings with separate times.
-fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
+fn combined_gain(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
     let first = gains.next()?;
     let all = gains.fold(first, |all, gain| Gain {
@@ -262,47 +263,47 @@ fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
 }
 
 /// Rules that are not checked: those that need more than sums of calls, and those without measurements.
-fn unchecked<'c>(called: &'c CallRuleContext<'_>) -> impl Iterator<Item = SkippedRule> + 'c {
-    let has_operators = called.in_operator.iter().any(|&inside| inside);
+fn skipped_rules<'c>(context: &'c CallRuleContext<'_>) -> impl Iterator<Item = SkippedRule> + 'c {
+    let has_operators = context.in_operator.iter().any(|&inside| inside);
     let missing = move |rule: &&Rule| {
         let is = |codes: &[&str]| codes.contains(&rule.code);
         match () {
             () if !RULES.iter().any(|own| own.code == rule.code) => Some(Requirement::SingleCalls),
-            () if called.uses_gpu && is(&NOT_WITH_GPU) => Some(Requirement::SingleCalls),
-            () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Requirement::PythonTimes),
-            () if !called.thread.knows_computing() && rule.code == super::busy_python::RULE.code => {
+            () if context.uses_gpu && is(&CPU_ONLY) => Some(Requirement::SingleCalls),
+            () if context.thread.known == TimeSource::Operators && is(&NEEDS_SAMPLES) => Some(Requirement::PythonTimes),
+            () if !context.thread.knows_computing() && rule.code == super::busy_python::RULE.code => {
                 Some(Requirement::PythonTimes)
             }
-            () if !has_operators && is(&BY_OPERATORS) => Some(Requirement::Operators),
-            () if called.steps.count == 0 && is(&BY_STEPS) => Some(Requirement::Step),
+            () if !has_operators && is(&NEEDS_OPERATORS) => Some(Requirement::Operators),
+            () if context.steps.count == 0 && is(&NEEDS_STEPS) => Some(Requirement::Step),
             () => None,
         }
     };
     let unchecked = move |rule| Some(SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(missing(&rule)?) });
-    super::of_traces().filter_map(unchecked)
+    super::trace_rules().filter_map(unchecked)
 }
 
 /// Notes about the analyzed time, one sentence each.
-fn notes(called: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
-    let mut notes = vec![looked_at(called, rank)];
-    notes.extend(left_out(called));
-    notes.extend(maybe_after(called));
-    if !called.knows_waits() && called.thread.known == Known::Cpu {
+fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
+    let mut notes = vec![analyzed_part(context, rank)];
+    notes.extend(exclusion_notes(context));
+    notes.extend(maybe_after_note(context));
+    if !context.knows_waits() && context.thread.known == TimeSource::Cpu {
         notes.push("no waits were recorded: times exclude waits".to_owned());
     }
-    if !called.thread.knows_computing() {
+    if !context.thread.knows_computing() {
         notes.push("times are wall time: they include computing and waiting".to_owned());
     }
-    if let Some(part) = called.overhead {
+    if let Some(part) = context.overhead {
         let percent = 100.0 * part;
         notes.push(format!(
             "times exclude the overhead of recording, {percent:.1} % per step, subtracted at each operator call"
         ));
     }
-    if called.thread.known == Known::Operators {
+    if context.thread.known == TimeSource::Operators {
         notes.push("there are no samples: times exclude work between operators".to_owned());
     }
-    if called.uses_gpu {
+    if context.uses_gpu {
         notes.push(
             "times are of the host: gains are lower, possibly 0, if the host runs ahead of the GPU; copies on \
              the GPU (SL017) are not checked"
@@ -316,10 +317,10 @@ fn notes(called: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -
 }
 
 /// Notes about excluded time of the thread.
-fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
-    let steps = &called.steps;
+fn exclusion_notes(context: &CallRuleContext<'_>) -> Vec<String> {
+    let steps = &context.steps;
     let time = |is_it: &dyn Fn(usize) -> bool| -> u64 {
-        let all = called.thread.own.iter().enumerate().filter(|(node, _)| is_it(*node));
+        let all = context.thread.own.iter().enumerate().filter(|(node, _)| is_it(*node));
         all.fold(0, |sum, (_, time)| sum.saturating_add(time.ns))
     };
     let once = time(&|node| steps.is_once[node]);
@@ -333,39 +334,40 @@ fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
             "; lines of the loop's function before the first that runs operators or waits in each step count as \
                  set-up, and lines after the last that runs in each step as work after the loop",
         ),
-        (called.first_batches_ns, "the excess of the longest batch, most likely the first, over the others", "is", ""),
+        (context.first_batches_ns, "the excess of the longest batch, most likely the first, over the others", "is", ""),
     ];
-    let told = all.into_iter().filter(|(ns, ..)| *ns > 0);
-    told.map(|(ns, part, is, more)| {
-        format!("{part}, {} of that thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
-    })
-    .collect()
+    let represented = all.into_iter().filter(|(ns, ..)| *ns > 0);
+    represented
+        .map(|(ns, part, is, more)| {
+            format!("{part}, {} of that thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
+        })
+        .collect()
 }
 
 /// Least share of a step in lines after the loop's last one that a note names, in percent.
 const MAYBE_AFTER_PERCENT: f64 = 10.0;
 
 /// Note that steps may include work after the loop, if it is much.
-fn maybe_after(called: &CallRuleContext<'_>) -> Option<String> {
-    let lines = &called.steps.maybe_after;
-    let is_it = steps::below(called.tree, |node| lines.contains(&node));
-    let of_node = |node: usize| if called.steps.inside[node] { called.thread.own[node].ns } else { 0 };
+fn maybe_after_note(context: &CallRuleContext<'_>) -> Option<String> {
+    let lines = &context.steps.maybe_after;
+    let is_it = steps::below(context.tree, |node| lines.contains(&node));
+    let of_node = |node: usize| if context.steps.inside[node] { context.thread.own[node].ns } else { 0 };
     let all = (0..is_it.len()).filter(|&node| is_it[node]).fold(0_u64, |sum, node| sum.saturating_add(of_node(node)));
-    let first = lines.iter().find(|_| called.percent(all) >= MAYBE_AFTER_PERCENT && called.steps.count > 0)?;
-    let place = called.place(called.tree.nodes.frame.get(first.index()).copied()?);
+    let first = lines.iter().find(|_| context.percent(all) >= MAYBE_AFTER_PERCENT && context.steps.count > 0)?;
+    let place = context.place(context.tree.nodes.frame.get(first.index()).copied()?);
     let and = if lines.len() > 1 { " and the lines below it" } else { "" };
     Some(format!(
         "{}{and} may run after the loop: {} per step; counts of calls leave this open, and `stackline record --mode \
              trace` shows it",
         place.text(),
-        duration(called.per_step(all))
+        duration(context.per_step(all))
     ))
 }
 
-fn looked_at(called: &CallRuleContext<'_>, rank: Option<i64>) -> String {
-    let (tree, steps) = (called.tree, &called.steps);
+fn analyzed_part(context: &CallRuleContext<'_>, rank: Option<i64>) -> String {
+    let (tree, steps) = (context.tree, &context.steps);
     let text = |id| tree.strings.get(id);
-    let thread = tree.threads.get(called.thread.id.index());
+    let thread = tree.threads.get(context.thread.id.index());
     let name = thread.map(|thread| text(thread.name)).filter(|name| !name.is_empty()).unwrap_or("one thread");
     let of = match thread {
         Some(thread) if tree.processes.len() > 1 && rank.is_none() => {

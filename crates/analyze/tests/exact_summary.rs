@@ -22,7 +22,7 @@ fn places(story: &[SummaryLine]) -> Vec<&str> {
 }
 
 #[test]
-fn stories_of_real_traces_are_short_and_whole() {
+fn summaries_of_real_traces_are_short_and_complete() {
     for_each_trace(|name, trace| {
         let exact = Exact::new(trace);
         let Ok(path) = exact.path(&WindowChoice::Whole) else { return };
@@ -31,15 +31,15 @@ fn stories_of_real_traces_are_short_and_whole() {
         for line in &report.story {
             assert_eq!(line.start_ns, at, "{name}");
             at += line.dur_ns;
-            assert!(line.hops > 0 && line.dur_ns > 0, "{name} {line:?}");
+            assert!(line.segments > 0 && line.dur_ns > 0, "{name} {line:?}");
             assert!(!line.place.is_empty() && !line.longest.is_empty() && !line.bound_by.is_empty(), "{name} {line:?}");
         }
         assert_eq!(at, report.window_ns, "{name}");
         assert!((1..=20).contains(&report.story.len()), "{name}: {} lines", report.story.len());
-        assert_eq!(report.story.iter().map(|l| l.hops).sum::<usize>(), report.path_nodes, "{name}");
+        assert_eq!(report.story.iter().map(|l| l.segments).sum::<usize>(), report.path_nodes, "{name}");
         // Hops of one event that follow one another with one cause, rule and evidence are one.
-        let hops: Vec<_> = exact.stretches(&path).collect();
-        let twice = hops.windows(2).find(|p| {
+        let segments: Vec<_> = exact.merged_segments(&path).collect();
+        let twice = segments.windows(2).find(|p| {
             let of = |i: usize| (p[i].track, p[i].event, p[i].category, p[i].rule, p[i].evidence);
             p[0].rule == "innermost_span" && of(0) == of(1)
         });
@@ -57,13 +57,13 @@ fn training() -> MiniTrace {
 }
 
 #[test]
-fn time_outside_of_modules_has_the_name_of_a_frame() {
+fn time_outside_modules_is_named_after_a_frame() {
     let report = report(&read(training().json()));
     assert_eq!(places(&report.story), ["train.py(1): main", "Net_0", "optim.py(7): step and others"]);
 }
 
 #[test]
-fn one_module_is_told_by_what_is_in_it() {
+fn single_module_is_summarized_by_its_contents() {
     let t = mini(
         "10/10  python_function  nn.Module: Net_0  0+1000
          10/10  cpu_op           aten::conv2d      0+500
@@ -74,7 +74,7 @@ fn one_module_is_told_by_what_is_in_it() {
 }
 
 #[test]
-fn hundreds_of_places_become_twenty_lines() {
+fn summary_has_at_most_twenty_lines() {
     let mut t = mini("");
     for i in 0..300_i64 {
         let length = 60 + i % 30;
@@ -86,7 +86,7 @@ fn hundreds_of_places_become_twenty_lines() {
 }
 
 #[test]
-fn what_nothing_explains_is_not_named_after_what_came_next() {
+fn unexplained_time_is_not_named_after_the_next_event() {
     let t = mini(
         "gpu0/7  kernel  first   0+10     correlation=1
          gpu0/7  kernel  second  5000+10  correlation=2",

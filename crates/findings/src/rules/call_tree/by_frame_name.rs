@@ -4,11 +4,11 @@ use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
 };
 use super::call_candidate::{CallCandidate, bounded, confidence, facts, signed};
-use super::call_rule_context::{CallRuleContext, Seen};
-use super::kinds::Kinds;
+use super::call_rule_context::{CallRuleContext, NodeTime};
+use super::frame_classes::FrameClasses;
 use super::steps::below;
 use super::thread::is_recorded;
-use crate::identity::MOSTLY_AT;
+use crate::identity::LOCATION_SEPARATOR;
 use crate::{Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::format::duration;
@@ -17,27 +17,28 @@ use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, TAKE_BATCH};
 use std::collections::BTreeMap;
 
-pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandidate> {
+pub(super) fn find(context: &CallRuleContext<'_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
     let mut candidates = Vec::new();
     for (rule, found) in kinds.by_rule() {
         match rule.code {
             code if code == dataloader_starved::RULE.code => {
-                let mut all = Seen::default();
+                let mut all = NodeTime::default();
                 for seen in found.values() {
                     all.time.add(seen.time);
                     all.nodes.extend(&seen.nodes);
                 }
                 all.nodes.sort_unstable();
-                let most = found.iter().max_by_key(|(_, seen)| seen.time.ns).map(|(&(line, _), _)| called.place(line));
-                candidates.extend(most.and_then(|place| loading(called, place, &all)));
+                let most = found.iter().max_by_key(|(_, seen)| seen.time.ns).map(|(&(line, _), _)| context.place(line));
+                candidates.extend(most.and_then(|place| loading(context, place, &all)));
             }
-            _ => candidates
-                .extend(found.iter().filter_map(|(&(line, kind), seen)| one(called, rule, (line, kind), seen))),
+            _ => candidates.extend(
+                found.iter().filter_map(|(&(line, kind), seen)| single_candidate(context, rule, (line, kind), seen)),
+            ),
         }
     }
-    let prepared = kinds.prepared().iter();
-    candidates.extend(prepared.filter_map(|(&(line, kind), seen)| {
-        let mut candidate = one(called, &preprocessing::RULE, (line, kind), seen)?;
+    let loader_preprocessing = kinds.loader_preprocessing().iter();
+    candidates.extend(loader_preprocessing.filter_map(|(&(line, kind), seen)| {
+        let mut candidate = single_candidate(context, &preprocessing::RULE, (line, kind), seen)?;
         candidate.is_within_other = true;
         Some(candidate)
     }));
@@ -45,21 +46,21 @@ pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandi
 }
 
 /// Candidate whose whole time vanishes with the repair.
-fn one(
-    called: &CallRuleContext<'_>,
+fn single_candidate(
+    context: &CallRuleContext<'_>,
     rule: &'static Rule,
     (line, kind): (FrameId, &str),
-    seen: &Seen,
+    seen: &NodeTime,
 ) -> Option<CallCandidate> {
-    let share = called.percent(seen.time.ns);
+    let share = context.percent(seen.time.ns);
     // Profiles do not count calls.
-    let counts_calls = is_recorded(called.tree);
-    let may_be_rare = rule.code == copy_chains::RULE.code && counts_calls && !is_in_each_step(called, seen);
-    if seen.time.ns == 0 || share < least_share(called, rule) || may_be_rare {
+    let counts_calls = is_recorded(context.tree);
+    let may_be_rare = rule.code == copy_chains::RULE.code && counts_calls && !is_in_each_step(context, seen);
+    if seen.time.ns == 0 || share < least_share(context, rule) || may_be_rare {
         return None;
     }
-    let (each_step, words) = (duration(called.per_step(seen.time.ns)), called.words());
-    let times = || seen.nodes.iter().map(|node| called.thread.calls[node.index()]).sum::<u64>().max(1);
+    let (each_step, words) = (duration(context.per_step(seen.time.ns)), context.words());
+    let times = || seen.nodes.iter().map(|node| context.thread.calls[node.index()]).sum::<u64>().max(1);
     let title = match rule.code {
         code if code == garbage_collection::RULE.code => garbage_collection::title(&each_step, words),
         code if code == recompilation::RULE.code => {
@@ -70,7 +71,7 @@ fn one(
             }
         }
         code if code == logging_in_step::RULE.code => {
-            format!("{kind} blocks the host: {each_step}{}", words.a_step())
+            format!("{kind} blocks the host: {each_step}{}", words.per_step_suffix())
         }
         code if code == copy_chains::RULE.code => {
             copy_chains::deep_title(share, if counts_calls { words.in_each_step() } else { "" })
@@ -81,11 +82,11 @@ fn one(
     Some(CallCandidate {
         rule,
         title,
-        place: called.place(line),
-        facts: facts(called, seen.time),
+        place: context.place(line),
+        facts: facts(context, seen.time),
         confidence: confidence(seen.time),
-        gain: bounded(called, seen.time),
-        is_hope: false,
+        gain: bounded(context, seen.time),
+        is_speculative: false,
         is_within_other: false,
         covers_ns: seen.time.ns,
     })
@@ -93,43 +94,43 @@ fn one(
 
 /// Check if the code calls some operator in each step. Otherwise it may copy a model after an epoch, or objects
 /// without tensors.
-fn is_in_each_step(called: &CallRuleContext<'_>, seen: &Seen) -> bool {
-    let inside = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
+fn is_in_each_step(context: &CallRuleContext<'_>, seen: &NodeTime) -> bool {
+    let inside = below(context.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
-    for node in called.nodes().filter(|node| inside[node.index()] && called.in_operator[node.index()]) {
-        *by_name.entry(called.name(node)).or_default() += called.thread.calls[node.index()];
+    for node in context.nodes().filter(|node| inside[node.index()] && context.in_operator[node.index()]) {
+        *by_name.entry(context.name(node)).or_default() += context.thread.calls[node.index()];
     }
-    called.steps.count > 0 && by_name.into_values().any(|calls| calls >= called.per())
+    context.steps.count > 0 && by_name.into_values().any(|calls| calls >= context.per())
 }
 
 /// Minimum reported share of a rule, in percent; 0 for rules without this setting.
-fn least_share(called: &CallRuleContext<'_>, rule: &'static Rule) -> f64 {
+fn least_share(context: &CallRuleContext<'_>, rule: &'static Rule) -> f64 {
     let has_share = rule.settings.iter().any(|setting| setting.name == "share");
-    if has_share { called.setting(rule, "share") } else { 0.0 }
+    if has_share { context.setting(rule, "share") } else { 0.0 }
 }
 
 /// Cost of taking a batch from a worker, in ns: likely and largest (`dataloader_starved`).
 const TAKE_NS: [u64; 2] = [100_000, 1_100_000];
 /// Largest number of workers that the advice assumes.
-const MOST_WORKERS: u64 = 16;
-fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<CallCandidate> {
+const MAX_WORKERS: u64 = 16;
+fn loading(context: &CallRuleContext<'_>, place: SourceLocation, seen: &NodeTime) -> Option<CallCandidate> {
     let (rule, ns) = (&dataloader_starved::RULE, seen.time.ns);
-    let share = called.percent(ns);
-    if ns == 0 || share < called.setting(rule, "share") {
+    let share = context.percent(ns);
+    if ns == 0 || share < context.setting(rule, "share") {
         return None;
     }
-    let has_workers = called.tree.nodes.ids().any(|node| called.name(node).contains(LOADER_WITH_WORKERS));
-    let rest = called.window_ns().saturating_sub(ns).max(1);
-    let batches = batches(called);
-    let takes = batches.max(called.per());
-    let workers = if has_workers { MOST_WORKERS } else { ns.div_ceil(rest).clamp(1, MOST_WORKERS) };
+    let has_workers = context.tree.nodes.ids().any(|node| context.name(node).contains(LOADER_WITH_WORKERS));
+    let rest = context.window_ns().saturating_sub(ns).max(1);
+    let batches = batches(context);
+    let takes = batches.max(context.per());
+    let workers = if has_workers { MAX_WORKERS } else { ns.div_ceil(rest).clamp(1, MAX_WORKERS) };
     // Workers load concurrently with the computation. The rest is the excess of loading, and the cost of taking
     // batches.
     let left = |take: u64| (ns / workers).saturating_sub(rest).saturating_add(takes.saturating_mul(take));
     let [likely, most] = TAKE_NS.map(|take| signed(ns.saturating_sub(left(take))));
     // Free processors are unknown. Loading that mostly waits needs none.
     let mostly_waits = seen.time.waits_ns.saturating_sub(seen.time.measured_ns) > ns / 2;
-    let counted = bounded(called, seen.time);
+    let counted = bounded(context, seen.time);
     let low_ns = if mostly_waits && !has_workers { most.min(counted.low_ns) } else { 0 };
     let how = match (has_workers, workers) {
         (true, _) => "DataLoader workers are too slow".to_owned(),
@@ -141,49 +142,49 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
              processor)"
         ),
     };
-    let mut facts = facts(called, seen.time);
+    let mut facts = facts(context, seen.time);
     if batches > 0 {
         facts.insert(0, Fact::count("batches", usize::try_from(batches).unwrap_or(usize::MAX)));
     }
     Some(CallCandidate {
         rule,
-        title: format!("Waiting for data: {share:.0} % of the time, {how}{}", slowest_line(called, seen)),
+        title: format!("Waiting for data: {share:.0} % of the time, {how}{}", slowest_line(context, seen)),
         place,
         facts,
         confidence: confidence(seen.time),
         gain: Gain { ns: likely, low_ns: low_ns.min(likely), high_ns: counted.high_ns.max(likely) },
-        is_hope: false,
+        is_speculative: false,
         is_within_other: false,
         covers_ns: ns,
     })
 }
 
 /// Least share of loading of a line that the title names, in percent.
-const MOST: u64 = 50;
+const MIN_LINE_PERCENT: u64 = 50;
 
 /// Line of the program with most of the loading, in a data set or a collate function, as the end of a
 /// title.
-fn slowest_line(called: &CallRuleContext<'_>, seen: &Seen) -> String {
-    let taken_from: Vec<FrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
-    let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
+fn slowest_line(context: &CallRuleContext<'_>, seen: &NodeTime) -> String {
+    let taken_from: Vec<FrameId> = seen.nodes.iter().map(|node| context.line(*node)).collect();
+    let loads = below(context.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut lines: BTreeMap<FrameId, u64> = BTreeMap::new();
-    for node in called.nodes().filter(|node| loads[node.index()]) {
-        let line = lines.entry(called.line(node)).or_default();
-        *line = line.saturating_add(called.thread.own[node.index()].ns);
+    for node in context.nodes().filter(|node| loads[node.index()]) {
+        let line = lines.entry(context.line(node)).or_default();
+        *line = line.saturating_add(context.thread.own[node.index()].ns);
     }
     lines.retain(|line, _| !taken_from.contains(line));
     let most = lines.into_iter().max_by_key(|&(line, ns)| (ns, std::cmp::Reverse(line)));
     let part = |ns: u64| ns.saturating_mul(100) / seen.time.ns.max(1);
-    match most.filter(|&(_, ns)| part(ns) >= MOST) {
-        Some((line, ns)) => format!("{MOSTLY_AT}{} ({} %)", called.place(line).text(), part(ns)),
+    match most.filter(|&(_, ns)| part(ns) >= MIN_LINE_PERCENT) {
+        Some((line, ns)) => format!("{LOCATION_SEPARATOR}{} ({} %)", context.place(line).text(), part(ns)),
         None => String::new(),
     }
 }
 
 /// Number of batches taken from loaders, from PyTorch's spans; 0 without them.
-fn batches(called: &CallRuleContext<'_>) -> u64 {
-    let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
-    called.thread.recorded(called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum())
+fn batches(context: &CallRuleContext<'_>) -> u64 {
+    let is_take = |node: &CallNodeId| context.name(*node).starts_with(TAKE_BATCH);
+    context.thread.recorded(context.nodes().filter(is_take).map(|node| context.thread.calls[node.index()]).sum())
 }
 
 #[cfg(test)]
@@ -191,7 +192,7 @@ mod tests {
     use super::super::testing::training;
 
     #[test]
-    fn one_recompilation_is_told_in_the_singular() {
+    fn single_recompilation_is_reported_in_the_singular() {
         let mut made = training();
         let path = "train.py:50 <module> > train.py:21 main > Recompile 0/1: f (m.py:1)";
         made.calls(path, 1, 300);

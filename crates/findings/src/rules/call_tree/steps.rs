@@ -4,7 +4,7 @@
 //! `n` calls.
 
 use super::after_loop::{AfterLoop, Ends};
-use super::thread::{Thread, inclusive, upwards};
+use super::thread::{Thread, ancestors_of, inclusive};
 use rustc_hash::FxHashMap;
 use stackline_calls::IMPORT;
 use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Least number of calls of a step mark, as a fraction of the most frequent one. Rarer marks are not steps, such as a
 /// second optimizer that warms up.
-const LEAST_PART: u64 = 10;
+const MIN_MARK_FRACTION: u64 = 10;
 
 /// Steps and their nodes.
 #[derive(Debug)]
@@ -36,10 +36,10 @@ pub(super) struct Steps {
 
 impl Steps {
     pub(super) fn find(tree: &CallingContextTree, children: &CallChildren, thread: &Thread) -> Self {
-        let is_once = below(tree, |node| is_done_once(tree, node));
+        let is_once = below(tree, |node| is_one_time_work(tree, node));
         let marks = marks(tree, thread);
         let most = marks.iter().map(|mark| mark.calls).max().unwrap_or(0);
-        let is_of_steps = |mark: &&Mark| mark.calls > 1 && mark.calls.saturating_mul(LEAST_PART) >= most;
+        let is_of_steps = |mark: &&Mark| mark.calls > 1 && mark.calls.saturating_mul(MIN_MARK_FRACTION) >= most;
         let mark = marks.iter().filter(is_of_steps).min_by_key(|mark| mark.calls);
         let of_loop = mark.and_then(|mark| Loop::around(tree, children, thread, mark, &is_once));
         let mark = mark.filter(|_| of_loop.is_some());
@@ -72,7 +72,7 @@ pub(super) fn below(tree: &CallingContextTree, is_it: impl Fn(CallNodeId) -> boo
     found
 }
 
-fn is_done_once(tree: &CallingContextTree, node: CallNodeId) -> bool {
+fn is_one_time_work(tree: &CallingContextTree, node: CallNodeId) -> bool {
     match tree.frame(node) {
         Some(Frame::Span { name }) => {
             let name = tree.strings.get(*name);
@@ -119,10 +119,10 @@ struct Mark {
 /// Spans that mark steps, in the order of preference of traces: those of a profiler's schedule, otherwise of a
 /// framework, otherwise of optimizers, which may have different steps.
 fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
-    let called = |is_it: &dyn Fn(CallNodeId) -> bool| -> Vec<CallNodeId> {
+    let nodes_where = |is_it: &dyn Fn(CallNodeId) -> bool| -> Vec<CallNodeId> {
         tree.nodes.ids().skip(1).filter(|node| thread.calls[node.index()] > 0 && is_it(*node)).collect()
     };
-    let of = |prefix: &str| called(&|node| is_span(tree, node, prefix));
+    let of = |prefix: &str| nodes_where(&|node| is_span(tree, node, prefix));
     let mark = |name: String, nodes: Vec<CallNodeId>| {
         let calls = nodes.iter().map(|node| thread.calls[node.index()]).sum();
         Mark { name, nodes, calls }
@@ -135,7 +135,7 @@ fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
     for framework in FRAMEWORKS.iter().filter(|framework| !framework.steps.is_empty()) {
         let is_it = |node| is_mark_of(tree, node, framework);
         // A nested mark is not a separate step.
-        let outer = called(&|node| is_it(node) && !upwards(tree, node).skip(1).any(is_it));
+        let outer = nodes_where(&|node| is_it(node) && !ancestors_of(tree, node).skip(1).any(is_it));
         if !outer.is_empty() {
             return vec![mark(framework.steps.iter().map(|step| step.name).collect::<Vec<_>>().join(" or "), outer)];
         }
@@ -151,12 +151,13 @@ fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
 
 /// Innermost line above a node outside of PyTorch.
 fn line_of(tree: &CallingContextTree, node: CallNodeId) -> FrameId {
-    let line = upwards(tree, node).find(|&at| python(tree, at).is_some_and(|((_, file), _)| !is_torchs(tree, file)));
+    let line =
+        ancestors_of(tree, node).find(|&at| python(tree, at).is_some_and(|((_, file), _)| !is_in_torch(tree, file)));
     line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(FrameId::NONE)
 }
 
 /// Check if a file belongs to PyTorch, whose code around a step is not part of the loop.
-fn is_torchs(tree: &CallingContextTree, file: StrId) -> bool {
+fn is_in_torch(tree: &CallingContextTree, file: StrId) -> bool {
     is_in_package(tree.strings.get(file), TORCH)
 }
 
@@ -206,18 +207,18 @@ impl Loop {
         mark: &Mark,
         is_once: &[bool],
     ) -> Option<Self> {
-        let again = Again::new(tree, thread, mark, is_once);
+        let repeated = RepeatedWork::new(tree, thread, mark, is_once);
         let most = mark.nodes.iter().max_by_key(|node| (thread.calls[node.index()], std::cmp::Reverse(**node)))?;
         let path = tree.path(*most);
-        let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_torchs(tree, file));
+        let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_in_torch(tree, file));
         let functions: Vec<CallNodeId> = path.into_iter().filter(|&node| is_loops(node)).collect();
         // Set-up may make a multiple of the calls by chance.
         let has_several = |is_called: &[bool]| {
-            let found = |&node: &CallNodeId| Self::lines_of((tree, children, thread), node, &again, is_called);
+            let found = |&node: &CallNodeId| Self::lines_of((tree, children, thread), node, &repeated, is_called);
             functions.iter().filter_map(found).find(|(_, lines)| *lines > 1)
         };
-        let several = has_several(&again.once).or_else(|| has_several(&again.steps));
-        let innermost = || Self::lines_of((tree, children, thread), *functions.last()?, &again, &again.steps);
+        let several = has_several(&repeated.once).or_else(|| has_several(&repeated.steps));
+        let innermost = || Self::lines_of((tree, children, thread), *functions.last()?, &repeated, &repeated.steps);
         several.or_else(innermost).map(|(found, _)| found)
     }
 
@@ -227,7 +228,7 @@ impl Loop {
     fn lines_of(
         (tree, children, thread): (&CallingContextTree, &CallChildren, &Thread),
         node: CallNodeId,
-        again: &Again,
+        repeated: &RepeatedWork,
         is_called: &[bool],
     ) -> Option<(Self, usize)> {
         let (function, _) = python(tree, node)?;
@@ -235,22 +236,22 @@ impl Loop {
         let own =
             |at: &CallNodeId| python(tree, *at).filter(|(other, _)| *other == function).map(|(_, line)| (line, *at));
         let lines: Vec<(u32, CallNodeId)> = children.of_node(caller).iter().filter_map(own).collect();
-        let first = lines.iter().filter(|(_, at)| again.steps[at.index()]).map(|(line, _)| *line).min();
-        let is_once = |(_, at): &(u32, CallNodeId)| again.any[at.index()] && !again.steps[at.index()];
+        let first = lines.iter().filter(|(_, at)| repeated.steps[at.index()]).map(|(line, _)| *line).min();
+        let is_once = |(_, at): &(u32, CallNodeId)| repeated.any[at.index()] && !repeated.steps[at.index()];
         // Lines after the set-up with repeated waits belong to the loop, too.
         let set_up = lines.iter().filter(|of_line| is_once(of_line) && Some(of_line.0) < first);
         let last = set_up.map(|(line, _)| *line).max();
-        let waits = lines.iter().filter(|(line, at)| again.waits[at.index()] && Some(*line) > last);
+        let waits = lines.iter().filter(|(line, at)| repeated.waits[at.index()] && Some(*line) > last);
         let first = waits.map(|(line, _)| *line).chain(first).min().filter(|_| first.is_some());
         let first = first.filter(|_| lines.iter().any(is_once)).unwrap_or(0);
         let mut lines: Vec<(u32, CallNodeId)> =
             lines.into_iter().filter(|&(line, _)| line == 0 || line >= first).collect();
-        let AfterLoop { left_out, unknown } = AfterLoop::find((tree, thread), &lines, again);
+        let AfterLoop { left_out, unknown } = AfterLoop::find((tree, thread), &lines, repeated);
         lines.retain(|(_, at)| !left_out.contains(at));
-        let called: BTreeSet<u32> =
+        let called_lines: BTreeSet<u32> =
             lines.iter().filter(|(_, at)| is_called[at.index()]).map(|(line, _)| *line).collect();
         let lines = lines.into_iter().map(|(_, at)| at).collect();
-        Some((Self { function, lines, maybe_after: unknown }, called.len()))
+        Some((Self { function, lines, maybe_after: unknown }, called_lines.len()))
     }
 }
 
@@ -263,7 +264,7 @@ fn python(tree: &CallingContextTree, node: CallNodeId) -> Option<((StrId, StrId)
 }
 
 /// Repeated work of each node, including its callees.
-pub(super) struct Again {
+pub(super) struct RepeatedWork {
     /// Has as many calls as steps.
     pub(super) once: Vec<bool>,
     /// Has a multiple of as many calls.
@@ -285,13 +286,13 @@ pub(super) struct Again {
 }
 
 /// Least number of sampled waits per step of a node that waits in each step: samples miss some waits.
-const LEAST_WAITS: f64 = 0.5;
+const MIN_WAITS: f64 = 0.5;
 /// Largest sample of a wait in steps, as a multiple of the mean. Samples of one long wait grow with its length.
-const LONG_WAIT: f64 = 4.0;
+const MAX_WAIT_RATIO: f64 = 4.0;
 /// Number of consecutive steps that the recorder does not record, unless the program does other work in between.
 const UNRECORDED_BLOCK: u64 = 4;
 
-impl Again {
+impl RepeatedWork {
     /// Count repeated work. The recorder may skip steps to measure its overhead, and a program may run its steps from
     /// several lines.
     fn new(tree: &CallingContextTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
@@ -320,7 +321,8 @@ impl Again {
             })
         };
         let waits_again = |waits: &CallStats| {
-            waits.count as f64 >= LEAST_WAITS * recorded.max(2) as f64 && waits.max as f64 <= LONG_WAIT * waits.mean()
+            waits.count as f64 >= MIN_WAITS * recorded.max(2) as f64
+                && waits.max as f64 <= MAX_WAIT_RATIO * waits.mean()
         };
         Self {
             waits: any_below(&|node| thread.waits.get(&node).is_some_and(waits_again)),

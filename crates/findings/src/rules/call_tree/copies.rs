@@ -4,7 +4,7 @@
 use super::super::{copy_chains, zeroed_gradients};
 use super::call_candidate::{CallCandidate, signed};
 use super::call_rule_context::CallRuleContext;
-use super::kinds::Kinds;
+use super::frame_classes::FrameClasses;
 use super::operators::{Calls, Operators, is_of_loop};
 use super::steps::below;
 use super::thread::inclusive;
@@ -17,8 +17,8 @@ use stackline_timeline::vocabulary::autograd::is_accumulation;
 use stackline_timeline::vocabulary::python::ZERO_GRAD;
 use std::collections::BTreeMap;
 
-pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
-    if operators.called.uses_gpu {
+pub(super) fn find(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
+    if operators.context.uses_gpu {
         return Vec::new();
     }
     let spans = operators.spans(ZERO_GRAD);
@@ -29,23 +29,26 @@ pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCand
 }
 
 /// Outermost operators that reorder tensors by copying, by line.
-fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
-    let called = operators.called;
-    let forward = Forward::new(called);
+fn reordered(operators: &Operators<'_, '_>, kinds: &FrameClasses) -> Vec<CallCandidate> {
+    let context = operators.context;
+    let forward = Forward::new(context);
     let is_copy = |node: &&CallNodeId| {
         let at = node.index();
         let is_copied = forward.copies[at] && !forward.converts[at];
-        aten::reorders(called.name(**node)) && is_copied && !kinds.is_taken(**node) && !operators.of_others[at]
+        aten::reorders(context.name(**node))
+            && is_copied
+            && !kinds.is_classified(**node)
+            && !operators.is_of_other_rule[at]
     };
     let mut by_path: BTreeMap<(CallNodeId, &str), Calls> = BTreeMap::new();
     for &node in operators.outermost.iter().filter(is_copy) {
         let calls = Calls { ns: forward.ns[node.index()], ..operators.calls(node) };
-        by_path.entry((called.line_node(node), called.name(node))).or_default().add(&calls);
+        by_path.entry((context.line_node(node), context.name(node))).or_default().add(&calls);
     }
     let mut by_line: BTreeMap<(FrameId, &str), Calls> = BTreeMap::new();
     // SL038 reports small ones in a loop.
-    for ((line, operator), all) in by_path.into_iter().filter(|(_, all)| !is_of_loop(called, all)) {
-        by_line.entry((called.line(line), operator)).or_default().add(&all);
+    for ((line, operator), all) in by_path.into_iter().filter(|(_, all)| !is_of_loop(context, all)) {
+        by_line.entry((context.line(line), operator)).or_default().add(&all);
     }
     by_line.into_iter().filter_map(|((line, operator), all)| copies(operators, line, operator, &all)).collect()
 }
@@ -61,13 +64,13 @@ struct Forward {
 }
 
 impl Forward {
-    fn new(called: &CallRuleContext<'_>) -> Self {
-        let tree = called.tree;
+    fn new(context: &CallRuleContext<'_>) -> Self {
+        let tree = context.tree;
         let backward = below(tree, |node| tree.frame(node).map(Frame::kind) == Some(FrameKind::Backward));
         let of_node = |node: CallNodeId| {
-            let is_called = called.thread.calls[node.index()] > 0 && !backward[node.index()];
-            let name = called.name(node);
-            let ns = if backward[node.index()] { 0 } else { called.thread.operators[node.index()] };
+            let is_called = context.thread.calls[node.index()] > 0 && !backward[node.index()];
+            let name = context.name(node);
+            let ns = if backward[node.index()] { 0 } else { context.thread.operators[node.index()] };
             (ns, is_called && name == aten::COPY, is_called && aten::converts(name))
         };
         let all = inclusive(tree, tree.nodes.ids().map(of_node).collect(), |(ns, copies, converts), below| {
@@ -84,13 +87,13 @@ impl Forward {
 }
 
 fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Calls) -> Option<CallCandidate> {
-    let called = operators.called;
+    let context = operators.context;
     let rule = &copy_chains::RULE;
-    let share = called.percent(all.ns);
-    if share < called.setting(rule, "share") {
+    let share = context.percent(all.ns);
+    if share < context.setting(rule, "share") {
         return None;
     }
-    let mut place = called.place(line);
+    let mut place = context.place(line);
     place.operator = Some(operator.to_owned());
     let ns = signed(all.ns);
     Some(CallCandidate {
@@ -100,12 +103,12 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
         facts: vec![
             Fact::count("copies", usize::try_from(all.calls).unwrap_or(usize::MAX)),
             Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("total time per step", called.per_step(all.ns)),
+            Fact::time("total time per step", context.per_step(all.ns)),
         ],
         confidence: Confidence::Medium,
         // The following operators may get slower without the copy.
         gain: Gain { ns, low_ns: 0, high_ns: ns },
-        is_hope: false,
+        is_speculative: false,
         is_within_other: false,
         covers_ns: all.ns,
     })
@@ -113,16 +116,16 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
 
 /// Calls that fill gradients with zeros, and backward passes that add to them.
 fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallCandidate> {
-    let called = operators.called;
+    let context = operators.context;
     let rule = &zeroed_gradients::RULE;
     let all = operators.below(spans);
     let of_one = all.get(aten::ZERO).cloned().unwrap_or_default();
     let of_lists = all.get(aten::FOREACH_ZERO).cloned().unwrap_or_default();
-    let times: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
-    let times = called.thread.recorded(times).max(1);
+    let times: u64 = spans.iter().map(|span| context.thread.calls[span.index()]).sum();
+    let times = context.thread.recorded(times).max(1);
     // The length of a list is not recorded.
     let per_call = (of_lists.calls == 0).then(|| usize::try_from(of_one.calls / times).unwrap_or(usize::MAX));
-    let is_few = |per_call: usize| (per_call as f64) < called.setting(rule, "gradients");
+    let is_few = |per_call: usize| (per_call as f64) < context.setting(rule, "gradients");
     let fills_ns = of_one.ns.saturating_add(of_lists.ns);
     if fills_ns == 0 || per_call.is_some_and(is_few) {
         return None;
@@ -135,15 +138,15 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     Some(CallCandidate {
         rule,
         title: zeroed_gradients::title(name, per_call),
-        place: called.place(called.line(*spans.first()?)),
+        place: context.place(context.line(*spans.first()?)),
         facts: vec![
             Fact::count("calls", usize::try_from(times).unwrap_or(usize::MAX)),
-            Fact::time("filling per step", called.per_step(fills_ns)),
-            Fact::time("adding to zeros per step", called.per_step(first_ns)),
+            Fact::time("filling per step", context.per_step(fills_ns)),
+            Fact::time("adding to zeros per step", context.per_step(first_ns)),
         ],
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns, high_ns },
-        is_hope: false,
+        is_speculative: false,
         is_within_other: false,
         covers_ns,
     })
@@ -151,10 +154,10 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
 
 /// Number and time of the gradient additions in all backward passes.
 fn sums(operators: &Operators<'_, '_>) -> Calls {
-    let called = operators.called;
-    let accumulates = below(called.tree, |node| is_accumulation(called.name(node)));
+    let context = operators.context;
+    let accumulates = below(context.tree, |node| is_accumulation(context.name(node)));
     let mut all = Calls::default();
-    let is_sum = |node: &CallNodeId| accumulates[node.index()] && called.name(*node) == aten::ADD_IN_PLACE;
-    called.nodes().filter(is_sum).for_each(|node| all.add(&operators.calls(node)));
+    let is_sum = |node: &CallNodeId| accumulates[node.index()] && context.name(*node) == aten::ADD_IN_PLACE;
+    context.nodes().filter(is_sum).for_each(|node| all.add(&operators.calls(node)));
     all
 }

@@ -19,8 +19,8 @@ fn path(trace: &Trace) -> (Vec<&'static str>, ExactPath) {
     (warnings, exact.path(&WindowChoice::Whole).unwrap())
 }
 
-fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = PathSegment> + 'a {
-    path.hops.iter().filter(move |h| h.event.is_some() && trace.name(h.event) == name)
+fn segments_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = PathSegment> + 'a {
+    path.segments.iter().filter(move |h| h.event.is_some() && trace.name(h.event) == name)
 }
 
 /// Two kernels of a stream; by its record, the first ends long after the second began.
@@ -35,22 +35,22 @@ fn late_flush() -> MiniTrace {
 }
 
 #[test]
-fn the_end_of_an_overlong_kernel_is_inferred() {
+fn end_of_overlong_kernel_is_inferred() {
     let trace = read(late_flush().json());
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"overlong_operations"), "{warnings:?}");
     let evidence: Vec<Evidence> =
-        hops_of(&trace, &path, "long").filter(|h| h.rule == "record").map(|h| h.evidence).collect();
+        segments_of(&trace, &path, "long").filter(|h| h.rule == "record").map(|h| h.evidence).collect();
     assert_eq!(evidence, [Evidence::Inferred]);
 }
 
 #[test]
-fn a_clipped_kernel_is_a_fact() {
+fn clipped_kernel_is_exact() {
     let options = stackline_ingest::ReadOptions { clip_overlaps: true, ..Default::default() };
     let trace = stackline_ingest::read_bytes("t.json", late_flush().json().as_bytes(), &options).unwrap();
     let (warnings, path) = path(&trace);
     assert!(!warnings.contains(&"overlong_operations"), "{warnings:?}");
-    let records: Vec<_> = path.hops.iter().filter(|h| h.rule == "record").map(|h| h.evidence).collect();
+    let records: Vec<_> = path.segments.iter().filter(|h| h.rule == "record").map(|h| h.evidence).collect();
     assert!(!records.is_empty() && records.iter().all(|&evidence| evidence == Evidence::Exact), "{records:?}");
 }
 
@@ -71,7 +71,7 @@ fn rank(t: &mut MiniTrace, process: i64, lost: bool) {
 }
 
 #[test]
-fn what_one_process_lost_leaves_the_others_certain() {
+fn missing_records_of_one_process_do_not_affect_others() {
     let mut t = mini("");
     rank(&mut t, 100, false);
     rank(&mut t, 101, true);
@@ -82,7 +82,7 @@ fn what_one_process_lost_leaves_the_others_certain() {
 }
 
 #[test]
-fn clocks_that_disagree_are_those_of_a_process() {
+fn clock_disagreement_is_per_process() {
     let mut t = mini("");
     rank(&mut t, 100, false);
     // A kernel that starts 5 µs before its call.
@@ -93,7 +93,7 @@ fn clocks_that_disagree_are_those_of_a_process() {
     let trace = read(t.json());
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"clocks_disagree"), "{warnings:?}");
-    let launches: Vec<PathSegment> = path.hops.iter().filter(|h| h.category == Category::LaunchLatency).collect();
+    let launches: Vec<PathSegment> = path.segments.iter().filter(|h| h.category == Category::LaunchLatency).collect();
     assert!(!launches.is_empty() && launches.iter().all(|h| h.evidence == Evidence::Exact), "{launches:?}");
 }
 
@@ -106,11 +106,11 @@ fn only_the_loop_of_queries_is_uncertain() {
     let trace = read(t.json());
     let (_, path) = path(&trace);
     let inferred = path.inferred_ns();
-    assert!((185_000..=200_000).contains(&inferred), "{inferred} ns: {:?}", path.hops);
+    assert!((185_000..=200_000).contains(&inferred), "{inferred} ns: {:?}", path.segments);
 }
 
 #[test]
-fn gaps_of_threads_without_python_are_not_called_python() {
+fn gaps_of_native_threads_are_not_python() {
     let mut t = mini(
         "10/10  cpu_op  aten::mm   0+100
          10/10  cpu_op  aten::mm   200+100

@@ -2,7 +2,7 @@
 
 use super::call_rule_context::CallRuleContext;
 use super::steps::with_steps_as_one;
-use super::thread::{Known, is_recorded, rank_of};
+use super::thread::{TimeSource, is_recorded, rank_of};
 use crate::Settings;
 use stackline_model::{CallMetric, CallThreadId, CallingContextTree, FrameId};
 use stackline_timeline::source_location::SourceLocation;
@@ -47,20 +47,20 @@ pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
     let tree = merged.as_ref().unwrap_or(tree);
     let of_rank = |rank| {
         let settings = Settings::default();
-        let called = CallRuleContext::new(tree, rank, &settings)?;
-        let has_operators = called.in_operator.iter().any(|&inside| inside);
-        (has_operators && called.thread.known != Known::Operators).then(|| consists_of(&called, rank))
+        let context = CallRuleContext::new(tree, rank, &settings)?;
+        let has_operators = context.in_operator.iter().any(|&inside| inside);
+        (has_operators && context.thread.known != TimeSource::Operators).then(|| composition(&context, rank))
     };
     let ranks = busiest_ranks(tree);
     if ranks.is_empty() {
         return of_rank(None);
     }
-    let of_each = ranks.into_iter().take(LOOKED_AT).filter_map(|rank| of_rank(Some(rank)));
+    let of_each = ranks.into_iter().take(MAX_RANKS).filter_map(|rank| of_rank(Some(rank)));
     of_each.max_by_key(|time| (time.steps > 0, time.ns, Reverse(time.rank)))
 }
 
 /// Number of analyzed ranks: each analysis reads the whole tree.
-const LOOKED_AT: usize = 8;
+const MAX_RANKS: usize = 8;
 
 /// Ranks by the sampled time of their busiest thread.
 fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
@@ -83,45 +83,45 @@ fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
     ranks.into_iter().map(|(rank, _)| rank).collect()
 }
 
-fn consists_of(called: &CallRuleContext<'_>, rank: Option<i64>) -> StepTime {
+fn composition(context: &CallRuleContext<'_>, rank: Option<i64>) -> StepTime {
     let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<FrameId, u64>) = (0, 0, BTreeMap::new());
     let mut samples = 0u64;
-    for node in called.nodes() {
-        let time = called.thread.own[node.index()];
+    for node in context.nodes() {
+        let time = context.thread.own[node.index()];
         waits = waits.saturating_add(time.waits_ns);
         samples = samples.saturating_add(time.samples);
-        if called.in_operator[node.index()] {
+        if context.in_operator[node.index()] {
             operators = operators.saturating_add(time.computing().ns);
         }
-        let at_line = lines.entry(called.line(node)).or_default();
+        let at_line = lines.entry(context.line(node)).or_default();
         *at_line = at_line.saturating_add(time.ns);
     }
-    let [ns, operators_ns, waits_ns] = [called.window_ns(), operators, waits].map(|ns| called.per_step(ns));
+    let [ns, operators_ns, waits_ns] = [context.window_ns(), operators, waits].map(|ns| context.per_step(ns));
     let busiest = lines.into_iter().filter(|(line, _)| line.some().is_some()).max_by_key(|&(_, ns)| ns);
     StepTime {
-        steps: called.steps.count,
+        steps: context.steps.count,
         rank,
         samples: usize::try_from(samples).unwrap_or(usize::MAX),
         ns,
         operators_ns,
-        waits_ns: called.knows_waits().then_some(waits_ns),
-        is_wall_clock: called.thread.known == Known::Wall,
-        recording_ns: called.overhead.map(|_| called.per_step(called.overhead_ns)),
+        waits_ns: context.knows_waits().then_some(waits_ns),
+        is_wall_clock: context.thread.known == TimeSource::Wall,
+        recording_ns: context.overhead.map(|_| context.per_step(context.overhead_ns)),
         other_ns: (ns - operators_ns - waits_ns).max(0),
-        busiest: busiest.map(|(line, ns)| (called.place(line), called.per_step(ns))),
+        busiest: busiest.map(|(line, ns)| (context.place(line), context.per_step(ns))),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MS, Made, training};
+    use super::super::testing::{MS, TestTree, training};
     use super::step_time;
     use stackline_model::CallMetric;
 
     const AT: &str = "train.py:50 <module> > train.py:";
 
     #[test]
-    fn a_step_is_operators_waits_and_all_else() {
+    fn step_consists_of_operators_waits_and_rest() {
         let mut made = training();
         made.waits(&format!("{AT}22 main > io.py:4 fetch > /usr/lib/python3.11/queue.py:171 Queue.get"), 1500);
         made.cpu(&format!("{AT}22 main > io.py:5 fetch"), 100);
@@ -135,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn of_ranks_the_longest_step_is_told() {
-        let mut made = Made::new();
+    fn longest_step_of_all_ranks_is_reported() {
+        let mut made = TestTree::new();
         for (rank, wait) in [(0, 100), (1, 700), (2, 200)] {
             made.rank(rank);
             made.calls(&format!("{AT}21 main > aten::mm"), 20, 400);
@@ -154,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_nothing_is_said_of_what_is_between_operators() {
-        let mut made = Made::new();
+    fn time_between_operators_is_unknown_without_samples() {
+        let mut made = TestTree::new();
         made.calls(&format!("{AT}21 main > aten::mm"), 10, 400);
         assert_eq!(step_time(&made.builder.finish()), None);
         // Without recorded waits, all time counts as CPU time.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_the_wall_clock_are_no_cpu_time() {
+    fn wall_time_samples_are_no_cpu_time() {
         let mut made = training();
         made.add((1, 0), &format!("{AT}22 main"), CallMetric::WallTime, (50, 500 * MS));
         let time = step_time(&made.builder.finish()).unwrap();
@@ -172,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_is_taken_out_for_the_recording_is_told() {
-        let mut made = Made::new();
+    fn subtracted_recording_overhead_is_reported() {
+        let mut made = TestTree::new();
         made.overhead(2, Some(25));
         for line in [21, 22] {
             made.calls(&format!("{AT}{line} main > aten::mm"), 20, 200);

@@ -4,7 +4,7 @@
 //! loop by counts of calls. If the recorder has the end times of steps, it also uses times: lines after the loop fit
 //! into the time after the last step, but not into the steps.
 
-use super::steps::Again;
+use super::steps::RepeatedWork;
 use super::thread::Thread;
 use stackline_model::{CallNodeId, CallingContextTree};
 use std::collections::BTreeSet;
@@ -44,28 +44,29 @@ impl AfterLoop {
     pub(super) fn find(
         (tree, thread): (&CallingContextTree, &Thread),
         lines: &[(u32, CallNodeId)],
-        again: &Again,
+        repeated: &RepeatedWork,
     ) -> Self {
-        let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, counts(again, node));
+        let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, counts(repeated, node));
         let mut lines: Vec<Line> = lines.iter().map(of_line).collect();
         lines.sort_by_key(|&(line, node, _)| (line, node));
         let Some(last) = lines.iter().filter(|(.., counts)| *counts == Counts::Once).map(|(line, ..)| *line).max()
         else {
             return Self::default();
         };
-        let (within, mut behind): (Vec<Line>, Vec<Line>) = lines.into_iter().partition(|(line, ..)| *line <= last);
-        if behind.is_empty() {
+        let (within, mut after): (Vec<Line>, Vec<Line>) = lines.into_iter().partition(|(line, ..)| *line <= last);
+        if after.is_empty() {
             return Self::default();
         }
-        find_same_counts((tree, thread), &within, &mut behind);
-        let time =
-            |lines: &[Line]| lines.iter().fold(0_u64, |sum, (_, node, _)| sum.saturating_add(again.time[node.index()]));
-        let all = time(&behind);
-        let (left_out, unknown) = by_counts(&behind);
-        match again.ends {
-            Some(ends) if !fits(all, ends.after_ns) => Self::default(),
-            Some(ends) if !fits(time(&within).saturating_add(all), ends.steps_ns) => {
-                Self { left_out: behind.into_iter().map(|(_, node, _)| node).collect(), unknown: Vec::new() }
+        find_same_counts((tree, thread), &within, &mut after);
+        let time = |lines: &[Line]| {
+            lines.iter().fold(0_u64, |sum, (_, node, _)| sum.saturating_add(repeated.time[node.index()]))
+        };
+        let all = time(&after);
+        let (left_out, unknown) = by_counts(&after);
+        match repeated.ends {
+            Some(ends) if !fits_within(all, ends.after_ns) => Self::default(),
+            Some(ends) if !fits_within(time(&within).saturating_add(all), ends.steps_ns) => {
+                Self { left_out: after.into_iter().map(|(_, node, _)| node).collect(), unknown: Vec::new() }
             }
             // Without times, or if times allow both, counts decide.
             _ => Self { left_out, unknown },
@@ -75,9 +76,9 @@ impl AfterLoop {
 
 /// Mark lines after the loop's last one with the same counts of calls as lines of the loop: these belong to the loop,
 /// too. The number of steps excludes the last, incomplete batches of an epoch.
-fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Line], behind: &mut [Line]) {
+fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Line], after: &mut [Line]) {
     let mut owner: Vec<Option<usize>> = vec![None; tree.nodes.len()];
-    let each = within.iter().chain(&*behind).enumerate();
+    let each = within.iter().chain(&*after).enumerate();
     each.for_each(|(at, (_, node, _))| owner[node.index()] = Some(at));
     for node in tree.nodes.ids().skip(1) {
         owner[node.index()] = owner[node.index()].or(owner[tree.nodes.parent[node.index()].index()]);
@@ -85,14 +86,14 @@ fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Li
     let counted = || owner.iter().zip(&thread.calls).filter_map(|(owner, &calls)| Some(((*owner)?, calls)));
     let of_loop: BTreeSet<u64> =
         counted().filter(|&(at, calls)| at < within.len() && calls > 1).map(|(_, calls)| calls).collect();
-    let mut same = vec![(0_u64, 0_u64); behind.len()];
+    let mut same = vec![(0_u64, 0_u64); after.len()];
     for (at, calls) in counted() {
         if let Some((same, all)) = at.checked_sub(within.len()).and_then(|at| same.get_mut(at)) {
             *all = all.saturating_add(calls);
             *same = same.saturating_add(if of_loop.contains(&calls) { calls } else { 0 });
         }
     }
-    for ((.., counts), (same, all)) in behind.iter_mut().zip(same) {
+    for ((.., counts), (same, all)) in after.iter_mut().zip(same) {
         if *counts == Counts::Other && same.saturating_mul(2) >= all {
             *counts = Counts::Multiple;
         }
@@ -100,28 +101,28 @@ fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Li
 }
 
 /// Check if a sampled time fits into a time range, within the sampling error.
-fn fits(ns: u64, within_ns: u64) -> bool {
+fn fits_within(ns: u64, within_ns: u64) -> bool {
     ns as f64 <= TOLERANCE * within_ns as f64 + SLACK_NS
 }
 
 /// Lines that are after the loop by their counts, and lines without such evidence. The loop includes all lines up to
 /// the last one whose counts are multiples of the steps.
-fn by_counts(behind: &[Line]) -> (Vec<CallNodeId>, Vec<CallNodeId>) {
-    let multiple = behind.iter().rposition(|(.., counts)| *counts == Counts::Multiple).map_or(0, |at| at + 1);
-    let first = behind.iter().skip(multiple).position(|(.., counts)| *counts == Counts::Other);
-    let first = first.map_or(behind.len(), |at| multiple + at);
+fn by_counts(after: &[Line]) -> (Vec<CallNodeId>, Vec<CallNodeId>) {
+    let multiple = after.iter().rposition(|(.., counts)| *counts == Counts::Multiple).map_or(0, |at| at + 1);
+    let first = after.iter().skip(multiple).position(|(.., counts)| *counts == Counts::Other);
+    let first = first.map_or(after.len(), |at| multiple + at);
     let nodes = |lines: &[Line]| lines.iter().map(|(_, node, _)| *node).collect();
-    (nodes(behind.get(first..).unwrap_or_default()), nodes(behind.get(..first).unwrap_or_default()))
+    (nodes(after.get(first..).unwrap_or_default()), nodes(after.get(..first).unwrap_or_default()))
 }
 
-fn counts(again: &Again, node: CallNodeId) -> Counts {
+fn counts(repeated: &RepeatedWork, node: CallNodeId) -> Counts {
     let at = node.index();
-    match again.calls[at] {
-        _ if again.marks[at] || again.waits[at] => Counts::Once,
+    match repeated.calls[at] {
+        _ if repeated.marks[at] || repeated.waits[at] => Counts::Once,
         0 => Counts::None,
         // Work of each step has such counts, except for work that depends on data.
-        calls if again.of_each[at].saturating_mul(2) < calls => Counts::Other,
-        _ if again.once[at] => Counts::Once,
+        calls if repeated.of_each[at].saturating_mul(2) < calls => Counts::Other,
+        _ if repeated.once[at] => Counts::Once,
         _ => Counts::Multiple,
     }
 }
@@ -137,12 +138,13 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Least number of ends of steps, to estimate the length of steps.
-    const LEAST: u64 = 3;
+    const MIN_STEP_ENDS: u64 = 3;
 
     pub(super) fn new(tree: &CallingContextTree, thread: &Thread) -> Option<Self> {
         let process =
             tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()))?;
-        let ends = process.step_ends.filter(|ends| ends.count >= Self::LEAST && ends.first_ns < ends.last_ns)?;
+        let ends =
+            process.step_ends.filter(|ends| ends.count >= Self::MIN_STEP_ENDS && ends.first_ns < ends.last_ns)?;
         // The start of the first step is unknown.
         let all = (ends.last_ns - ends.first_ns) as f64 * ends.count as f64 / (ends.count - 1) as f64;
         let steps_ns = thread.recorded(all as u64);
@@ -153,7 +155,7 @@ impl Ends {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MS, Made, told, training};
+    use super::super::testing::{MS, TestTree, summaries, training};
     use stackline_model::CallStepEnds;
 
     const AT: &str = "train.py:50 <module> > train.py:";
@@ -163,14 +165,14 @@ mod tests {
     }
 
     /// Loop of 10 steps of 100 ms that the recorder saw end.
-    fn timed(after_ms: u64) -> Made {
-        let mut made = Made::new();
+    fn timed(after_ms: u64) -> TestTree {
+        let mut made = TestTree::new();
         let ends = CallStepEnds { count: 10, first_ns: 1_000 * MS, last_ns: 1_900 * MS };
         made.step_ends(ends, (1_900 + after_ms) * MS);
         training_in(made)
     }
 
-    fn training_in(mut made: Made) -> Made {
+    fn training_in(mut made: TestTree) -> TestTree {
         for (path, ms) in [("21 main > aten::mm", 800), ("23 main > Optimizer.step#SGD.step", 200)] {
             made.calls(&format!("{AT}{path}"), 10, ms);
             made.cpu(&format!("{AT}{path}"), ms);
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_after_the_loop_is_no_part_of_a_step() {
+    fn evaluation_after_the_loop_is_excluded_from_steps() {
         let mut made = training();
         let validate = format!("{AT}26 main > train.py:9 validate > aten::addmm");
         made.calls(&validate, 1504, 1500);
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_in_some_steps_before_a_line_of_each_is_of_the_loop() {
+    fn occasional_work_before_the_last_loop_line_belongs_to_the_loop() {
         let mut made = training();
         made.calls(&format!("{AT}25 main > aten::item"), 3, 300);
         made.cpu(&format!("{AT}25 main > aten::item"), 300);
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn another_optimizer_is_of_the_loop() {
+    fn second_optimizer_belongs_to_the_loop() {
         let mut made = training();
         made.calls(&format!("{AT}26 main > Optimizer.step#Adam.step"), 50, 0);
         made.cpu(&format!("{AT}26 main > Optimizer.step#Adam.step"), 500);
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_alone_do_not_tell_multiples_from_steps() {
+    fn multiples_of_the_step_count_are_ambiguous() {
         let found = |count: u64| {
             let mut made = training();
             made.calls(&format!("{AT}26 main > train.py:9 augment > aten::mul"), count, 400);
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn time_after_the_last_step_tells_them() {
+    fn time_after_the_last_step_resolves_multiples() {
         let with = |after_ms: u64, ms: u64, count: u64| {
             let mut made = timed(after_ms);
             let mut line = format!("{AT}26 main > train.py:9 augment");
@@ -245,12 +247,12 @@ mod tests {
         assert_eq!((with(1300, 1250, 500), with(1300, 1250, 0)), (100, 100));
         // The time does not fit after the loop: it belongs to the steps, although samples exceed their duration.
         assert_eq!((with(10, 1250, 500), with(10, 1250, 0)), (225, 225));
-        assert_eq!(told(&timed(1300).found()), []);
+        assert_eq!(summaries(&timed(1300).found()), []);
     }
 
     /// If times add no information to counts, steps may contain work after the loop, as without times.
     #[test]
-    fn lines_that_fit_into_the_loop_and_after_it_are_told() {
+    fn lines_that_fit_both_in_and_after_the_loop_are_noted() {
         let mut made = timed(300);
         let line = format!("{AT}26 main > train.py:9 augment > aten::mul");
         made.calls(&line, 500, 290);

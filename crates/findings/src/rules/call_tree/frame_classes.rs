@@ -11,9 +11,9 @@ use stackline_model::names::is_recompilation;
 use stackline_model::{CallNodeId, FrameId};
 
 /// Classifiers of frames by rule. The first one that matches a frame gets its inclusive time.
-const LOOKED_FOR: [(&Rule, KindOf); 7] = [
+const CLASSIFIERS: [(&Rule, KindOf); 7] = [
     (&recompilation::RULE, |name| is_recompilation(name).then_some("recompilation")),
-    (&dataloader_starved::RULE, |name| dataloader_starved::is_next(name).then_some("loading")),
+    (&dataloader_starved::RULE, |name| dataloader_starved::takes_batch(name).then_some("loading")),
     (&garbage_collection::RULE, |name| garbage_collection::is_collection(name).then_some("collection")),
     (&logging_in_step::RULE, logging_in_step::kind_of),
     (&copy_chains::RULE, |name| copy_chains::is_deep_frame(name).then_some(copy_chains::DEEP)),
@@ -22,55 +22,55 @@ const LOOKED_FOR: [(&Rule, KindOf); 7] = [
 ];
 
 /// Kind of waits without a frame that names the cause.
-pub(super) const UNNAMED: &str = "a file, the network, a lock or sleep";
+pub(super) const UNNAMED_WAIT: &str = "a file, the network, a lock or sleep";
 
 /// Time by rule and line, and the rule of each node.
-pub(super) struct Kinds {
+pub(super) struct FrameClasses {
     found: Vec<(&'static Rule, ByLine)>,
     /// Preprocessing during data loading: part of the loading time.
-    prepared: ByLine,
+    loader_preprocessing: ByLine,
     /// For each node: its rule, and the line of the finding.
     rules: Vec<Option<(&'static Rule, FrameId)>>,
 }
 
-impl Kinds {
-    pub(super) fn new(called: &CallRuleContext<'_>) -> Self {
-        let tables: Vec<_> = LOOKED_FOR.iter().map(|&(rule, kind_of)| (rule, called.kinds(kind_of))).collect();
+impl FrameClasses {
+    pub(super) fn new(context: &CallRuleContext<'_>) -> Self {
+        let tables: Vec<_> = CLASSIFIERS.iter().map(|&(rule, kind_of)| (rule, context.kinds(kind_of))).collect();
         let which = |node| {
             let at = |(at, (_, kinds)): (usize, &(&Rule, Vec<Option<&'static str>>))| {
-                Some((at, called.kind_at(kinds, node)?))
+                Some((at, context.kind_at(kinds, node)?))
             };
             tables.iter().enumerate().find_map(at)
         };
-        let outermost = outermost(called.tree, which);
+        let outermost = outermost(context.tree, which);
         let mut found: Vec<(&'static Rule, ByLine)> =
-            LOOKED_FOR.iter().map(|&(rule, _)| (rule, ByLine::new())).collect();
-        let mut rules = vec![None; called.tree.nodes.len()];
-        for node in called.nodes() {
-            let own = called.thread.own[node.index()];
+            CLASSIFIERS.iter().map(|&(rule, _)| (rule, ByLine::new())).collect();
+        let mut rules = vec![None; context.tree.nodes.len()];
+        for node in context.nodes() {
+            let own = context.thread.own[node.index()];
             if let Some((top, (rule, kind))) = outermost[node.index()] {
-                rules[node.index()] = Some((found[rule].0, called.line(top)));
-                add(called, &mut found[rule].1, (kind, top, node), own);
-            } else if own.waits_ns > 0 && !called.in_operator[node.index()] && called.is_users(node) {
+                rules[node.index()] = Some((found[rule].0, context.line(top)));
+                add(context, &mut found[rule].1, (kind, top, node), own);
+            } else if own.waits_ns > 0 && !context.in_operator[node.index()] && context.is_users(node) {
                 // Computation of the same line is not a wait.
-                add(called, &mut found[WAITS].1, (UNNAMED, node, node), own.waiting());
+                add(context, &mut found[WAITS].1, (UNNAMED_WAIT, node, node), own.waiting());
             }
         }
         let is_loading = |node: CallNodeId| matches!(outermost[node.index()], Some((_, (LOADING, _))));
-        let prepared = prepared(called, is_loading);
-        Self { found, prepared, rules }
+        let loader_preprocessing = loader_preprocessing(context, is_loading);
+        Self { found, loader_preprocessing, rules }
     }
 
     pub(super) fn by_rule(&self) -> impl Iterator<Item = (&'static Rule, &ByLine)> {
         self.found.iter().map(|(rule, found)| (*rule, found))
     }
 
-    pub(super) fn prepared(&self) -> &ByLine {
-        &self.prepared
+    pub(super) fn loader_preprocessing(&self) -> &ByLine {
+        &self.loader_preprocessing
     }
 
     /// Check if a node belongs to a rule.
-    pub(super) fn is_taken(&self, node: CallNodeId) -> bool {
+    pub(super) fn is_classified(&self, node: CallNodeId) -> bool {
         self.rule_of(node).is_some()
     }
 
@@ -83,15 +83,15 @@ impl Kinds {
 /// Index of loading in the classifiers.
 const LOADING: usize = 1;
 /// Index of waits in the classifiers.
-const WAITS: usize = LOOKED_FOR.len() - 1;
+const WAITS: usize = CLASSIFIERS.len() - 1;
 
 fn add(
-    called: &CallRuleContext<'_>,
+    context: &CallRuleContext<'_>,
     found: &mut ByLine,
     (kind, top, node): (&'static str, CallNodeId, CallNodeId),
     own: Time,
 ) {
-    let seen = found.entry((called.line(top), kind)).or_default();
+    let seen = found.entry((context.line(top), kind)).or_default();
     seen.time.add(own);
     if node == top {
         seen.nodes.push(top);
@@ -99,13 +99,13 @@ fn add(
 }
 
 /// Time of preprocessing functions during data loading, by kind and line.
-fn prepared(called: &CallRuleContext<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
-    let kinds = called.kinds(preprocessing::kind_of);
-    let outermost = outermost(called.tree, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));
+fn loader_preprocessing(context: &CallRuleContext<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
+    let kinds = context.kinds(preprocessing::kind_of);
+    let outermost = outermost(context.tree, |node| context.kind_at(&kinds, node).filter(|_| is_loading(node)));
     let mut found = ByLine::new();
-    for node in called.nodes() {
+    for node in context.nodes() {
         if let Some((top, kind)) = outermost[node.index()] {
-            add(called, &mut found, (kind, top, node), called.thread.own[node.index()]);
+            add(context, &mut found, (kind, top, node), context.thread.own[node.index()]);
         }
     }
     found

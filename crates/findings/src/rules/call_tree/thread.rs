@@ -48,7 +48,7 @@ impl Time {
     }
 
     /// Elapsed time without samples, in which the thread waited or had no processor.
-    pub(super) fn unseen(ns: u64) -> Self {
+    pub(super) fn unsampled(ns: u64) -> Self {
         Self { waits_ns: ns, ..Self::measured(ns) }
     }
 
@@ -73,7 +73,7 @@ impl Time {
 
 /// Source of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum TimeSource {
     /// Wall time samples, of computing and waiting.
     Wall,
     /// CPU time samples, and samples of waits if recorded.
@@ -86,7 +86,7 @@ pub(super) enum Known {
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) id: CallThreadId,
-    pub(super) known: Known,
+    pub(super) known: TimeSource,
     /// Exclusive time of each node.
     pub(super) own: Vec<Time>,
     /// Exclusive CPU time samples of each node, for recordings whose wall time samples are not divided by samples of
@@ -130,7 +130,7 @@ impl Thread {
     pub(super) fn find(tree: &CallingContextTree, rank: Option<i64>) -> Option<Self> {
         let mut by_thread: BTreeMap<CallThreadId, BTreeMap<CallMetric, u64>> = BTreeMap::new();
         let is_chosen = |thread: CallThreadId| rank.is_none_or(|rank| rank_of(tree, thread) == Some(rank));
-        let first = first_of(tree);
+        let first = first_rows(tree);
         let of_row = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread);
         for (_, thread, metric, stats) in tree.metrics.iter() {
             if is_time(metric) && is_chosen(thread) {
@@ -152,16 +152,16 @@ impl Thread {
         let (&id, times) = by_thread.iter().max_by_key(|(id, times)| size((id, times)))?;
         let has = |metric| of(times, metric) > 0;
         let known = match () {
-            () if has(CallMetric::WallTime) => Known::Wall,
-            () if has(CallMetric::CpuTime) => Known::Cpu,
-            () => Known::Operators,
+            () if has(CallMetric::WallTime) => TimeSource::Wall,
+            () if has(CallMetric::CpuTime) => TimeSource::Cpu,
+            () => TimeSource::Operators,
         };
         Some(Self::with(tree, id, known))
     }
 
     /// Collect a thread from all its rows in the table of threads.
-    pub(super) fn with(tree: &CallingContextTree, id: CallThreadId, known: Known) -> Self {
-        let first = first_of(tree);
+    pub(super) fn with(tree: &CallingContextTree, id: CallThreadId, known: TimeSource) -> Self {
+        let first = first_rows(tree);
         let is_it = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread) == id;
         let nodes = tree.nodes.len();
         let (mut own, mut calls, mut operators) =
@@ -173,13 +173,13 @@ impl Thread {
             let at = node.index();
             let (ns, samples) = (stats.sum, stats.count);
             match (metric, known) {
-                (CallMetric::WallTime, Known::Wall) => own[at].add(Time::sampled(ns, samples)),
+                (CallMetric::WallTime, TimeSource::Wall) => own[at].add(Time::sampled(ns, samples)),
                 // Samples of waits are separate from wall time samples.
-                (CallMetric::WaitTime, Known::Wall) => waits[at] = waits[at].saturating_add(ns),
-                (CallMetric::CpuTime, Known::Wall) => cpu[at].add(Time::sampled(ns, samples)),
-                (CallMetric::CpuTime, Known::Cpu) => own[at].add(Time::sampled(ns, samples)),
-                (CallMetric::WaitTime, Known::Cpu) => own[at].add(Time::waited(ns, samples)),
-                (CallMetric::OperatorTime | CallMetric::GcTime | CallMetric::HostTime, Known::Operators) => {
+                (CallMetric::WaitTime, TimeSource::Wall) => waits[at] = waits[at].saturating_add(ns),
+                (CallMetric::CpuTime, TimeSource::Wall) => cpu[at].add(Time::sampled(ns, samples)),
+                (CallMetric::CpuTime, TimeSource::Cpu) => own[at].add(Time::sampled(ns, samples)),
+                (CallMetric::WaitTime, TimeSource::Cpu) => own[at].add(Time::waited(ns, samples)),
+                (CallMetric::OperatorTime | CallMetric::GcTime | CallMetric::HostTime, TimeSource::Operators) => {
                     own[at].add(Time::measured(ns));
                 }
                 _ => {}
@@ -196,7 +196,7 @@ impl Thread {
                 operators[at] = operators[at].saturating_add(ns);
             }
         }
-        let is_undivided = known == Known::Wall && is_recorded(tree) && waits.iter().all(|&ns| ns == 0);
+        let is_undivided = known == TimeSource::Wall && is_recorded(tree) && waits.iter().all(|&ns| ns == 0);
         let is_sampled = cpu.iter().any(|time| time.ns > 0);
         let cpu = is_undivided.then(|| if is_sampled { cpu } else { Vec::new() });
         for (time, waits) in own.iter_mut().zip(waits).filter(|(_, waits)| *waits > 0) {
@@ -229,7 +229,7 @@ fn recorded_part(tree: &CallingContextTree, calls: &[u64], unrecorded: u64) -> f
 
 /// For each row of the table of threads: the first row of the same thread. Counted calls and samples may use different
 /// names of a thread.
-fn first_of(tree: &CallingContextTree) -> Vec<CallThreadId> {
+fn first_rows(tree: &CallingContextTree) -> Vec<CallThreadId> {
     let mut known = BTreeMap::new();
     let rows = tree.threads.iter().enumerate().map(|(at, thread)| (CallThreadId::new(at), thread));
     rows.map(|(id, thread)| match thread.tid {
@@ -283,7 +283,7 @@ pub(super) fn outermost<K: Copy>(
 }
 
 /// Nodes from one up to the root, exclusive.
-pub(super) fn upwards(tree: &CallingContextTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
+pub(super) fn ancestors_of(tree: &CallingContextTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
     let above = |node: &CallNodeId| tree.nodes.parent[node.index()].some();
     std::iter::successors(Some(node), above).filter(|node| *node != CallingContextTree::ROOT)
 }

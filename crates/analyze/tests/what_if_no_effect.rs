@@ -25,7 +25,7 @@ fn bounds(found: &Prediction) -> [i64; 3] {
 }
 
 #[test]
-fn times_one_gains_exactly_nothing_anywhere() {
+fn scaling_by_one_has_no_gain() {
     let (done, with_other_clocks) = (Cell::new(0), Cell::new(0));
     for_each_small_trace(|name, trace| {
         for selector in ["kernel:*", "operator:*", "frame:*", "category:launch_latency", "category:host_python"] {
@@ -41,7 +41,7 @@ fn times_one_gains_exactly_nothing_anywhere() {
 
 /// Findings name functions by the line that ran, and traces name frames by their first line.
 #[test]
-fn a_function_may_be_named_without_file_and_line() {
+fn functions_match_without_file_and_line() {
     let trace = read(
         mini(
             "10/10  python_function  train.py(1): main      0+1000
@@ -86,7 +86,7 @@ fn two_streams(early: i64) -> MiniTrace {
 }
 
 #[test]
-fn clocks_that_disagree_make_no_gain_of_nothing() {
+fn clock_disagreement_adds_no_gain() {
     let trace = read(two_streams(40).json());
     assert!(Exact::new(&trace).clocks_disagree());
     assert_eq!(bounds(&predict(&trace, "scale kernel:* 1").unwrap()), [0; 3]);
@@ -95,7 +95,7 @@ fn clocks_that_disagree_make_no_gain_of_nothing() {
 }
 
 #[test]
-fn a_whole_name_means_that_one() {
+fn full_name_selects_exactly_one() {
     let mut t = two_streams(0);
     t.add(
         "10/10    cuda_runtime  cudaLaunchKernel             101+5  correlation=40
@@ -118,7 +118,7 @@ fn a_whole_name_means_that_one() {
 }
 
 #[test]
-fn a_name_of_another_kind_is_offered_as_such() {
+fn names_of_other_kinds_are_suggested() {
     let trace = read(two_streams(0).json());
     let message = |edit: &str| predict(&trace, edit).unwrap_err().to_string();
     assert!(
@@ -132,7 +132,7 @@ fn a_name_of_another_kind_is_offered_as_such() {
 
 /// Many threads in Python at once: their spans do not show which one holds the interpreter. Bounds stay within reason.
 #[test]
-fn threads_that_run_at_once_take_no_turns() {
+fn concurrent_threads_do_not_alternate() {
     let mut t = mini("");
     for thread in 0..32_i64 {
         for i in 0..40_i64 {

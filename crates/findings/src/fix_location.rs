@@ -2,7 +2,7 @@
 //! object, the caller of a shared wrapper, or the library function that the wrapper runs.
 
 use super::finding::Finding;
-use super::rules::fits;
+use super::rules::matches_parts;
 use stackline_model::vocabulary::is_in_package;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 use stackline_timeline::source_location::{SourceLocation, SourceLocations};
@@ -18,10 +18,10 @@ const CONSTRUCTORS: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Least number of findings at one source location that may be a wrapper.
-const SHARED_BY: usize = 3;
+const MIN_SHARING_FINDINGS: usize = 3;
 
 /// Largest number of events per finding whose callers are read.
-const ASKED: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 /// Fill in the source location of edits, if the trace contains a better location than that of the symptom.
 pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
@@ -29,7 +29,7 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
     for finding in findings.iter_mut() {
         finding.change = constructor(trace, &places, finding).filter(|place| *place != finding.place);
     }
-    for group in shared(findings) {
+    for group in findings_by_location(findings) {
         let callers: Vec<Option<StrId>> = group.iter().map(|&at| caller(&places, &findings[at].events)).collect();
         let distinct: BTreeSet<StrId> = callers.iter().flatten().copied().collect();
         // A single common caller is as unspecific as the location itself.
@@ -38,7 +38,7 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
             _ => callers,
         };
         for (&at, frame) in group.iter().zip(frames) {
-            let change = frame.map(|frame| places.of_frame(frame));
+            let change = frame.map(|frame| places.frame_location(frame));
             findings[at].change = findings[at].change.take().or(change);
         }
     }
@@ -48,7 +48,7 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
 /// functions do not show.
 fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut counts: BTreeMap<StrId, usize> = BTreeMap::new();
-    let asked = || events.iter().take(ASKED);
+    let asked = || events.iter().take(MAX_EVENTS);
     for frame in asked().filter_map(|&event| places.model_frames(event).first().copied()) {
         *counts.entry(frame).or_default() += 1;
     }
@@ -57,18 +57,18 @@ fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<St
 }
 
 /// Indexes of findings that share a source location.
-fn shared(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
+fn findings_by_location(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
     let mut by_place: BTreeMap<SourceLocation, Vec<usize>> = BTreeMap::new();
     for (at, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.place.file.is_some()) {
         let line = SourceLocation { module: None, operator: None, ..finding.place.clone() };
         by_place.entry(line).or_default().push(at);
     }
-    by_place.into_values().filter(|group| group.len() >= SHARED_BY).collect()
+    by_place.into_values().filter(|group| group.len() >= MIN_SHARING_FINDINGS).collect()
 }
 
 /// Caller of the innermost user function, if it is equal for all events.
 fn caller(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
-    let mut callers = events.iter().take(ASKED).map(|&event| places.own_frames(event).get(1).copied());
+    let mut callers = events.iter().take(MAX_EVENTS).map(|&event| places.own_frames(event).get(1).copied());
     let first = callers.next()??;
     callers.all(|caller| caller == Some(first)).then_some(first)
 }
@@ -76,12 +76,13 @@ fn caller(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
 /// Source location of the recorded constructor call of a finding's object, if there is exactly one.
 fn constructor(trace: &Trace, places: &SourceLocations<'_>, finding: &Finding) -> Option<SourceLocation> {
     let (_, parts, library) = CONSTRUCTORS.iter().find(|(code, ..)| *code == finding.rule.code)?;
-    let fits: Vec<bool> = trace.strings.iter().map(|name| fits(name, parts) && is_in_package(name, library)).collect();
-    if !fits.contains(&true) {
+    let is_match: Vec<bool> =
+        trace.strings.iter().map(|name| matches_parts(name, parts) && is_in_package(name, library)).collect();
+    if !is_match.contains(&true) {
         return None;
     }
     let name = |event: EventId| trace.events.name[event.index()];
-    let is_call = |&e: &EventId| trace.kind(e) == EventKind::PythonFunction && fits[name(e).index()];
+    let is_call = |&e: &EventId| trace.kind(e) == EventKind::PythonFunction && is_match[name(e).index()];
     // Excludes constructor calls within the library, such as iterators that a loader creates.
     let is_called = |e: &EventId| {
         let mut around = trace.ancestors(*e).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
@@ -112,7 +113,7 @@ fn class_of_step(trace: &Trace, event: EventId) -> Option<String> {
 
 impl Finding {
     /// Source location of the edit: by default the location of the finding.
-    pub fn change_place(&self) -> &SourceLocation {
+    pub fn fix_location(&self) -> &SourceLocation {
         self.change.as_ref().unwrap_or(&self.place)
     }
 }

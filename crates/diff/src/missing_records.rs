@@ -7,27 +7,27 @@ use std::iter::once;
 
 /// Number of records of one kind, and of those without a plausible time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct ImplausibleCount {
     /// Records without a plausible time.
-    pub lost: usize,
+    pub implausible: usize,
     /// All records.
-    pub all: usize,
+    pub total: usize,
 }
 
-impl Lost {
-    fn add(&mut self, is_lost: bool) {
-        self.all += 1;
-        self.lost += usize::from(is_lost);
+impl ImplausibleCount {
+    fn add(&mut self, is_implausible: bool) {
+        self.total += 1;
+        self.implausible += usize::from(is_implausible);
     }
 
-    fn is_much(self) -> bool {
-        lack_times(self.lost, self.all)
+    fn is_significant(self) -> bool {
+        lack_times(self.implausible, self.total)
     }
 }
 
 /// Counts for calls and operators of the host.
-pub(super) fn of_host(trace: &Trace) -> Lost {
-    let mut host = Lost::default();
+pub(super) fn count_host_records(trace: &Trace) -> ImplausibleCount {
+    let mut host = ImplausibleCount::default();
     let is_call = |kind: EventKind| kind == EventKind::Operator || kind.is_api_call();
     let calls = trace.events.ids().filter(|e| is_call(trace.kind(*e)) && trace.events.has(*e, flags::HAS_DURATION));
     calls.for_each(|call| host.add(!trace.events.is_plausible(call)));
@@ -36,7 +36,7 @@ pub(super) fn of_host(trace: &Trace) -> Lost {
 
 /// Results of a rank that cannot be compared, because records are missing before or after.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unknown([Missing; 2]);
+pub(super) struct UntestableResults([Missing; 2]);
 
 /// Missing records of one side.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,22 +45,22 @@ struct Missing {
     host: bool,
 }
 
-impl Unknown {
+impl UntestableResults {
     /// Find missing records of profiles on both sides.
     pub(super) fn new(before: &[&Profile], after: &[&Profile]) -> Self {
         let knows_gpu = knows_gpu(before.iter().chain(after).copied());
         Self([before, after].map(|side| Missing {
             gpu: knows_gpu && side.iter().any(|profile| profile.gpu_records.are_incomplete()),
-            host: side.iter().any(|profile| profile.lost_host.is_much()),
+            host: side.iter().any(|profile| profile.host_records.is_significant()),
         }))
     }
 
     /// Remove test results that depend on missing records, and mark incomplete times.
-    pub(super) fn untest(self, table: Table, by_family: bool, changes: &mut [Change]) {
+    pub(super) fn clear_tests(self, table: Table, by_family: bool, changes: &mut [Change]) {
         for change in &mut *changes {
             change.is_incomplete = self.0.map(|missing| missing.affects(table, by_family, change.measure));
         }
-        untest(changes.iter_mut().filter(|change| change.is_incomplete.contains(&true)));
+        clear_tests(changes.iter_mut().filter(|change| change.is_incomplete.contains(&true)));
     }
 }
 
@@ -85,7 +85,7 @@ fn knows_gpu<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> bool {
 }
 
 /// Mark changes as untested and remove their p-values and intervals.
-pub(super) fn untest<'c>(changes: impl Iterator<Item = &'c mut Change>) {
+pub(super) fn clear_tests<'c>(changes: impl Iterator<Item = &'c mut Change>) {
     for change in changes {
         (change.verdict, change.p, change.interval_ns) = (Verdict::Untested, None, None);
         change.counts_are_steady = false;
@@ -93,7 +93,7 @@ pub(super) fn untest<'c>(changes: impl Iterator<Item = &'c mut Change>) {
 }
 
 /// Runs with too many missing records, one sentence each; usually none.
-pub(super) fn sentences(before: &Side, after: &Side) -> Vec<String> {
+pub(super) fn missing_record_notes(before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     let knows_gpu = knows_gpu(before.iter().chain(after).flatten());
     for (side, name) in [(before, "A"), (after, "B")] {
@@ -101,11 +101,10 @@ pub(super) fn sentences(before: &Side, after: &Side) -> Vec<String> {
             let file = &profile.name;
             let gpu =
                 profile.gpu_records.missing().filter(|_| knows_gpu).map(|missing| (missing, "GPU work and steps"));
-            let Lost { lost, all } = profile.lost_host;
-            let host = profile
-                .lost_host
-                .is_much()
-                .then(|| (format!("{lost} of {all} host calls have no plausible time"), "host times and steps"));
+            let ImplausibleCount { implausible, total } = profile.host_records;
+            let host = profile.host_records.is_significant().then(|| {
+                (format!("{implausible} of {total} host calls have no plausible time"), "host times and steps")
+            });
             out.extend(once(gpu).chain(once(host)).flatten().map(|(missing, which)| {
                 format!("{name}: in {file}, {missing}, so {which} are not tested. Missing time is no speedup.")
             }));

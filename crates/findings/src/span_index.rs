@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 /// Indexes that rules share, built at first use.
 #[derive(Debug, Default)]
-pub(super) struct Indexes {
+pub(super) struct SpanIndexes {
     path: OnceLock<PathTimes>,
     operators: OnceLock<Nesting>,
     outermost: OnceLock<Vec<EventId>>,
@@ -22,7 +22,7 @@ pub(super) struct Indexes {
     uses_gpu: OnceLock<bool>,
 }
 
-impl Indexes {
+impl SpanIndexes {
     /// Check if the program uses a GPU; the check runs once.
     pub(super) fn uses_gpu(&self, ask: impl FnOnce() -> bool) -> bool {
         *self.uses_gpu.get_or_init(ask)
@@ -46,7 +46,7 @@ struct BackwardLinks {
 }
 
 /// Sort key of events on threads: track, start, event.
-fn moment(trace: &Trace, event: EventId) -> (stackline_model::TrackId, i64, EventId) {
+fn thread_order_key(trace: &Trace, event: EventId) -> (stackline_model::TrackId, i64, EventId) {
     (trace.events.track[event.index()], trace.events.start[event.index()], event)
 }
 
@@ -142,15 +142,17 @@ impl<'a> RuleContext<'a> {
     fn outermost_in_order(&self) -> &'a [EventId] {
         self.indexes().outermost.get_or_init(|| {
             let mut operators = self.outermost(&self.operators());
-            operators.sort_unstable_by_key(|&e| moment(self.trace(), e));
+            operators.sort_unstable_by_key(|&e| thread_order_key(self.trace(), e));
             operators
         })
     }
 
     /// Runs of consecutive outermost operators, including the time between them.
-    pub(crate) fn runs_of(&self, some: &[EventId]) -> Runs {
+    pub(crate) fn consecutive_runs(&self, some: &[EventId]) -> Runs {
         let (trace, operators) = (self.trace(), self.outermost_in_order());
-        let position = |&e: &EventId| operators.binary_search_by_key(&moment(trace, e), |&of| moment(trace, of)).ok();
+        let position = |&e: &EventId| {
+            operators.binary_search_by_key(&thread_order_key(trace, e), |&of| thread_order_key(trace, of)).ok()
+        };
         let mut positions: Vec<usize> = some.iter().filter_map(position).collect();
         positions.sort_unstable();
         positions.dedup();
@@ -160,30 +162,33 @@ impl<'a> RuleContext<'a> {
         for run in positions.chunk_by(goes_on) {
             let (from, to) = (run[0], run[run.len() - 1]);
             let (first, last) = (operators[from], operators[to]);
-            let beside = |at: usize| operators.get(at).copied().filter(|_| track(at) == track(from));
+            let neighbor = |at: usize| operators.get(at).copied().filter(|_| track(at) == track(from));
             found.ns += trace.events.end(last) - trace.events.start[first.index()];
             found.runs.push((first, last));
-            found.neighbours.push((from.checked_sub(1).and_then(beside), beside(to + 1)));
+            found.neighbors.push((from.checked_sub(1).and_then(neighbor), neighbor(to + 1)));
         }
         found
     }
 
     /// For each backward operator, the gap from the end of its backward pass to the next operator of its thread, in
     /// which autograd frees its graph.
-    pub(crate) fn ends_of_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
+    pub(crate) fn gaps_after_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
         let engine = self.indexes().engine.get_or_init(|| {
             let is_engine = |&e: &EventId| autograd::is_node(trace.name(e));
-            self.runs_of(&self.outermost_in_order().iter().copied().filter(is_engine).collect::<Vec<_>>())
+            self.consecutive_runs(&self.outermost_in_order().iter().copied().filter(is_engine).collect::<Vec<_>>())
         });
         let run_of = |&e: &EventId| {
-            let behind = engine.runs.partition_point(|&(first, _)| moment(trace, first) <= moment(trace, e));
-            behind.checked_sub(1).filter(|&run| moment(trace, e) <= moment(trace, engine.runs[run].1))
+            let gap_after =
+                engine.runs.partition_point(|&(first, _)| thread_order_key(trace, first) <= thread_order_key(trace, e));
+            gap_after
+                .checked_sub(1)
+                .filter(|&run| thread_order_key(trace, e) <= thread_order_key(trace, engine.runs[run].1))
         };
         let mut runs: Vec<usize> = some.iter().filter_map(run_of).collect();
         runs.sort_unstable();
         runs.dedup();
-        let end = |run: usize| Some((engine.runs[run].1, engine.neighbours[run].1?));
+        let end = |run: usize| Some((engine.runs[run].1, engine.neighbors[run].1?));
         runs.into_iter().filter_map(end).collect()
     }
 }

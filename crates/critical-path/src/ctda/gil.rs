@@ -10,7 +10,7 @@ const GIL_KEY: &str = "python_gil_enabled";
 const VERSION_KEY: &str = "python_version";
 
 /// True if the threads of the program shared the GIL, which is assumed unless the trace states otherwise.
-pub(super) fn has_lock(trace: &Trace) -> bool {
+pub(super) fn has_gil(trace: &Trace) -> bool {
     let entry = |key: &str| trace.meta.entry(key).map(|v| v.trim().trim_matches('"').to_ascii_lowercase());
     match entry(GIL_KEY).as_deref() {
         Some("false" | "0") => false,
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_decides_before_the_version() {
+    fn gil_key_takes_precedence_over_version() {
         let free = "\"3.14.0 free-threading build (main)\"";
         let cases: [(&[(&str, &str)], bool); 6] = [
             (&[], true),
@@ -37,7 +37,7 @@ mod tests {
         for (entries, lock) in cases {
             let mut trace = Trace::default();
             trace.meta.entries = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            assert_eq!(has_lock(&trace), lock, "{entries:?}");
+            assert_eq!(has_gil(&trace), lock, "{entries:?}");
         }
     }
 }

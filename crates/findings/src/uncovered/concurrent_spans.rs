@@ -8,7 +8,7 @@ use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, StrId, TrackId, TrackKind};
 
 /// Least share of a group's time in which a span must run to explain it.
-const LEAST_PART: f64 = 0.5;
+const MIN_SHARE: f64 = 0.5;
 
 /// Operator or annotation of other threads of the process that runs for most of a group's time, with its share of that
 /// time in percent.
@@ -20,8 +20,9 @@ pub(super) fn longest_span(context: &RuleContext<'_>, group: &Group) -> Option<(
     }
     let trace = context.trace();
     let positions: FxHashSet<u32> = group.positions().collect();
-    let hops = (0u32..).zip(context.path().hops.iter()).filter(|(at, _)| positions.contains(at));
-    let mut gaps: Vec<(i64, i64, TrackId)> = hops.map(|(_, hop)| (hop.start, hop.end, hop.track)).collect();
+    let segments = (0u32..).zip(context.path().segments.iter()).filter(|(at, _)| positions.contains(at));
+    let mut gaps: Vec<(i64, i64, TrackId)> =
+        segments.map(|(_, segment)| (segment.start, segment.end, segment.track)).collect();
     gaps.sort_unstable_by_key(|gap| (gap.0, gap.1));
     let own: FxHashSet<TrackId> = gaps.iter().map(|gap| gap.2).collect();
     let processes: FxHashSet<_> = own.iter().map(|track| trace.tracks.pid(*track)).collect();
@@ -48,5 +49,5 @@ pub(super) fn longest_span(context: &RuleContext<'_>, group: &Group) -> Option<(
     }
     let ((_, name), ns) = shared.into_iter().max_by_key(|&(key, ns)| (ns, std::cmp::Reverse(key)))?;
     let part = ns as f64 / total.max(1) as f64;
-    (part >= LEAST_PART).then_some((name, 100.0 * part))
+    (part >= MIN_SHARE).then_some((name, 100.0 * part))
 }
