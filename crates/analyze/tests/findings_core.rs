@@ -196,7 +196,7 @@ fn ignored_findings_are_excluded_from_the_combined_gain() {
     let keep = |f: &Finding| f.rule.code != "SL004";
     let found = find_with(&program.trace(), &Options::default(), &ExternalRules::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
-    assert!(found.combined.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
+    assert!(found.combined.is_none_or(|all| all.ns < 50_000), "{:?}", found.combined);
 }
 
 /// The profiler waits for the GPU where it ends: in functions of its own, or, without them, after all launches.

@@ -109,7 +109,7 @@ fn warm_up_step_is_excluded_with_a_note() {
     assert_eq!(window(&slow, &Scope::default()), (3, (2600, 5600)));
     let notes = StepSelection::select(&slow, &Scope::default()).notes;
     assert!(notes[0].starts_with("step 0 took 2.6 times as long as the median"), "{notes:?}");
-    let is_default = |steps| StepSelection::select(&slow, &Scope::of_steps(steps)).is_default;
+    let is_default = |steps| StepSelection::select(&slow, &Scope::from_steps(steps)).is_default;
     assert!(is_default(None) && is_default(Some((1, 3))) && !is_default(Some((0, 3))));
     let whole = StepSelection::select(&slow, &Scope { whole: true, ..Scope::default() });
     assert_eq!((whole.steps, whole.is_default), (0, false));

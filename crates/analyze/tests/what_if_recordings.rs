@@ -19,7 +19,7 @@ fn recorded(iterations: i64, seed: i64) -> (String, i64) {
     let mut program = Program::new();
     program.recorded(json!({}));
     let (mut next, mut all) = (1_000 + 977 * seed % PERIOD_US, 0);
-    for iteration in 0..turns {
+    for iteration in 0..iterations {
         program.op("aten::mm", |p| p.work(300));
         let (begin, first) = (program.now, 400 + (iteration * 37 + seed) % 300);
         program.work(first);

@@ -100,8 +100,8 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
         _ => "some runs have steps and others have none",
     };
     let all = || before.iter().chain(after).flatten();
-    let inferred = distinct_values().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
-    let marked = distinct_values().filter(|profile| has_steps(profile)).map(operations).next();
+    let inferred = all().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
+    let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
     let why = match inferred.zip(marked) {
         Some((pattern, step)) => format!(
             " The repeated pattern of launches is not such a step: a repeat has {pattern:.0} GPU operations, a step \

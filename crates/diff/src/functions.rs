@@ -163,8 +163,8 @@ fn most_similar(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
 pub(super) fn renamed_path(path: &str, names: &BTreeMap<Arc<str>, Arc<str>>) -> Option<Arc<str>> {
     let parts = || path.split(" > ");
     let other = |part: &'_ str| names.get(part).map(|name| name.to_string());
-    split_label().any(|part| names.contains_key(part)).then(|| {
-        let renamed: Vec<String> = split_label().map(|part| other(part).unwrap_or_else(|| part.to_owned())).collect();
+    parts().any(|part| names.contains_key(part)).then(|| {
+        let renamed: Vec<String> = parts().map(|part| other(part).unwrap_or_else(|| part.to_owned())).collect();
         renamed.join(" > ").into()
     })
 }

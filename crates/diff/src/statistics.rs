@@ -284,7 +284,7 @@ mod tests {
         close(tested.interval.0, 0.390_653_442_240_731_34);
         close(tested.interval.1, 1.309_346_557_759_269_8);
         for (got, expected) in
-            adjusted(&[0.001, 0.04, 0.03, 0.2, 0.9]).iter().zip([0.005, 1.0 / 15.0, 1.0 / 15.0, 0.25, 0.9])
+            benjamini_hochberg(&[0.001, 0.04, 0.03, 0.2, 0.9]).iter().zip([0.005, 1.0 / 15.0, 1.0 / 15.0, 0.25, 0.9])
         {
             close(*got, expected);
         }

@@ -8,7 +8,7 @@ use super::rule_context::SharedContext;
 use stackline_critical_path::exact::PathSegment;
 use stackline_model::format::duration;
 use stackline_model::{EventKind, Step, Trace};
-use stackline_timeline::steps::middle;
+use stackline_timeline::steps::upper_median;
 
 /// Least duration of a standstill, in median steps.
 const MIN_STEPS: i64 = 10;
@@ -45,7 +45,7 @@ impl Standstill {
         let is_of_window = |step: &&Step| step.end > window.start && step.start < window.end;
         let of_window: Vec<&Step> = trace.steps.iter().filter(is_of_window).collect();
         let lengths: Vec<i64> = of_window.iter().map(|step| step.end - step.start).collect();
-        let Some(step_ns) = middle(&lengths).filter(|_| shared.has_steps) else { return Self::default() };
+        let Some(step_ns) = upper_median(&lengths).filter(|_| shared.has_steps) else { return Self::default() };
         let least = (MIN_STEPS.saturating_mul(step_ns)).max(window.length_ns() / 100 * MIN_SHARE_PERCENT);
         let length = |segment: &PathSegment| segment.end - segment.start;
         let is_long = |segment: &PathSegment| length(segment) > least && is_gap(trace, segment);
@@ -104,11 +104,11 @@ fn place(steps: &[&Step], at: i64) -> String {
 
 /// Option that selects the longest run of steps without a gap in or between them.
 fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
-    let holds = |from: i64, to: i64| gaps.iter().map(middle_of).any(|at| at >= from && at < to);
+    let contains_gap = |from: i64, to: i64| gaps.iter().map(middle_of).any(|at| at >= from && at < to);
     let mut runs: Vec<Vec<&Step>> = Vec::new();
-    for &step in steps.iter().filter(|step| !contains(step.start, step.end)) {
+    for &step in steps.iter().filter(|step| !contains_gap(step.start, step.end)) {
         match runs.last_mut() {
-            Some(run) if run.last().is_some_and(|before| !contains(before.start, step.end)) => run.push(step),
+            Some(run) if run.last().is_some_and(|before| !contains_gap(before.start, step.end)) => run.push(step),
             _ => runs.push(vec![step]),
         }
     }

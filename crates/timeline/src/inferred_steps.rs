@@ -26,7 +26,7 @@ impl StepSelection {
             Some(LikelySteps::Pattern(pattern)) => {
                 let (from, to) = pattern.window();
                 let (choice, notes) = (WindowChoice::Between(from, to), vec![pattern.inferred_steps_note()]);
-                (Self { choice, steps: pattern.repeats.len(), notes, ..looked }, None)
+                (Self { choice, steps: pattern.repeats.len(), notes, ..selection }, None)
             }
             Some(LikelySteps::Spans(spans)) => (selection, Some(format!("no steps are marked, but {spans}"))),
             None => (selection, None),

@@ -112,7 +112,7 @@ impl LaunchPattern {
     #[must_use]
     pub fn median_ns(&self) -> i64 {
         let lengths: Vec<i64> = self.repeats.iter().map(|(from, to)| to - from).collect();
-        crate::steps::middle(&lengths).unwrap_or(0)
+        crate::steps::upper_median(&lengths).unwrap_or(0)
     }
 }
 
@@ -206,7 +206,7 @@ impl Operations {
     fn idle_before(&self, at: &[u32]) -> i64 {
         let at = at.iter().map(|&at| at as usize).filter(|&at| at > 0);
         let idle: Vec<i64> = at.map(|at| self.sequence[at].0 - self.sequence[at - 1].1).collect();
-        crate::steps::middle(&idle).unwrap_or(0)
+        crate::steps::upper_median(&idle).unwrap_or(0)
     }
 
     /// The pattern that begins at these positions; `None` if they do not delimit one.
@@ -273,7 +273,7 @@ impl Operations {
 /// The longest run of repeats without a pause (the first of equal ones), and the total time of all pauses.
 fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
     let lengths: Vec<i64> = repeats.iter().map(|(from, to)| to - from).collect();
-    let middle = crate::steps::middle(&lengths).unwrap_or(0);
+    let middle = crate::steps::upper_median(&lengths).unwrap_or(0);
     let (mut longest, mut run, mut pauses_ns) = (0..0, 0..0, 0i64);
     for (at, &length) in lengths.iter().enumerate() {
         if length > middle.saturating_mul(PAUSE_RATIO) {

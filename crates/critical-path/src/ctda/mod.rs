@@ -26,7 +26,6 @@ mod waits;
 mod what_if;
 mod window;
 
-pub use gil::{GIL_KEY, has_gil};
 pub use graph::{CtdaEdge, CtdaEdgeKind, CtdaGraph, CtdaNode, CtdaPiece};
 pub use hotspots::Hotspot;
 pub use path::CtdaStep;
@@ -38,8 +37,8 @@ pub use stackline_timeline::phase_rules::{
 
 use super::hta::Instances;
 use super::{CriticalPathError, Warning, WarningCode};
+use gil::has_gil;
 use gpu::Gpu;
-use interpreter::has_lock;
 use serde::{Deserialize, Serialize};
 use stackline_model::Trace;
 use stackline_timeline::phase_rules::PhaseRuleCache;

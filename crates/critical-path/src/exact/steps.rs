@@ -39,7 +39,7 @@ impl Exact<'_> {
         let step = |(number, window): (i64, Window)| {
             let mut by_category = Category::ALL.map(|c| (c, 0));
             walk(self, &mut categories, window, |segment| {
-                by_category[segment.category as usize].1 += segment.end - segment.start
+                by_category[segment.category as usize].1 += segment.end - segment.start;
             });
             StepPath { number, window_ns: window.length_ns(), by_category }
         };

@@ -170,7 +170,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
 fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
     let trace = context.trace();
     let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();
-    let sets_mode = |name: &str| super::matches(name, &["torch/nn/modules/module.py(", "): eval"]);
+    let sets_mode = |name: &str| super::matches_parts(name, &["torch/nn/modules/module.py(", "): eval"]);
     let all: FxHashSet<EventId> = calls.iter().copied().collect();
     let mut modes = context.named(&[EventKind::PythonFunction], sets_mode).into_iter();
     name_words(function).iter().any(|word| EVALUATES.contains(&word.as_str()))

@@ -116,18 +116,18 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
         // The work of a function between a list and other lines may be unrelated.
         let is_whole = made > 1 && !all.iter().any(|&e| reads.has(e));
-        let whole = if is_whole { line_candidate(first, of_table) } else { None };
+        let whole = if is_whole { of_line(first, of_table) } else { None };
         if whole.is_some() {
             return whole.into_iter().collect();
         }
-        let of_lines: Vec<Candidate> = lines.into_iter().filter_map(|(place, of)| line_candidate(place, of)).collect();
+        let of_lines: Vec<Candidate> = lines.into_iter().filter_map(|(place, of)| of_line(place, of)).collect();
         if !of_lines.is_empty() {
             return of_lines;
         }
         all.sort_unstable_by_key(|&e| (trace.events.track[e.index()], trace.events.start[e.index()], e));
         let of_runs = equal_operators(context, constant_runs(context, &all)).into_iter().filter_map(|run| {
             let place = context.place(*run.first()?);
-            line_candidate(SourceLocation { operator: None, module: None, ..place }, run)
+            of_line(SourceLocation { operator: None, module: None, ..place }, run)
         });
         of_runs.collect()
     };

@@ -120,7 +120,7 @@ pub(super) fn percent(part: i64, whole: i64) -> f64 {
 impl<'a> Exact<'a> {
     /// Prepare the graph for what-if, in linear time of its edges except for sorting.
     pub fn what_if(&self) -> WhatIf<'_, 'a> {
-        let works = self.lanes.iter().map(|lane| self.works(lane)).collect();
+        let works = self.lanes.iter().map(|lane| self.is_work_thread(lane)).collect();
         WhatIf { exact: self, plan: Plan::new(self), index: Index::new(self), works }
     }
 }

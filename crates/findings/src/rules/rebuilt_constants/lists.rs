@@ -12,7 +12,7 @@ use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
 use stackline_model::{EventId, EventKind};
 use stackline_timeline::sampling_error::share_bounds;
 use stackline_timeline::source_location::SourceLocation;
-use stackline_timeline::steps::middle;
+use stackline_timeline::steps::upper_median;
 use stackline_timeline::vocabulary::aten;
 use stackline_timeline::vocabulary::aten::constants;
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,7 +186,7 @@ fn sampled_share(context: &RuleContext<'_>, place: &SourceLocation, between: &[(
 
 /// Median of times, in ns; 0 without times.
 fn usual(times: impl Iterator<Item = i64>) -> i64 {
-    middle(&times.collect::<Vec<i64>>()).unwrap_or(0)
+    upper_median(&times.collect::<Vec<i64>>()).unwrap_or(0)
 }
 
 /// Lines that create tensors from lists in each step, with little other work between the preceding operator and their

@@ -197,7 +197,7 @@ pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
 /// Ranks that have a finding: `on all ranks`, `on ranks 0-3`; `None` for a single trace.
 #[must_use]
 pub fn ranks_with(found: &Findings, finding: &Finding) -> Option<String> {
-    finding.told_of()?;
+    finding.detail_rank()?;
     let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
     Some(if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) })
 }
