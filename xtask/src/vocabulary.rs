@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_in_vocabularies() {
+    fn names_outside_of_vocabularies_are_faults() {
         for name in NAMES {
             let rule = format!("const NAME: &str = \"{name}copy_\";\n");
             for path in ["crates/analyze/src/rule.rs", "crates/memory/src/a/b.rs", "crates/engine/src/names.rs"] {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_comments_and_what_is_said_to_people_may_hold_them() {
+    fn tests_comments_and_messages_may_contain_names() {
         let (path, name) = ("crates/analyze/src/rule.rs", NAMES[0]);
         for text in [
             format!("#[cfg(test)]\nmod tests {{\nlet a = \"{name}mm\";\n}}\n"),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn exemptions_end_with_what_they_excuse() {
+    fn unused_exemptions_are_faults() {
         let mut faults = Vec::new();
         check_exemptions(|_| String::new(), &mut faults);
         assert_eq!(faults.len(), super::MAY_HOLD.len());

@@ -83,7 +83,7 @@ mod tests {
     use stackline_model::Unit;
 
     #[test]
-    fn programs_without_a_gpu_see_nothing_of_one() {
+    fn programs_without_a_gpu_have_no_gpu_columns() {
         let steps = Table::new("steps", "Steps: time and GPU work")
             .text("measure", ["time", "gpu_busy"].map(|n| Some(n.to_owned())))
             .i64("time_us", Unit::Us, [Some(0), Some(0)])
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_rows_come_first() {
+    fn largest_rows_are_first() {
         let names = ["a", "b", "c", "d"].map(|n| Some(n.to_owned()));
         let table = Table::new("t", "T").text("name", names).i64("n", Unit::None, [Some(1), Some(5), None, Some(5)]);
         let top = select(&top(&table, "n", 2), &["name", "missing"]);

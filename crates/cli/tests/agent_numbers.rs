@@ -137,7 +137,7 @@ fn unknown(file: &str) -> Vec<Number> {
 }
 
 #[test]
-fn each_number_for_an_agent_is_one_of_the_trace() {
+fn numbers_for_agents_occur_in_the_documents() {
     let folder = tempfile::tempdir().unwrap();
     let demo = stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 3, ..Default::default() });
     let mut files =
@@ -159,7 +159,7 @@ fn each_number_for_an_agent_is_one_of_the_trace() {
 }
 
 #[test]
-fn numbers_are_told_from_names() {
+fn numbers_are_distinguished_from_names() {
     let of = |text: &str| numbers(text).iter().map(|n| (n.value, n.decimals, n.unit)).collect::<Vec<_>>();
     assert_eq!(
         of("1. SL004 waits 2 times; 1.5 % (1.1 to 1.9 %)"),

@@ -30,7 +30,7 @@ fn sample() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_views() {
+fn views_of_the_call_tree() {
     let folder = sample();
     let view = |more: &[&str]| shown(folder.path(), &[&["calls", "train.stackline"], more].concat());
     insta::assert_snapshot!("calls_top_down", view(&[]));
@@ -46,7 +46,7 @@ fn the_views() {
 
 /// What `record --shapes` knows tells operators apart, in every view, and in comparisons of runs that both know it.
 #[test]
-fn shapes_tell_operators_apart() {
+fn shapes_distinguish_operators() {
     let folder = tempfile::tempdir().unwrap();
     for (name, shapes) in [("plain", false), ("shaped", true), ("slower", true)] {
         let slower = if name == "slower" { 3 } else { 1 };
@@ -69,7 +69,7 @@ fn shapes_tell_operators_apart() {
 }
 
 #[test]
-fn source_lines_stand_beside_their_costs() {
+fn source_lines_are_listed_with_their_costs() {
     let folder = sample();
     let mut text = vec![String::new(); 60];
     text[47] = "    loss = model(batch)".to_owned();
@@ -81,7 +81,7 @@ fn source_lines_stand_beside_their_costs() {
 }
 
 #[test]
-fn two_runs_side_by_side() {
+fn comparison_of_two_runs() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("before"), &Config { steps: 20, ..Config::default() });
     write(&folder.path().join("after"), &Config { steps: 20, slower: 3, ..Config::default() });
@@ -98,7 +98,7 @@ fn two_runs_side_by_side() {
 
 /// The tables that `record` makes say what the streams say, and a stream that grew since is read anew.
 #[test]
-fn merged_or_not_the_answer_is_the_same() {
+fn merged_and_unmerged_recordings_give_equal_answers() {
     let folder = sample();
     let run = folder.path().join("train.stackline");
     let answers = || {
@@ -117,7 +117,7 @@ fn merged_or_not_the_answer_is_the_same() {
 }
 
 #[test]
-fn keys_of_the_document() {
+fn document_keys() {
     let folder = sample();
     let document: Value =
         serde_json::from_str(&shown(folder.path(), &["calls", "train.stackline", "--format", "json"])).unwrap();
@@ -142,7 +142,7 @@ fn keys_of_the_document() {
 }
 
 #[test]
-fn what_was_lost_is_said() {
+fn dropped_records_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let run = write(&folder.path().join("run"), &Config { killed: true, ..Config::default() });
     assert!(stdout(&["calls", &run]).contains("process_killed"));
@@ -153,7 +153,7 @@ fn what_was_lost_is_said() {
 }
 
 #[test]
-fn doctor_tells_what_a_recording_of_sums_holds() {
+fn doctor_describes_recordings_of_sums() {
     let folder = sample();
     let text = shown(folder.path(), &["doctor", "train.stackline"]);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -206,7 +206,7 @@ fn exports_are_written_whole_or_refused() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_said() {
+fn missing_data_is_reported() {
     let folder = sample();
     let run = folder.path().join("train.stackline");
     let run = run.to_str().unwrap();
@@ -302,7 +302,7 @@ fn traces_are_exported_as_profiles() {
 
 /// An import is one frame in every view of calls, of profiles and of traces.
 #[test]
-fn imports_are_folded_where_nobody_asks_for_them() {
+fn imports_are_folded_unless_requested() {
     let folder = tempfile::tempdir().unwrap();
     let profile = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": [
         {"name": "main", "file": "train.py", "line": 3},

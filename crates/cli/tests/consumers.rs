@@ -99,7 +99,7 @@ fn recording(folder: &Path) -> String {
 }
 
 #[test]
-fn speedscope_finds_what_calls_shows() {
+fn speedscope_shows_the_numbers_of_calls() {
     let Some(consumers) = consumers() else { return };
     let folder = tempfile::tempdir().unwrap();
     let run = recording(folder.path());
@@ -129,7 +129,7 @@ fn speedscope_finds_what_calls_shows() {
 }
 
 #[test]
-fn pprof_format_finds_what_calls_shows() {
+fn pprof_format_shows_the_numbers_of_calls() {
     let Some(consumers) = consumers() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (run, file) = (recording(folder.path()), folder.path().join("run.pb.gz"));
@@ -146,7 +146,7 @@ fn pprof_format_finds_what_calls_shows() {
 }
 
 #[test]
-fn a_flame_graph_is_xml_and_has_the_sum() {
+fn flame_graph_is_xml_with_the_total() {
     let folder = tempfile::tempdir().unwrap();
     let (run, file) = (recording(folder.path()), folder.path().join("run.svg"));
     export(&run, "flamegraph", "operator_time", &file);
@@ -211,7 +211,7 @@ fn trace_recording(folder: &Path) -> String {
 }
 
 #[test]
-fn perfetto_finds_what_calls_shows() {
+fn perfetto_shows_the_numbers_of_calls() {
     let Some(consumers) = consumers() else { return };
     let folder = tempfile::tempdir().unwrap();
     let run = trace_recording(folder.path());

@@ -46,7 +46,7 @@ fn step(document: &Value) -> Value {
 }
 
 #[test]
-fn people_see_the_step_first_and_then_what_changed() {
+fn text_output_begins_with_the_step_and_its_changes() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let shown = stdout(&["diff", &fast, &slow]);
@@ -62,7 +62,7 @@ fn people_see_the_step_first_and_then_what_changed() {
 }
 
 #[test]
-fn numbers_are_those_of_the_steps() {
+fn numbers_cover_only_the_steps() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let document = json(&["diff", &fast, &slow]);
@@ -112,7 +112,7 @@ fn unsteady(case: &Case, name: &str, (calls, scale, gpu): (i64, i64, bool)) -> S
 }
 
 #[test]
-fn calls_that_change_in_every_step_are_no_noise() {
+fn changes_in_every_step_are_significant() {
     let case = Case::new();
     let one = unsteady(&case, "one.json", (1, 1, false));
     let four = unsteady(&case, "four.json", (4, 2, false));
@@ -155,7 +155,7 @@ fn lines_fit_the_terminal() {
 }
 
 #[test]
-fn a_run_that_lost_its_gpu_is_not_faster() {
+fn runs_without_gpu_records_are_not_faster() {
     let case = Case::new();
     let (with, without) = (unsteady(&case, "with.json", (1, 1, true)), unsteady(&case, "without.json", (1, 1, false)));
     for condition in ["gpu>3%", "kernels>3%", "kernel:gemm>3%"] {
@@ -171,7 +171,7 @@ fn a_run_that_lost_its_gpu_is_not_faster() {
 }
 
 #[test]
-fn the_gate_fails_beyond_noise_only() {
+fn gate_fails_only_for_significant_changes() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let code = |args: &[&str]| {
@@ -196,7 +196,7 @@ fn the_gate_fails_beyond_noise_only() {
 }
 
 #[test]
-fn sides_that_can_hardly_be_compared_are_told() {
+fn poorly_comparable_runs_are_reported() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let document = json(&["diff", &fast, &slow]);
@@ -220,7 +220,7 @@ fn sides_that_can_hardly_be_compared_are_told() {
 }
 
 #[test]
-fn one_step_is_not_tested_but_may_fail() {
+fn single_steps_are_not_tested_but_may_fail_conditions() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let args = ["diff", &fast, &slow, "--steps", "12", "--fail-on", "step>3%"];
@@ -354,7 +354,7 @@ fn functions_of_recorded_programs_are_named() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn incomparable_runs_are_refused() {
     let case = Case::new();
     let fast = case.trace("fast.json", (1, false));
     for args in [&["diff", &fast][..], &["diff", &fast, &fast, &fast]] {
@@ -467,7 +467,7 @@ fn act(case: &Case, given: &[(&str, &str)]) -> (i32, String) {
 }
 
 #[test]
-fn the_action_writes_the_summary_and_fails() {
+fn github_action_writes_the_summary_and_fails() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let again = case.trace("again.json", (3, false));

@@ -31,7 +31,7 @@ fn one_line(text: &str) -> String {
 }
 
 #[test]
-fn other_numbers_of_calls_are_said_first_and_calls_compared() {
+fn different_call_counts_are_reported_first_and_calls_compared() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = [("a.json", (68, 4005)), ("b.json", (60, 4013))].map(|(name, of)| trace(folder.path(), name, of));
     let shown = stdout(&["diff", &a, &b]);
@@ -59,7 +59,7 @@ fn other_numbers_of_calls_are_said_first_and_calls_compared() {
 }
 
 #[test]
-fn runs_without_steps_are_called_the_whole() {
+fn runs_without_steps_are_compared_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = [("a.json", (60, 400)), ("b.json", (60, 600))].map(|(name, of)| trace(folder.path(), name, of));
     let text = one_line(&stdout(&["diff", &a, &b]));
@@ -72,7 +72,7 @@ fn runs_without_steps_are_called_the_whole() {
 }
 
 #[test]
-fn several_runs_with_other_numbers_of_calls_are_judged_per_call() {
+fn several_runs_with_different_call_counts_are_judged_per_call() {
     let folder = tempfile::tempdir().unwrap();
     let write = |(name, of): (&str, (i64, i64))| trace(folder.path(), name, of);
     let [a1, a2, a3] = [("a1.json", (20, 999)), ("a2.json", (20, 1000)), ("a3.json", (20, 1001))].map(write);
@@ -126,7 +126,7 @@ fn iterations(folder: &Path, name: &str, (period, are_marked): (i64, bool)) -> S
 }
 
 #[test]
-fn steps_beside_a_run_without_any_are_compared_per_call_and_said_not_to_be_comparable_first() {
+fn runs_with_and_without_steps_are_compared_per_call_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let a = iterations(folder.path(), "a.json", (1000, true));
     let b = trace(folder.path(), "b.json", (30, 400));

@@ -14,7 +14,7 @@ fn one_line(text: &str) {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn missing_files_are_named_in_errors() {
     let (code, text) = failure(&["report", "no-such-file.json"]);
     one_line(&text);
     assert_eq!(code, Some(3));
@@ -22,7 +22,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_directory_without_traces_is_named() {
+fn directories_without_traces_are_named_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("notes.txt"), "not a trace").unwrap();
     let (code, text) = failure(&["report", folder.path().to_str().unwrap()]);
@@ -32,7 +32,7 @@ fn a_directory_without_traces_is_named() {
 }
 
 #[test]
-fn what_is_no_trace_is_recognised_and_located() {
+fn unsupported_files_are_recognized_and_located() {
     let folder = tempfile::tempdir().unwrap();
     // An execution trace can be read, by another command.
     let execution_trace = b"{\"nodes\": [], \"schema\": \"1\"}";
@@ -47,7 +47,7 @@ fn what_is_no_trace_is_recognised_and_located() {
 }
 
 #[test]
-fn a_run_that_was_cut_off_is_refused() {
+fn truncated_runs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let run_dir = folder.path().join("job.stackline");
@@ -68,7 +68,7 @@ fn an_unknown_annotation_offers_the_nearest() {
 }
 
 #[test]
-fn an_instance_out_of_range_says_how_many_there_are() {
+fn instances_out_of_range_list_the_number_available() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     let args = ["critical-path", "rank0.json", "--annotation", "aten::mm", "--instance", "9"];
@@ -76,7 +76,7 @@ fn an_instance_out_of_range_says_how_many_there_are() {
 }
 
 #[test]
-fn the_last_step_that_the_rules_leave_out_is_named() {
+fn last_step_excluded_by_the_rules_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     for wanted in [&["ProfilerStep#2"][..], &["aten::mm", "--instance", "2"]] {
@@ -102,7 +102,7 @@ fn an_unknown_option_offers_the_nearest() {
 }
 
 #[test]
-fn negative_numbers_and_empty_texts_are_answered_in_words() {
+fn negative_numbers_and_empty_texts_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let commands = [
         &["report", "x.json", "--rank", "-1"][..],
@@ -117,7 +117,7 @@ fn negative_numbers_and_empty_texts_are_answered_in_words() {
 }
 
 #[test]
-fn an_unknown_rank_step_or_table_says_what_there_is() {
+fn unknown_ranks_steps_and_tables_list_the_available_ones() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 3);
     let commands = [
@@ -131,7 +131,7 @@ fn an_unknown_rank_step_or_table_says_what_there_is() {
 }
 
 #[test]
-fn options_of_one_method_are_refused_by_the_other() {
+fn options_of_one_method_are_refused_by_others() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     write(folder.path(), "rules.json", "{\"rules\": [\n{\"phase\": \"forwrd\", \"name\": \"x\"}]}");
@@ -163,7 +163,7 @@ fn several_ranks_need_a_choice_for_htas_path() {
 }
 
 #[test]
-fn steps_and_a_what_if_say_which_option_chose_the_method() {
+fn steps_and_what_if_edits_name_the_option_that_chose_the_method() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     let commands = [
@@ -174,7 +174,7 @@ fn steps_and_a_what_if_say_which_option_chose_the_method() {
 }
 
 #[test]
-fn an_input_without_anything_to_make_a_path_of_is_no_failure_of_the_tool() {
+fn inputs_without_a_path_are_not_internal_errors() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("empty.json");
     std::fs::write(&file, "{\"traceEvents\": []}").unwrap();
@@ -186,7 +186,7 @@ fn an_input_without_anything_to_make_a_path_of_is_no_failure_of_the_tool() {
 }
 
 #[test]
-fn long_names_are_cut_where_they_are_offered() {
+fn long_names_are_shortened_in_suggestions() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let long = format!("ampere_sgemm_32x32_tn<{}>", "x, ".repeat(400));
@@ -198,7 +198,7 @@ fn long_names_are_cut_where_they_are_offered() {
 }
 
 #[test]
-fn nothing_that_is_no_run_is_replaced() {
+fn only_runs_are_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let (code, text) = failure(&["import", &trace, "-o", &trace]);
@@ -208,7 +208,7 @@ fn nothing_that_is_no_run_is_replaced() {
 }
 
 #[test]
-fn a_run_is_replaced_on_demand_only() {
+fn runs_are_replaced_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -229,7 +229,7 @@ fn a_run_is_replaced_on_demand_only() {
 }
 
 #[test]
-fn csv_files_do_not_go_among_others() {
+fn csv_files_are_not_written_into_used_folders() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let tables = folder.path().join("tables");
@@ -246,7 +246,7 @@ fn csv_files_do_not_go_among_others() {
 }
 
 #[test]
-fn output_that_cannot_be_written_fails_and_leaves_nothing() {
+fn unwritable_output_fails_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let output = folder.path().join("missing/out.json");
@@ -258,7 +258,7 @@ fn output_that_cannot_be_written_fails_and_leaves_nothing() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_is_said() {
+fn full_disks_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -268,7 +268,7 @@ fn a_full_disk_is_said() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn closed_pipes_are_not_errors() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let mut child =
@@ -316,7 +316,7 @@ fn conditions_set_the_exit_code() {
 }
 
 #[test]
-fn a_restored_path_keeps_its_read_report_and_takes_no_other_settings() {
+fn restored_paths_keep_their_read_report_and_refuse_other_settings() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 3);
     let damaged = std::fs::read_to_string(&trace).unwrap().replacen("\"cat\": \"cpu_op\", ", "\"cat\": nan, ", 1);
@@ -333,7 +333,7 @@ fn a_restored_path_keeps_its_read_report_and_takes_no_other_settings() {
 }
 
 #[test]
-fn a_what_if_that_selects_nothing_is_told() {
+fn edits_without_matches_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let args = ["critical-path", &trace, "--what-if", "gpu:*sgem_32*=x0.5", "--what-if", "cpu:nothing like it=0"];
@@ -347,7 +347,7 @@ fn a_what_if_that_selects_nothing_is_told() {
 }
 
 #[test]
-fn what_if_says_what_it_cannot_do() {
+fn unsupported_edits_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     let selectors = ["gpu:zzz", "cpu", "Kernel:a", "kernel:ampere_sgem_32x32_tn", "stream:77"];

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn people_see_the_place_first() {
+fn text_output_begins_with_source_locations() {
     let case = Case::new();
     let shown = stdout(&["findings", &case.waits]);
     assert!(shown.contains(" 1. train.py:10 in step  estimated gain "), "{shown}");
@@ -75,7 +75,7 @@ fn json_has_the_events_behind_findings() {
 /// The types of the consumer's crate are made from the official schema: what comes back the same has no unknown property
 /// and no wrong type.
 #[test]
-fn sarif_is_what_the_schema_says() {
+fn sarif_matches_its_schema() {
     let case = Case::new();
     let ignore = case.file("ignore", "SL001\n");
     let document: Value =
@@ -113,7 +113,7 @@ fn junit_has_a_test_per_rule() {
 }
 
 #[test]
-fn junit_is_what_build_servers_accept() {
+fn junit_matches_its_schema() {
     let case = Case::new();
     let xml = stdout(&["findings", &case.waits, "--as", "junit"]);
     assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
@@ -133,7 +133,7 @@ fn junit_is_what_build_servers_accept() {
 }
 
 #[test]
-fn every_form_leads_to_the_page() {
+fn all_forms_link_to_the_rule_page() {
     let case = Case::new();
     let page = stdout(&["findings", "--explain", "host-sync"]);
     assert!(page.starts_with("SL004 host-sync\n\nThe host waits for the GPU: item()"), "{page}");
@@ -158,7 +158,7 @@ fn every_form_leads_to_the_page() {
 }
 
 #[test]
-fn documents_say_what_was_not_checked_and_why() {
+fn documents_list_skipped_rules_with_reasons() {
     let case = Case::new();
     let markdown = stdout(&["findings", &case.waits, "--as", "markdown"]);
     let is_told =
@@ -204,7 +204,7 @@ fn slow_step(folder: &Path, name: &str, slow: i64, has_more: bool) -> String {
 }
 
 #[test]
-fn what_may_well_be_nothing_fails_no_build() {
+fn insignificant_findings_fail_no_build() {
     let folder = tempfile::tempdir().unwrap();
     let even = slow_step(folder.path(), "even.json", -1, false);
     let uneven = slow_step(folder.path(), "uneven.json", 3, true);
@@ -249,7 +249,7 @@ fn fingerprints_are_unique_and_stay() {
 }
 
 #[test]
-fn many_rules_that_could_not_look_are_counted() {
+fn many_skipped_rules_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let trace = slow_step(folder.path(), "cpu.json", 3, false);
     let shown = stdout(&["findings", &trace]);
@@ -267,7 +267,7 @@ fn many_rules_that_could_not_look_are_counted() {
 }
 
 #[test]
-fn wrong_use_is_told() {
+fn wrong_use_is_explained() {
     let case = Case::new();
     let unknown = case.file("ignore", "SL999\n");
     let other = case.file("other.json", "{\"schema\": \"stackline/report/1\"}");
@@ -353,7 +353,7 @@ fn a_baseline_of_several_ranks() {
 }
 
 #[test]
-fn traces_that_are_no_ranks_of_one_job() {
+fn unrelated_traces_are_not_ranks_of_one_job() {
     let case = Case::new();
     let output = run(&[case.folder.path().to_str().unwrap()]);
     let said = text(&output.stderr);
@@ -366,7 +366,7 @@ fn traces_that_are_no_ranks_of_one_job() {
 
 /// What no rule covers is told of the slowest rank, by its number; a large call of another one is told of that.
 #[test]
-fn what_no_rule_covers_is_told_of_its_rank() {
+fn uncovered_time_names_its_rank() {
     let folder = tempfile::tempdir().unwrap();
     for (rank, call, us) in [(0, "hipMystery", 6000), (1, "hipOther", 9000)] {
         let mut trace = MiniTrace::new(&format!("file distributedInfo={{\"rank\": {rank}, \"world_size\": 2}}"));

@@ -35,7 +35,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_profile_tells_what_takes_time() {
+fn profiles_have_findings() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
     let (code, text, error) = run(&["findings", &path]);
@@ -74,7 +74,7 @@ fn conditions_and_baselines_hold_for_calls() {
 }
 
 #[test]
-fn what_calls_do_not_have_is_said() {
+fn data_missing_from_calls_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
     for (options, said) in [
@@ -91,7 +91,7 @@ fn what_calls_do_not_have_is_said() {
 }
 
 #[test]
-fn recordings_without_traces_are_looked_at_one_at_a_time() {
+fn recordings_without_traces_are_analyzed_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let config = stackline_testkit::recording::Config::default();
     let runs = ["a.stackline", "b.stackline"].map(|name| {
@@ -109,7 +109,7 @@ fn recordings_without_traces_are_looked_at_one_at_a_time() {
 }
 
 #[test]
-fn the_command_to_go_on_with_has_an_answer() {
+fn suggested_next_command_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let counts = folder.path().join("stacks.txt");
     std::fs::write(&counts, "main;train 80\nmain;load 20\n").unwrap();

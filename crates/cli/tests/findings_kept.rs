@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fs;
 
 #[test]
-fn junit_and_csv_list_what_is_ignored() {
+fn junit_and_csv_list_ignored_findings() {
     let case = Case::new();
     // A file with a name that says comment is none.
     let ignore = case.file("comments.txt", "SL004\n");
@@ -29,7 +29,7 @@ fn junit_and_csv_list_what_is_ignored() {
 }
 
 #[test]
-fn a_baseline_tells_new_and_gone() {
+fn baselines_distinguish_new_and_gone_findings() {
     let case = Case::new();
     let (before, after) = (case.file("before.json", ""), case.file("after.json", ""));
     stdout(&["findings", &case.waits, "--format", "json", "-o", &before]);
@@ -50,7 +50,7 @@ fn a_baseline_tells_new_and_gone() {
 }
 
 #[test]
-fn conditions_decide_the_exit_code() {
+fn conditions_determine_the_exit_code() {
     let case = Case::new();
     for (condition, code) in [("gain>5%", 4), ("gain>99%", 0), ("together>5%", 4), ("count>0", 4), ("count>50", 0)] {
         assert_eq!(run(&[&case.waits, "--fail-on", condition]).status.code(), Some(code), "{condition}");
@@ -58,7 +58,7 @@ fn conditions_decide_the_exit_code() {
 }
 
 #[test]
-fn what_was_cut_off_is_not_judged() {
+fn truncated_lists_are_not_judged() {
     let case = Case::new();
     let whole = fs::read_to_string(&case.waits).unwrap();
     let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
@@ -78,7 +78,7 @@ fn two_waits(case: &Case, name: &str, lines: &[i64]) -> String {
 }
 
 #[test]
-fn what_is_mended_is_gone_rather_than_what_is_not() {
+fn fixed_findings_are_gone_and_moved_ones_are_not() {
     let case = Case::new();
     let (both, one) = (two_waits(&case, "both.json", &[10, 20]), two_waits(&case, "one.json", &[20]));
     let before = case.file("before.txt", &stdout(&["findings", &both, "--format", "json"]));
@@ -90,7 +90,7 @@ fn what_is_mended_is_gone_rather_than_what_is_not() {
 }
 
 #[test]
-fn what_is_ignored_is_listed() {
+fn ignored_findings_are_listed() {
     let case = Case::new();
     let ignore = case.file("ignore", "SL004 train.py  # known\n");
     let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
@@ -117,7 +117,7 @@ fn what_is_ignored_is_listed() {
 }
 
 #[test]
-fn comments_that_hide_nothing_are_told() {
+fn unused_suppression_comments_are_reported() {
     let case = Case::new();
     let mut program = [""; 12];
     program[2] = "x = 1  # stackline: ignore[SL014]";
@@ -134,7 +134,7 @@ fn comments_that_hide_nothing_are_told() {
 }
 
 #[test]
-fn what_is_left_out_is_neither_new_nor_gone() {
+fn omitted_findings_are_neither_new_nor_gone() {
     let case = Case::new();
     let all = case.file("all.txt", &stdout(&["findings", &case.waits, "--format", "json"]));
     let ignore = case.file("ignore", "SL004\n");
@@ -162,7 +162,7 @@ fn what_is_left_out_is_neither_new_nor_gone() {
 }
 
 #[test]
-fn what_no_rule_looked_for_is_not_gone() {
+fn findings_of_skipped_rules_are_not_gone() {
     let case = Case::new();
     let mut document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
     // A rule of one's own, which is not asked this time.

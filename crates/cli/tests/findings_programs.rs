@@ -122,25 +122,25 @@ fn embedding_gradient() {
 }
 
 #[test]
-fn waits_are_seen_as_users_record() {
+fn waits_are_found_with_default_options() {
     finds(TRACE, "waits.py");
 }
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn waits_for_queues_are_seen_as_users_record() {
+fn queue_waits_are_found_with_default_options() {
     finds(TRACE, "queue_wait.py");
 }
 
 #[test]
-fn waits_are_seen_in_sums_of_calls() {
+fn waits_are_found_in_sums_of_calls() {
     finds(CALLS, "waits.py");
 }
 
 /// What rules over sums of calls know.
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn sums_of_calls_tell_what_takes_time() {
+fn sums_of_calls_have_findings() {
     const PROGRAMS: [&str; 11] = [
         "busy_python.py",
         "dataloader_few_workers.py",

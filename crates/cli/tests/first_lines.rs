@@ -13,7 +13,7 @@ fn spans(names: impl Iterator<Item = String>) -> String {
 }
 
 #[test]
-fn a_cut_file_is_said_to_be_cut_before_anything_else() {
+fn truncation_is_reported_first() {
     let folder = tempfile::tempdir().unwrap();
     let whole = write_sample(folder.path(), 0);
     let text = std::fs::read_to_string(&whole).unwrap();
@@ -31,7 +31,7 @@ fn a_cut_file_is_said_to_be_cut_before_anything_else() {
 }
 
 #[test]
-fn spans_of_a_numbered_loop_are_offered_as_steps() {
+fn spans_of_numbered_loops_are_suggested_as_steps() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
     let (path, pattern) = (file.to_str().unwrap(), r"^request (\d+)$");
@@ -49,7 +49,7 @@ fn spans_of_a_numbered_loop_are_offered_as_steps() {
 }
 
 #[test]
-fn steps_of_an_optimizer_say_so() {
+fn steps_inferred_from_an_optimizer_are_labeled() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
     std::fs::write(&file, spans((0..4).map(|_| "Optimizer.step#SGD.step".to_owned()))).unwrap();
@@ -60,7 +60,7 @@ fn steps_of_an_optimizer_say_so() {
 }
 
 #[test]
-fn tables_are_of_the_steps_and_htas_say_that_theirs_are_not() {
+fn tables_cover_the_steps_and_hta_tables_note_their_window() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = sample(0);
     // A kernel long after the last step.
@@ -75,7 +75,7 @@ fn tables_are_of_the_steps_and_htas_say_that_theirs_are_not() {
 }
 
 #[test]
-fn programs_without_a_gpu_get_no_tables_of_zeros() {
+fn programs_without_a_gpu_have_no_tables_of_zeros() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cpu.json");
     std::fs::write(&file, spans((0..3).map(|at| format!("f{at}")))).unwrap();
@@ -89,7 +89,7 @@ fn programs_without_a_gpu_get_no_tables_of_zeros() {
 }
 
 #[test]
-fn the_path_of_several_ranks_is_that_of_the_slowest() {
+fn path_of_several_ranks_is_that_of_the_slowest() {
     let folder = tempfile::tempdir().unwrap();
     let first = write_sample(folder.path(), 0);
     let second = write_sample(folder.path(), 1);
@@ -122,7 +122,7 @@ fn write_unmarked_loop(folder: &Path, name: &str, (start_up, period): (i64, i64)
 }
 
 #[test]
-fn the_slowest_rank_is_that_of_the_inferred_steps_which_are_shown() {
+fn slowest_rank_is_chosen_by_the_shown_inferred_steps() {
     let folder = tempfile::tempdir().unwrap();
     let long_start_up = write_unmarked_loop(folder.path(), "a.json", (90_000, 1000));
     let slow_steps = write_unmarked_loop(folder.path(), "b.json", (100, 1500));
@@ -135,7 +135,7 @@ fn the_slowest_rank_is_that_of_the_inferred_steps_which_are_shown() {
 }
 
 #[test]
-fn snapshots_say_what_to_run() {
+fn snapshots_suggest_the_next_command() {
     let Some(one) = corpus("memory/snapshot-forward-bf16.pickle") else { return };
     let Some(other) = corpus("memory/snapshot-forward-fp32.pickle") else { return };
     for arguments in [&["doctor", &one], &["check", &one]] {
@@ -190,7 +190,7 @@ fn reports_fit_eighty_columns() {
 }
 
 #[test]
-fn what_ran_when_a_chrome_trace_ended_is_said_as_of_a_recording() {
+fn calls_in_flight_are_reported_for_chrome_traces() {
     let folder = tempfile::tempdir().unwrap();
     let whole = mini::trace("file -\n1/1 - train B@0\n1/1 - work 10+20\n1/1 - wait_forever B@50\n1/2 - load 5+10");
     let file = write(folder.path(), "aborted.json", &whole);
@@ -205,7 +205,7 @@ fn what_ran_when_a_chrome_trace_ended_is_said_as_of_a_recording() {
 }
 
 #[test]
-fn the_command_to_run_next_has_the_options_that_choose_what_it_is_about() {
+fn suggested_command_keeps_selecting_options() {
     let folder = tempfile::tempdir().unwrap();
     let file = write_sample(folder.path(), 0);
     let next = |options: &[&str]| {

@@ -85,7 +85,7 @@ fn sweep_interrupted_after(trace: &str, worked: u64) -> (serde_json::Value, Stri
 }
 
 #[test]
-fn an_interrupted_sweep_prints_what_it_has() {
+fn interrupted_sweeps_print_partial_results() {
     let folder = tempfile::tempdir().unwrap();
     let trace = long_trace(folder.path(), 500_000);
     // It looks for edits before it tries them: how long depends on the machine. All of them take many times as long.
@@ -112,7 +112,7 @@ fn an_interrupted_sweep_prints_what_it_has() {
 /// The first Ctrl-C asks for what was found, the second one means it. Nobody takes the result, so that the program is there
 /// for both, however fast it is.
 #[test]
-fn a_second_interrupt_ends_the_sweep() {
+fn second_interrupts_end_the_sweep() {
     let folder = tempfile::tempdir().unwrap();
     let trace = long_trace(folder.path(), 20_000);
     let (mut full, _reader) = UnixStream::pair().unwrap();
@@ -137,7 +137,7 @@ fn a_second_interrupt_ends_the_sweep() {
 
 /// Nothing else listens: the signal ends the program as it ends any, and no half-written file stays.
 #[test]
-fn an_interrupted_path_leaves_nothing() {
+fn interrupted_paths_leave_no_output() {
     let folder = tempfile::tempdir().unwrap();
     let trace = long_trace(folder.path(), 150_000);
     let text = std::fs::read(&trace).unwrap();

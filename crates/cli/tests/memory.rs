@@ -75,7 +75,7 @@ pub(crate) fn sample() -> tempfile::TempDir {
 
 /// Names of a file, as of a snapshot that somebody sent, do not drive the terminal.
 #[test]
-fn names_are_cleaned() {
+fn control_characters_in_names_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let text = "device \"\u{1b}[2Jgpu\u{202e}\"; a \"\u{1b}[31mx\u{202e}\" 64 at=\"\u{1b}t.py\":3:\"f\u{202e}\"; a y 8; k one y>y; f y; f \"\u{1b}[31mx\u{202e}\"; end";
     std::fs::write(folder.path().join("bad\u{202e}.memory"), text).unwrap();
@@ -106,7 +106,7 @@ fn thresholds_can_be_set() {
 }
 
 #[test]
-fn what_has_nothing_in_it_says_so() {
+fn empty_memory_files_are_reported() {
     let folder = sample();
     std::fs::write(folder.path().join("nothing.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
     let shown = shown(folder.path(), &["memory", "nothing.json"]);
@@ -114,7 +114,7 @@ fn what_has_nothing_in_it_says_so() {
 }
 
 #[test]
-fn snapshots_say_whether_call_paths_are_known() {
+fn snapshots_report_missing_call_paths() {
     let folder = tempfile::tempdir().unwrap();
     let head = |value: &Value| {
         std::fs::write(folder.path().join("one.json"), value.to_string()).unwrap();
@@ -132,7 +132,7 @@ fn snapshots_say_whether_call_paths_are_known() {
 
 /// Findings come before places, and those that are alike are one.
 #[test]
-fn findings_of_memory_are_told_to_language_models() {
+fn agent_reports_list_memory_findings() {
     let folder = tempfile::tempdir().unwrap();
     let late = |at: usize| format!("a o{at} 1000; k touch o{at}\n");
     let freed = |at: usize| format!("f o{at}\n");
@@ -160,7 +160,7 @@ fn sources_without_times_have_none() {
 }
 
 #[test]
-fn what_is_cut_off_is_told() {
+fn truncation_is_reported() {
     let folder = sample();
     let late = |at: usize| format!("a o{at} {} at=a.py:{at}:f; k touch o{at}\n", 1000 + at);
     let text: String = (0..6).map(late).collect::<String>()
@@ -174,7 +174,7 @@ fn what_is_cut_off_is_told() {
 }
 
 #[test]
-fn the_views() {
+fn views_of_the_call_tree() {
     let folder = sample();
     let view = |more: &[&str]| shown(folder.path(), &[&["memory"], more].concat());
     insta::assert_snapshot!("memory_oom", view(&["oom.json"]));
@@ -194,7 +194,7 @@ fn the_views() {
 }
 
 #[test]
-fn keys_of_the_document() {
+fn document_keys() {
     let folder = sample();
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     let mut text = Vec::new();
@@ -213,7 +213,7 @@ fn keys_of_the_document() {
 
 /// Other commands say who reads a memory snapshot; the help does not offer what is refused.
 #[test]
-fn other_commands_point_here() {
+fn other_commands_refer_to_the_memory_command() {
     let folder = sample();
     for name in ["oom.json", "program.memory"] {
         let file = folder.path().join(name).to_str().unwrap().to_owned();
@@ -262,7 +262,7 @@ fn tensors_of_a_recording_have_names() {
 
 /// A program with planted waste, recorded: each is told at its line, and what 24 layers make is one row.
 #[test]
-fn planted_waste_is_told_by_line() {
+fn injected_waste_is_reported_by_line() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waste.py");
@@ -333,7 +333,7 @@ fn planted_waste_is_told_by_line() {
 
 /// The peak that the command names for a real trace is the highest total that PyTorch wrote into it.
 #[test]
-fn a_real_trace() {
+fn peaks_of_a_real_trace() {
     let Some(trace) = corpus("kineto/nvidia-h100-bert-small.json.gz") else { return };
     let document: Value =
         serde_json::from_str(&stdout(&["memory", &trace, "--format", "json", "--peaks", "1"])).unwrap();
@@ -350,7 +350,7 @@ fn a_real_trace() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_said() {
+fn missing_data_is_reported() {
     let folder = sample();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(file("trick.pickle"), b"\x80\x02cos\nsystem\nU\x02ls\x85R.").unwrap();
@@ -432,7 +432,7 @@ fn runs_keep_memory() {
 }
 
 #[test]
-fn the_text_form_says_the_same() {
+fn text_form_gives_equal_results() {
     let folder = sample();
     let text = shown(folder.path(), &["export", "program.memory", "--to", "memory-text"]);
     std::fs::write(folder.path().join("again.memory"), &text).unwrap();
@@ -455,7 +455,7 @@ fn the_text_form_says_the_same() {
 }
 
 #[test]
-fn viewers_get_a_lane_per_object_with_its_waste() {
+fn chrome_export_has_a_lane_per_object_with_its_waste() {
     let folder = sample();
     let lanes: Value =
         serde_json::from_str(&shown(folder.path(), &["export", "program.memory", "--to", "chrome"])).unwrap();
@@ -473,7 +473,7 @@ fn viewers_get_a_lane_per_object_with_its_waste() {
 
 /// Tables that are asked for are there, with their columns, though they have nothing to say.
 #[test]
-fn tables_that_are_asked_for_may_be_empty() {
+fn requested_tables_may_be_empty() {
     let folder = sample();
     std::fs::write(folder.path().join("small.memory"), "a x 64; k one x>x; f x; end").unwrap();
     for name in ["memory_waste", "memory_suggestions", "memory_out_of_memory", "memory_allocator"] {

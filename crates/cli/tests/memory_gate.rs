@@ -109,7 +109,7 @@ fn findings_of_a_file_of_memory() {
 }
 
 #[test]
-fn a_trace_without_memory_says_so() {
+fn traces_without_memory_are_reported() {
     let case = Case::new();
     let trace = write_sample(case.0.path(), 0);
     let document = case.json(&["findings", &trace]);
@@ -150,7 +150,7 @@ fn documents_for_other_tools() {
 }
 
 #[test]
-fn an_earlier_run_is_a_baseline() {
+fn earlier_runs_are_baselines() {
     let case = Case::new();
     case.kept("repaired.memory", "before.json");
     case.kept("waste.memory", "after.json");
@@ -180,7 +180,7 @@ fn an_earlier_run_is_a_baseline() {
 }
 
 #[test]
-fn conditions_decide_the_exit_code() {
+fn conditions_determine_the_exit_code() {
     let case = Case::new();
     for (condition, code) in
         [("peak>8GB", 0), ("peak>1MiB", 4), ("waste>1%", 4), ("waste>99%", 0), ("count>0", 4), ("count>99", 0)]
@@ -196,7 +196,7 @@ fn conditions_decide_the_exit_code() {
 }
 
 #[test]
-fn wrong_use_is_told() {
+fn wrong_use_is_explained() {
     let case = Case::new();
     case.kept("waste.memory", "after.json");
     case.file("other.json", "{\"schema\": \"stackline/report/1\"}");
@@ -246,14 +246,14 @@ fn comments_ignore_findings() {
 }
 
 #[test]
-fn what_is_no_input_is_refused_before() {
+fn invalid_inputs_are_refused_early() {
     let (code, error) = failure(&["findings", Path::new("/nowhere/at/all").to_str().unwrap()]);
     assert!(code == Some(3) && error.contains("/nowhere/at/all"), "{error}");
 }
 
 /// Of the host's memory all is a guess: it counts for `waste` only if it is asked for.
 #[test]
-fn guesses_count_if_they_are_asked_for() {
+fn inferred_findings_count_on_request() {
     let case = Case::new();
     let text = "device cpu; a kept 4096 at=train.py:3:step; k one kept>kept via=operator-level; a x 4096; k two x>x via=operator-level; f x; end";
     case.file("host.memory", text);

@@ -19,7 +19,7 @@ fn archive(path: &Path, files: &[&Path]) {
 }
 
 #[test]
-fn an_archive_holds_one_memory_trace() {
+fn archives_contain_one_memory_trace() {
     let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one.tar.gz"), folder.path().join("two.tar.gz"));
@@ -42,7 +42,7 @@ fn an_archive_holds_one_memory_trace() {
 }
 
 #[test]
-fn packed_memory_in_a_folder_is_named() {
+fn compressed_memory_files_in_folders_are_named() {
     let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
@@ -61,7 +61,7 @@ fn packed_memory_in_a_folder_is_named() {
 }
 
 #[test]
-fn what_comes_by_a_pipe_is_told_by_its_content() {
+fn piped_input_is_identified_by_content() {
     let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
@@ -76,7 +76,7 @@ fn what_comes_by_a_pipe_is_told_by_its_content() {
 }
 
 #[test]
-fn what_is_no_memory_is_named() {
+fn files_without_memory_are_named_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     let stacks = folder.path().join("stacks.txt");
     std::fs::write(&stacks, "main;step 3\nmain;load 4\n").unwrap();
@@ -99,7 +99,7 @@ fn what_is_no_memory_is_named() {
 
 /// Several memory traces in one place: one is shown, which says so, and the others can be chosen.
 #[test]
-fn one_of_several_processes_is_shown_and_another_can_be_chosen() {
+fn one_of_several_processes_is_shown_and_others_are_selectable() {
     let folder = sample();
     std::fs::write(folder.path().join("small.memory"), "a x 64; k one x>x; f x; end").unwrap();
     shown(folder.path(), &["import", "program.memory", "small.memory", "-o", "both.stackline"]);

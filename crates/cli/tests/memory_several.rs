@@ -34,7 +34,7 @@ fn ranks(folder: &Path) {
 }
 
 #[test]
-fn ranks_are_rows_and_the_odd_one_is_named() {
+fn ranks_are_rows_and_the_outlier_is_named() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     let path = folder.path().to_str().unwrap();
@@ -71,7 +71,7 @@ fn ranks_are_rows_and_the_odd_one_is_named() {
 
 /// A later step of each rank stands for it; ranks that are alike are no finding.
 #[test]
-fn the_last_file_of_a_rank_counts() {
+fn last_file_of_a_rank_is_used() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     std::fs::create_dir_all(folder.path().join("step_100")).unwrap();
@@ -88,7 +88,7 @@ fn the_last_file_of_a_rank_counts() {
 
 /// Files without ranks are a series, in the order of the numbers in their names; one line grows each time.
 #[test]
-fn files_over_time_tell_growth_by_line() {
+fn series_of_files_show_growth_by_line() {
     let folder = tempfile::tempdir().unwrap();
     for (step, leaked) in [(5, 2), (50, 4), (100, 6)] {
         snapshot(folder.path(), &format!("snapshot_{step}.json"), &[(3, 40), (9, leaked), (11, 10 - leaked / 2)]);
@@ -119,7 +119,7 @@ fn files_over_time_tell_growth_by_line() {
 
 /// Each file has a device of its own: the ranks of one machine.
 #[test]
-fn devices_tell_ranks_where_names_do_not() {
+fn ranks_come_from_devices_if_names_have_none() {
     let folder = tempfile::tempdir().unwrap();
     for (at, name) in ["a.json", "b.json"].into_iter().enumerate() {
         let path = snapshot(folder.path(), name, &[(3, 40)]);
@@ -155,7 +155,7 @@ fn archive(folder: &Path, target: &Path, files: &[&str]) {
 
 /// Archives and folders of memory are imported beside traces.
 #[test]
-fn archives_and_folders_are_imported_beside_traces() {
+fn archives_and_folders_are_imported_with_traces() {
     let folder = tempfile::tempdir().unwrap();
     let trace = common::write_sample(folder.path(), 0);
     let snapshots = folder.path().join("snapshots");
@@ -179,7 +179,7 @@ fn archives_and_folders_are_imported_beside_traces() {
 
 /// An archive of several is shown as a folder of them is.
 #[test]
-fn archives_of_several_are_shown() {
+fn archives_of_several_files_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     let files: Vec<String> = (0..4).map(|rank| format!("rank{rank}_snapshot.json")).collect();
@@ -208,7 +208,7 @@ fn archives_of_several_are_shown() {
 
 /// Files of the same names in several folders are told apart, and the commands to run next open those that are shown.
 #[test]
-fn folders_with_files_of_the_same_names_are_told_apart() {
+fn folders_with_equal_file_names_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     for (name, mib) in [("run_a", 4), ("run_b", 8)] {
@@ -256,7 +256,7 @@ fn options_of_one_memory_trace_are_refused() {
 
 /// The report for a language model says what several files are to each other.
 #[test]
-fn reports_for_agents_tell_several_files() {
+fn agent_reports_cover_several_files() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     let path = folder.path().to_str().unwrap();
@@ -277,7 +277,7 @@ fn reports_for_agents_tell_several_files() {
 
 /// GPUs of several hosts have the same numbers: a row each.
 #[test]
-fn numbers_of_gpus_that_repeat_are_no_ranks() {
+fn repeated_gpu_numbers_are_not_ranks() {
     let folder = tempfile::tempdir().unwrap();
     for (name, mib) in [("host0_gpu0", 4), ("host0_gpu1", 4), ("host1_gpu0", 8), ("host1_gpu1", 4)] {
         snapshot(folder.path(), &format!("{name}.json"), &[(3, mib)]);
@@ -303,7 +303,7 @@ fn numbers_of_gpus_that_repeat_are_no_ranks() {
 
 /// A file without allocations has no peak: it is compared with nothing.
 #[test]
-fn files_without_a_peak_are_left_out() {
+fn files_without_a_peak_are_excluded() {
     let folder = tempfile::tempdir().unwrap();
     for (step, mib) in [(1, 4), (3, 8), (4, 9)] {
         snapshot(folder.path(), &format!("snapshot_{step}.json"), &[(3, mib)]);
@@ -328,7 +328,7 @@ fn files_without_a_peak_are_left_out() {
 
 /// One peak is no series, and grows by nothing.
 #[test]
-fn one_peak_is_no_series() {
+fn single_peaks_are_not_a_series() {
     let folder = tempfile::tempdir().unwrap();
     snapshot(folder.path(), "snapshot_1.json", &[(3, 4)]);
     std::fs::write(folder.path().join("snapshot_2.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
@@ -340,7 +340,7 @@ fn one_peak_is_no_series() {
 
 /// Names tell which file is of a rank: the others are not read.
 #[test]
-fn one_rank_is_read_alone() {
+fn selected_rank_is_read_alone() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     let path = folder.path().to_str().unwrap();
@@ -354,7 +354,7 @@ fn one_rank_is_read_alone() {
 
 /// A folder with a profile, however small, is no folder of memory alone.
 #[test]
-fn profiles_are_not_passed_over() {
+fn profiles_are_not_ignored() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a.json", "b.json"] {
         snapshot(folder.path(), name, &[(3, 4)]);

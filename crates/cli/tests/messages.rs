@@ -32,7 +32,7 @@ fn refused(folder: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_understood_but_cannot_be_is_told_from_what_is_not_understood() {
+fn impossible_edits_and_syntax_errors_have_different_messages() {
     let (folder, _) = sample();
     let edits = [
         &["--scale", "kernel:*", "-1"][..],
@@ -71,7 +71,7 @@ fn only_collectives_are_overlapped() {
 }
 
 #[test]
-fn edits_that_do_nothing_say_why() {
+fn edits_without_effect_give_a_reason() {
     let (_folder, trace) = sample();
     let note = |args: &[&str]| -> String {
         let text = stdout(&[&["what-if", &trace, "--format", "json"], args].concat());
@@ -90,7 +90,7 @@ fn edits_that_do_nothing_say_why() {
 }
 
 #[test]
-fn the_same_edit_twice_is_harmless() {
+fn repeated_edits_have_no_further_effect() {
     let (folder, trace) = sample();
     let gain = |args: &[&str]| -> (Value, usize) {
         let text = stdout(&[&["what-if", &trace, "--format", "json"], args].concat());
@@ -110,7 +110,7 @@ fn the_same_edit_twice_is_harmless() {
 }
 
 #[test]
-fn names_near_a_selector_are_of_its_kind() {
+fn suggested_names_have_the_kind_of_the_selector() {
     let (folder, _) = sample();
     let near = |selector| refused(folder.path(), &["what-if", RANK, "--remove", selector]);
     let selectors = [
@@ -142,7 +142,7 @@ fn unknown_kinds_are_refused_by_every_method() {
 }
 
 #[test]
-fn compare_says_which_window_each_method_chose() {
+fn compare_names_the_window_of_each_method() {
     let (_folder, trace) = sample();
     let table = |args: &[&str]| -> Value {
         let args = [&["critical-path", &trace, "--compare", "--format", "json"], args].concat();
@@ -176,7 +176,7 @@ fn hints_name_steps_that_exist() {
 }
 
 #[test]
-fn times_that_cannot_be_are_the_reason() {
+fn impossible_times_are_named_as_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("absurd.json");
     let event = |cat: &str, tid: i32, args: &str| {
@@ -204,7 +204,7 @@ fn times_that_cannot_be_are_the_reason() {
 }
 
 #[test]
-fn the_examples_of_the_help_find_something_in_the_demo() {
+fn examples_of_the_help_match_events_of_the_demo() {
     let (folder, _) = demo();
     let help = stdout(&["what-if", "--help"]);
     let examples: Vec<&str> = help.lines().filter_map(|l| l.trim().strip_prefix("stackline what-if ")).collect();

@@ -48,7 +48,7 @@ fn rows(document: &str, table: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_rules_say_is_among_the_findings() {
+fn findings_of_python_rules_are_listed() {
     let (code, out, err) = with(&[HELLO, RULE, LOADED, BEGIN, FOUND, END], "");
     assert_eq!(code, Some(0), "{err}");
     let found = rows(&out, "findings");
@@ -61,7 +61,7 @@ fn what_rules_say_is_among_the_findings() {
 }
 
 #[test]
-fn what_a_rule_found_before_it_raised_stands_in_junit() {
+fn findings_before_a_failure_of_a_rule_are_in_junit() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let failed = r#"{"type":"failed","code":"MY001","reason":"it raised KeyError","traceback":"r.py:7"}"#;
@@ -78,7 +78,7 @@ fn what_a_rule_found_before_it_raised_stands_in_junit() {
 }
 
 #[test]
-fn lines_that_make_no_sense_are_refused() {
+fn invalid_lines_of_workers_are_refused() {
     let wrong_version = HELLO.replace('2', "1");
     let cases: [(&[&str], &str, i32, &str); 9] = [
         (&["printed"], "", 1, "cannot parse"),
@@ -109,7 +109,7 @@ fn lines_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn an_interpreter_that_is_stuck_or_ends_is_replaced() {
+fn stuck_and_ended_interpreters_are_replaced() {
     for (then, said) in [
         ("exec sleep 600", "the rule did not end in 0.1 s"),
         ("exit 7", "the rule ended its interpreter (exit status: 7)"),

@@ -47,7 +47,7 @@ fn names(document: &str) -> Vec<String> {
 }
 
 #[test]
-fn cycles_of_a_process_are_no_ranks() {
+fn profiler_cycles_of_a_process_are_not_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for (time, from) in [(100, 0), (200, 50_000), (300, 100_000)] {
@@ -72,7 +72,7 @@ fn cycles_of_a_process_are_no_ranks() {
 }
 
 #[test]
-fn each_rank_has_its_newest_cycle() {
+fn newest_profiler_cycle_of_each_rank_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for (step, from) in [(100, 0), (200, 50_000)] {
@@ -91,7 +91,7 @@ fn each_rank_has_its_newest_cycle() {
 }
 
 #[test]
-fn the_next_command_is_accepted_for_traces_that_are_not_of_one_job() {
+fn suggested_command_accepts_unrelated_traces() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let before = cycle(folder.path(), "before.json", (7, 0), "");

@@ -31,7 +31,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn output_input_and_exit_code_are_the_commands() {
+fn output_input_and_exit_code_equal_those_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = record(folder.path(), &[], "read line; echo \"got $line\"; echo problem >&2; exit 7")
         .stdin(Stdio::piped())
@@ -49,7 +49,7 @@ fn output_input_and_exit_code_are_the_commands() {
 }
 
 #[test]
-fn a_command_that_is_killed_kills_its_launcher_likewise() {
+fn launcher_ends_with_the_signal_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
     for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11), ("INT", 2)] {
         let output = record(folder.path(), &[], &format!("kill -{name} $$")).output().unwrap();
@@ -170,7 +170,7 @@ fn options_reach_the_recorder() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said() {
+fn commands_that_cannot_be_run_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = folder.path().join("recorder.so");
     std::fs::write(&recorder, "").unwrap();
@@ -285,7 +285,7 @@ const HANGING: [(&str, [&str; 2]); 2] =
 
 /// The limit holds for the files of the launcher, too.
 #[test]
-fn where_no_file_may_be_written_the_command_runs_unrecorded() {
+fn commands_run_unrecorded_without_writable_files() {
     let folder = tempfile::tempdir().unwrap();
     let recorded = record(folder.path(), &[], "echo ran; exit 7");
     let mut limited = Command::new("sh");
@@ -298,7 +298,7 @@ fn where_no_file_may_be_written_the_command_runs_unrecorded() {
 }
 
 #[test]
-fn a_call_in_flight_and_the_signal_are_told() {
+fn calls_in_flight_and_the_signal_are_reported() {
     let Some(python) = torch() else { return };
     for (mode, (program, expected)) in ["profile", "trace"].into_iter().flat_map(|mode| HANGING.map(|one| (mode, one)))
     {
@@ -329,7 +329,7 @@ fn a_call_in_flight_and_the_signal_are_told() {
 
 /// Shells start what runs in the background with SIGINT ignored; a program may handle it all the same.
 #[test]
-fn a_signal_that_is_ignored_at_first_reaches_its_handler() {
+fn initially_ignored_signals_reach_their_handler() {
     let folder = tempfile::tempdir().unwrap();
     let program = "import pathlib, signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit(7)); \
                    pathlib.Path('ready').touch(); time.sleep(60)";

@@ -57,7 +57,7 @@ fn record(folder: &Path, options: &[&str], program: &str, arguments: &[&str]) ->
 }
 
 #[test]
-fn helpers_that_end_a_moment_later_are_not_said_to_run_on() {
+fn helpers_that_end_shortly_after_are_not_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (_, said) = record(folder.path(), &[], SPAWNS, &["0"]);
     assert!(said.contains("of 3 processes"), "{said}");
@@ -72,7 +72,7 @@ fn begins_within(folder: &Path, pid: &str) -> bool {
 }
 
 #[test]
-fn times_of_spawned_processes_count_from_the_begin_of_the_command() {
+fn spawned_processes_share_the_time_origin_of_the_command() {
     // By its own begin, the worker would be before the half second.
     for (option, expected) in [("--after", true), ("--duration", false)] {
         let folder = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn times_of_spawned_processes_count_from_the_begin_of_the_command() {
 }
 
 #[test]
-fn a_disk_that_was_full_is_told_at_the_end() {
+fn full_disks_are_reported_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let (_, said) = record(folder.path(), &[], FULL_FOR_A_SECOND, &[]);
     let [complaint, summary] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };

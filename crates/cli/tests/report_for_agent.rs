@@ -20,7 +20,7 @@ fn kernels_of_several_ranks_are_summed_by_name() {
 }
 
 #[test]
-fn findings_are_of_the_window_of_the_numbers() {
+fn findings_and_numbers_share_a_window() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = MiniTrace::new(r#"file deviceProperties=[{"id": 0}]"#);
     let mut at = 1000;
@@ -63,7 +63,7 @@ fn findings_are_of_the_window_of_the_numbers() {
 }
 
 #[test]
-fn traces_that_are_no_job_are_told_to_be_looked_at_in_part() {
+fn unrelated_traces_are_reported_as_partly_analyzed() {
     let folder = tempfile::tempdir().unwrap();
     let one = write(folder.path(), "one.json", sample(0).json());
     let other = write(folder.path(), "other.json", sample(0).json());
@@ -73,7 +73,7 @@ fn traces_that_are_no_job_are_told_to_be_looked_at_in_part() {
 
 /// What a text of many ranks says at the top leaves room for kernels.
 #[test]
-fn many_ranks_leave_room_for_kernels() {
+fn many_ranks_leave_space_for_kernels() {
     let Some(file) = corpus("bundles/param-dlrm_kineto.tar.gz") else { return };
     let shown = stdout(&["report", &file, "--for-agent"]);
     let (_, kernels) = shown.split_once("\nKernels by time, summed over the 8 traces (").unwrap();
@@ -83,7 +83,7 @@ fn many_ranks_leave_room_for_kernels() {
 
 /// An optimizer of many small kernels, which `build` made.
 #[test]
-fn the_place_of_the_edit_is_named_where_it_is_another() {
+fn location_of_the_edit_is_named_if_different() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = MiniTrace::new(
         r#"file deviceProperties=[{"id": 0}]
@@ -129,7 +129,7 @@ fn the_place_of_the_edit_is_named_where_it_is_another() {
 }
 
 #[test]
-fn waits_on_the_gpu_are_no_kernels() {
+fn waits_on_the_gpu_are_not_kernels() {
     let folder = tempfile::tempdir().unwrap();
     let text = "1/1     cpu_op  aten::mm    0+100
                 gpu0/7  kernel  gemm        0+30
@@ -144,7 +144,7 @@ fn waits_on_the_gpu_are_no_kernels() {
 }
 
 #[test]
-fn that_there_are_no_steps_is_said() {
+fn missing_steps_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let text = "1/1     cpu_op  aten::mm    0+100
                 gpu0/7  kernel  gemm        0+30";
@@ -155,7 +155,7 @@ fn that_there_are_no_steps_is_said() {
 
 /// What breaks off has measured no causes of idle time.
 #[test]
-fn causes_of_idle_time_are_not_zero_where_the_file_breaks_off() {
+fn causes_of_idle_time_are_not_zero_in_truncated_files() {
     let folder = tempfile::tempdir().unwrap();
     let text = "1/1     cpu_op        aten::mm          0+100
                 1/1     cuda_runtime  cudaLaunchKernel  5+3    correlation=1
@@ -180,7 +180,7 @@ fn causes_of_idle_time_are_not_zero_where_the_file_breaks_off() {
 }
 
 #[test]
-fn commands_of_files_of_memory_are_those_of_a_shell() {
+fn commands_for_memory_files_are_quoted_for_a_shell() {
     let folder = tempfile::tempdir().unwrap();
     let name = "a run's.memory";
     let file = write(folder.path(), name, "a o0 1000; k touch o0\nk end >\nf o0\nend\n");
@@ -191,7 +191,7 @@ fn commands_of_files_of_memory_are_those_of_a_shell() {
 
 /// Repeats of a pattern of launches stand in for steps in findings and the critical path; tables are of the whole trace.
 #[test]
-fn inferred_steps_are_told_from_marked_ones() {
+fn inferred_steps_are_distinguished_from_marked_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = MiniTrace::new("");
     for at in 0..12_i64 {

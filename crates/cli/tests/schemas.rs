@@ -165,7 +165,7 @@ fn promised(section: &str) -> BTreeMap<&str, Vec<&str>> {
 }
 
 #[test]
-fn documents_are_as_the_page_says() {
+fn documents_match_the_schema_page() {
     let page = include_str!("../../../docs/schemas/README.md");
     let common = section(page, "## Keys of every document");
     let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

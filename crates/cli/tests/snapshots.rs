@@ -140,7 +140,7 @@ fn doctor_of_a_real_trace() {
 }
 
 #[test]
-fn every_table_command_of_the_sample() {
+fn table_commands_of_the_sample() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     for command in ["steps", "kernels", "operators", "collectives", "timeline"] {
@@ -236,7 +236,7 @@ fn overlay_save_and_restore() {
 }
 
 #[test]
-fn the_exact_path_is_drawn_into_its_trace() {
+fn exact_path_is_drawn_into_its_trace() {
     let Some(trace) = corpus("kineto/nvidia-a100-simple-add-cuda-sync.json.gz") else { return };
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("overlay.json").to_str().unwrap().to_owned();

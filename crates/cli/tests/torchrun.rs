@@ -52,7 +52,7 @@ fn record(python: &Path, run: &Path) -> Command {
 }
 
 #[test]
-fn ranks_are_told_apart() {
+fn ranks_are_distinguished() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("job.stackline");
@@ -173,7 +173,7 @@ fn memory_of_each_rank() {
 }
 
 #[test]
-fn a_job_that_fails_fails_likewise() {
+fn failing_jobs_keep_their_exit_code() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("fails.py");

@@ -218,7 +218,7 @@ pub fn now_ns() -> i64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn ticks_are_nanoseconds_of_the_system() {
+    fn ticks_convert_to_monotonic_nanoseconds() {
         super::start();
         let (ticks, clock) = (super::ticks(), super::monotonic_ns());
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -231,7 +231,7 @@ mod tests {
 
     /// Times that are written at different moments must keep their order: a tensor is allocated before it is used.
     #[test]
-    fn a_tick_stands_for_one_moment_however_often_the_rate_is_measured() {
+    fn ticks_keep_their_time_when_the_rate_is_remeasured() {
         super::start();
         let mut known: Vec<(u64, i64)> = Vec::new();
         for _ in 0..super::KEPT / 2 {

@@ -87,7 +87,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn interrupted_callbacks_do_not_count() {
+    fn interrupted_callbacks_are_not_timed() {
         clock::start();
         let timed = Timed::new();
         assert_eq!(timed.mean(), None);

@@ -183,7 +183,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
     #[test]
-    fn a_gate_is_left_when_all_have_gone() {
+    fn gates_are_left_when_all_readers_have_exited() {
         let gate = Gate::new();
         assert!(gate.is_left());
         let (first, second) = (gate.enter(), gate.enter());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_freed_that_is_read() {
+    fn data_with_readers_is_not_freed() {
         let (gate, stop) = (Gate::new(), AtomicBool::new(false));
         let current = AtomicPtr::new(Box::into_raw(Box::new([7_u64; 64])));
         let (mut old, mut freed) = (Vec::new(), 0);

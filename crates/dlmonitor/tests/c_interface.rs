@@ -17,20 +17,20 @@ fn last_line(said: &str) -> &str {
 }
 
 #[test]
-fn a_tool_that_stopped_starts_again() {
+fn tools_restart_after_a_stop() {
     let Some(said) = run("restart.py", &[]) else { return };
     assert_eq!(last_line(&said), "restarted");
 }
 
 #[test]
-fn cached_paths_are_those_of_python() {
+fn cached_paths_equal_those_of_python() {
     let Some(said) = run("paths.py", &[]) else { return };
     let count: u64 = last_line(&said).split_whitespace().nth(2).unwrap().parse().unwrap();
     assert!(count > 5_000, "{said}");
 }
 
 #[test]
-fn names_of_spans_take_no_memory() {
+fn span_names_take_bounded_memory() {
     let Some(said) = run("spans.py", &[]) else { return };
     assert!(said.starts_with("grown by "), "{said}");
 }
@@ -42,7 +42,7 @@ fn callbacks_are_unregistered() {
 }
 
 #[test]
-fn outputs_are_those_of_pytorch() {
+fn outputs_equal_those_of_pytorch() {
     let Some(said) = run("outputs.py", &[]) else { return };
     assert_eq!(last_line(&said), "outputs");
 }

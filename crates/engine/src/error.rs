@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_say_what_there_is() {
+    fn messages_list_available_choices() {
         let error = Error::NoRank { wanted: 9, available: vec![0, 1, 2, 3, 7] };
         assert_eq!(error.to_string(), "rank 9 is not in the input; it has ranks 0 to 3, 7");
         let error = Error::NoStep { first: 5, last: 6, available: vec![] };

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_come_first() {
+    fn similar_names_are_first() {
         let names = ["ProfilerStep#5", "Optimizer.step#SGD.step", "aten::mm", "ProfilerStep#5", ""];
         assert_eq!(nearest("profilerstep", names, 3)[0], "ProfilerStep#5");
         assert_eq!(nearest("ProfilreStep#5", names, 1), ["ProfilerStep#5"]);

@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_named_or_counted() {
+    fn ranks_come_from_names_or_positions() {
         assert_eq!(ranks(&set(&[Some(3), Some(1)])), [3, 1]);
         assert_eq!(ranks(&set(&[Some(3), None])), [0, 1]);
         assert_eq!(ranks(&set(&[Some(3), Some(3)])), [0, 1]);
     }
 
     #[test]
-    fn numbers_by_position_are_noted_once() {
+    fn ranks_by_position_are_noted_once() {
         let note =
             |set: &TraceSet| set.traces.iter().map(|t| t.report.count_of("rank_by_position")).collect::<Vec<_>>();
         let mut twice = set(&[Some(0), Some(0), None]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_is_selected_or_the_others_are_named() {
+    fn unknown_ranks_list_the_available_ones() {
         let one = select_rank(set(&[Some(3), Some(1)]), 1).unwrap();
         assert_eq!((one.traces.len(), one.traces[0].meta.rank), (1, Some(1)));
         let error = select_rank(set(&[Some(3), Some(1)]), 2).unwrap_err();

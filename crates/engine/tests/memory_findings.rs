@@ -88,7 +88,7 @@ const CASES: [(&str, &str, Option<u64>, &str); 11] = [
 ];
 
 #[test]
-fn each_code_is_told_where_it_should_be_and_nowhere_else() {
+fn each_code_is_reported_only_for_its_case() {
     for (code, fires, saved, quiet) in CASES {
         let told = found(fires);
         let mine: Vec<&Finding> = told.findings.iter().filter(|finding| finding.rule.code == code).collect();
@@ -102,7 +102,7 @@ fn each_code_is_told_where_it_should_be_and_nowhere_else() {
 
 /// With other settings of its rule, the same program has the same finding, or none; default values change nothing.
 #[test]
-fn thresholds_are_settings() {
+fn thresholds_are_configurable() {
     let codes = |text: &str, choice: &str| -> Vec<String> {
         let mut options = Options::default();
         if !choice.is_empty() {
@@ -131,7 +131,7 @@ fn thresholds_are_settings() {
 
 /// The histogram of accesses is in the text and in the numbers of the evidence.
 #[test]
-fn a_histogram_of_accesses_is_told() {
+fn access_histograms_are_reported() {
     let told = found(CASES.iter().find(|case| case.0 == "SL059").unwrap().1);
     let finding = told.findings.iter().find(|finding| finding.rule.code == "SL059").unwrap();
     assert!(finding.title.ends_with(": 4032 B once, 64 B 9 times"), "{}", finding.title);
@@ -156,7 +156,7 @@ fn patterns_and_rules_have_the_same_codes() {
 
 /// `y` has no match of its own, or one with another object: both findings name the object that it could overwrite.
 #[test]
-fn what_could_be_written_over_its_input_says_so() {
+fn findings_mention_possible_in_place_operators() {
     let text = "o i 4096; a x 4096 kind=temporary dtype=f32; k \"aten::mm\" i[:]>x[:]; a y 4096 dtype=f32; \
                 k \"aten::relu\" x[:]>y[:]; f x; k next y[:]; f y; end";
     let earlier = "a z 4096 dtype=f32; k make i[:]>z[:]; k last z[:]; ";
@@ -170,7 +170,7 @@ fn what_could_be_written_over_its_input_says_so() {
 }
 
 #[test]
-fn what_one_line_makes_is_one_finding() {
+fn objects_of_one_line_are_one_finding() {
     let told = found(
         "a big 65536 at=train.py:9:build
          a one 4096 at=train.py:20:step; a two 4096 at=train.py:20:step; a three 8192 at=train.py:20:step
@@ -192,7 +192,7 @@ fn what_one_line_makes_is_one_finding() {
 }
 
 #[test]
-fn a_module_is_told_where_there_is_but_one() {
+fn unique_modules_are_named() {
     let module = |second: &str| {
         let told = found(&format!(
             "a one 4096 module=layers.0 at=net.py:3:forward; a two 4096 module={second} at=net.py:3:forward
@@ -205,7 +205,7 @@ fn a_module_is_told_where_there_is_but_one() {
 
 /// An opaque kernel may use objects without recorded uses.
 #[test]
-fn what_is_a_guess_may_save_nothing() {
+fn inferred_findings_have_lower_bound_zero() {
     let told = found("a x 1024; k one x>x; a big 4096; k two big>big opaque; f x; f big; end");
     let finding = told.findings.iter().find(|finding| finding.rule.code == "SL051").unwrap();
     let saved = finding.memory.as_ref().unwrap();
@@ -216,7 +216,7 @@ fn what_is_a_guess_may_save_nothing() {
 /// If another moment is as high, the peak does not fall. A suggestion that lowers the peak comes first, and both are
 /// reported.
 #[test]
-fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
+fn suggestions_that_lower_the_peak_precede_those_that_save_at_one_moment() {
     let text = "a dull 100; a wide 4096; k one wide; a last 8192; k two last; f wide; \
                 a also 4096; k three also,last; f also; f last; f dull; end";
     let found = Findings::of_memory(found(text));
@@ -243,7 +243,7 @@ fn more_bytes_come_first() {
 
 /// Objects to offload are needed, and objects that an opaque kernel may use are uncertain: neither counts as wasted.
 #[test]
-fn what_is_needed_or_a_guess_is_not_for_nothing() {
+fn needed_and_inferred_objects_are_not_wasted() {
     let percents = |text: &str| {
         let told = found(text);
         (told.peaks[0].saved_percent().unwrap(), told.peaks[0].waste_percent().unwrap())
@@ -257,7 +257,7 @@ fn what_is_needed_or_a_guess_is_not_for_nothing() {
 }
 
 #[test]
-fn what_is_ignored_is_no_part_of_what_all_save() {
+fn ignored_findings_are_excluded_from_total_savings() {
     let trace = read("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end");
     let analysis = MemoryAnalysis::new(&trace, 1);
     let told = memory_findings(&analysis, 0.5, &|finding| !finding.title.contains("large"));
@@ -283,7 +283,7 @@ fn each_device_has_its_own_peak() {
 }
 
 #[test]
-fn what_the_source_does_not_tell_is_not_looked_for() {
+fn rules_without_recorded_data_are_skipped() {
     let missing = |text: &str| {
         let told = found(text);
         let short = |reason: &Reason| reason.short().to_owned();
@@ -303,7 +303,7 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
 
 /// In a trace that ends before the program, memory left per training iteration is reported without a gain.
 #[test]
-fn what_grows_is_told_without_a_gain() {
+fn growth_is_reported_without_a_gain() {
     let turns = |kept: &str| {
         let turn = |at: usize| {
             format!(
@@ -329,7 +329,7 @@ fn what_grows_is_told_without_a_gain() {
 }
 
 #[test]
-fn findings_are_the_same_however_many_peaks_were_studied() {
+fn findings_are_independent_of_the_number_of_peaks() {
     // Two objects save the same at the highest peak; only the second one is live at the next.
     let two = "a x 4096; a y 4096; a w 8192; k one w>w; f w; f x; a z 9000; k two z>z; f z; f y; end";
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory");
@@ -348,7 +348,7 @@ fn h100(name: &str) -> MemoryTrace {
 }
 
 #[test]
-fn leaked_graphs_and_failed_requests_are_told_of_real_snapshots() {
+fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
     let of = |name| findings_of_memory(&h100(name), &Options::default(), &|_| true);
     let leak = of("leak");
     let titles: Vec<&str> = leak.findings.iter().map(|finding| finding.title.as_str()).collect();

@@ -33,7 +33,7 @@ fn peak(trace: &MemoryTrace) -> u64 {
 }
 
 #[test]
-fn the_process_with_the_highest_peak_comes_first() {
+fn process_with_the_highest_peak_is_first() {
     let folder = tempfile::tempdir().unwrap();
     let recording = |name: &str, processes: &[(u32, u64, i64)]| {
         let run = folder.path().join(name);

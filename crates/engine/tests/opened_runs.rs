@@ -29,7 +29,7 @@ fn telling_trace(rank: i64) -> String {
 }
 
 #[test]
-fn each_kind_of_file_opens_as_its_part() {
+fn each_file_type_opens_as_its_part() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text, parts) in [
         ("t.json", TRACE, &[Part::Traces][..]),
@@ -49,7 +49,7 @@ fn each_kind_of_file_opens_as_its_part() {
 
 /// The message does not depend on the part that is requested first.
 #[test]
-fn what_is_lacking_is_said_with_what_there_is_and_how_to_record_it() {
+fn missing_parts_are_reported_with_alternatives_and_advice() {
     let folder = tempfile::tempdir().unwrap();
     let trace = written(folder.path(), "t.json", TRACE);
     let stacks = written(folder.path(), "stacks.txt", STACKS);
@@ -84,7 +84,7 @@ fn what_is_lacking_is_said_with_what_there_is_and_how_to_record_it() {
 
 /// With several inputs, the profile or memory of one must not represent all.
 #[test]
-fn of_several_inputs_none_stands_for_all() {
+fn no_single_input_represents_several() {
     let folder = tempfile::tempdir().unwrap();
     let trace = written(folder.path(), "t.json", TRACE);
     for (name, text) in [("stacks.txt", STACKS), ("p.memory", MEMORY)] {
@@ -97,7 +97,7 @@ fn of_several_inputs_none_stands_for_all() {
 }
 
 #[test]
-fn a_folder_with_one_run_alone_is_that_run() {
+fn folders_with_a_single_run_open_that_run() {
     let folder = tempfile::tempdir().unwrap();
     let memory = run(&[written(folder.path(), "p.memory", MEMORY)]).memories().unwrap();
     let runs = folder.path().join("runs");
@@ -112,7 +112,7 @@ fn a_folder_with_one_run_alone_is_that_run() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error() {
+fn unreadable_inputs_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(&[written(folder.path(), "x.json", "{\"a\": 1}")]);
     assert!(matches!(run.parts(), Err(Error::Ingest(_))));
@@ -121,7 +121,7 @@ fn what_cannot_be_read_is_an_error() {
 
 /// Memory within traces is found independent of how they were read, and one rank has its own.
 #[test]
-fn memory_of_traces_that_were_read() {
+fn memory_of_read_traces() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = [0, 1].map(|rank| written(folder.path(), &format!("r{rank}.json"), &telling_trace(rank)));
     let whole = run(&inputs);

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_in_the_text_are_told() {
+    fn earliest_offsets_are_reported() {
         let mut places = ByteOffsets::default();
         (0..20).for_each(|i| places.push(100 * i));
         let mut tally = Tally::default();

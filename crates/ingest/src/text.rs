@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn decodes_and_tells_what_it_did() {
+    fn decoding_reports_repairs() {
         assert_eq!(text("plain"), ("plain".into(), 0));
         assert_eq!(text(r#"a\"b\\c\u00e9\ud83d\ude00"#), ("a\"b\\cé😀".into(), 0));
         assert_eq!(text(r"C:\Programs\x"), (r"C:\Programs\x".into(), dirt::BACKSLASH));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_bytes_as_text_and_as_json_differ() {
+    fn equal_bytes_as_text_and_as_json_differ() {
         let mut strings = StringTable::new();
         let mut reader = TextReader::default();
         let raw = RawStr { raw: b"[1, 2]", escaped: false, bare_quotes: false };

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slides_over_the_stream() {
+    fn window_slides_over_the_stream() {
         let data: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
         let mut window = Window::new(&data[..]);
         let mut seen = Vec::new();

@@ -69,7 +69,7 @@ fn reason(path: &Path) -> String {
 }
 
 #[test]
-fn every_packing_by_content_whatever_the_name() {
+fn packing_is_detected_from_content() {
     let a = document("a");
     let zst = zstd::encode_all(&a[..], 3).unwrap();
     let two_members = [gzip(&a[..20]), gzip(&a[20..])].concat();
@@ -123,7 +123,7 @@ fn hidden_members_and_archives_in_archives() {
 
 /// All members of an archive determine if it is a memory archive; settings and unknown texts do not matter.
 #[test]
-fn members_of_an_archive_tell_whether_it_is_of_memory() {
+fn memory_archives_are_detected_from_all_members() {
     let memory = |name: &'static str| (name, b"a x 1024; f x; end".to_vec());
     let notes = || ("notes.txt", b"hello".to_vec());
     let trace = || ("t.json", document("a"));
@@ -150,7 +150,7 @@ fn members_of_an_archive_tell_whether_it_is_of_memory() {
 }
 
 #[test]
-fn packing_upon_packing_ends() {
+fn nested_packing_is_limited() {
     let mut bytes = document("a");
     let mut depths = Vec::new();
     for depth in 1..8 {
@@ -167,7 +167,7 @@ fn packing_upon_packing_ends() {
 }
 
 #[test]
-fn a_directory_with_other_files_beside() {
+fn directory_with_unrelated_files() {
     let dir = folder(&[
         ("b.json", document("b")),
         ("a/rank0.json.gz", gzip(&document("a"))),
@@ -215,7 +215,7 @@ fn several_files_keep_their_order() {
 }
 
 #[test]
-fn what_cannot_be_read_says_why() {
+fn unreadable_inputs_report_the_reason() {
     let dir =
         folder(&[("empty.json", Vec::new()), ("blank.json", b" \n ".to_vec()), ("none/readme.txt", b"x".to_vec())]);
     fs::create_dir(dir.path().join("hollow")).unwrap();
@@ -261,7 +261,7 @@ fn long_document() -> Vec<u8> {
 }
 
 #[test]
-fn streams_that_break_off_keep_what_came_before() {
+fn truncated_streams_keep_their_first_events() {
     let text = long_document();
     let zst = zstd::encode_all(&text[..], 1).unwrap();
     for (name, bytes) in [("gz", gzip(&text)), ("zst", zst), ("tgz", gzip(&tar(&[("t.json", text.clone())])))] {
@@ -283,7 +283,7 @@ fn streams_that_break_off_keep_what_came_before() {
 }
 
 #[test]
-fn archives_that_break_off_keep_the_members_before() {
+fn truncated_archives_keep_their_first_members() {
     let members = [("a.json", document("a")), ("b.json", long_document()), ("c.json", document("c"))];
     let tarball = tar(&members);
     let dir = folder(&[("t.tar", tarball[..tarball.len() / 2].to_vec())]);
@@ -298,7 +298,7 @@ fn archives_that_break_off_keep_the_members_before() {
 }
 
 #[test]
-fn a_damaged_member_costs_itself_only() {
+fn damaged_members_affect_no_others() {
     let members = [("a.json", document("a")), ("b.json", document("b")), ("c.json", document("c"))];
     let mut packed = zip(&members);
     // The second member is stored: its text can be found, and broken beyond the first bracket.
@@ -314,7 +314,7 @@ fn a_damaged_member_costs_itself_only() {
 }
 
 #[test]
-fn the_eight_ranks_of_the_corpus() {
+fn eight_ranks_of_the_corpus() {
     let Some(corpus) = common::corpus() else { return };
     let set = read(&corpus.join("bundles/param-dlrm_kineto.tar.gz")).unwrap();
     let ranks: Vec<Option<i64>> = set.traces.iter().map(|t| t.meta.rank).collect();
@@ -331,7 +331,7 @@ fn the_eight_ranks_of_the_corpus() {
 }
 
 #[test]
-fn cancelling_before_and_during() {
+fn cancellation_before_and_during_reading() {
     let dir = folder(&[
         ("a.json", long_document()),
         ("b.json", gzip(&long_document())),

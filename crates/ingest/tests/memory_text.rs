@@ -12,7 +12,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn a_kernel_that_touches_nothing_says_so() {
+fn kernels_without_accesses_are_marked() {
     let says = |text: &str| read("test", text).unwrap().has_accesses;
     assert!(says("a A 100; k z >; f A; end"));
     assert!(!says("a A 100; k z > opaque; f A; end"), "nobody knows what it touches");
@@ -52,7 +52,7 @@ fn every_statement_is_read() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn syntax_errors_have_positions() {
     assert_eq!(
         error("a x 8\nf y"),
         "line 2, column 3: object `y` is not alive here; allocate it first with: a y BYTES"
@@ -100,7 +100,7 @@ fn devices(trace: &MemoryTrace) -> Vec<&str> {
 }
 
 #[test]
-fn devices_are_those_that_the_text_names() {
+fn devices_are_named_by_the_text() {
     let of = |text: &str| devices(&read("test", text).unwrap()).join(" ");
     assert_eq!(of(""), "");
     assert_eq!(of("a x 8; f x; end"), "gpu:0");
@@ -114,7 +114,7 @@ fn devices_are_those_that_the_text_names() {
 }
 
 #[test]
-fn fixtures_are_written_as_they_are_read() {
+fn fixtures_survive_a_round_trip() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/memory");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
@@ -133,7 +133,7 @@ fn fixtures_are_written_as_they_are_read() {
 
 proptest! {
     #[test]
-    fn nothing_panics_and_what_is_read_is_sound(text in "([aofshdckewy] ?([xyz]|\"x\"|[0-9]{1,3}|[,>@=+*:;#\\[\\]]|\n| |sync|opaque|within|t=3){0,6}[;\n]){0,20}") {
+    fn any_text_gives_a_valid_trace_or_an_error(text in "([aofshdckewy] ?([xyz]|\"x\"|[0-9]{1,3}|[,>@=+*:;#\\[\\]]|\n| |sync|opaque|within|t=3){0,6}[;\n]){0,20}") {
         if let Ok(trace) = read("test", &text) {
             trace.check().unwrap();
             let written = write(&trace);
@@ -249,7 +249,7 @@ fn told(trace: &MemoryTrace) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn what_any_source_says_can_be_written_and_read_again(trace in traces()) {
+    fn traces_of_any_source_survive_a_round_trip(trace in traces()) {
         let (text, left_out) = write_counted(&trace);
         let again = read("test", &text);
         prop_assert!(again.is_ok(), "{:?}\n{}", again.err(), text);
@@ -268,7 +268,7 @@ proptest! {
 
 /// Errors of other formats are counted, and the content of the text is kept.
 #[test]
-fn what_can_hardly_be_is_counted() {
+fn implausible_statements_are_counted() {
     let counts = |text: &str| {
         let report = read("test", text).unwrap().report;
         report.problems.iter().map(|problem| (problem.code.to_string(), problem.count)).collect::<Vec<_>>()

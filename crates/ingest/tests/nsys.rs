@@ -49,7 +49,7 @@ fn union(trace: &Trace, kinds: &[EventKind]) -> i64 {
 }
 
 #[test]
-fn two_gpus_that_wait_for_copies() {
+fn two_gpus_wait_for_copies() {
     let Some(traces) = of_corpus("h100-2gpu-h2d-bound.sqlite") else { return };
     assert_eq!(traces.len(), 2);
     assert_eq!(traces.iter().map(|t| t.meta.rank).collect::<Vec<_>>(), [Some(0), Some(1)]);
@@ -85,7 +85,7 @@ fn two_gpus_that_wait_for_copies() {
 }
 
 #[test]
-fn the_smallest_export_and_a_healthy_one() {
+fn smallest_export_and_complete_export() {
     let Some(traces) = of_corpus("rtx3080-minimal.sqlite") else { return };
     assert_eq!(traces.len(), 1);
     assert_eq!((sum(&traces, EventKind::Kernel, ""), bytes(&traces, "Memcpy")), ((2, 4129), 4));
@@ -185,14 +185,14 @@ fn ranks_are_in_the_order_of_the_machines_gpus_and_of_processes_that_use_one() {
 }
 
 #[test]
-fn a_log_beside_the_file_is_told() {
+fn unmerged_log_is_reported() {
     let (_folder, path) = made(&(TEXTS.to_owned() + &launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77)));
     std::fs::write(path.with_file_name("made.sqlite-wal"), "not merged").unwrap();
     assert_eq!(read(&path)[0].report.count_of("unmerged_log"), 1);
 }
 
 #[test]
-fn an_export_in_short() {
+fn summary_of_an_export() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77) + &kernel(1000, 0, 5, 77);
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql));
     let trace = &read(&path)[0];
@@ -207,7 +207,7 @@ fn an_export_in_short() {
 }
 
 #[test]
-fn tables_of_other_versions_and_those_that_are_missing() {
+fn tables_of_other_versions_and_missing_tables() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME_V2", 1, THREAD, 1)
         + &launch("CUPTI_ACTIVITY_KIND_RUNTIME_V3", 10, THREAD, 77);
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql + &kernel(1000, 0, 5, 77)));
@@ -229,7 +229,7 @@ fn tables_of_other_versions_and_those_that_are_missing() {
 }
 
 #[test]
-fn ranges_marks_and_operators() {
+fn nvtx_ranges_marks_and_operators() {
     let thread = THREAD;
     let sql = format!(
         "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, textId INT, globalTid INT);
@@ -264,7 +264,7 @@ fn ranges_marks_and_operators() {
 }
 
 #[test]
-fn waits_name_the_event_that_they_wait_for_and_graphs_are_whole() {
+fn waits_name_their_event_and_graphs_are_complete() {
     let process = 5 << 24;
     let sql = format!(
         "CREATE TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT
@@ -299,7 +299,7 @@ fn waits_name_the_event_that_they_wait_for_and_graphs_are_whole() {
 }
 
 #[test]
-fn packed_exports_and_those_from_a_pipe_are_read_alike() {
+fn packed_and_piped_exports_give_equal_traces() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77) + &kernel(1000, 0, 5, 77);
     let (folder, path) = made(&(TEXTS.to_owned() + &sql));
     let plain = std::fs::read(&path).unwrap();
@@ -317,7 +317,7 @@ fn packed_exports_and_those_from_a_pipe_are_read_alike() {
 }
 
 #[test]
-fn damage_loses_what_is_damaged() {
+fn damage_affects_only_damaged_pages() {
     let rows = (0..20_000).map(|i| format!("({}, {}, {THREAD}, {i}, 2)", 10 * i, 10 * i + 5));
     let sql = format!(
         "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT, correlationId INT, nameId INT);
@@ -341,7 +341,7 @@ fn damage_loses_what_is_damaged() {
 }
 
 #[test]
-fn what_a_file_wants_to_run_is_not_run() {
+fn triggers_and_views_are_not_executed() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77)
         + "CREATE VIEW NVTX_EVENTS AS
             WITH RECURSIVE forever(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM forever) SELECT n AS start FROM forever;

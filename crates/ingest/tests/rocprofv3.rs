@@ -74,7 +74,7 @@ fn tables_of_one_run() {
 }
 
 #[test]
-fn what_was_counted() {
+fn hardware_counters_of_kernels() {
     let Some(trace) = recording(&["decode_fetch_counter_collection.csv"]) else { return };
     let column = trace.attr("FETCH_SIZE");
     let values: Vec<f64> = trace.events.ids().filter_map(|e| column.f64(e)).collect();
@@ -83,14 +83,14 @@ fn what_was_counted() {
 }
 
 #[test]
-fn files_that_were_not_given_are_named() {
+fn missing_files_are_reported() {
     let Some(trace) = recording(&["decode_kernel_trace.csv"]) else { return };
     let problem = trace.report.problems.iter().find(|problem| problem.code == "part_not_given").unwrap();
     assert_eq!(problem.count, 1, "the counters are of another run: {problem:?}");
 }
 
 #[test]
-fn a_folder_has_several_runs() {
+fn folders_may_contain_several_runs() {
     let Some(corpus) = corpus() else { return };
     let traces = read(&[corpus.join("rocprof")]);
     let of: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
@@ -286,7 +286,7 @@ fn forms(folder: &Path) -> Vec<(&'static str, Vec<Trace>)> {
 }
 
 #[test]
-fn all_forms_of_a_run_say_the_same() {
+fn all_forms_of_a_run_give_equal_traces() {
     let folder = tempfile::tempdir().unwrap();
     let forms = forms(folder.path());
     let (_, document) = &forms[0];
@@ -310,7 +310,7 @@ fn all_forms_of_a_run_say_the_same() {
 }
 
 #[test]
-fn a_document_that_breaks_off_is_kept_up_to_there() {
+fn truncated_documents_keep_their_first_records() {
     // The symbols follow the records here, as after a tool that sorts keys.
     let cut = DOCUMENT.find("\"kernel_symbols\"").unwrap();
     let trace = read_bytes("908_results.json", &DOCUMENT.as_bytes()[..cut], &ReadOptions::default()).unwrap();
@@ -323,7 +323,7 @@ fn a_document_that_breaks_off_is_kept_up_to_there() {
 }
 
 #[test]
-fn a_row_that_breaks_off_is_left_out() {
+fn truncated_rows_are_excluded() {
     let (name, kernels) = TABLES[1];
     let cut = kernels.rfind(",300,310").unwrap();
     let trace = read_bytes(name, &kernels.as_bytes()[..cut], &ReadOptions::default()).unwrap();
@@ -335,7 +335,7 @@ fn a_row_that_breaks_off_is_left_out() {
 }
 
 #[test]
-fn kernels_of_a_run_that_only_counted() {
+fn kernels_of_a_run_with_counters_only() {
     let without = TABLES.iter().filter(|(name, _)| !name.contains("kernel_trace"));
     let folder = tempfile::tempdir().unwrap();
     without.for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());
@@ -349,7 +349,7 @@ fn kernels_of_a_run_that_only_counted() {
 }
 
 #[test]
-fn what_is_none_says_why() {
+fn files_without_a_recording_report_the_reason() {
     let error =
         |name: &str, text: &str| read_bytes(name, text.as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
     let (_, agents) = TABLES[0];
@@ -373,7 +373,7 @@ fn tables(names: &[&str], change: impl Fn(&str) -> String) -> Vec<Trace> {
 }
 
 #[test]
-fn gpus_by_what_agents_are_called() {
+fn gpus_follow_from_agent_names() {
     let devices = |called: &str| {
         let traces = tables(&["agent_info", "kernel_trace"], |text| text.replace("Agent 2", called));
         traces[0].gpu.device.clone()
@@ -402,7 +402,7 @@ fn files_of_a_run_count_once() {
 }
 
 #[test]
-fn one_bad_run_does_not_take_the_others_away() {
+fn unreadable_runs_do_not_affect_others() {
     let mut archive = tar::Builder::new(Vec::new());
     for (folder, (name, text)) in [("a", TABLES[1]), ("b", TABLES[0])] {
         let mut header = tar::Header::new_gnu();
@@ -414,7 +414,7 @@ fn one_bad_run_does_not_take_the_others_away() {
 }
 
 #[test]
-fn queues_are_streams_where_there_is_no_stream() {
+fn queues_replace_missing_streams() {
     let grouped = |text: &str| {
         text.replace("\"Agent 2\",2,3,910,2", "\"Agent 2\",7,0,910,2").replace("\"Agent 2\",2,3,", "\"Agent 2\",2,0,")
     };
@@ -425,7 +425,7 @@ fn queues_are_streams_where_there_is_no_stream() {
 }
 
 #[test]
-fn copies_within_the_host_are_no_work_of_a_gpu() {
+fn host_copies_are_not_gpu_work() {
     let traces = tables(&["memory_copy", "kernel_trace"], |text| text.replace("HOST_TO_DEVICE", "HOST_TO_HOST"));
     assert_eq!((sum(&traces[0], EventKind::Memcpy), sum(&traces[0], EventKind::Other)), ((0, 0), (1, 100)));
 }
@@ -467,7 +467,7 @@ fn counters_of_a_dispatch_in_any_order() {
 }
 
 #[test]
-fn files_are_packed_by_what_they_hold_not_by_their_names() {
+fn packing_of_files_is_detected_from_content() {
     let folder = tempfile::tempdir().unwrap();
     let (name, text) = TABLES[1];
     let path = folder.path().join(name);

@@ -57,7 +57,7 @@ fn each_file_has_one_source() {
 
 /// Formats of memory, each with a file that the test writes.
 #[test]
-fn files_of_memory_have_sources() {
+fn formats_of_memory_files_are_detected() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("memory_liveness.txt"), "[1]: 1(0)\n").unwrap();
     let of_text = |text: &[u8]| {
@@ -87,7 +87,7 @@ fn files_of_memory_have_sources() {
 
 /// The detected format of a file agrees with its reader.
 #[test]
-fn a_file_is_what_its_source_says() {
+fn detected_files_are_read_by_their_source() {
     let folder = tempfile::tempdir().unwrap();
     let of_text = |text: &str| {
         let path = folder.path().join("file");

@@ -49,7 +49,7 @@ fn spans(trace: &Trace) -> BTreeMap<(String, String, String, i64, i64), usize> {
 
 /// XProf omits instants and, of equal spans of a thread, the inner ones. All of its events are here, at the same times.
 #[test]
-fn a_profile_and_the_trace_that_xprof_made_of_it_agree() {
+fn profile_agrees_with_trace_converted_by_xprof() {
     for name in ["jax-train", "jax-eager"] {
         let own = read(&text(&fixture(&format!("{name}.xplane.pb.gz"))));
         let theirs = read(&text(&fixture(&format!("{name}.trace.json.gz"))));
@@ -85,7 +85,7 @@ fn a_profile_and_the_trace_that_xprof_made_of_it_agree() {
 
 /// Data that the Chrome trace lacks: lines of the program for kernels, sizes as numbers, the GPU's properties.
 #[test]
-fn kernels_of_a_jitted_step_have_their_lines() {
+fn kernels_of_a_jitted_step_have_source_lines() {
     let trace = read(&text(&fixture("jax-train.xplane.pb.gz")));
     assert_eq!(trace.meta.format, "xplane");
     assert_eq!(trace.meta.base_ns, 1_795_808_648_593_077_089);
@@ -136,7 +136,7 @@ fn device(event: Event) -> Plane {
 }
 
 #[test]
-fn a_profile_in_short() {
+fn summary_of_a_profile() {
     let worker = Line::new(-8, "pool/-8", 1_000)
         .with(Event::new("work", 100_000, 5_000).stat("_ct", Stat::Int(1)).stat("_c", Stat::Uint(77)));
     let host = Plane::new(1, "/host:CPU").with(steps_and_calls()).with(worker);
@@ -157,7 +157,7 @@ fn a_profile_in_short() {
 }
 
 #[test]
-fn times_that_touch_still_touch() {
+fn adjacent_times_stay_adjacent() {
     let line =
         (0..50).fold(Line::new(1, "Stream #1(Compute)", 0), |line, i| line.with(Event::new("k", i * 1_700, 1_700)));
     let trace = read(&space(&[Plane::new(0, "/device:GPU:0").with(line)], &[]));
@@ -183,7 +183,7 @@ fn epoch_times_count_from_the_earliest_line() {
 
 /// Rows of TPUs: operators, their groups, and equal numbers on a second kind of device.
 #[test]
-fn devices_of_other_kinds() {
+fn devices_other_than_gpus() {
     let operators = Line::new(1, "XLA Ops", 0).with(Event::new("%fusion.1 = f32[2] fusion(...)", 0, 9_000));
     let steps = Line::new(2, "Steps", 0).with(Event::new("0", 0, 9_000));
     let core = Plane::new(0, "/device:TPU:0").with(operators).with(steps).kind(
@@ -205,7 +205,7 @@ fn devices_of_other_kinds() {
 }
 
 #[test]
-fn older_planes_of_the_host_are_the_same_threads() {
+fn older_host_planes_give_the_same_threads() {
     let calls = Plane::new(2, "/host:CUPTI").with(Line::new(9, "Host Threads/9", 0).with(Event::new(
         "cudaLaunchKernel",
         0,
@@ -235,7 +235,7 @@ fn operators_that_run_on_the_host_are_operators() {
 
 /// A different number denotes another program of the same name.
 #[test]
-fn lines_are_of_the_program_with_the_number() {
+fn source_lines_come_from_the_program_with_the_number() {
     let of = |program: Option<u64>| {
         let event = Event::new("add_1", 0, 1_000)
             .stat("hlo_op", Stat::Text("add.1".into()))
@@ -260,7 +260,7 @@ fn lines_are_of_the_program_with_the_number() {
 
 /// The start and stop of a profile do not belong to the program; a frame that does more than call them does.
 #[test]
-fn the_profilers_own_frames_are_no_part_of_the_program() {
+fn profiler_frames_are_excluded() {
     let us = 1_000_000;
     let line = Line::new(1, "python", 0)
         .with(Event::new("$contextlib.py:132 __enter__", 0, 1_000 * us))
@@ -309,7 +309,7 @@ fn a_profile_of_a_tpu() {
 }
 
 #[test]
-fn numbers_that_are_used_again_go_on_with_the_last_event_before() {
+fn reused_numbers_continue_after_the_last_event() {
     let event = |name: &str, at: i64, [kind, number]: [&str; 2]| {
         Event::new(name, at, 100).stat(kind, Stat::Int(5)).stat(number, Stat::Uint(7))
     };
@@ -342,7 +342,7 @@ fn bad_times_and_names_are_counted() {
 }
 
 #[test]
-fn what_is_cut_or_damaged_is_read_as_far_as_it_goes() {
+fn truncated_and_damaged_profiles_are_read_in_part() {
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
     let all = read(&whole).events.len();
     let mut most = 0;
@@ -370,7 +370,7 @@ fn what_is_cut_or_damaged_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn packed_and_beside_its_other_form() {
+fn packed_profile_and_profile_next_to_its_chrome_form() {
     let folder = tempfile::tempdir().unwrap();
     let packed = std::fs::read(fixture("jax-train.xplane.pb.gz")).unwrap();
     std::fs::write(folder.path().join("vm.xplane.pb"), text(&fixture("jax-train.xplane.pb.gz"))).unwrap();
@@ -402,7 +402,7 @@ fn packed_and_beside_its_other_form() {
 }
 
 #[test]
-fn what_is_none_is_named() {
+fn non_profiles_report_the_reason() {
     let empty = space(&[Plane::new(0, "/host:CPU"), Plane::new(0, "Task Environment")], &["host"]);
     assert!(error(&empty).contains("without events (planes: /host:CPU, Task Environment)"), "{}", error(&empty));
     let whole = text(&fixture("jax-train.xplane.pb.gz"));

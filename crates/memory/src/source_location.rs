@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_code_belongs_to_its_caller() {
+    fn generated_code_is_attributed_to_its_caller() {
         let hash = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs";
         let cached = format!("/cache/inductor/ab/c{hash}.py");
         for file in ["/cache/torchinductor_me/l4/cl4abcdef.py", &cached] {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_with_names_of_libraries_hold_the_programs_own_lines() {
+    fn folders_named_like_libraries_may_contain_user_code() {
         let library = ("/env/lib/python3.11/site-packages/torch/nn/modules/linear.py", 114, "forward");
         for own in ["/workspace/pytorch/train.py", "/data/me/learn-torch/train.py", "/data/me/python3.12/train.py"] {
             let (trace, stack) = path(&[library, (own, 42, "step"), (own, 77, "main")]);

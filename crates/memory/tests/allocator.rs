@@ -103,7 +103,7 @@ fn free_segments_go_back_when_there_is_no_room() {
 }
 
 #[test]
-fn expandable_segments_grow_by_what_is_missing() {
+fn expandable_segments_grow_by_the_missing_bytes() {
     let mut allocator = expandable();
     let first = allocator.allocate(15 * MIB, 0).unwrap();
     assert_eq!(state(&allocator), (15 * MIB, 20 * MIB, 1));
@@ -141,7 +141,7 @@ fn sizes_are_rounded_as_the_settings_say() {
 
 /// Settings in a snapshot apply to its objects and to the model.
 #[test]
-fn settings_stand_in_the_snapshot() {
+fn settings_are_read_from_the_snapshot() {
     let event = |action: &str, size: u64, time: u64| json!({"action": action, "addr": 4096, "size": size, "stream": 0, "time_us": time});
     let read = |settings: serde_json::Value| {
         let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
@@ -163,7 +163,7 @@ fn settings_stand_in_the_snapshot() {
 }
 
 #[test]
-fn a_trace_is_run_before_and_after_a_change() {
+fn allocator_replays_a_trace_before_and_after_a_change() {
     let text = "a x 12582912; a y 12582912; k one x; k two y; f x; f y; end";
     let trace: MemoryTrace = stackline_ingest::memory::text::read("test", text).unwrap();
     let usage = stackline_memory::ObjectUsage::new(&trace, Default::default());
@@ -232,7 +232,7 @@ fn with_graph(pool: u64, is_whole: bool) -> MemoryTrace {
 }
 
 #[test]
-fn segments_that_grow_share_nothing_between_pools() {
+fn expandable_segments_are_not_shared_between_pools() {
     let saved = |trace: &MemoryTrace| {
         let ranked = MemoryAnalysis::new(trace, 1).ranked.into_iter();
         let mut growing = ranked.filter(|one| one.suggestion.action == Action::ExpandableSegments);
@@ -245,7 +245,7 @@ fn segments_that_grow_share_nothing_between_pools() {
 
 /// Calls of two devices have common numbers: growth on one device is not reported at a call of the other.
 #[test]
-fn growth_is_told_of_the_devices_own_calls() {
+fn growth_is_reported_at_calls_of_its_device() {
     let other = BASE + 4096 * MIB;
     let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
     let [build, shard, large] =

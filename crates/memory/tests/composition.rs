@@ -112,7 +112,7 @@ fn foreach(steps: u32, function: &str, frees: bool) -> MemoryTrace {
 }
 
 #[test]
-fn temporaries_of_the_step_are_no_state_of_the_optimizer() {
+fn temporaries_of_the_step_are_not_optimizer_state() {
     let all = [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments, Use::OptimizerTemporaries];
     // The records end after the step, within the second, or within the first one, where the function name decides.
     for (steps, function, frees) in
@@ -134,7 +134,7 @@ fn temporaries_of_the_step_are_no_state_of_the_optimizer() {
 /// SGD allocates its momentum where others allocate temporaries; objects freed at the end of the program were no
 /// temporaries.
 #[test]
-fn state_that_lasts_is_no_temporary() {
+fn persistent_state_is_not_temporary() {
     for function in ["_multi_tensor_sgd", "_init_group"] {
         let mut program = Program::default();
         let parameters = program.set(1, &build());
@@ -154,7 +154,7 @@ fn state_that_lasts_is_no_temporary() {
 /// Objects that each step allocates again after freeing the previous ones are temporaries, too: float32 gradients in a
 /// list.
 #[test]
-fn what_each_step_makes_anew_is_a_temporary() {
+fn objects_allocated_each_step_are_temporaries() {
     let mut program = Program::default();
     program.set(1, &build());
     program.set(2, &optim(170, "_init_group"));
@@ -172,7 +172,7 @@ fn what_each_step_makes_anew_is_a_temporary() {
 
 /// Objects of a closure of the step (LBFGS, Lightning) belong to the model.
 #[test]
-fn the_model_within_an_optimizers_step_makes_activations() {
+fn model_calls_within_an_optimizer_step_allocate_activations() {
     let within = |frames: &[Value]| -> Vec<Value> { frames.iter().cloned().chain(optim(60, "step")).collect() };
     let mut program = Program::default();
     program.set(1, &build());
@@ -224,7 +224,7 @@ fn optimizers_written_by_hand_are_recognized() {
 /// At a peak within backward not all gradients exist: the state of a handwritten optimizer identifies the parameters,
 /// which several lines of `__init__` allocated. Objects that are freed before the end are no parameters.
 #[test]
-fn parameters_of_several_lines_have_the_sizes_of_state_by_hand() {
+fn parameters_of_several_lines_match_handwritten_state() {
     for is_kept in [true, false] {
         let mut program = Program::default();
         let line = |at: usize| [frame("net.py", 12 + at as u32 % 4, "__init__")];
@@ -289,7 +289,7 @@ fn evaluation(batches: u32, kept: &[Value]) -> MemoryTrace {
 }
 
 #[test]
-fn results_that_an_evaluation_keeps_are_no_activations() {
+fn kept_evaluation_results_are_not_activations() {
     let trace = evaluation(40, &forward(36, "evaluate"));
     let parts = parts(&trace);
     let kept = parts.iter().find(|part| part.of == Use::KeptResults).unwrap();
@@ -315,7 +315,7 @@ fn results_that_an_evaluation_keeps_are_no_activations() {
 
 /// A cache of keys and values grows on purpose; layers of one pass are not passes; few passes are no evidence.
 #[test]
-fn caches_layers_and_few_passes_are_no_growth() {
+fn caches_layers_and_few_passes_are_not_growth() {
     let mut cached = vec![frame("cache.py", 5, "update")];
     cached.extend(forward(36, "evaluate"));
     let mut one_pass = Program::default();
@@ -397,7 +397,7 @@ fn activations_that_each_pass_frees_are_not_kept() {
 /// Objects that the program itself keeps after each pass are reported with their line, and per pass instead of per
 /// layer.
 #[test]
-fn what_the_program_keeps_of_each_pass_grows() {
+fn results_kept_of_each_pass_grow() {
     let trace = layers(12, More { log: true, ..More::default() });
     let parts = parts(&trace);
     let kept: Vec<&Part> = parts.iter().filter(|part| part.of == Use::KeptResults).collect();

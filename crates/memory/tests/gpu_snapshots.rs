@@ -76,7 +76,7 @@ fn state(line: u32) -> [Value; 2] {
 /// Graphs of several forward passes are equal sets of sizes, larger than the model; their call paths identify them. An
 /// earlier model with the same sizes is not the trained one.
 #[test]
-fn activations_that_are_kept_are_no_parameters() {
+fn kept_activations_are_not_parameters() {
     let mut program = Program::default();
     let set: u64 = sizes().sum();
     sizes().step_by(2).for_each(|bytes| program.make(bytes, &moved(2)));
@@ -100,7 +100,7 @@ fn activations_that_are_kept_are_no_parameters() {
 
 /// Activations that backward recomputes for checkpoints are no gradients, although they are as large.
 #[test]
-fn recomputed_activations_are_no_gradients() {
+fn recomputed_activations_are_not_gradients() {
     let mut program = Program::default();
     sizes().for_each(|bytes| program.make(bytes, &moved(3)));
     let within: Vec<Value> = forward(12).into_iter().chain(backward()).collect();
@@ -111,7 +111,7 @@ fn recomputed_activations_are_no_gradients() {
 
 /// cuBLAS keeps its workspaces; the first matrix product does not own them.
 #[test]
-fn workspaces_of_libraries_are_a_part_of_their_own() {
+fn workspaces_of_libraries_are_a_separate_part() {
     let cublas = frame("??", 0, "at::cuda::setWorkspaceForHandle(cublasContext*, c10::cuda::CUDAStream)");
     let cublaslt = frame("??", 0, "at::cuda::getCUDABlasLtWorkspace()");
     let within = |inner: &[&Value], outer: &[Value]| -> Vec<Value> {
@@ -147,7 +147,7 @@ fn real(name: &str) -> MemoryTrace {
 
 /// `allocated_bytes.all.peak`, `.current` and `reserved_bytes.all.peak` of `torch.cuda.memory_stats`, to the byte.
 #[test]
-fn peaks_are_those_of_memory_stats() {
+fn peaks_equal_those_of_memory_stats() {
     for (name, allocated, current, reserved) in [
         ("train-step", 1_618_173_440, 68_157_440, 1_891_631_104),
         ("leak", 1_942_661_632, 236_177_408, 2_149_580_800),
@@ -167,7 +167,7 @@ fn peaks_are_those_of_memory_stats() {
 /// Compared with the objects that `snapshots.py` keeps: parameters and optimizer state of the same model in both, no
 /// gradients at the start of backward. After the capture of a graph with gradients there are as many of these.
 #[test]
-fn real_peaks_are_made_of_what_the_program_holds() {
+fn compositions_of_real_peaks_match_the_program() {
     for (name, parameters, gradients, states, workspaces) in [
         ("train-step", 109_768_704, 0, 219_537_408, 65 * MIB),
         ("leak", 109_768_704, 0, 219_537_408, 196 * MIB),
@@ -187,7 +187,7 @@ fn real_peaks_are_made_of_what_the_program_holds() {
 
 /// A block is not split if at most 1 MiB would remain: the request gets all of it, and the next one nothing of it.
 #[test]
-fn blocks_that_are_not_cut_count_whole() {
+fn unsplit_blocks_count_in_full() {
     let frames = [frame("train.py", 3, "main")];
     let kib = 1024;
     let (second, third) = (BASE + 11 * MIB, BASE + 64 * MIB);
@@ -226,7 +226,7 @@ fn blocks_that_are_not_cut_count_whole() {
 /// `losses.append(model(x).mean())` keeps a graph of each of four iterations until the function returns. The finding
 /// names the call of the model, not its lines; objects of `step` there are freed.
 #[test]
-fn graphs_that_a_list_keeps_are_a_leak() {
+fn autograd_graphs_kept_in_a_list_are_a_leak() {
     let trace = real("leak");
     let analysis = MemoryAnalysis::new(&trace, 1);
     let table = waste_table(&trace, &analysis.matches);
@@ -240,7 +240,7 @@ fn graphs_that_a_list_keeps_are_a_leak() {
 
 /// Half of 60 blocks of 12 MB are free, and a request of 200 MB fits into none of them.
 #[test]
-fn what_the_allocator_could_not_use_is_told() {
+fn fragmentation_of_failed_requests_is_reported() {
     let trace = real("fragments");
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
     for told in [
@@ -271,7 +271,7 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
 
 /// A saving of less than 5 % of reserved memory is within the model's error.
 #[test]
-fn growing_segments_are_advised_where_they_save_enough() {
+fn expandable_segments_are_suggested_if_they_save_enough() {
     for (name, expected) in [("train-step", 1), ("leak", 0), ("fragments", 0), ("out-of-memory", 0), ("graph-pool", 0)]
     {
         let trace = real(name);

@@ -31,7 +31,7 @@ fn loss(at: usize) -> String {
 }
 
 #[test]
-fn what_each_turn_of_training_leaves_behind_leaks() {
+fn objects_kept_by_each_iteration_leak() {
     let trace = training(9, loss);
     let found = leaks(&trace);
     // Objects of the last iteration are still in use.
@@ -65,7 +65,7 @@ fn what_each_turn_of_training_leaves_behind_leaks() {
 /// Work between backward and the optimizer (gradient clipping) starts no iteration, and neither does a second backward.
 /// Without optimizer allocations, backward separates iterations.
 #[test]
-fn a_turn_ends_with_its_optimizer() {
+fn iterations_end_with_their_optimizer() {
     let backward =
         |at: usize| format!("a g{at} 64 at=\"\":0:\"autograd::engine::evaluate_function: MmBackward0\"; f g{at};");
     let clip =
@@ -98,7 +98,7 @@ fn a_turn_ends_with_its_optimizer() {
 }
 
 #[test]
-fn what_is_kept_for_a_while_or_made_once_does_not() {
+fn temporary_and_single_objects_do_not_leak() {
     let told = |trace: &MemoryTrace| leaks(trace).len();
     assert_eq!(told(&training(5, loss)), 0, "too few turns");
     assert_eq!(told(&training(20, |at| format!("{} f loss{at};", loss(at)))), 0, "freed at once");
@@ -124,7 +124,7 @@ fn what_is_kept_for_a_while_or_made_once_does_not() {
 /// Program with a recorded end: weights are read in each request; a buffer is read only in the first half, outputs are
 /// kept.
 #[test]
-fn what_an_inference_uses_all_along_does_not() {
+fn objects_used_throughout_inference_do_not_leak() {
     let request = |at: usize| {
         let more = if at < 50 { "k add buffer>x" } else { "k norm x>x" };
         format!("a x 64; k mm weight>x; {more}; a out{at} 8; k sum x>out{at}; f x; ").replace('x', &format!("x{at}"))
@@ -142,7 +142,7 @@ fn what_an_inference_uses_all_along_does_not() {
 }
 
 #[test]
-fn steps_that_the_source_tells_of_are_rounds() {
+fn recorded_steps_are_iterations() {
     // Without lines, call paths of operators are the sites, without step numbers.
     let step = |at: usize| {
         format!(
@@ -166,7 +166,7 @@ fn steps_that_the_source_tells_of_are_rounds() {
 }
 
 #[test]
-fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rounds() {
+fn steadily_growing_lines_leak_without_known_iterations() {
     let many = |count: usize, place: &str| {
         let one = |at: usize| format!("a x{at} 1048576 {place}; ");
         read(&(0..count).map(one).collect::<String>())
@@ -215,7 +215,7 @@ fn snapshot(steps: u64, is_kept: bool) -> MemoryTrace {
 }
 
 #[test]
-fn snapshots_tell_what_grows() {
+fn growth_in_snapshots_is_found() {
     let kept = snapshot(8, true);
     let found = leaks(&kept);
     assert_eq!((found.len(), kept.has_accesses, kept.saw_end), (7, false, false));
@@ -253,7 +253,7 @@ fn profile(steps: i64, is_kept: bool) -> MemoryTrace {
 }
 
 #[test]
-fn traces_of_the_profiler_tell_what_grows() {
+fn growth_in_profiler_traces_is_found() {
     let kept = profile(8, true);
     assert_eq!(kept.phases.len(), 8);
     let found = leaks(&kept);

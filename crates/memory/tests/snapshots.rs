@@ -40,7 +40,7 @@ pub(crate) fn segment(address: u64, size: u64, pool: [u64; 2], blocks: &[Value])
 /// The requested bytes of a split block's last owner stay with the free remainder; for a used block they cannot exceed
 /// the block.
 #[test]
-fn free_blocks_keep_what_their_last_owner_asked_for() {
+fn free_blocks_keep_the_requested_size_of_their_last_owner() {
     let of = |state: &str| {
         let blocks =
             [block(BASE, 12 * MIB, 12 * MIB, "active_allocated"), block(BASE + 12 * MIB, 8 * MIB, 20 * MIB, state)];
@@ -59,7 +59,7 @@ fn free_blocks_keep_what_their_last_owner_asked_for() {
 
 /// Events do not name pools before PyTorch 2.8; segments do.
 #[test]
-fn objects_lie_in_the_private_pool_of_their_segment() {
+fn objects_belong_to_the_private_pool_of_their_segment() {
     let frames = [frame("graph.py", 7, "capture")];
     let private = BASE + 64 * MIB;
     let trace = read(&json!({
@@ -148,7 +148,7 @@ fn equal_sets_of_sizes_are_parameters_gradients_and_moments() {
 }
 
 #[test]
-fn one_set_alone_says_nothing() {
+fn single_sets_are_not_classified() {
     let frames = [frame("model.py", 3, "forward")];
     let events: Vec<Value> = (0..20).map(|at| event("alloc", BASE + at * MIB, MIB, at, &frames)).collect();
     let trace = read(&json!({"segments": [], "device_traces": [events]}));
@@ -161,7 +161,7 @@ fn one_set_alone_says_nothing() {
 }
 
 #[test]
-fn snapshots_without_history_and_with_a_late_one_say_so() {
+fn missing_and_late_history_is_reported() {
     let blocks = [block(BASE, 12 * MIB, 12 * MIB, "active_allocated"), block(BASE + 12 * MIB, 8 * MIB, 1, "inactive")];
     let segments = [segment(BASE, 20 * MIB, [0, 0], &blocks)];
     let without = read(&json!({"segments": segments, "device_traces": [[]]}));
@@ -190,7 +190,7 @@ fn real(name: &str) -> Option<MemoryTrace> {
 
 /// Expected values of corpus/README.md.
 #[test]
-fn real_snapshots_are_read_right() {
+fn real_snapshots_are_read_correctly() {
     let Some(train) = real("snapshot-train-step.pickle") else { return };
     assert_eq!(train.report.count_of("damaged_segment"), 0);
     let curve = &curves(&train)[0];
@@ -248,7 +248,7 @@ fn two_snapshots_are_compared_by_line() {
 
 /// A loop reaches the same peak in each step; the second peak is the next lower one.
 #[test]
-fn equal_peaks_are_one() {
+fn equal_peaks_are_merged() {
     let frames = [frame("train.py", 3, "main")];
     let mut events = Vec::new();
     for (at, mib) in [60, 60, 40, 60, 20].into_iter().enumerate() {
@@ -266,7 +266,7 @@ fn equal_peaks_are_one() {
 
 /// A few calls that free and allocate again form one peak; other work in between separates two.
 #[test]
-fn peaks_a_few_calls_apart_are_one() {
+fn nearby_peaks_are_merged() {
     let peaks = |between: u64| {
         let frames = [frame("train.py", 3, "main")];
         let mut events =

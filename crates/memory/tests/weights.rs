@@ -21,7 +21,7 @@ fn step(program: &mut Program) {
 /// LoRA: most weights have neither gradients nor moments. They have another type than the trained ones, and safetensors
 /// loaded them.
 #[test]
-fn frozen_weights_are_told_by_the_code_that_made_them() {
+fn frozen_weights_are_identified_by_allocating_code() {
     let safetensors = [frame("/env/site-packages/safetensors/torch.py", 313, "load_file"), build()[0].clone()];
     let moved = [frame("/env/site-packages/torch/nn/modules/module.py", 930, "_apply"), frame("train.py", 4, "main")];
     for frames in [&safetensors[..], &moved, &layer(2)] {
@@ -43,7 +43,7 @@ fn frozen_weights_are_told_by_the_code_that_made_them() {
 /// Without PyTorch frames, the evidence is the line of the trained weights, and a lifetime from before the first pass
 /// to the end.
 #[test]
-fn frozen_weights_are_told_by_line_and_lifetime() {
+fn frozen_weights_are_identified_by_line_and_lifetime() {
     let mut program = Program::default();
     program.make(20 * MIB, &build());
     let batch = program.make(15 * MIB, &build());
@@ -99,7 +99,7 @@ fn weights_without_gradients_yet_are_parameters() {
 
 /// After the backward pass, gradients identify frozen weights, even without optimizer state.
 #[test]
-fn gradients_of_a_whole_backward_pass_tell_frozen_weights() {
+fn gradients_of_a_complete_backward_pass_reveal_frozen_weights() {
     for is_over in [false, true] {
         let mut program = Program::default();
         (0..6).for_each(|at| _ = program.make((9 + at) * MIB, &layer(2)));
@@ -198,7 +198,7 @@ fn weights_of_a_second_optimizer_are_parameters_before_its_first_step() {
 
 /// The advice to train fewer parameters is not given if few are trained already.
 #[test]
-fn lora_is_no_advice_to_who_uses_it() {
+fn lora_is_not_suggested_to_its_users() {
     let notes = |frozen: u64| {
         let mut program = Program::default();
         (0..6).for_each(|at| _ = program.make((9 + at) * frozen, &layer(2)));
@@ -214,7 +214,7 @@ fn lora_is_no_advice_to_who_uses_it() {
 
 /// Input buffers in a ring have one size, which temporaries of backward may share.
 #[test]
-fn buffers_of_one_size_are_no_parameters() {
+fn buffers_of_one_size_are_not_parameters() {
     let mut program = Program::default();
     (0..8).for_each(|_| _ = program.make(MIB, &[frame("loader.py", 12, "ring")]));
     (0..8).for_each(|_| {
@@ -226,7 +226,7 @@ fn buffers_of_one_size_are_no_parameters() {
 
 /// The largest weights of a model have the size of buffers in a ring: the weights are those that modules allocated.
 #[test]
-fn buffers_of_the_size_of_weights_are_no_parameters() {
+fn buffers_of_the_size_of_weights_are_not_parameters() {
     let mut program = Program::default();
     let large = |program: &mut Program, frames: &[Value]| (0..4).for_each(|_| _ = program.make(4 * MIB, frames));
     let small = |program: &mut Program, frames: &[Value]| (0..4).for_each(|_| _ = program.make(4 * KIB, frames));

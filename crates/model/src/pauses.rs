@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_tell_a_pause_from_the_end_of_one_and_the_begin_of_another() {
+    fn pauses_are_distinguished_from_changes_of_process() {
         let found = |spans: &[(i64, Option<i64>, i64, i64)]| {
             let trace = of_processes(STEP_PREFIX, spans);
             trace.pauses().iter().map(|pause| (pause.start, pause.end, pause.separates_processes)).collect::<Vec<_>>()

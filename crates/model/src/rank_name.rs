@@ -46,7 +46,7 @@ mod tests {
     use super::RankInName;
 
     #[test]
-    fn names_of_files_tell_ranks() {
+    fn ranks_are_read_from_file_names() {
         let told = |rank: Option<RankInName>| rank.map(|rank| (rank.number, rank.is_local));
         for (name, rank, or_gpu) in [
             ("rank3_memory_snapshot.pickle", Some((3, false)), Some((3, false))),

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_example_is_kept_where_each_matters() {
+    fn examples_of_important_codes_are_all_kept() {
         let told = |code: &str, examples: &[&str]| {
             let mut report = ReadReport::default();
             examples.iter().for_each(|example| report.count(code, Severity::Note, "", None, example));

@@ -37,7 +37,7 @@ mod tests {
     use super::cut_apart;
 
     #[test]
-    fn cut_names_keep_what_differs() {
+    fn shortened_names_keep_their_differences() {
         let names = ["Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1_SN", "Cijk_Ailk_Bjlk_SB_MT32x16x16_MI16x16x1_SN"]
             .map(str::to_owned);
         let cut = |text: &str, width: usize| text.chars().take(width).collect::<String>();

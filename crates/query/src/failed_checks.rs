@@ -56,7 +56,7 @@ mod tests {
     use stackline_model::Severity;
 
     #[test]
-    fn what_failed_depends_on_the_gpu_operations_that_there_are() {
+    fn failed_checks_depend_on_the_number_of_gpu_operations() {
         let mut report = ReadReport::default();
         let failed = |report: &ReadReport, operations: u64| {
             let failed = FailedCheck::of_reports(|| std::iter::once(report), operations);

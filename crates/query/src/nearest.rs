@@ -46,7 +46,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_part_of_a_name_is_enough() {
+    fn parts_of_names_match() {
         let names = ["ampere_sgemm_128x64_nn", "aten::mm", "aten::addmm", "volta_gemm", "Memcpy HtoD"];
         assert_eq!(nearest("gemn", names, 2), ["volta_gemm", "ampere_sgemm_128x64_nn"]);
         assert_eq!(nearest("aten::admm", names, 1), ["aten::addmm"]);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_its_folder_is_the_file_that_ends_so() {
+    fn bare_file_names_resolve_by_suffix() {
         assert_eq!(places(&["a.py", "/x/a.py", "/x/ba.py"], true, &[])[0], "/x/a.py");
         assert_eq!(places(&["a.py", "/x/ba.py"], true, &[])[0], "a.py", "another file");
         assert_eq!(places(&["a.py", "/x/a.py", "/y/a.py"], true, &[])[0], "a.py", "either could be meant");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lies_here_too_is_the_one_that_was_recorded() {
+    fn local_files_resolve_to_recorded_files() {
         assert_eq!(places(&["a.py", "/x/a.py"], true, &["a.py"])[0], "/x/a.py");
         assert_eq!(places(&["a.py", "/code/a.py"], false, &["a.py"])[0], "/code/a.py");
         assert_eq!(places(&["a.py", "/x/a.py"], false, &["a.py"])[0], "a.py", "a trace of the profiler names both");

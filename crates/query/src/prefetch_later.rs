@@ -67,7 +67,7 @@ mod tests {
     use crate::Arguments;
 
     #[test]
-    fn what_has_no_room_is_not_looked_for() {
+    fn queries_beyond_the_limit_are_not_computed() {
         let mut list = List { all: Vec::new(), most: 3 };
         list.add(|| vec![("source", Arguments::default()); 2]);
         list.add(|| vec![("frame", Arguments::default()); 2]);

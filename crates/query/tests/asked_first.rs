@@ -18,7 +18,7 @@ fn names(questions: Vec<(&'static str, Arguments)>) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_page_asks_what_queries_declare_in_the_order_that_they_declare() {
+fn prefetch_follows_the_declared_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
     let step = stackline_testkit::demo::Config { steps: 3, ..Default::default() };

@@ -6,7 +6,7 @@ use stackline_query::{Arguments, OpenRun, ask};
 use stackline_testkit::mini;
 
 #[test]
-fn sides_of_other_numbers_of_steps_are_compared_by_step() {
+fn runs_with_different_numbers_of_steps_are_compared_per_step() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |steps: u32| {
         let path = folder.path().join(format!("{steps}.json"));
@@ -31,7 +31,7 @@ fn sides_of_other_numbers_of_steps_are_compared_by_step() {
 }
 
 #[test]
-fn warm_ups_of_either_side_are_left_out_of_both() {
+fn warm_ups_of_either_run_are_excluded_from_both() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |name: &str, lengths: [u32; 6]| {
         let path = folder.path().join(name);

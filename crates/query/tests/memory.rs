@@ -16,7 +16,7 @@ fn of_memory(name: &str, arguments: &[(&str, &str)]) -> Answer {
 const WHOLE: [(&str, &str); 3] = [("level", "0"), ("first", "0"), ("last", "0")];
 
 #[test]
-fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
+fn memory_files_refuse_other_queries_with_a_reason() {
     let meta = document(&of_memory("meta", &[]));
     assert_eq!((&meta["has"]["memory"], &meta["has"]["timeline"]), (&Value::Bool(true), &Value::Bool(false)));
     let refused = ask(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
@@ -27,7 +27,7 @@ fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
 
 /// A snapshot without history has no calls, but objects: they are drawn at the first position.
 #[test]
-fn what_has_no_calls_has_a_curve() {
+fn traces_without_calls_have_a_curve() {
     let text = r#"{"device_traces":[],"segments":[{"device":0,"address":4096,"total_size":2097152,"stream":0,
         "blocks":[{"size":1024,"state":"active_allocated"},{"size":2096128,"state":"inactive"}]}]}"#;
     let folder = tempfile::tempdir().expect("a folder");
@@ -48,7 +48,7 @@ fn what_has_no_calls_has_a_curve() {
 }
 
 #[test]
-fn calls_of_memory_stand_in_boxes_that_hold_each_once() {
+fn boxes_contain_each_memory_call_once() {
     let page = document(&of_memory("memory", &[]))["page"].clone();
     let end = page["end"].as_f64().expect("calls");
     for level in ["0", "1", "3", "53"] {
@@ -60,7 +60,7 @@ fn calls_of_memory_stand_in_boxes_that_hold_each_once() {
 }
 
 #[test]
-fn waste_lies_within_the_lives_of_objects_and_ticks_too() {
+fn waste_and_ticks_are_within_object_lifetimes() {
     let lanes = of_memory("memory-objects", &WHOLE);
     let (from, to) = (numbers(&lanes, "from"), numbers(&lanes, "to"));
     let (lane, begin, end) =
@@ -86,7 +86,7 @@ fn waste_lies_within_the_lives_of_objects_and_ticks_too() {
 }
 
 #[test]
-fn what_a_suggestion_saves_alone_is_what_it_saves_at_the_peak() {
+fn savings_of_a_single_suggestion_equal_those_at_the_peak() {
     let table = document(&of_memory("memory-suggestions", &[]))["tables"]["memory_suggestions"].clone();
     let rows = table["rows"].as_array().expect("suggestions");
     assert!(!rows.is_empty());
@@ -100,7 +100,7 @@ fn what_a_suggestion_saves_alone_is_what_it_saves_at_the_peak() {
 }
 
 #[test]
-fn an_object_names_the_calls_to_change_and_what_that_saves() {
+fn object_details_name_calls_to_change_and_savings() {
     let lanes = of_memory("memory-objects", &WHOLE);
     let details: Vec<Value> = numbers(&lanes, "object")
         .iter()
@@ -128,7 +128,7 @@ fn rank(folder: &Path, rank: u32, bytes: u64) -> PathBuf {
 }
 
 #[test]
-fn each_rank_has_its_own_memory_also_once_it_is_imported() {
+fn each_rank_has_its_own_memory_also_after_import() {
     let folder = tempfile::tempdir().expect("a folder");
     let inputs = [rank(folder.path(), 0, 1024), rank(folder.path(), 1, 2048)];
     let options = OpenOptions::default();
@@ -146,7 +146,7 @@ fn each_rank_has_its_own_memory_also_once_it_is_imported() {
 }
 
 #[test]
-fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
+fn stored_memory_is_available_for_traces_without_memory_events() {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("trace.json");
     std::fs::write(&trace, mini::trace("1/1 cpu_op aten::mm 10+5")).expect("written");

@@ -38,7 +38,7 @@ fn without(lines: &str, part: &str) -> String {
 }
 
 #[test]
-fn a_stretch_is_busy_with_work_alone_and_recursion_counts_once() {
+fn ranges_are_busy_with_work_only_and_recursion_counts_once() {
     let run = opened(&steps());
     let range = document(&answer(&run, "range", &[("from", "1000000"), ("to", "2000000")]));
     let busy: Vec<_> = range["tracks"].as_array().expect("tracks").iter().map(|row| row["busy"].clone()).collect();
@@ -54,7 +54,7 @@ fn a_stretch_is_busy_with_work_alone_and_recursion_counts_once() {
 }
 
 #[test]
-fn a_frame_was_called_as_often_as_it_stands_in_the_trace() {
+fn call_counts_equal_occurrences_in_the_trace() {
     let run = opened(&steps());
     let asked = answer(&run, "calls", &[("steps", "whole"), ("metric", "host_time")]);
     let labels = document(&asked)["labels"].clone();
@@ -69,7 +69,7 @@ fn a_frame_was_called_as_often_as_it_stands_in_the_trace() {
 }
 
 #[test]
-fn a_trace_was_recorded_when_its_events_were_and_not_when_its_clock_begins() {
+fn recording_time_is_that_of_the_events() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("train.py");
     std::fs::write(&source, "pass\n".repeat(5)).expect("written");
@@ -87,7 +87,7 @@ fn a_trace_was_recorded_when_its_events_were_and_not_when_its_clock_begins() {
 }
 
 #[test]
-fn the_path_is_that_of_the_steps_that_are_asked_for() {
+fn path_covers_the_requested_steps() {
     let run = opened(&steps());
     let window = |steps: &str| {
         let path = document(&answer(&run, "path", &[("steps", steps)]));
@@ -101,7 +101,7 @@ fn the_path_is_that_of_the_steps_that_are_asked_for() {
 }
 
 #[test]
-fn a_timeline_has_no_more_boxes_than_are_wanted_and_loses_no_event() {
+fn timelines_have_at_most_the_requested_boxes_and_all_events() {
     let run = opened(&(0..2000).map(|at| format!("1/1 cpu_op a {}+6\n", at * 10)).collect::<String>());
     let tiles =
         |most: &str| answer(&run, "tiles", &[("level", "0"), ("first", "0"), ("last", "1000000"), ("most", most)]);
@@ -114,7 +114,7 @@ fn a_timeline_has_no_more_boxes_than_are_wanted_and_loses_no_event() {
 }
 
 #[test]
-fn runs_that_do_not_mean_the_same_are_said_to() {
+fn incomparable_runs_are_reported() {
     let both = opened(&steps()).compared_with(opened(&without(&steps(), "Step")));
     let compared = document(&answer(&both, "compare", &[]));
     assert_eq!(compared["confidence"], "low");

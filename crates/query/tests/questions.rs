@@ -32,7 +32,7 @@ fn answer(name: &str, arguments: &[(&str, &str)]) -> Result<Answer, QueryError> 
 }
 
 #[test]
-fn every_query_answers_a_whole_trace_or_says_what_it_lacks() {
+fn every_query_answers_or_names_missing_data() {
     for query in ALL {
         match answer(query.name, &[]) {
             Ok(answer) => assert!(!answer.to_bytes().is_empty() && document(&answer).is_object()),
@@ -69,7 +69,7 @@ fn boxes_of_calls_add_up() {
 }
 
 #[test]
-fn tiles_hold_every_event_once_and_what_is_wide_by_itself() {
+fn tiles_contain_every_event_once_and_wide_ones_separately() {
     let lanes = document(&answer("lanes", &[]).expect("answered"));
     let events: u64 =
         lanes["lanes"].as_array().expect("lanes").iter().map(|lane| lane["events"].as_u64().unwrap_or(0)).sum();
@@ -94,7 +94,7 @@ fn tiles_hold_every_event_once_and_what_is_wide_by_itself() {
 }
 
 #[test]
-fn tiles_next_to_each_other_hold_what_one_of_both_holds() {
+fn adjacent_tiles_equal_one_tile_of_both() {
     let ask = |first: &str, last: &str| {
         let all = answer("tiles", &[("level", "12"), ("first", first), ("last", last)]).expect("answered");
         let events = numbers(&all, "event").into_iter().map(|event| event as u64);
@@ -186,7 +186,7 @@ fn memory_and_counters_are_curves() {
 }
 
 #[test]
-fn a_run_beside_itself_has_not_changed() {
+fn comparison_of_a_run_with_itself_has_no_changes() {
     let open = || {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("trace.json");
@@ -205,7 +205,7 @@ fn a_run_beside_itself_has_not_changed() {
 }
 
 #[test]
-fn steps_are_those_of_the_command_line() {
+fn steps_equal_those_of_the_command_line() {
     let steps = |text: &str| document(&answer("overview", &[("steps", text)]).expect("answered"));
     let (all, one) = (steps("10..12"), steps("11"));
     let rows = |of: &Value| of["tables"]["steps"]["rows"].as_array().map_or(0, Vec::len);
@@ -245,7 +245,7 @@ fn parts_of_calls_add_up_to_all() {
 }
 
 #[test]
-fn a_frame_has_the_numbers_of_its_box_by_every_metric() {
+fn frame_details_equal_their_box_for_every_metric() {
     for shape in ["top-down", "bottom-up", "flat"] {
         let all = answer("calls", &[("shape", shape)]).expect("answered");
         let (rows, inclusive, exclusive) =
@@ -265,7 +265,7 @@ fn a_frame_has_the_numbers_of_its_box_by_every_metric() {
 }
 
 #[test]
-fn what_an_overview_begins_with_is_what_the_whole_has() {
+fn first_overview_equals_the_complete_one() {
     for steps in ["whole", "10..11"] {
         let first = document(&answer("overview", &[("steps", steps), ("only", "first")]).expect("answered"));
         let whole = document(&answer("overview", &[("steps", steps)]).expect("answered"));
@@ -277,7 +277,7 @@ fn what_an_overview_begins_with_is_what_the_whole_has() {
 }
 
 #[test]
-fn what_a_call_launched_is_what_names_it_as_its_launch() {
+fn launched_work_names_the_call_as_its_launch() {
     let mut launched: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut told: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for event in 0.. {
@@ -297,7 +297,7 @@ fn what_a_call_launched_is_what_names_it_as_its_launch() {
 }
 
 #[test]
-fn what_gains_too_little_is_told_of_where_it_came_nearest() {
+fn findings_below_the_threshold_list_the_nearest() {
     let found = document(&answer("findings", &[]).expect("answered"));
     let left_out = found["left_out"].as_u64().expect("a number");
     let nearest = found["nearest"].as_array().expect("a list");
@@ -307,7 +307,7 @@ fn what_gains_too_little_is_told_of_where_it_came_nearest() {
 }
 
 #[test]
-fn a_name_that_nothing_has_is_told_its_nearest() {
+fn unknown_names_list_the_nearest() {
     let found = document(&answer("search", &[("text", "aten::gelo")]).expect("answered"));
     let nearest = found["nearest"].as_array().expect("a list");
     assert!(nearest.iter().any(|name| name == "aten::gelu"), "{nearest:?}");
@@ -349,7 +349,7 @@ fn several_ranks_are_merged_as_by_the_command_line() {
 }
 
 #[test]
-fn a_run_that_is_not_there_is_refused() {
+fn missing_runs_are_refused() {
     assert!(OpenRun::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
 }
 
@@ -395,7 +395,7 @@ fn question() -> impl Strategy<Value = (&'static str, Vec<(&'static str, String)
 proptest! {
     /// Whatever is asked of whatever run: an answer, or a refusal in words; never a panic.
     #[test]
-    fn any_question((name, arguments) in question()) {
+    fn any_query_has_an_answer_or_a_refusal((name, arguments) in question()) {
         for run in [opened(), extreme(), memory()] {
             match ask(run, name, &Arguments::new(arguments.clone())) {
                 Ok(answer) => prop_assert!(serde_json::from_str::<Value>(&answer.json).is_ok()),

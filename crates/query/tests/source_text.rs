@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 #[test]
-fn a_file_that_is_named_without_its_folder_is_found() {
+fn files_named_without_their_folder_are_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("only_here_for_this.py");
     std::fs::write(&source, "a = 1\nb = 2\n").expect("written");
@@ -52,7 +52,7 @@ fn a_file_that_is_named_without_its_folder_is_found() {
 
 /// A trace may name any file: text is read below directories that were opened or named, and what was read is told.
 #[test]
-fn source_text_is_read_below_opened_directories_alone() {
+fn source_text_is_read_only_below_opened_directories() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().canonicalize().expect("resolved");
     let (run, code) = (folder.join("run"), folder.join("code"));
@@ -85,7 +85,7 @@ fn source_text_is_read_below_opened_directories_alone() {
 
 /// What the user says of source text holds for the run that another one is compared with, in whatever order it is said.
 #[test]
-fn source_text_of_the_baseline_is_read_as_that_of_the_run() {
+fn source_text_of_the_baseline_is_read_like_that_of_the_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().canonicalize().expect("resolved");
     let (run, code) = (folder.join("run"), folder.join("code"));

@@ -44,7 +44,7 @@ fn by_path(answer: &Answer) -> BTreeMap<Vec<String>, (f64, f64, f64)> {
 }
 
 #[test]
-fn what_is_zoomed_to_has_the_numbers_of_the_whole() {
+fn zoomed_nodes_keep_their_numbers() {
     let run = opened();
     let whole = by_path(&calls(&run, &[("least", "0")]));
     let seen = calls(&run, &[]);
@@ -67,7 +67,7 @@ fn what_is_zoomed_to_has_the_numbers_of_the_whole() {
 }
 
 #[test]
-fn a_frame_that_was_zoomed_to_has_its_numbers_by_each_metric() {
+fn zoomed_frames_keep_their_numbers_for_each_metric() {
     let run = opened();
     let row = by_path(&calls(&run, &[]))
         .into_iter()
@@ -87,7 +87,7 @@ fn a_frame_that_was_zoomed_to_has_its_numbers_by_each_metric() {
 }
 
 #[test]
-fn rows_that_are_not_there_are_missing() {
+fn nonexistent_rows_are_missing() {
     let run = opened();
     for root in ["99999999", "9007199254740991", "18446744073709551615", "68719476735"] {
         let asked = ask(&run, "calls", &Arguments::new([UP, ("root", root)]));

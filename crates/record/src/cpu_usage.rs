@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn this_process_runs_on_some_processors() {
+    fn available_processors_are_read() {
         let own = processors();
         assert!(own.allowed > 0 && own.machine > 0, "{own:?}");
     }
 
     /// Threads with different masks are counted together.
     #[test]
-    fn what_any_thread_may_run_on_counts() {
+    fn processors_of_all_threads_count() {
         let own = std::process::id();
         let mask = mask_of(own).unwrap();
         let first = mask.iter().position(|&word| word != 0).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_stays_counted() {
+    fn time_of_ended_threads_is_kept() {
         let mut usage = CpuUsage::default();
         assert_eq!(look(&mut usage, &[1, 10, 11], &[(1, 7), (10, 100), (11, 50)]), (150, 2));
         // A thread is listed, but has ended when it is read.
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_counts_where_it_says_so() {
+    fn kernel_totals_are_used_if_available() {
         let counts = std::fs::read_to_string("/proc/self/schedstat").is_ok_and(|text| times(&text).is_some());
         let mut usage = CpuUsage::default();
         let mut last = 0;

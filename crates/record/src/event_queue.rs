@@ -172,7 +172,7 @@ mod tests {
     use crate::tree::NodeId;
 
     #[test]
-    fn calls_arrive_in_order_and_what_is_too_much_is_counted() {
+    fn calls_arrive_in_order_and_overflow_is_counted() {
         let (mut outbox, inbox) = mailbox();
         let call = |start| Call { start, took_ns: 1, node: NodeId(3), sequence: Sequence::default(), name: 0 };
         let room = FIRST + WAITING;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back_or_are_none() {
+    fn sequence_numbers_survive_or_are_none() {
         for (number, thread) in [(0, 0), (7, 3), ((1 << 48) - 2, (1 << 16) - 1)] {
             assert_eq!(Sequence::new(Some(number), Some(thread)).get(), Some((number, thread)));
         }

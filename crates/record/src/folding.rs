@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn few_numbers_are_told_apart_and_many_share_a_frame() {
+    fn names_with_few_numbers_keep_their_frames_and_others_share_one() {
         let process = Process::new(1 << 20, Kept::default());
         let (mut thread, mut other) = (FoldedNames::default(), FoldedNames::default());
         let name = |number: u32| CString::new(format!("layer {number}")).unwrap();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_looked_up_is_not_kept() {
+    fn looked_up_texts_are_not_interned() {
         let mut frames = Frames::default();
         let name = frames.text("known");
         let known = frames.frame(FrameKey::Span { name });

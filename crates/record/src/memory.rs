@@ -70,7 +70,7 @@ mod tests {
     use super::{Live, Told};
 
     #[test]
-    fn a_free_knows_its_size_once() {
+    fn frees_return_the_size_once() {
         let live = Live::default();
         live.put(4096, 100);
         live.put(8192, 7);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_once_and_of_other_memory_at_the_address_anew() {
+    fn names_are_sent_once_per_allocation() {
         let live = Live::default();
         let name = |bytes, name| live.name(4096, bytes, || name);
         assert_eq!(name(100, Some(3)), Told::Elsewhere);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_used_again_is_another_module() {
+    fn reused_addresses_are_other_modules() {
         let modules = Modules::default();
         modules.put(10, "old", 20);
         modules.put(20, "child", 30);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_what_is_gone_are_known_until_they_were_asked_for() {
+    fn paths_of_freed_modules_are_known_until_requested() {
         let modules = Modules::default();
         modules.put(20, "linear", 30);
         let (linear, layer) = (modules.id(30), modules.id(20));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_remembered_until_something_changes() {
+    fn frames_are_cached_until_modules_change() {
         let modules = Modules::default();
         modules.put(10, "a", 20);
         let frame = |class, id: u32, wanted: Option<&str>| {

@@ -118,7 +118,7 @@ mod tests {
     use stackline_recording::boot;
 
     #[test]
-    fn the_environment_says_what_to_do() {
+    fn options_are_read_from_the_environment() {
         let read = |pairs: &[(&str, &str)]| {
             Options::from(|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
         };

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_lost_are_few_and_counted() {
+    fn unrecorded_steps_are_within_the_budget_and_counted() {
         let (measured, unrecorded) = run(BUDGET, 2000, 0.1, |_| 1.0);
         let measured = measured.measured().unwrap();
         let comparisons = BUDGET / (BLOCK + SETTLE);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_no_more_steps_is_recorded_again() {
+    fn recording_resumes_if_no_steps_end() {
         let (mut measured, unrecorded) = run(BUDGET, 15, 0.0, |_| 1.0);
         assert_eq!((measured.is_paused(), unrecorded.len()), (true, 1));
         assert!(!measured.gives_up(15_000_000 + 30_000_000), "a slow step");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn other_threads_and_optimizers_end_no_steps() {
+    fn other_threads_and_optimizers_do_not_end_steps() {
         let mut measured = Overhead::new(BUDGET);
         let own = std::thread::current().id();
         let other = std::thread::spawn(|| std::thread::current().id()).join().unwrap();
@@ -312,7 +312,7 @@ mod tests {
     /// Five steps of a critic before each of a generator, one optimizer per parameter, and alternating kinds of
     /// steps.
     #[test]
-    fn steps_that_take_turns_are_not_compared() {
+    fn alternating_steps_are_not_compared() {
         for lengths in [&[1.0, 1.0, 1.0, 1.0, 4.0][..], &[[1.0; 30].as_slice(), &[60.0]].concat(), &[1.0, 2.5]] {
             let (measured, _) = run(BUDGET, 2000, 0.1, |step| lengths[step as usize % lengths.len()]);
             let measured = measured.measured().unwrap();
@@ -322,7 +322,7 @@ mod tests {
 
     /// Repeated work that lasts far longer than steps: a rollout between updates.
     #[test]
-    fn a_program_that_often_does_something_else_is_left_alone() {
+    fn programs_with_interleaved_work_are_not_measured() {
         let mut measured = Overhead::new(1000);
         let mark = (std::thread::current().id(), NodeId(7));
         let (mut now, mut pauses) = (0, 0);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_leaves_out_what_the_binomial_distribution_lets() {
+    fn interval_follows_the_sign_test() {
         // The sign test's tables: for six values the interval is from the smallest to the largest, for 20 from the
         // sixth on.
         assert_eq!([6, 8, 9, 12, 20].map(outside), [0, 0, 1, 2, 5]);
@@ -349,7 +349,7 @@ mod tests {
         /// Steps with drift and the variation of busy machines: few are far longer, and every tenth takes twice as
         /// long.
         #[test]
-        fn planted_overhead_is_told(seed in any::<u64>(), drift in -0.0005..0.0005_f64) {
+        fn injected_overhead_is_measured(seed in any::<u64>(), drift in -0.0005..0.0005_f64) {
             for planted in [0.0, 0.01, 0.05, 0.2] {
                 let mut random = seed | 1;
                 let (measured, _) = run(BUDGET, 600, planted, |step| {

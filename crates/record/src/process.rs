@@ -481,7 +481,7 @@ mod tests {
     use super::{Kept, Process};
 
     #[test]
-    fn threads_that_ended_and_were_written_leave_nothing() {
+    fn written_ended_threads_leave_no_data() {
         let process = Process::new(100, Kept { trace: true, ..Kept::default() });
         for id in 0..3 {
             let state = process.enter_thread();

@@ -447,7 +447,7 @@ mod tests {
 
     /// A forked child has its session long before its stream, and all times count from the stream's first record.
     #[test]
-    fn ends_of_steps_count_from_where_the_end_of_the_process_does() {
+    fn step_ends_share_the_time_origin_of_the_process_end() {
         const LATER: Duration = Duration::from_millis(200);
         let run = tempfile::tempdir().unwrap();
         let path = run.path().display().to_string();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_begin_that_is_not_past_is_not_believed() {
+    fn future_begins_are_rejected() {
         let of = |told_ns| begin_of(told_ns, 1_000);
         assert_eq!([None, Some(400), Some(1_001), Some(-1)].map(of), [1_000, 400, 1_000, 1_000]);
     }

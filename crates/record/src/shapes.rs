@@ -152,7 +152,7 @@ mod tests {
     use stackline_recording::inputs::{Input, parse, type_name};
 
     #[test]
-    fn every_type_that_is_written_is_read_and_has_pytorch_s_name() {
+    fn written_types_are_read_with_pytorch_names() {
         assert!(DType::named().count() > 30);
         for dtype in DType::named() {
             let text = format!("{dtype}[2,3]");

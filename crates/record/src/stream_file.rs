@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_became_the_programs_is_left_alone_and_the_stream_goes_on() {
+    fn descriptors_reused_by_the_program_are_not_closed_and_the_stream_continues() {
         let folder = tempfile::tempdir().unwrap();
         let [stream, moved, program] = ["stream", "moved", "program"].map(|name| folder.path().join(name));
         let mut file = StreamFile::create(&stream).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_is_not_made_again() {
+    fn deleted_files_are_not_recreated() {
         let folder = tempfile::tempdir().unwrap();
         let [stream, program] = ["stream", "program"].map(|name| folder.path().join(name));
         let file = StreamFile::create(&stream).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn its_number_is_far_above_those_of_the_program() {
+    fn descriptor_is_far_above_those_of_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let file = StreamFile::create(&folder.path().join("stream")).unwrap();
         assert!(file.descriptor >= 64, "{}", file.descriptor);

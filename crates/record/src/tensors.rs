@@ -173,7 +173,7 @@ mod tests {
     /// A module that is freed while names are taken (here: before its path is read) keeps its parent until the next
     /// time.
     #[test]
-    fn what_goes_meanwhile_is_not_let_go() {
+    fn modules_freed_while_names_are_taken_are_kept() {
         let modules = Modules::default();
         modules.put(20, "linear", 30);
         let id = modules.id(30);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_modules_that_are_gone_are_not_looked_up_again() {
+    fn names_of_freed_modules_are_not_looked_up_again() {
         let (tensors, modules, live, mut written) =
             (Tensors::default(), Modules::default(), Live::default(), Written::default());
         for module in 0..10_usize {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_once_and_again_when_their_module_moves() {
+    fn names_are_sent_once_and_again_when_their_module_moves() {
         let (tensors, modules, live, mut written) =
             (Tensors::default(), Modules::default(), Live::default(), Written::default());
         live.put(0x1000, 64);

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_tree_counts_what_it_leaves_out() {
+    fn full_trees_count_omitted_calls() {
         let mut owner = Owner::new(0, 3);
         let nodes: Vec<_> = (0..10).map(|key| owner.child(ROOT, Key(key, 0), 77, |_| key as u32)).collect();
         assert_eq!(owner.shared.path(nodes[9]), [77]);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_has_one_node_whatever_its_keys() {
+    fn frames_have_one_node_for_all_keys() {
         let mut owner = Owner::new(0, 10);
         let mut looked_at = 0;
         let mut child = |owner: &mut Owner, parent, key| {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_operator_with_a_number_is_its_forward() {
+    fn last_operator_with_a_sequence_number_is_the_forward() {
         let mut owner = Owner::new(0, 10);
         let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, |_| 0));
         owner.remember_forward(7, outer);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_the_bound_are_told_from_unknown_ones() {
+    fn numbers_beyond_the_bound_are_distinguished_from_unknown_ones() {
         let mut owner = Owner::new(0, 10);
         let node = owner.child(ROOT, Key(1, 0), 0, |_| 0);
         for sequence in 5..5 + SEQUENCES as u64 + 3 {

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_pause_for_steps_that_measure_overhead_where_all_is_wanted() {
+    fn operators_pause_in_overhead_steps_of_full_windows() {
         dlmonitor::clock::start();
         let paused = |wanted: Wanted, keep, measures| {
             let window = Window::new(wanted, keep, 4, Duration::ZERO);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn first_and_last_end_of_steps_are_known_where_all_is_recorded_as_sums() {
+    fn first_and_last_step_ends_are_known_in_profile_mode() {
         let ends = |wanted: Wanted, keep| {
             let window = Window::new(wanted, keep, 0, Duration::from_secs(1));
             assert_eq!(window.step_ends(), None);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_of_steps_that_are_not_wanted_cost_nothing() {
+    fn operators_pause_in_unrecorded_steps() {
         let changes = |wanted: Wanted, looks| {
             let window = Window::new(wanted, false, 0, Duration::ZERO);
             let mut changes = Vec::new();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_windows_are_refused() {
         for steps in ["5", "7..3", "a..b"] {
             assert_eq!(wanted(Some(steps), None, None, None), None, "{steps}");
         }
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_starts_later_is_in_the_window_of_the_whole_recording() {
+    fn later_processes_share_the_window_of_the_recording() {
         let open_at = |millis| {
             let wanted = wanted(None, None, Some("400ms"), Some("2s")).unwrap();
             Window::new(wanted, false, 0, Duration::from_millis(millis)).is_open()
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_times_open_and_close_it() {
+    fn steps_and_times_open_and_close_the_window() {
         let window =
             Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap(), true, 0, Duration::ZERO);
         let mut open = Vec::new();

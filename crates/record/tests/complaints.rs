@@ -48,7 +48,7 @@ const PROGRAM: &str = "import os, _stackline_bootstrap as bootstrap\n\
     print(len(os.listdir('/proc/self/task')), bootstrap.is_recording())";
 
 #[test]
-fn a_program_whose_recording_cannot_begin_runs_whatever_its_standard_error_is() {
+fn programs_run_without_recording_for_any_standard_error() {
     for python in pythons() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("sitecustomize.py"), "print('site')\n").unwrap();
@@ -74,7 +74,7 @@ fn a_program_whose_recording_cannot_begin_runs_whatever_its_standard_error_is() 
 }
 
 #[test]
-fn no_line_stands_in_a_file_of_a_program_without_standard_error() {
+fn messages_are_not_written_to_files_of_programs_without_standard_error() {
     for python in pythons() {
         let folder = tempfile::tempdir().unwrap();
         let (run, own) = (folder.path().join("run"), folder.path().join("own"));
@@ -98,7 +98,7 @@ fn spawn(python: &Path, run: &Path, stderr: Stdio) -> Child {
 }
 
 #[test]
-fn a_writer_whose_complaint_cannot_be_written_goes_on_when_there_is_room() {
+fn writers_with_unwritable_messages_continue_when_there_is_space() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut kept = Vec::new();
@@ -143,7 +143,7 @@ print(ended)
 "#;
 
 #[test]
-fn a_forked_child_without_a_stream_says_so_once_and_runs_without_the_recorder() {
+fn forked_children_without_a_stream_report_it_once_and_run_unrecorded() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
@@ -187,7 +187,7 @@ print(*asked, *registered, bootstrap.is_recording())
 "#;
 
 #[test]
-fn a_recording_that_does_not_begin_is_stopped_and_the_next_one_has_an_end() {
+fn failed_recordings_are_stopped_and_the_next_one_ends() {
     for python in pythons() {
         let mut command = Command::new(python);
         command.env("PYTHONPATH", here("bootstrap")).env_remove("STACKLINE_RECORD").args(["-c", FAILING_RECORDER]);
@@ -204,7 +204,7 @@ fn a_recording_that_does_not_begin_is_stopped_and_the_next_one_has_an_end() {
 
 /// A recorder that lacks a function is distinguished from a damaged one before it is used.
 #[test]
-fn a_recorder_that_lacks_a_function_is_of_another_version() {
+fn recorders_without_a_function_are_of_another_version() {
     let source = std::fs::read_to_string(here("bootstrap/_stackline_bootstrap.py")).unwrap();
     let (_, list) = source.split_once("_FUNCTIONS = (").unwrap();
     let (list, _) = list.split_once(')').unwrap();

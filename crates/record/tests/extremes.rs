@@ -83,7 +83,7 @@ fn killed_children_leave_streams_that_can_be_read() {
 }
 
 #[test]
-fn workers_that_their_parent_ends_are_told_apart_from_killed_ones() {
+fn workers_ended_by_their_parent_are_distinguished_from_killed_ones() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = here("tests/programs/ended_workers.py");

@@ -59,7 +59,7 @@ fn count(stdout: &str, stderr: &str) -> (u64, bool) {
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn files_that_may_not_grow_for_two_seconds_lose_nothing() {
+fn temporary_size_limits_lose_nothing() {
     let Some(python) = torch() else { return };
     for (trace, limit) in [(false, 0), (true, 0), (true, 20_000)] {
         let run = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn files_that_may_not_grow_for_two_seconds_lose_nothing() {
 }
 
 #[test]
-fn files_that_may_not_grow_to_the_end_keep_what_was_written() {
+fn permanent_size_limits_keep_written_records() {
     let Some(python) = torch() else { return };
     for trace in [false, true] {
         let run = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_disk_that_is_full_for_two_seconds_loses_nothing() {
+fn a_full_disk_for_two_seconds_loses_nothing() {
     let Some(python) = torch() else { return };
     for trace in [false, true] {
         let Some(disk) = Small::mount("size=16m") else { return };

@@ -6,7 +6,7 @@ use stackline_recording::{FrameKey, Metric};
 use support::{here, recorded, streams, torch};
 
 #[test]
-fn collections_are_spans_below_who_caused_them_once_operators_run() {
+fn garbage_collections_are_spans_below_their_caller() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = here("tests/programs/garbage.py");

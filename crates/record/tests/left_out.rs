@@ -22,7 +22,7 @@ print(*reported)
 "#;
 
 #[test]
-fn operators_are_reported_in_wanted_steps_alone() {
+fn operators_are_reported_only_in_selected_steps() {
     let Some(python) = torch() else { return };
     let cases = [
         (("STACKLINE_STEPS", "2..2"), "0", "0 0 1 0"),
@@ -68,7 +68,7 @@ optimizer.step()
 "#;
 
 #[test]
-fn children_that_are_forked_in_a_step_that_is_left_out_are_recorded() {
+fn children_forked_in_unrecorded_steps_are_recorded() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
@@ -114,7 +114,7 @@ assert os.waitpid(child, 0)[1] == 0
 "#;
 
 #[test]
-fn children_that_are_forked_before_the_wanted_part_are_recorded_in_it() {
+fn children_forked_before_the_window_are_recorded_in_it() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
@@ -141,7 +141,7 @@ assert os.waitpid(child, 0)[1] == 0
 "#;
 
 #[test]
-fn times_count_from_the_begin_of_the_recording_in_forked_children() {
+fn forked_children_share_the_time_origin_of_the_recording() {
     let Some(python) = torch() else { return };
     // PyTorch takes longer than that to be imported.
     for (variable, expected) in [("STACKLINE_AFTER", 5), ("STACKLINE_DURATION", 0)] {

@@ -8,7 +8,7 @@ use support::{all_records, here, interpreters, recorded, streams, torch};
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn threads_that_ended_leave_nothing_behind() {
+fn ended_threads_leave_no_memory() {
     let Some(python) = torch() else { return };
     const MORE: usize = 1000;
     for mode in ["profile", "trace"] {
@@ -67,7 +67,7 @@ fn an_interrupt_reaches_the_program_when_a_module_dies() {
 }
 
 #[test]
-fn threads_beyond_the_limit_are_counted_once() {
+fn threads_beyond_the_limit_are_counted_once_each() {
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(Path::new("python3"), run.path());
     command.env("STACKLINE_SAMPLE_HZ", "199").env("STACKLINE_WAIT_HZ", "0").arg(here("tests/programs/many_threads.py"));

@@ -60,7 +60,7 @@ fn many_recordings_take_the_memory_of_one() {
 }
 
 #[test]
-fn what_was_left_out_is_told_in_its_own_recording() {
+fn omitted_data_is_reported_in_its_recording() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("python3");
     command.env("PYTHONPATH", here("bootstrap")).env("STACKLINE_RECORDER", recorder()).env("STACKLINE_WAIT_HZ", "0");

@@ -95,7 +95,7 @@ fn spans(stream: &Stream, wanted: &str) -> u64 {
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn unrecorded_steps_are_counted_and_missing_alike() {
+fn unrecorded_steps_are_counted_and_missing_equally() {
     let Some(python) = torch() else { return };
     let (stream, _) = trained(&python, 200, SMALL, &[]);
     let overhead = stream.overhead.unwrap();
@@ -125,7 +125,7 @@ fn unrecorded_steps_are_counted_and_missing_alike() {
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn a_planted_cost_is_told() {
+fn injected_cost_is_measured() {
     let Some(python) = torch() else { return };
     // On a machine whose steps differ by a third, 50 comparisons of an unrecorded program give -1.5 % to +1.5 %: eight times
     // as many are needed for the injected cost.

@@ -245,7 +245,7 @@ fn check_names(run: &Path, library: &Path, hits: &HashMap<String, u64>) {
 const ROUNDS: &str = "500";
 
 #[test]
-fn signals_disturb_nothing_and_find_whole_paths() {
+fn signals_disturb_nothing_and_find_complete_paths() {
     for python in installed() {
         let program = here("tests/programs/signals.py");
         let truth = run(Command::new(&python).arg(&program).arg(ROUNDS));
@@ -324,7 +324,7 @@ fn check_paths(stream: &Stream, python: &Path) {
 
 /// Counts are attributed to the next sample of the thread: the same function, or the code right after it.
 #[test]
-fn faults_of_pages_are_counted_where_they_happen() {
+fn page_faults_are_counted_at_their_location() {
     for python in installed() {
         one_of_three(&python, || wrong_faults(&python));
     }

@@ -123,7 +123,7 @@ fn as_single_calls(stream: &Stream) -> Listing {
 
 /// Without the option no inputs are requested, and operators are distinguished only by name.
 #[test]
-fn without_the_option_there_are_no_shapes() {
+fn shapes_are_recorded_only_with_the_option() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     run(recorded(&python, folder.path()).arg(program()).arg("gpt"));
@@ -135,7 +135,7 @@ fn without_the_option_there_are_no_shapes() {
 
 /// Shapes that differ from call to call fill a tree up to its limit, and every call is counted.
 #[test]
-fn shapes_that_never_come_again_stay_within_the_limit() {
+fn shapes_that_never_recur_stay_within_the_limit() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let code = "import torch\nvalue = torch.zeros(3000)\nfor n in range(3000): value[:n].neg()";
@@ -162,7 +162,7 @@ fn shapes_that_never_come_again_stay_within_the_limit() {
 /// Without permission to read its own memory through the kernel, the layout is unknown: shapes are left out, which is
 /// reported once, and all other data are recorded.
 #[test]
-fn without_the_means_to_find_out_there_are_no_shapes() {
+fn shapes_are_omitted_if_layouts_are_unknown() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, folder.path());

@@ -46,7 +46,7 @@ const OPTIONS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn the_handler_uses_little_of_a_small_stack() {
+fn signal_handler_uses_little_of_a_small_stack() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
         let Some(library) = compile(folder.path(), "signals") else { return };
@@ -81,7 +81,7 @@ fn every_signal(command: &mut Command, library: &Path, seconds: &str) -> Output 
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn a_program_may_use_every_signal_number() {
+fn programs_may_use_every_signal_number() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
         let Some(library) = compile(folder.path(), "signals") else { return };
@@ -104,7 +104,7 @@ fn a_program_may_use_every_signal_number() {
 
 /// A thread has only the stack that the program gave it: the recorder's memory for native frames is elsewhere.
 #[test]
-fn native_frames_need_little_of_a_threads_own_stack() {
+fn native_frames_take_little_of_a_small_stack() {
     let Some(python) = support::torch() else { return };
     for (kibibytes, has_room) in [("64", false), ("128", true), ("400", true)] {
         let run = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ fn native_frames_need_little_of_a_threads_own_stack() {
 /// While a library is loaded, no thread of the recorder can start or end: the recorder waits for no thread while
 /// others wait for its locks.
 #[test]
-fn a_library_that_waits_for_the_gil_holds_nobody_up() {
+fn libraries_that_wait_for_the_gil_block_no_other_thread() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
         let Some(library) = compile(folder.path(), "loading") else { return };

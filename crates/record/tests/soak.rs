@@ -15,7 +15,7 @@ fn digest(output: &std::process::Output) -> String {
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn rounds_add_no_nodes_and_change_no_results() {
+fn iterations_add_no_nodes_and_change_no_results() {
     let Some(python) = torch() else { return };
     let program = here("tests/programs/soak.py");
     let alone = digest(&Command::new(&python).arg(&program).args(["0", "1"]).output().unwrap());

@@ -47,7 +47,7 @@ fn named(trace: &MemoryTrace) -> BTreeMap<String, (usize, u64, MemoryObjectKind,
 }
 
 #[test]
-fn tensors_are_called_as_modules_call_them() {
+fn tensor_names_equal_those_of_modules() {
     use MemoryObjectKind::{Gradient, OptimizerState, Parameter};
     let Some(python) = torch() else { return };
     let (trace, printed) = recording(&python, PROGRAM);
@@ -106,7 +106,7 @@ fn tensors_are_called_as_modules_call_them() {
 /// A compiler that traces an optimizer's step finds no additional operations. The names are reported at the end.
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn compiled_steps_stay_as_they_are() {
+fn compiled_steps_are_unchanged() {
     const PROGRAM: &str = "tests/programs/compiled_step.py";
     let Some(python) = torch() else { return };
     let (trace, printed) = recording(&python, PROGRAM);
@@ -118,7 +118,7 @@ fn compiled_steps_stay_as_they_are() {
 /// Errors in the program's own optimizers remain the program's, names and recording are written without PyTorch in
 /// `sys.modules`, and exceptions of signal handlers reach the program.
 #[test]
-fn what_fails_in_a_hook_is_not_the_programs() {
+fn hook_failures_do_not_reach_the_program() {
     const PROGRAM: &str = "tests/programs/hostile_names.py";
     let Some(python) = torch() else { return };
     let (trace, printed) = recording(&python, PROGRAM);

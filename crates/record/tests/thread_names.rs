@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use support::{here, interpreters, recorded, streams};
 
 #[test]
-fn threads_have_the_names_that_python_gave_them() {
+fn threads_have_their_python_names() {
     for version in ["3.10", "3.11", "3.12", "3.13", "3.14"] {
         let Some(python) = interpreters(version).pop() else {
             println!("skipped: no python{version}");

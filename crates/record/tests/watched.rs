@@ -27,7 +27,7 @@ pub(crate) fn same(arguments: &[&str]) -> (Output, tempfile::TempDir) {
 }
 
 #[test]
-fn endings_stay_as_they_are() {
+fn exit_codes_and_signals_are_unchanged() {
     let endings = [
         ("print('done')", Some(0)),
         ("import sys; sys.exit(7)", Some(7)),
@@ -58,7 +58,7 @@ pub(crate) fn called(stream: &support::Stream, wanted: &str) -> u64 {
 }
 
 #[test]
-fn what_ends_by_os_exit_is_whole() {
+fn recordings_ended_by_os_exit_are_complete() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = here("tests/programs/exits.py");
@@ -80,7 +80,7 @@ fn what_ends_by_os_exit_is_whole() {
 }
 
 #[test]
-fn os_exit_is_called_as_the_interpreter_has_it() {
+fn os_exit_keeps_the_signature_of_the_interpreter() {
     let programs = [
         ("import os; os._exit(status=9)", Some(9)),
         ("import os; os._exit(-1)", Some(255)),
@@ -99,7 +99,7 @@ fn os_exit_is_called_as_the_interpreter_has_it() {
 }
 
 #[test]
-fn python_that_ignores_the_environment_is_left_alone() {
+fn python_that_ignores_the_environment_is_not_recorded() {
     for option in ["-I", "-S", "-E"] {
         same(&[option, "-c", "import sys; print(sorted(sys.modules) != [], sys.flags.isolated)"]);
     }
@@ -119,7 +119,7 @@ fn a_sitecustomize_of_the_user_still_runs() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said_once() {
+fn write_failures_are_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -252,7 +252,7 @@ fn children_of_sampled_processes_end() {
 }
 
 #[test]
-fn a_trace_adds_up_to_its_tree() {
+fn trace_calls_sum_to_the_tree() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = here("../../python/examples/train_gpt.py");
@@ -284,7 +284,7 @@ fn is_counted() -> bool {
 }
 
 #[test]
-fn a_trace_says_what_it_ran_on_and_what_it_cost() {
+fn traces_report_cpu_limits_and_recording_cost() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = "import torch\nfor _ in range(2000): torch.ones(3).sinh()";
@@ -308,7 +308,7 @@ fn a_trace_says_what_it_ran_on_and_what_it_cost() {
 
 /// Even a very short program has two readings to compare.
 #[test]
-fn the_first_look_is_where_the_recording_begins() {
+fn cpu_usage_is_first_read_at_the_begin() {
     let run = tempfile::tempdir().unwrap();
     let output = recorded(&python(), run.path()).env("STACKLINE_MODE", "trace").args(["-c", "0"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -318,7 +318,7 @@ fn the_first_look_is_where_the_recording_begins() {
 }
 
 #[test]
-fn only_the_wanted_steps_are_recorded() {
+fn only_selected_steps_are_recorded() {
     let Some(python) = torch() else { return };
     for (variable, value, steps) in [("STACKLINE_STEPS", "10..13", 4), ("STACKLINE_EVERY", "8", 3)] {
         let run = tempfile::tempdir().unwrap();
@@ -341,7 +341,7 @@ fn only_the_wanted_steps_are_recorded() {
 }
 
 #[test]
-fn a_process_may_be_recorded_again() {
+fn processes_may_be_recorded_again() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let output = Command::new(python)

@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_text_is_refused() {
+    fn other_texts_are_refused() {
         for text in ["f32", "f32[", "f32[a]", "[4]", "(f32[4]", "scalar,", "f32[4,]", "+x", "f32[4], ), -"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn types_have_the_names_of_pytorch() {
+    fn types_have_pytorch_names() {
         assert_eq!((type_name("f32"), type_name("i64")), (Some("float"), Some("long int")));
         assert_eq!(type_name("dtype99"), None);
     }

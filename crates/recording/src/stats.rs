@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_is_adding(a in proptest::collection::vec(0_u64..1 << 40, 0..20),
+        fn merging_equals_adding(a in proptest::collection::vec(0_u64..1 << 40, 0..20),
                              b in proptest::collection::vec(0_u64..1 << 40, 0..20)) {
             let both = of(&[a.clone(), b.clone()].concat());
             let (mut left, mut right) = (of(&a), of(&b));
@@ -87,7 +87,7 @@ mod tests {
         }
 
         #[test]
-        fn deviation_is_the_textbook_s(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
+        fn deviation_equals_the_textbook_formula(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
             let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
             let variance = values.iter().map(|&value| (value as f64 - mean).powi(2)).sum::<f64>() / values.len() as f64;
             let stats = of(&values);

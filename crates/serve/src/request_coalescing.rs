@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_ask_at_once_is_made_once() {
+    fn concurrent_equal_requests_are_computed_once() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
         let coalescing: Arc<RequestCoalescing<usize>> = Arc::default();
         let (made, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));

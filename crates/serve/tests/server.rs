@@ -49,7 +49,7 @@ fn get(host: &str, path: &str, named: &str) -> (u16, String, Vec<u8>) {
 }
 
 #[test]
-fn only_who_knows_the_token_and_names_this_machine_is_answered() {
+fn requests_need_the_token_and_a_local_host() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     let (status, head, body) = get(&host, &path, &host);
@@ -69,7 +69,7 @@ fn only_who_knows_the_token_and_names_this_machine_is_answered() {
 }
 
 #[test]
-fn only_files_that_the_run_names_are_read() {
+fn only_files_named_by_the_run_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("train.py");
     std::fs::write(&source, "secret = 1\n").expect("written");
@@ -98,7 +98,7 @@ fn only_files_that_the_run_names_are_read() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused_in_words() {
+fn unanswerable_requests_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     let refused = |query: &str| {
@@ -129,7 +129,7 @@ fn status_of(host: &str, request: &[u8]) -> Option<u16> {
 }
 
 #[test]
-fn nothing_can_be_written() {
+fn requests_cannot_write() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
@@ -147,7 +147,7 @@ fn nothing_can_be_written() {
 }
 
 #[test]
-fn whatever_is_asked_is_answered_or_refused() {
+fn any_request_is_answered_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     // Each query by what it heeds, and by what none does.

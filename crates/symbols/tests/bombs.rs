@@ -153,7 +153,7 @@ fn packed_sections_share_one_budget() {
 }
 
 #[test]
-fn what_is_packed_as_compilers_do_it_is_read() {
+fn compressed_sections_of_compilers_are_read() {
     let mut entries = Bytes::default();
     entries.uleb(1).text("unpacked").u64(CODE).u64(CODE_SIZE);
     let mut abbreviations = Bytes::default();
@@ -173,7 +173,7 @@ fn what_is_packed_as_compilers_do_it_is_read() {
 }
 
 #[test]
-fn names_of_symbols_cost_what_they_are_long() {
+fn symbol_names_cost_their_length() {
     // One name of two million bytes, of which each symbol has all but a few, over all addresses.
     let names_of = [&vec![b'n'; 2 << 20][..], b"\0f\0"].concat();
     let symbols: Vec<_> =
@@ -184,7 +184,7 @@ fn names_of_symbols_cost_what_they_are_long() {
 }
 
 #[test]
-fn notes_are_looked_at_once() {
+fn notes_are_read_once() {
     let file = Made::new().notes(100_000, 60_000).symbols(b"\0f\0".to_vec(), &[(1, true, CODE, CODE_SIZE)]).finish();
     assert_eq!(names(&ask(&file)), ["f"]);
     // Whoever asks for a build id has them looked at.

@@ -115,7 +115,7 @@ fn with_content(library: &Path) -> Library {
 }
 
 #[test]
-fn what_is_another_library_now_names_nothing() {
+fn replaced_libraries_are_not_used() {
     if !have(TOOLS) {
         return;
     }
@@ -146,7 +146,7 @@ fn what_is_another_library_now_names_nothing() {
 }
 
 #[test]
-fn what_cannot_be_told_apart_names_nothing() {
+fn libraries_without_identity_are_not_used() {
     if !have(TOOLS) {
         return;
     }
@@ -157,7 +157,7 @@ fn what_cannot_be_told_apart_names_nothing() {
 }
 
 #[test]
-fn what_is_no_file_is_said_to_be_none() {
+fn missing_files_have_a_state_of_their_own() {
     let state = |path: &str| {
         let library = Library { path: PathBuf::from(path), build_id: vec![1], content: None };
         symbolizer(&[]).names(&library, &[1, 2]).state
@@ -171,7 +171,7 @@ fn what_is_no_file_is_said_to_be_none() {
 }
 
 #[test]
-fn symbols_without_a_size_end_where_others_begin() {
+fn unsized_symbols_end_at_the_next_symbol() {
     if !have(TOOLS) {
         return;
     }

@@ -34,7 +34,7 @@ fn damaged(bytes: &[u8], changes: &[(f64, u8)], cut: f64) -> Vec<u8> {
 }
 
 #[test]
-fn any_bytes_have_an_answer() {
+fn any_bytes_have_a_result() {
     let folder = Folder::new();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 300, ..ProptestConfig::default() });
     let bytes = (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..600));
@@ -50,7 +50,7 @@ fn any_bytes_have_an_answer() {
 }
 
 #[test]
-fn damaged_libraries_have_an_answer() {
+fn damaged_libraries_have_a_result() {
     if !have(&["gcc", "nm", "readelf"]) {
         return;
     }
@@ -82,7 +82,7 @@ fn peak() -> u64 {
 
 /// Files of a few kB, of which each byte matters: with any damage, the result is fast and small.
 #[test]
-fn damaged_made_files_have_an_answer_within_bounds() {
+fn damaged_synthetic_files_have_a_result_within_bounds() {
     let files = [made::with_lines(), made::inlined(5).finish(), made::inlined(40).finish()];
     let offsets = [0, made::CODE, made::CODE + 8, made::CODE + 64, made::CODE + 0x900, u64::MAX];
     let mut runner =

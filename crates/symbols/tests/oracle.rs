@@ -40,7 +40,7 @@ fn compare(path: &Path, wanted: impl Fn(&str) -> bool) -> (usize, usize) {
 }
 
 #[test]
-fn functions_and_lines_of_c_are_those_of_addr2line() {
+fn functions_and_lines_of_c_equal_those_of_addr2line() {
     if !have(&["gcc", "nm", "readelf", "addr2line"]) {
         return;
     }
@@ -58,7 +58,7 @@ fn functions_and_lines_of_c_are_those_of_addr2line() {
 }
 
 #[test]
-fn functions_and_lines_of_cpp_are_those_of_addr2line() {
+fn functions_and_lines_of_cpp_equal_those_of_addr2line() {
     if !have(&["g++", "nm", "readelf", "addr2line"]) {
         return;
     }
@@ -71,7 +71,7 @@ fn functions_and_lines_of_cpp_are_those_of_addr2line() {
 }
 
 #[test]
-fn functions_and_lines_of_rust_are_those_of_addr2line() {
+fn functions_and_lines_of_rust_equal_those_of_addr2line() {
     if !have(&["rustc", "nm", "readelf", "addr2line"]) {
         return;
     }

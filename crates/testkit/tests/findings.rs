@@ -57,14 +57,14 @@ fn check(clean: &Score, table: Vec<(&'static Kind, Score)>) {
 }
 
 #[test]
-fn planted_problems_are_found_and_their_gain_is_right() {
+fn injected_faults_are_found_with_correct_gains() {
     let (clean, table) = measure(0..number("PLANTED_SEEDS", 6));
     check(&clean, table);
 }
 
 /// The page has the markers for the table, so that the long test cannot fail at its end.
 #[test]
-fn the_page_has_a_place_for_the_table() {
+fn page_has_markers_for_the_table() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     assert!(put_into(&page, "a table").contains("\na table\n"));
 }
@@ -72,7 +72,7 @@ fn the_page_has_a_place_for_the_table() {
 /// With `STACKLINE_BLESS=1` the table is written into its page.
 #[test]
 #[ignore = "long: 22,000 programs; run with --ignored --nocapture for the table"]
-fn planted_problems_of_all_programs() {
+fn injected_faults_of_all_programs() {
     let (clean, mut table) = measure(0..number("PLANTED_SEEDS", 500));
     write_table(&clean, &mut table);
     check(&clean, table);

@@ -50,7 +50,7 @@ fn predictions_of_some_programs() {
 
 /// Few programs load data in workers.
 #[test]
-fn more_workers_gain_what_the_bounds_say() {
+fn gain_of_more_workers_is_within_bounds() {
     let found = measure(0..600, &|kind| kind == "MoreWorkers");
     assert!(found.errors.len() >= 100, "{}", found.errors.len());
     assert!(found.inside * 100 >= found.errors.len() * 99, "{} of {} in bounds", found.inside, found.errors.len());

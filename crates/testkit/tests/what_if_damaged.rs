@@ -52,7 +52,7 @@ fn kinds() -> Vec<(&'static str, Vec<Damage>, usize)> {
 
 /// The table is in docs/explanation/what-if-accuracy.md (`WHAT_IF_SEEDS=300`, `--nocapture`).
 #[test]
-fn the_truth_stays_within_the_bounds() {
+fn ground_truth_is_within_the_bounds() {
     println!(
         "| records missing | pairs | median error % | 95th percentile % | worst % | truth in bounds % | width of bounds %: median / 75th / 90th | refused |"
     );
@@ -71,7 +71,7 @@ fn the_truth_stays_within_the_bounds() {
 
 /// Without a record of GPU work it is unknown if a call that may wait did so: the lower bound of its gain is 0.
 #[test]
-fn waits_for_unrecorded_work_may_gain_nothing() {
+fn waits_for_unrecorded_work_have_lower_bound_zero() {
     let mut asked = 0;
     for seed in 0..25 {
         let damaged = simulate(seed, &Profile::any(seed)).damaged(&[Damage::LostKernels(100)], seed);

@@ -75,7 +75,7 @@ const KINDS: [Kind; 4] = [
                 answer: {name}::answer,\n    },\n",
         order: Order::ByName,
         next: "Add `all.add::<{name}::Document>(\"{dashed}\");` to crates/query/src/queries/typescript.rs, by name\n\
-               Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(types_of_the_page)'\n\
+               Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(typescript_types)'\n\
                Add its page, if it has one: web/src/pages/{dashed}.tsx, a line in PAGES of web/src/state.ts, and one in Page of web/src/main.tsx",
     },
 ];

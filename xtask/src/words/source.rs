@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn open_literals_end_with_the_text() {
+    fn unclosed_literals_end_with_the_text() {
         for source in ["\"a b c d", "\"a b c \\", "'", "/", "//", "\""] {
             assert!(messages(source).len() < 2);
         }

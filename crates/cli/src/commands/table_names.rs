@@ -41,7 +41,7 @@ mod tests {
     use super::command_with;
 
     #[test]
-    fn another_command_is_named() {
+    fn command_with_the_table_is_suggested() {
         let timeline = ["gpu_time", "coverage", "gpu_timeline"];
         for (table, command) in [
             ("fused_operators", Some("kernels")),

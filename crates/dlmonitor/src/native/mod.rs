@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_those_of_libgcc() {
+    fn frames_equal_those_of_libgcc() {
         start().unwrap();
         let mut stack = NativeStack::new();
         for depth in [1, 20, 60] {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_ends_a_walk() {
+    fn unwinding_stops_at_the_bound() {
         start().unwrap();
         let mut stack = NativeStack::new();
         let mark = std::hint::black_box(0_u64);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_function_is_not_believed() {
+    fn unwinding_stops_at_addresses_outside_functions() {
         start().unwrap();
         let mut stack = NativeStack::new();
         let here = Registers::here();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_waits_for_the_list_to_be_read() {
+    fn forks_wait_for_readers_of_the_module_list() {
         static ENDED: AtomicBool = AtomicBool::new(false);
         // The setup of a program that reads no native frames.
         crate::fork::watch();

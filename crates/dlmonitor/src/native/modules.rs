@@ -420,9 +420,9 @@ mod tests {
     }
 
     #[test]
-    fn this_program_is_found() {
+    fn own_program_is_listed() {
         let snapshot = snapshot();
-        let here = this_program_is_found as fn() as usize;
+        let here = own_program_is_listed as fn() as usize;
         let module = snapshot.find(here).unwrap();
         assert_eq!(module.path, std::env::current_exe().unwrap());
         assert!(snapshot.find(16).is_none());
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_keeps_its_number() {
+    fn known_modules_keep_their_ids() {
         let first = snapshot();
         let second = first.renewed(list(), &Memory::of_this_thread());
         let known = |snapshot: &Snapshot| {
@@ -444,7 +444,7 @@ mod tests {
 
     /// Symbolization later compares the content in memory with that of files.
     #[test]
-    fn content_is_that_of_the_file() {
+    fn content_id_equals_that_of_the_file() {
         let memory = Memory::of_this_thread();
         let mut compared = 0;
         for listed in list().modules.iter().filter(|listed| listed.path().is_absolute()) {
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_names_become_those_of_the_mapped_files() {
+    fn relative_names_are_replaced_by_mapped_paths() {
         let maps = b"1000-2000 r--p 00000000 08:01 42      /srv/my libs/libth.so\n\
             2000-3000 r-xp 00001000 08:01 42 /srv/old.so (deleted)\n3000-4000 rw-p 00000000 00:00 0 \n";
         let at = |address| mapped_file(maps, address);

@@ -84,7 +84,7 @@ fn while_walking(action: impl FnOnce()) {
 }
 
 #[test]
-fn one_library_that_comes_and_goes_leaves_nothing() {
+fn repeated_reloads_of_one_library_leak_nothing() {
     start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let Some(library) = compile(folder.path(), SMALL) else { return };

@@ -36,7 +36,7 @@ fn wait_for(step: &AtomicU32, value: u32) -> bool {
 }
 
 #[test]
-fn they_have_native_frames_once_others_built_what_that_takes() {
+fn small_stacks_have_native_frames_once_a_cache_exists() {
     start().unwrap();
     let step = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -64,7 +64,7 @@ fn they_have_native_frames_once_others_built_what_that_takes() {
 }
 
 #[test]
-fn a_cache_goes_from_one_to_the_next() {
+fn caches_move_from_one_thread_to_the_next() {
     start().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..20 {
@@ -77,7 +77,7 @@ fn a_cache_goes_from_one_to_the_next() {
 /// constructor, while its thread holds the linker's lock. Threads need that lock to start and end, so a thread that
 /// holds the GIL must not wait for one of our threads.
 #[test]
-fn they_wait_for_no_thread_while_a_library_is_loaded() {
+fn small_stacks_do_not_wait_for_library_loads() {
     start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");

@@ -107,13 +107,13 @@ mod tests {
 
     /// The available stack space is checked before building: with less, the build would overrun the guard page.
     #[test]
-    fn a_cache_is_built_in_the_room_that_is_asked_for() {
+    fn caches_are_built_within_the_requested_stack() {
         let thread = std::thread::Builder::new().stack_size(BUILD_STACK);
         thread.spawn(|| drop(build())).unwrap().join().unwrap();
     }
 
     #[test]
-    fn there_is_room_on_the_stack_of_the_thread_alone() {
+    fn room_is_measured_on_the_stack_of_the_thread() {
         let (begin, end) = (1 << 30, (1 << 30) + (1 << 20));
         let cases = [
             (end - 8, true),

@@ -167,7 +167,7 @@ mod tests {
     use crate::python::layout::Layout;
 
     #[test]
-    fn versions_are_like_those_that_read_the_same() {
+    fn versions_share_layouts_with_equal_reads() {
         let of = |minor| Layout::of((3, minor), None).ok().and_then(|layout| Common::of(&layout));
         assert_eq!([10, 11, 12, 13].map(of), [None, Some(Common::V311), Some(Common::V312), Some(Common::V312)]);
         assert_eq!(Common::of(&Layout { frame_locals: 88, ..V312 }), None);

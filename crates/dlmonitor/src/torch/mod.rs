@@ -307,7 +307,7 @@ mod tests {
 
     /// No other thread changes the state between the call of `is_wanted` and the change.
     #[test]
-    fn whether_a_pause_is_wanted_is_asked_within_the_change() {
+    fn pause_request_is_evaluated_within_the_change() {
         const HANDLE: u64 = 7;
         // Without PyTorch, no callback has this handle.
         OF_OPERATORS.store(HANDLE, Ordering::Release);

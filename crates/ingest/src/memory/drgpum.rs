@@ -218,7 +218,7 @@ mod tests {
 
     /// Two objects: uploaded, used by two kernels, the first downloaded, both freed.
     #[test]
-    fn the_files_are_a_trace() {
+    fn files_become_a_trace() {
         let liveness = "[1]: 1(0), 3(2), 5(4), 6(4), 7(3), 8(5), \n[2]: 2(0), 4(1), 5(4), 9(5), \n";
         let sizes = "op_id=2, size=512\nop_id=1, size=256\n";
         let streams = "test\nop_id: 5, ACCESS 12, stream_id: 3\nop_id: 6, ACCESS 12, stream_id: 0\n";
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_lines_are_counted() {
+    fn invalid_lines_are_counted() {
         let trace = parse("d", "[1]: 1(0), 3\nhello\n[7]: 4(5), 5(9), \n", "", "");
         assert_eq!(trace.report.count_of("damaged_memory_event"), 3);
         assert_eq!(trace.report.count_of("unknown_memory_event"), 1);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_are_counted() {
+    fn impossible_sizes_are_counted() {
         let trace = parse("d", "[1]: 1(0), 3(5)\n[2]: 2(0), -4(5)\n", "op_id=1, size=-4\nop_id=2, size=8\n", "");
         assert_eq!(trace.objects.bytes, [0], "the line of object 2 is left out");
         let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_memory_event");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_operations_are_told() {
+    fn files_without_operations_are_reported() {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         for name in [LIVENESS, SIZES] {
             std::fs::write(folder.path().join(name), "").unwrap_or_else(|error| panic!("{error}"));

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_are_behind_are_moved_forward() {
+    fn late_clocks_are_shifted_forward() {
         let host = (0, 10 * MS);
         assert_eq!(shift_of(&launched(50, 8_000), &[], host), None);
         assert_eq!(shift_of(&launched(50, -MS / 2), &[], host), None, "small differences stay");
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_are_ahead_are_moved_back() {
+    fn early_clocks_are_shifted_back() {
         let host = (0, 10 * MS);
         assert_eq!(shift_of(&launched(50, 100 * MS), &[-99 * MS; 3], host), Some(-99 * MS), "as a wait bounds it");
         assert_eq!(
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_starts_late_has_a_sound_clock_if_waits_return_as_its_work_ends() {
+    fn late_starts_are_no_shift_if_waits_return_as_work_ends() {
         let (late, host) = (launched(50, 2 * MS), (0, 10 * MS));
         assert_eq!(shift_of(&late, &[], host), Some(-(2 * MS - 5_000)));
         assert_eq!(shift_of(&late, &[3_000; 6], host), None);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_rule_out_what_launches_ask_for() {
+    fn waits_rule_out_shifts_that_launches_suggest() {
         assert!(!rule_out(&[100 * MS; 5], 100 * MS), "the whole device is behind");
         assert!(rule_out(&[2 * MS, 2 * MS, 2 * MS, 100 * MS, 100 * MS], 100 * MS), "the clock jumped in the middle");
         assert!(rule_out(&[2 * MS, 2 * MS, 100 * MS, 100 * MS], 100 * MS), "or so it did, as far as few waits tell");
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn outliers_move_nothing() {
+    fn outliers_cause_no_shift() {
         let mut all = launched(50, 8_000);
         for (at, wrong) in [(3, i64::MIN / 4), (9, i64::MAX / 4), (20, -500 * MS)] {
             all[at].ran = (wrong, wrong);

@@ -119,7 +119,7 @@ mod tests {
     use super::shortest;
 
     #[test]
-    fn the_shortest_stretch_leaves_out_what_is_far() {
+    fn shortest_range_excludes_outliers() {
         let mut times: Vec<i64> = (0..95).collect();
         times.extend([1_000, 2_000, 9_000, i64::MAX / 4]);
         assert_eq!(shortest(&times, 90), Some((0, 89)));

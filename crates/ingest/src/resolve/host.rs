@@ -281,7 +281,7 @@ mod tests {
     use super::{AGREE_NS, LONG_NS, believed, outermost};
 
     #[test]
-    fn times_that_agree_are_believed() {
+    fn times_that_agree_are_plausible() {
         let far = 1000 * LONG_NS;
         assert_eq!(believed(&[5, 10, far], LONG_NS), 10);
         assert_eq!(believed(&[5, 10, far, far + AGREE_NS], LONG_NS), far + AGREE_NS);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_times_are_no_greater_than_the_first_that_is_kept() {
+    fn first_kept_time_is_at_least_the_median() {
         assert_eq!(outermost([3, 1, 2].into_iter(), 3), [2, 3]);
         assert_eq!(outermost([1].into_iter(), 1), [1]);
         assert_eq!(outermost([9, 1].into_iter(), 2), [9]);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_and_equal_spans() {
+    fn adjacent_and_equal_spans() {
         assert_eq!(parents(&[(0, 10), (10, 20), (10, 20), (20, 20)]), [-1, -1, 1, -1]);
     }
 

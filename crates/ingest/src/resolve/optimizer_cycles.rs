@@ -141,7 +141,7 @@ mod tests {
     use super::{Kinds, ends, ends_of_names, up_to_batches};
 
     #[test]
-    fn optimizers_take_turns() {
+    fn cycles_of_alternating_optimizers() {
         let ends = |names: &[usize]| ends_of_names(names);
         assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
         assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_next_batch_belongs_to_the_step() {
+    fn steps_last_until_the_next_batch() {
         let ends = [100, 200, 300];
         assert_eq!(up_to_batches(&ends, &[0, 110, 215, 310]), [110, 215, 310]);
         assert_eq!(up_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn optimizers_of_one_class_are_told_apart_by_their_places() {
+    fn optimizers_of_one_class_are_distinguished_by_call_sites() {
         let places = |places: &[u64]| of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
         assert_eq!(places(&[1, 2, 1, 2, 1, 2]), [1, 3, 5]);
         assert_eq!(places(&[8, 9, 1, 2, 1, 2, 1]), [1, 3, 5], "the first compiles; the last cycle is cut off");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn or_by_what_they_do() {
+    fn optimizers_of_one_class_are_distinguished_by_their_operators() {
         let contents = |contents: &[u64]| of_one_class(Kinds::Contents(contents.to_vec()), contents.len(), &[]);
         assert_eq!(contents(&[90, 40, 60, 20, 60, 20, 60, 20]), [1, 3, 5, 7]);
         assert_eq!(contents(&[9, 5, 5, 5, 5, 5, 5]), [0, 1, 2, 3, 4, 5, 6]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn or_by_the_batches_that_they_share() {
+    fn optimizers_of_one_class_are_distinguished_by_shared_batches() {
         let alike = |count, batches: &[i64]| of_one_class(Kinds::Contents(vec![5; count]), count, batches);
         assert_eq!(alike(8, &[50, 250, 450, 650]), [1, 3, 5, 7]);
         assert_eq!(alike(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");

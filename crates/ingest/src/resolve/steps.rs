@@ -319,7 +319,7 @@ mod tests {
     use stackline_model::vocabulary::FRAMEWORKS;
 
     #[test]
-    fn names_of_all_producers_are_known() {
+    fn step_names_of_all_producers_are_recognized() {
         let of_any = |name: &str| FRAMEWORKS.iter().find_map(|framework| of_framework(framework, name));
         let read = |name: &str| of_profiler(name).or_else(|| of_any(name)).or_else(|| of_optimizer(name));
         for (name, mark) in [
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_may_tell_the_number() {
+    fn patterns_may_capture_the_step_number() {
         let pattern = Regex::new(r"^iter(?:ation)? (\d+)?").unwrap();
         let read = |name: &str| of_pattern(&pattern, name);
         assert_eq!(

@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_what_breaks_the_order_is_found(
+        fn only_operations_out_of_order_are_marked(
             of in prop::collection::vec((0_i64..3 * FAR_NS, 0_i64..FAR_NS), 8..40), bad in 4_usize..36, off in prop::bool::ANY,
         ) {
             let (mut launched, mut free) = (0, 0);

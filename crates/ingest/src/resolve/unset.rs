@@ -190,7 +190,7 @@ mod tests {
     use super::usual_length;
 
     #[test]
-    fn a_few_outliers_make_no_recording_long() {
+    fn usual_length_ignores_outliers() {
         let mut times: Vec<i64> = (0..100).collect();
         times[99] = i64::MAX;
         assert_eq!(usual_length(&times), Some(2 * (94 - 5)));

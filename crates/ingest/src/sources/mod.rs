@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_surest_format_is_taken() {
+    fn most_certain_format_is_chosen() {
         let [no, maybe, also] =
             [named("no", |_| Sniff::No), named("maybe", |_| Sniff::Maybe), named("also", |_| Sniff::Maybe)];
         let [yes, other] = [named("yes", |_| Sniff::Yes("a key")), named("other", |_| Sniff::Yes("a table"))];

@@ -32,7 +32,7 @@ fn rows() -> Vec<String> {
 }
 
 #[test]
-fn launches_are_told_by_their_correlation_id() {
+fn correlation_ids_identify_launches() {
     let events = [
         span((701, 9), "loop_fusion", (10, 5), r#""correlation_id":"7","device_id":"0""#),
         span((701, 9), "cuGraphLaunch (CudaGraph:2)", (20, 5), r#""correlation_id":"8""#),
@@ -48,7 +48,7 @@ fn launches_are_told_by_their_correlation_id() {
 }
 
 #[test]
-fn spans_of_host_threads_have_the_kinds_that_their_names_say() {
+fn kinds_of_host_spans_follow_from_names() {
     let on_host = |name, at, args| span((701, 9), name, at, args);
     let events = [
         on_host("train", (0, 100), r#""step_num":"3""#),
@@ -71,7 +71,7 @@ fn spans_of_host_threads_have_the_kinds_that_their_names_say() {
 }
 
 #[test]
-fn an_empty_record_is_damage_but_at_the_end() {
+fn empty_records_are_damage_except_at_the_end() {
     let one = span((701, 9), "a", (0, 1), "");
     let problems = |events: &[String]| {
         let trace = read(events);
@@ -92,7 +92,7 @@ fn fixture(name: &str) -> Trace {
 
 /// Operations with a launch, launch calls, and spans of threads by kind, as counted by Python in the file.
 #[test]
-fn all_work_of_jax_on_a_gpu_has_its_launch() {
+fn all_jax_gpu_work_has_a_launch() {
     let of = |trace: &Trace| {
         let mut calls: Vec<_> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
         let linked = calls.len();

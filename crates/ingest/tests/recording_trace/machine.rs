@@ -23,7 +23,7 @@ fn rank(pid: u32, rank: Option<u32>, boot: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_known_of_processors_and_cost_is_an_entry_of_the_trace() {
+fn cpu_limits_and_cost_are_a_metadata_entry() {
     let trace = one(&rank(7, None, 1));
     let cost = json!({"begin_ns": 120, "end_ns": 80, "torch_ns": 90, "measured": 40});
     // The process began at 1000 ns.
@@ -34,7 +34,7 @@ fn what_is_known_of_processors_and_cost_is_an_entry_of_the_trace() {
 }
 
 #[test]
-fn ranks_of_one_machine_know_of_each_other() {
+fn ranks_of_one_machine_are_listed_together() {
     let files = [rank(7, Some(0), 1), rank(8, Some(1), 1), rank(9, Some(2), 2)];
     let set = traces_of("run", files.iter().map(|file| ("stream", file.as_slice())));
     let processes = |trace: &Trace| -> Vec<(i64, bool)> {
@@ -47,7 +47,7 @@ fn ranks_of_one_machine_know_of_each_other() {
 }
 
 #[test]
-fn of_long_recordings_some_looks_are_kept() {
+fn cpu_usage_of_long_recordings_is_thinned() {
     let long = |pid: u32, boot: u64| {
         let mut script = Script::new(process(pid, Some(pid)));
         script.records.push(Record::Machine { boot });
@@ -80,7 +80,7 @@ fn kept(entry: &Value) -> Vec<usize> {
 }
 
 #[test]
-fn recordings_that_know_nothing_have_no_entry() {
+fn recordings_without_cpu_data_have_no_entry() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     script.call(0, "def:step:4 aten::add", 2_000, 2_010);
@@ -89,7 +89,7 @@ fn recordings_that_know_nothing_have_no_entry() {
 
 /// A sample in OpenMP is attributed to its caller.
 #[test]
-fn samples_in_openmp_show_the_function_that_waits() {
+fn openmp_samples_show_the_waiting_function() {
     assert_eq!(OPENMP, stackline_recording::OPENMP);
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);

@@ -14,7 +14,7 @@ const TRACES: &[&str] =
     &["amd-mi300-normalization", "nvidia-h100-qwen1.5-0.5b", "nvidia-h100-bert-small", "no-gpu-rank"];
 
 #[test]
-fn windows_are_not_stretched_or_not_to_be_trusted() {
+fn garbled_times_do_not_extend_the_window() {
     let kind = damage::kind("corrupt-gzip").unwrap();
     let (mut read, mut right, mut told, mut short) = (0, 0, 0, 0);
     for path in common::kineto() {
@@ -47,7 +47,7 @@ fn windows_are_not_stretched_or_not_to_be_trusted() {
 }
 
 #[test]
-fn a_file_that_is_only_cut_is_not_called_garbled() {
+fn truncated_files_are_not_called_garbled() {
     let kind = damage::kind("truncated-gzip").unwrap();
     for path in common::kineto() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

@@ -108,7 +108,7 @@ mod tests {
     use super::{Bucket, buckets, histogram_text};
 
     #[test]
-    fn many_counts_stand_together_by_powers_of_two_and_no_byte_is_lost() {
+    fn histogram_buckets_are_powers_of_two_and_cover_all_bytes() {
         assert_eq!(histogram_text(&[(1, 4096), (16, 64)]), "4096 B once, 64 B 16 times");
         let many: Vec<(u32, u64)> = (1..=20).map(|times| (times, u64::from(times))).collect();
         let few = buckets(&many, 12);

@@ -236,7 +236,7 @@ mod tests {
     use super::of_frame;
 
     #[test]
-    fn code_of_frameworks_tells_phases() {
+    fn framework_code_determines_phases() {
         let engine = "/venv/lib/python3.11/site-packages/deepspeed/runtime/engine.py";
         assert!(of_frame("step", engine).optimizer && of_frame("backward", engine).backward);
         assert!(!of_frame("train", engine).optimizer);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_says_nothing_of_what_it_has() {
+    fn host_memory_has_no_known_capacity() {
         let oom = request(None);
         let situation = |is_host| Situation {
             allocated: 4000,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_true_give_no_verdict() {
+    fn impossible_numbers_give_no_verdict() {
         let sound = || Situation {
             allocated: 200,
             reserved: None,

@@ -52,7 +52,7 @@ mod tests {
     use super::{RanksByName, ranks_by_name, unique_ranks};
 
     #[test]
-    fn numbers_of_gpus_are_ranks_of_one_host_alone() {
+    fn gpu_numbers_are_ranks_only_on_one_host() {
         assert_eq!(ranks_by_name(&["gpu0.pickle", "gpu1.pickle"]), RanksByName::Known(vec![0, 1]));
         for names in [
             ["host0_gpu0", "host0_gpu1", "host1_gpu0", "host1_gpu1"],
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_all_files_are_no_ranks() {
+    fn common_folders_are_not_ranks() {
         let names = ["/runs/rank8/gpu0.pickle", "/runs/rank8/gpu1.pickle"];
         assert_eq!(ranks_by_name(&names), RanksByName::Known(vec![0, 1]));
         assert_eq!(ranks_by_name(&["rank0.pickle"]), RanksByName::Unknown);

@@ -430,7 +430,7 @@ mod tests {
     use super::natural;
 
     #[test]
-    fn numbers_in_names_are_compared_as_numbers() {
+    fn numbers_in_names_sort_numerically() {
         let mut names = ["step_100.pickle", "step_20.pickle", "step_3.pickle"];
         names.sort_by_key(|name| natural(name));
         assert_eq!(names, ["step_3.pickle", "step_20.pickle", "step_100.pickle"]);

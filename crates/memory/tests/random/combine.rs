@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     /// Also if only some of the suggestions may be applied.
     #[test]
-    fn together_is_never_worse_than_one_alone(program in programs(50, 2), leave_out in 1..5usize) {
+    fn combination_is_never_worse_than_a_single_suggestion(program in programs(50, 2), leave_out in 1..5usize) {
         let trace = program.trace();
         let all = advice(&trace);
         let among: Vec<usize> = (0..all.len()).filter(|at| (at + 1) % leave_out != 0 || leave_out == 1).collect();
@@ -58,7 +58,7 @@ fn small_programs(count: usize) -> Vec<Program> {
 }
 
 #[test]
-fn together_is_nearly_always_the_best_there_is() {
+fn combination_is_nearly_always_optimal() {
     let programs = small_programs(200);
     let mut best = 0;
     for program in &programs {

@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn ours_is_no_worse_than_the_papers(program in programs(40, 1)) {
+    fn reuse_saves_at_least_as_much_as_the_papers_algorithm(program in programs(40, 1)) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let takers = |objects: Vec<MemoryObjectId>| objects.iter().map(|object| program.sizes[object.index()]).sum::<u64>();

@@ -135,7 +135,7 @@ fn by_object(found: &[PatternMatch], pattern: Pattern) -> BTreeMap<usize, &Patte
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn patterns_are_their_definitions(program in programs(60, 3)) {
+    fn patterns_match_their_definitions(program in programs(60, 3)) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let found = patterns::find(&usage);
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn the_curve_is_the_sum_of_what_is_alive(program in programs(60, 3)) {
+    fn curve_equals_the_sum_of_live_objects(program in programs(60, 3)) {
         let trace = program.trace();
         let mut live = vec![0u64];
         for (step, _) in &program.steps {
@@ -256,7 +256,7 @@ fn most(program: &Program, rows: &[(usize, Vec<usize>)], taken: &mut Vec<usize>)
 
 /// An opaque kernel may have used any live object.
 #[test]
-fn nothing_is_unused_beside_an_opaque_kernel() {
+fn opaque_kernels_rule_out_unused_objects() {
     let unused = |text: &str| {
         let trace = stackline_ingest::memory::text::read("test", text).unwrap();
         let usage = ObjectUsage::new(&trace, Rules::default());

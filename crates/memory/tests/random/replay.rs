@@ -236,7 +236,7 @@ fn has_its_bytes(program: &Program, suggestion: &Suggestion) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn predicted_peaks_come_true(program in programs(50, 2), picks in proptest::collection::vec(any::<u16>(), 0..12)) {
+    fn predictions_equal_rerun(program in programs(50, 2), picks in proptest::collection::vec(any::<u16>(), 0..12)) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let all = suggestions(&usage, &patterns::find(&usage));
@@ -266,7 +266,7 @@ proptest! {
     }
 
     #[test]
-    fn lowering_never_raises(program in programs(50, 2)) {
+    fn suggestions_never_raise_the_peak(program in programs(50, 2)) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let all = suggestions(&usage, &patterns::find(&usage));
@@ -283,7 +283,7 @@ proptest! {
     /// Grouped suggestions: their saving at any position equals the reduction after they are applied, and they are
     /// undone together.
     #[test]
-    fn groups_are_their_members(program in programs(50, 2), groups in 1..4usize) {
+    fn groups_save_as_much_as_their_members(program in programs(50, 2), groups in 1..4usize) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let all = suggestions(&usage, &patterns::find(&usage));

@@ -315,7 +315,7 @@ fn compare(program: &Program, trace: &MemoryTrace, all: &[Suggestion], picks: &[
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
-    fn numbers_and_peaks_stay_true(program in programs(), picks in proptest::collection::vec(any::<u16>(), 0..16)) {
+    fn values_and_peaks_are_correct(program in programs(), picks in proptest::collection::vec(any::<u16>(), 0..16)) {
         let trace = program.trace();
         let all = suggested(&trace);
         for at in 0..all.len() {

@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn children_are_those_with_this_parent(hits in hits()) {
+    fn children_are_the_nodes_with_this_parent(hits in hits()) {
         let tree = build(&hits);
         let children = tree.children();
         for node in tree.nodes.ids() {
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn deviation_is_the_textbook_s(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
+    fn deviation_equals_the_textbook_formula(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
         let mut stats = CallStats::default();
         values.iter().for_each(|&value| stats.merge(&CallStats::from_value(value)));
         let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
@@ -165,7 +165,7 @@ fn broken_handles_are_found() {
 }
 
 #[test]
-fn roles_have_names_of_their_own() {
+fn roles_have_distinct_names() {
     for role in [CallRole::Main, CallRole::Fork, CallRole::Spawn] {
         assert_eq!(CallRole::from_name(role.name()), Some(role));
     }

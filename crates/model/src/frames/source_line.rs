@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_python_make_frames_of_python() {
+    fn python_files_make_python_frames() {
         let mut strings = StringTable::new();
         let [step, train, gemm] = ["step", "train.py", "gemm.cpp"].map(|text| strings.intern(text));
         let of = |file, line| Frame::of_line(step, file, line, &strings);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn function_file_and_line_come_back() {
+    fn function_file_and_line_survive_a_round_trip() {
         let (function, file) = (StrId(0), StrId(1));
         for &kind in FrameKind::ALL {
             let frame = Frame::with_line(kind, function, file, 12);

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_the_engine_and_of_zero_tell_phases() {
+    fn engine_and_zero_ranges_map_to_phases() {
         for (name, told) in [
             ("DeepSpeedEngine.forward", Some(Forward)),
             ("DeepSpeedEngine.backward", Some(Backward)),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_the_engine_and_of_zero_tell_phases() {
+    fn engine_and_zero_functions_map_to_phases() {
         for (file, function, told) in [
             ("deepspeed/comm/comm.py", "all_reduce", Communication),
             ("deepspeed/runtime/zero/stage_1_and_2.py", "average_tensor", Communication),

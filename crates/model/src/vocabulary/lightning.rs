@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn actions_of_the_trainer_tell_phases() {
+    fn trainer_actions_map_to_phases() {
         let phase = |name: &str| phase_span(name).map(|span| span.phase);
         for (name, told) in [
             ("[pl][profile][_TrainingEpochLoop].train_dataloader_next", DataLoading),

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_schedules_and_layers_tell_phases() {
+    fn schedule_and_layer_ranges_map_to_phases() {
         for (name, told) in [
             ("megatron.core.pipeline_parallel.p2p_communication.send_forward_recv_backward", Some(Communication)),
             (
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_the_core_tell_phases() {
+    fn core_functions_map_to_phases() {
         for (file, function, told) in [
             ("megatron/core/pipeline_parallel/schedules.py", "forward_step", Forward),
             ("megatron/core/pipeline_parallel/schedules.py", "backward_step", Backward),

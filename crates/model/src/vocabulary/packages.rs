@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_known_where_they_are_installed_checked_out_or_shortened() {
+    fn packages_are_found_installed_checked_out_or_shortened() {
         for file in [
             "megatron/core/transformer/mlp.py",
             "/opt/Megatron-LM/megatron/core/transformer/mlp.py",
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn own_code() {
+    fn user_code_is_distinguished_from_libraries() {
         for own in [
             "train.py",
             "my_torch/a.py",
@@ -370,7 +370,7 @@ mod tests {
         _a_module_of_tomorrow.py _tomorrow/ utils/_tomorrow.py";
 
     #[test]
-    fn private_modules_of_an_unpacked_pytorch_are_no_own_code() {
+    fn private_modules_of_an_unpacked_pytorch_are_not_user_code() {
         for part in PRIVATE_IN_TORCH.split_whitespace() {
             let file = if part.ends_with('/') { format!("{part}a.py") } else { part.to_owned() };
             assert!(!is_own_code(&format!("/mnt/unpacked-1/torch/{file}")), "{file}");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_inductor_are_generated_in_any_cache() {
+    fn inductor_files_in_any_cache_are_generated_code() {
         let hash = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs";
         assert!(is_generated_code(&format!("/cache/inductor/ab/c{hash}.py")));
         for own in ["/w/ab/cab.py", "/w/train.py", "/w/l4/cl4model.py", "train.py"] {

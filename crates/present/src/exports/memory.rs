@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_lies_on_its_lane_from_its_allocation_to_its_free() {
+    fn objects_span_their_lane_from_allocation_to_free() {
         let memory = text::read("m", PROGRAM).unwrap();
         let (none, object) = (MemoryCallId::NONE, MemoryObjectId(1));
         let waste = Waste { object, name: "unused allocation", from: none, to: none, bytes: 50 };
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn many_objects_share_lanes_while_they_do_not_meet() {
+    fn objects_with_disjoint_lifetimes_share_lanes() {
         let lines = (0..OWN_LANES + 10).map(|at| format!("a o{at} 8; f o{at}\n"));
         let memory = text::read("m", &lines.collect::<String>()).unwrap();
         let trace = lanes(&memory, &[], &nothing);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn times_since_an_epoch_stay_apart() {
+    fn times_since_an_epoch_stay_distinguishable() {
         let of = |values: [i64; 2]| {
             let values = Values::I64(values.map(Some).to_vec());
             scale(&Column { name: "time_ns".to_owned(), unit: Unit::Ns, values })
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_and_sizes_choose_their_own() {
+    fn durations_and_sizes_have_separate_units() {
         assert_eq!(duration(950), "950 ns");
         assert_eq!(duration(15_200), "15.20 µs");
         assert_eq!(duration(-1_234_000_000), "-1234 ms");

@@ -411,14 +411,14 @@ mod tests {
     }
 
     #[test]
-    fn what_drives_terminals_is_not_passed_on() {
+    fn terminal_control_characters_are_removed() {
         let name = "\u{202e}gnp.\u{1b}[31mx\u{2066}\u{2028}\nä\u{200d}";
         assert_eq!(clean(name), " gnp. [31mx   ä\u{200d}");
         assert_eq!(clean_lines("a\u{202e}b\nc\u{7}"), "a b\nc ");
     }
 
     #[test]
-    fn tables_fit_and_say_what_was_left_out() {
+    fn tables_fit_and_report_omitted_columns() {
         for width in [24, 40, 60, 80, 100, 200] {
             let text = table(&sample(), &Style { width, ..Style::default() });
             let grid = text.lines().skip(1).filter(|l| !l.starts_with("  "));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_whole_and_sizes_of_one_unit() {
+    fn sentences_are_complete_and_sizes_have_one_unit() {
         let long = "free object 6 (leak.py:12 step) just after kernel aten::sum (call 7, leak.py:14), with a_name_of_more_than_fifty_letters_that_no_line_holds";
         let sample = Table::new("memory_suggestions", "What to change")
             .i64("number", Unit::None, [1, 2])
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_only_adds_escapes() {
+    fn color_only_adds_escapes() {
         let plain = table(&sample(), &Style::default());
         let colored = table(&sample(), &Style { color: true, ..Style::default() });
         let mut stripped = String::new();

@@ -271,13 +271,13 @@ mod tests {
     use std::io;
 
     #[test]
-    fn names_are_those_of_the_recording() {
+    fn counter_names_equal_those_of_the_recording() {
         assert_eq!(parse("cycles, page-faults,unheard-of,cycles"), [4, 0]);
         assert_eq!(parse(""), [0; 0]);
     }
 
     #[test]
-    fn counters_that_are_missing_stand_behind_those_that_are_read() {
+    fn missing_counters_follow_available_ones() {
         let there = available(&parse("page-faults,cycles,context-switches"));
         let parts: Vec<&str> = there.remarks.split("; ").skip(1).collect();
         let missing = parts.iter().filter(|part| part.starts_with("no counter ")).count();
@@ -290,7 +290,7 @@ mod tests {
 
     /// Each first access of a page is a fault, so at least this many are counted, independent of other work.
     #[test]
-    fn faults_of_pages_are_counted() {
+    fn page_faults_are_counted() {
         let there = available(&parse("page-faults"));
         if there.counters.is_empty() {
             assert!(there.remarks.starts_with("; no counter page-faults: "), "{}", there.remarks);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_became_another_file_is_left_alone() {
+    fn reused_descriptors_are_not_closed() {
         let there = available(&parse("page-faults"));
         let counters = Counters::default();
         counters.start(&there.counters, 0);

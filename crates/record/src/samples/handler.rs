@@ -159,7 +159,7 @@ mod tests {
     use super::{Clock, parse, value};
 
     #[test]
-    fn values_carry_what_they_are_for() {
+    fn signal_values_carry_their_call() {
         for (record, serial, clock) in
             [(0, 0, Clock::Cpu), (1023, 77, Clock::Real), (5, u32::MAX, Clock::Cpu), (1023, 1, Clock::Wait)]
         {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_others_are_none() {
+    fn foreign_signal_values_are_none() {
         for other in [0, 7, usize::MAX, value(3, 1, Clock::Cpu) ^ 1 << 20] {
             assert_eq!(parse(other), None, "{other:x}");
         }

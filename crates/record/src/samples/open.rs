@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_operator_is_seen() {
+    fn innermost_operator_is_found() {
         let open = Open::register(7);
         open.enter(70_000_001);
         assert_eq!(open.innermost(70_000_001), None);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_used_again() {
+    fn released_entries_are_reused() {
         let open = Open::register(5);
         open.enter(70_000_003);
         open.give_back();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_counts_for_the_deepest() {
+    fn operators_beyond_the_depth_count_for_the_deepest() {
         let open = Open::register(0);
         open.enter(70_000_002);
         let operators: Vec<_> = (1..=60).map(operator).collect();

@@ -417,7 +417,7 @@ mod tests {
     use super::{Clock, Head, Times};
 
     #[test]
-    fn heads_come_back_as_they_were() {
+    fn sample_heads_survive_packing() {
         for operator in [None, Some((3, 70_000))] {
             let head = Head {
                 clock: if operator.is_some() { Clock::Wait } else { Clock::Real },

@@ -210,12 +210,12 @@ mod tests {
     use super::{Doing, Look, Message, Waiting, blocks, doing};
 
     #[test]
-    fn a_message_is_as_long_as_the_system_says() {
+    fn message_size_equals_that_of_the_system() {
         assert_eq!(size_of::<Message>(), size_of::<libc::siginfo_t>());
     }
 
     #[test]
-    fn only_calls_that_go_on_are_interrupted() {
+    fn only_restartable_calls_are_interrupted() {
         let line = |call: libc::c_long, arguments: &str| format!("{call} {arguments} 0x7ffc0 0x7f5a1\n");
         let futex = |limit: &str| line(libc::SYS_futex, &format!("0x55d0 0x189 0x0 {limit} 0x0 0xffffffff"));
         let sleep = |how: &str| line(libc::SYS_clock_nanosleep, &format!("{how} 0x7ffe0 0x0 0x0 0x0"));
@@ -255,7 +255,7 @@ mod tests {
     const ASKED: Option<Look> = Some(Look { doing: Doing::Waiting, settled: None });
 
     #[test]
-    fn long_waits_are_asked_about_more_rarely() {
+    fn long_waits_are_probed_less_often() {
         for doing in [Doing::Waiting, Doing::Elsewhere] {
             let mut waiting = Waiting::default();
             let looks = (0..10_000).map(|look| waiting.look(look * 10_000_000, 5, || doing));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_in_between_waits_anew() {
+    fn threads_that_ran_between_looks_start_a_new_wait() {
         let mut waiting = Waiting::default();
         let mut look = |at: u64, used: u64, doing: Doing| waiting.look(at * 10_000_000, used, || doing);
         let running = |at: u64| Some(Look { doing: Doing::Running, settled: Some(at * 10_000_000) });
@@ -285,7 +285,7 @@ mod tests {
 
     /// A little CPU time between many waits adds up.
     #[test]
-    fn many_short_waits_are_not_one() {
+    fn many_short_waits_are_not_merged() {
         let mut waiting = Waiting::default();
         let looks = (0..1000_u64).map(|look| waiting.look(look * 10_000_000, look * 60_000, || Doing::Waiting));
         let asked = looks.flatten().filter(|look| look.doing == Doing::Waiting).count();

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_asked_about_more_and_more_rarely() {
+    fn waits_are_probed_at_growing_intervals() {
         let (wall, mut asked) = waiting();
         let mut questions = Vec::new();
         for look in 1..100_000_u64 {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn another_wait_is_asked_about_at_once() {
+    fn new_waits_are_probed_immediately() {
         let (wall, mut asked) = waiting();
         assert_eq!(asked.next(&wall, 20, 10, || POLL.to_owned()), Next::Count);
         assert_eq!(asked.next(&wall, 30, 10, || panic!("it used no time since")), Next::Count);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_not_asked_for_all_the_time() {
+    fn probes_without_room_are_delayed() {
         let (wall, mut asked) = waiting();
         wall.answer(Registers { pc: 0x7f5a12, sp: 0x7ffc10, fp: 0, lr: 0 }, false);
         let looks = (1..100).map(|look| asked.next(&wall, look * 10_000_000, look, || POLL.to_owned()));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_is_lost_is_asked_again() {
+    fn lost_probes_are_repeated() {
         let (wall, mut asked) = waiting();
         assert_eq!(asked.next(&wall, 20, 10, || "running".to_owned()), Next::Ask);
         wall.is_asked.store(true, Ordering::Relaxed);

@@ -369,7 +369,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn a_thread_that_has_ended_lacks_nothing() {
+    fn ended_threads_are_not_counted_as_missed() {
         // SAFETY: takes nothing and cannot fail.
         let tid = || unsafe { libc::gettid() }.cast_unsigned();
         let gone = std::thread::spawn(tid).join().unwrap();
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_gets_no_timer_is_counted_once() {
+    fn threads_without_a_timer_are_counted_once() {
         const NO_SIGNAL: i32 = 1000;
         // SAFETY: takes nothing and cannot fail.
         let tid = unsafe { libc::gettid() }.cast_unsigned();

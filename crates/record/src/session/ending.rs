@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn os_exit_waits_for_whoever_ends_the_recording() {
+    fn os_exit_waits_for_the_thread_that_ends_the_recording() {
         for begun in [Phase::Ending, Phase::Exiting(1)] {
             let session = session();
             assert!(session.leave_running(begun));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_does_not_wait_for_another_program() {
+    fn ends_do_not_wait_for_a_replacing_program() {
         ends_meanwhile(Session::finish);
         ends_meanwhile(|session| session.exit(7));
         // Once no thread waits, the recording continues.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_last_says_so() {
+    fn last_writer_ends_the_session() {
         let session = session();
         session.exit(1);
         assert_eq!(phase(session), Phase::Ended);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_goes_when_its_last_user_does() {
+    fn sessions_are_freed_with_their_last_user() {
         let (session, tree) = begin();
         let (user, writer) = (Session::hold().unwrap(), session.writer());
         Session::end();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_nobody_uses_go_at_once() {
+    fn unused_sessions_are_freed_immediately() {
         for _ in 0..3 {
             let (_, tree) = begin();
             let writer = Session::hold().unwrap().writer();

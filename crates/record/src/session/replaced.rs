@@ -121,7 +121,7 @@ mod tests {
 
     /// It has its own message, printed once, and later errors have theirs.
     #[test]
-    fn what_is_said_before_another_program_is_no_complaint_of_the_recording() {
+    fn messages_before_exec_are_no_recording_complaints() {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
         let session = Session::new(options, Role::Main, Vec::new());
         session.complain_of_replacing("disk full");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_taken_back_as_soon_as_the_program_goes_on() {
+    fn provisional_ends_are_retracted_when_the_program_continues() {
         let run = tempfile::tempdir().unwrap();
         let path = run.path().display().to_string();
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| path.clone())).unwrap();

@@ -190,7 +190,7 @@ impl Read {
 }
 
 #[test]
-fn a_disk_that_is_full_for_a_while_loses_nothing() {
+fn temporarily_full_disks_lose_nothing() {
     for trace in [false, true] {
         let mut program = Recorded::new(trace, usize::MAX);
         // Chunks that tear at their first byte, within their length, and within their records.
@@ -219,7 +219,7 @@ fn a_disk_that_is_full_for_a_while_loses_nothing() {
 }
 
 #[test]
-fn a_disk_that_stays_full_loses_what_came_then_and_says_so() {
+fn full_disks_lose_later_records_and_report_it() {
     for (trace, room) in [(false, 200), (true, 200), (false, 10), (true, 10)] {
         let mut program = Recorded::new(trace, usize::MAX);
         (0..1000).for_each(|call| program.call(call % 100));
@@ -241,7 +241,7 @@ fn a_disk_that_stays_full_loses_what_came_then_and_says_so() {
 
 /// For any available space: a file has its header and its process, or nothing.
 #[test]
-fn a_disk_that_is_full_from_the_begin_leaves_a_stream_that_can_be_read() {
+fn disks_full_from_the_begin_leave_a_readable_stream() {
     let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
     for room in (0..2 * whole).step_by(5) {
         for more in [0, 1, 20, whole, usize::MAX / 2] {
@@ -264,7 +264,7 @@ fn a_disk_that_is_full_from_the_begin_leaves_a_stream_that_can_be_read() {
 
 /// Another program was to replace this one, but failed to start.
 #[test]
-fn an_end_that_is_taken_back_leaves_nothing() {
+fn retracted_ends_leave_no_record() {
     for (trace, room) in [(false, None), (true, None), (false, Some(200)), (true, Some(200)), (true, Some(10))] {
         let mut program = Recorded::new(trace, usize::MAX);
         (0..1000).for_each(|call| program.call(call % 100));
@@ -294,7 +294,7 @@ fn an_end_that_is_taken_back_leaves_nothing() {
 
 /// The same if another program replaces this one, or was to.
 #[test]
-fn an_end_that_may_be_taken_back_is_not_written_without_a_begin() {
+fn provisional_ends_are_not_written_without_a_begin() {
     let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
     for room in (0..2 * whole).step_by(5) {
         let mut program = Recorded::new(false, room);
@@ -318,7 +318,7 @@ fn an_end_that_may_be_taken_back_is_not_written_without_a_begin() {
 
 /// Waiting calls are bounded; further ones are counted, and their sums are recorded.
 #[test]
-fn what_finds_no_room_while_the_disk_is_full_is_counted() {
+fn records_dropped_while_the_disk_is_full_are_counted() {
     let mut program = Recorded::new(true, usize::MAX);
     program.call(1);
     assert!(program.update());
@@ -379,7 +379,7 @@ fn chunks_can_be_read_without_those_before() {
 proptest! {
     /// For any space at any time: the file is complete, and all of its data were recorded.
     #[test]
-    fn any_room_leaves_a_whole_file(
+    fn files_are_complete_for_any_free_space(
         trace: bool,
         turns in proptest::collection::vec((0_u32..400, prop_oneof![Just(usize::MAX), 0_usize..4000], any::<bool>()), 1..12),
     ) {

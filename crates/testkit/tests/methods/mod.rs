@@ -83,7 +83,7 @@ fn methods_over_ten_thousand_programs() {
 
 /// The page has the markers for the table, so that the long test cannot fail at its end.
 #[test]
-fn the_page_has_a_place_for_the_table() {
+fn page_has_markers_for_the_table() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     assert!(table::put_into(&page, "a table").contains("\na table\n"));
 }

@@ -314,7 +314,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn conditions_as_text() {
+    fn conditions_are_parsed_and_printed() {
         let subject = |text: &str| Condition::parse(text).unwrap().subject;
         assert_eq!(subject("step>3%"), Subject::Step(Measure::Step));
         assert_eq!(subject("kernels >= 10 %"), Subject::Any(ChangeTable::Kernels));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_by_name_is_no_question_among_many() {
+    fn named_conditions_are_not_adjusted_for_many_comparisons() {
         let mut rows: Vec<Change> = (0..50).map(|i| change(&format!("a.py: f{i}"), (5.0, 6.0), 0.6)).collect();
         rows.push(change("train.py: tokens", (1.0, 1284.0), 0.007));
         let mut diff = stackline_diff::compare(&Vec::new(), &Vec::new(), Options::default());

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_looked_for_in_source_files_below_directories_alone() {
+    fn comments_are_searched_only_in_source_files_below_directories() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["train.py", "notes", "outside.py", "code/train.py"] {
             let path = folder.path().join(name);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_fit_from_a_folder_on() {
+    fn path_patterns_match_from_any_folder() {
         assert!(matches("train.py", "src/train.py") && matches("src/*.py", "a/src/b/c.py") && matches("*", "x"));
         assert!(!matches("train.py", "src/retrain.py") && !matches("src/*.py", "src/a.pyx"));
     }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_as_text() {
+    fn conditions_are_parsed_and_printed() {
         assert_eq!(parse("new"), Condition::New);
         assert_eq!(parse(" peak > +2 %"), Condition::PeakRise(2.0));
         assert_eq!(parse("peak>+100MiB"), Condition::PeakMore(104_857_600.0));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn peaks_beside_those_before() {
+    fn peaks_are_compared_with_the_baseline() {
         let peak = |bytes, mended_bytes| DevicePeak {
             device: "cpu".to_owned(),
             bytes,

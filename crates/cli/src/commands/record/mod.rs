@@ -178,7 +178,7 @@ mod tests {
     use stackline_model::{CallOverhead, CallProcess, CallingContextTree, Severity};
 
     #[test]
-    fn a_program_that_failed_at_once_is_not_said_to_have_run_without_operators() {
+    fn programs_that_failed_immediately_are_not_reported_as_run_without_operators() {
         let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
         let of = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
         let failed = of("the command exited with 1. ");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_disk_did_not_take_is_told_with_its_reason() {
+    fn failed_writes_are_reported_with_their_reason() {
         let mut tree = CallingContextTree::default();
         tree.report.count(
             "not_written",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn why_nothing_of_a_part_was_measured_is_told_by_what_was_asked_for() {
+    fn reason_for_missing_measurements_follows_from_the_requested_part() {
         let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
         let of = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
         let (later, ends) = (of(Part::Later), of(Part::Ends));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_that_comes_next_ends_the_line() {
+    fn suggested_command_ends_the_line() {
         let overhead = Some(CallOverhead { unrecorded_steps: 1, ..CallOverhead::default() });
         let process = CallProcess { overhead, ..CallProcess::default() };
         let tree = CallingContextTree { processes: vec![process], ..CallingContextTree::default() };

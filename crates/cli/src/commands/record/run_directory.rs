@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_named_after_what_they_run() {
+    fn runs_are_named_after_their_program() {
         let of = |command: &str| name(&command.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert_eq!(of("python -u examples/train_gpt.py --steps 3"), "train_gpt");
         assert_eq!(of("torchrun --nproc-per-node 2 train.py"), "train");

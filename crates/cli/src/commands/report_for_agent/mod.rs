@@ -428,7 +428,7 @@ mod tests {
     use super::{LENGTHS, MOST, ROOM, cut, first_that};
 
     #[test]
-    fn it_ends_with_a_whole_line() {
+    fn report_ends_with_a_complete_line() {
         let lines = "a kernel of some name – 100 µs\n".repeat(300);
         let text = cut(lines, "stackline");
         assert!(text.len() <= MOST && text.len() > MOST - 100, "{}", text.len());
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_shortened_before_any_is_dropped() {
+    fn lines_are_shortened_before_they_are_dropped() {
         let texts = || ["a".repeat(9), "b".repeat(6), "c".repeat(3)].into_iter();
         assert_eq!(first_that(texts(), |text| text.len() <= 6), "bbbbbb");
         assert_eq!(first_that(texts(), |_| true), "aaaaaaaaa");

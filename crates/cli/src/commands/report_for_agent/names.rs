@@ -65,7 +65,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_that_are_cut_alike_are_told_apart() {
+    fn equally_shortened_names_are_distinguished() {
         let long = |part: &str| format!("Cijk_Alik_Bljk_{}{part}{}_WSGRB0_WS64", "BBS_".repeat(20), "SK0_".repeat(20));
         let names = [long("MT256x128x64_"), long("MT256x96x64_"), "attn_fwd".to_owned()];
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

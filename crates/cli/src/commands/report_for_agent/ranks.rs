@@ -91,7 +91,7 @@ mod tests {
     use stackline_model::{Table, Unit};
 
     #[test]
-    fn rows_of_one_name_are_one_over_all_ranks() {
+    fn rows_of_one_name_are_summed_over_ranks() {
         let table = Table::new("gpu_kernels", "")
             .i64("rank", Unit::None, [0, 0, 1, 1])
             .text("name", ["gemm", "fill", "gemm", "idle"].map(str::to_owned))

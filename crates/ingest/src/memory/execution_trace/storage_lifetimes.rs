@@ -217,7 +217,7 @@ mod tests {
     use stackline_model::AccessMode::{Both, Read, Unknown, Write};
 
     #[test]
-    fn what_is_not_known_of_one_use_is_not_known_of_both() {
+    fn merged_modes_are_unknown_if_one_is() {
         for mode in [Read, Write, Both, Unknown] {
             assert_eq!([both(Some(mode), Some(Unknown)), both(Some(Unknown), Some(mode))], [Some(Unknown); 2]);
             assert_eq!([both(Some(mode), None), both(None, Some(mode)), both(Some(mode), Some(mode))], [Some(mode); 3]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_say_what_is_written() {
+    fn mutated_arguments_are_read_from_schemas() {
         let written = |schema: &str| mutated_arguments(schema);
         assert_eq!(written("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"), [0]);
         assert_eq!(written("aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"), [2]);

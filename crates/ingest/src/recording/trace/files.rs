@@ -76,7 +76,7 @@ mod tests {
     use super::Files;
 
     #[test]
-    fn names_do_not_tell_where_things_lie() {
+    fn file_names_are_independent_of_locations() {
         let files = Files { root: "/data/me/job/".to_owned() };
         let names = |file: &str| [files.short(file).to_owned(), files.marked(file).to_owned()];
         assert_eq!(names("/data/me/job/net/layer.py"), ["net/layer.py", "net/layer.py"]);

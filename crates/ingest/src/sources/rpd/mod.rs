@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_by_what_rocm_calls_them() {
+    fn rocm_names_map_to_kinds() {
         let kinds =
             ["KernelExecution", "CopyHostToDevice", "FillBuffer", "Task", "BarrierAnd", ""].map(|name| kind_of(name).1);
         use EventKind::{Kernel, Memcpy, Memset, Sync};

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_absent_took_no_time_at_all() {
+    fn absent_entries_have_zero_time() {
         let change = |times: (f64, f64), counts: (f64, f64)| Change {
             rank: 0,
             name: "aten::mm".into(),

@@ -285,7 +285,7 @@ mod tests {
     use super::is_beyond;
 
     #[test]
-    fn a_nanosecond_is_no_surprise() {
+    fn differences_of_a_nanosecond_are_ignored() {
         assert!(!is_beyond(500_001, 500_000, 1_000_000));
         assert!(is_beyond(510_000, 500_000, 1_000_000));
         assert!(!is_beyond(400_000, 500_000, 1_000_000));

@@ -111,7 +111,7 @@ mod tests {
     };
 
     #[test]
-    fn what_was_not_followed_is_not_taken_for_nothing() {
+    fn omitted_nodes_are_not_reported_as_zero() {
         let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess::default());
         let name = builder.text("main");

@@ -282,7 +282,7 @@ mod tests {
     use stackline_model::AccessMode::{Both, Read, Unknown, Write};
 
     #[test]
-    fn what_is_not_known_of_one_access_is_not_known_of_both() {
+    fn merged_accesses_are_unknown_if_one_is() {
         for mode in [Read, Write, Both, Unknown] {
             assert_eq!([both(mode, Unknown), both(Unknown, mode), both(mode, mode)], [Unknown, Unknown, mode]);
         }

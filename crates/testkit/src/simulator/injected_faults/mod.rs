@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_apart_and_every_one_can_be_planted() {
+    fn kinds_have_distinct_names_and_each_can_be_injected() {
         let names: Vec<&str> = kinds().map(|kind| kind.name).collect();
         for (i, kind) in kinds().enumerate() {
             assert!(!names[..i].contains(&kind.name), "{kind:?}");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_program() {
+    fn equal_seeds_give_equal_programs() {
         let one = kinds().next().and_then(|kind| kind.plant(3)).map(|planted| planted.planted.json());
         let other = kinds().next().and_then(|kind| kind.plant(3)).map(|planted| planted.planted.json());
         assert!(one.is_some() && one == other);

@@ -187,7 +187,7 @@ mod tests {
     use super::{Effect, effect};
 
     #[test]
-    fn names_tell_what_happens() {
+    fn effects_follow_from_operator_names() {
         let told = [
             "aten::view",
             "detach",
