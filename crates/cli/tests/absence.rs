@@ -120,15 +120,15 @@ fn missing_kernels_are_reported_and_not_judged() {
     let mut events = program(true);
     events.add("100/7 cuda_runtime cudaLaunchKernel 30+5 correlation=99");
     let (whole, part) = (file("whole.json", program(true).json()), file("part.json", events.json()));
-    let told = "in part.json, 1 of 4 launches have no device record, so GPU work and steps are not tested";
+    let expected = "in part.json, 1 of 4 launches have no device record, so GPU work and steps are not tested";
     for ([a, b], side) in [([&whole, &part], "B"), ([&part, &whole], "A")] {
         let diff: Value = serde_json::from_str(&stdout(&["diff", a, b, "--format", "json"])).unwrap();
         let first = diff["warnings"][0].as_str().unwrap();
-        assert!(first.starts_with(&format!("{side}: {told}")) && diff["confidence"] == "low", "{diff}");
+        assert!(first.starts_with(&format!("{side}: {expected}")) && diff["confidence"] == "low", "{diff}");
         let judged = common::stackline(&["diff", a, b, "--fail-on", "gpu>3%"]).output().unwrap();
-        let said = String::from_utf8(judged.stderr).unwrap();
-        assert_eq!(judged.status.code(), Some(1), "{said}");
-        assert!(said.contains(&format!("--fail-on cannot be judged: {side}: {told}")), "{said}");
+        let stderr = String::from_utf8(judged.stderr).unwrap();
+        assert_eq!(judged.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(&format!("--fail-on cannot be judged: {side}: {expected}")), "{stderr}");
     }
     let line =
         "Failed checks: launch_without_record 1 (GPU time of operators is too small, idle time too large). List ";

@@ -327,8 +327,8 @@ fn imports_are_folded_unless_requested() {
     }
     assert_eq!(is_folded(&stdout(&["diff", &profile, &profile, "--format", "json"])), (true, false));
     let opened = stackline_query::OpenRun::open(&[trace.into()], &Default::default()).unwrap();
-    let asked = stackline_query::Arguments::new([("shape", "flat")]);
-    let page = format!("{:?}", stackline_query::ask(&opened, "calls", &asked).unwrap());
+    let arguments = stackline_query::Arguments::new([("shape", "flat")]);
+    let page = format!("{:?}", stackline_query::ask(&opened, "calls", &arguments).unwrap());
     assert_eq!(is_folded(&page), (true, false));
     let (code, text) = failure(&["export", &profile, "--to", "chrome", "--imports"]);
     assert!(code == Some(2) && text.contains("--imports applies to profiles"), "{text}");
@@ -354,8 +354,8 @@ fn packed_and_piped_profiles_are_exported() {
     };
     assert_eq!(piped(&stacks), (Some(0), plain));
     let trace = common::write_sample(folder.path(), 0);
-    let (code, said) = piped(Path::new(&trace));
-    assert!(code == Some(2) && said.contains("give the trace as a file"), "{code:?} {said}");
+    let (code, message) = piped(Path::new(&trace));
+    assert!(code == Some(2) && message.contains("give the trace as a file"), "{code:?} {message}");
 }
 
 /// `--rank` chooses the processes of a rank: of one recording, and of a folder with a recording of each rank.
@@ -364,8 +364,8 @@ fn a_rank_of_recordings_can_be_chosen() {
     let folder = sample();
     let total = |args: &[&str]| -> u64 {
         let words = [args, &["--metric", "operator_time", "--view", "flat", "--format", "json", "--top", "0"]].concat();
-        let told: Value = serde_json::from_str(&shown(folder.path(), &words)).unwrap();
-        let rows = told["tables"]["calls"]["rows"].as_array().unwrap();
+        let document: Value = serde_json::from_str(&shown(folder.path(), &words)).unwrap();
+        let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
         rows.iter().filter_map(|row| row["exclusive"].as_u64()).sum()
     };
     let all = total(&["calls", "train.stackline"]);
@@ -392,14 +392,14 @@ fn a_rank_of_recordings_can_be_chosen() {
         assert!(shown(folder.path(), &["findings", "job", "--rank", rank]).contains("step"));
     }
     let output = stackline(&["report", "job", "--rank", "2"]).current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.code() == Some(2) && said.contains("rank 2 is not in the input; it has ranks 0 to 1"),
-        "{said}"
+        output.status.code() == Some(2) && message.contains("rank 2 is not in the input; it has ranks 0 to 1"),
+        "{message}"
     );
     let output = stackline(&["report", "job"]).current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("--rank N selects one"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("--rank N selects one"), "{message}");
     // The folder has a recording of each rank, the other side one of all ranks.
     let compared = |before: &str, rank: &str| -> Value {
         let words = ["diff", before, "train.stackline", "--rank", rank, "--format", "json"];
@@ -410,15 +410,18 @@ fn a_rank_of_recordings_can_be_chosen() {
     assert!(of_one == compared("job", "1") && of_one != compared("job", "0"), "{of_one}");
     let words = ["diff", "train.stackline", "train.stackline", "--rank", "7"];
     let output = stackline(&words).current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("rank 7 is not in the input; it has ranks 0 to 1"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("rank 7 is not in the input; it has ranks 0 to 1"), "{message}");
     // The recordings of two jobs: each has a rank 0.
     for command in ["findings", "report", "calls"] {
         let several = if command == "calls" { &["."][..] } else { &["job", "train.stackline"] };
         let words = [&[command], several, &["--rank", "0"]].concat();
         let output = stackline(&words).current_dir(folder.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains("2 recordings have a rank 0"), "{words:?}: {said}");
-        assert!(said.contains("job/rank0.stackline") && said.contains("train.stackline"), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && message.contains("2 recordings have a rank 0"),
+            "{words:?}: {message}"
+        );
+        assert!(message.contains("job/rank0.stackline") && message.contains("train.stackline"), "{message}");
     }
 }

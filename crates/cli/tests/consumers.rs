@@ -30,11 +30,11 @@ fn consumers() -> Option<PathBuf> {
 
 /// What a command prints, as JSON.
 fn printed(command: &mut Command, folder: &Path) -> Value {
-    let (said, complained) = (folder.join("said"), folder.join("complained"));
+    let (stdout_path, stderr_path) = (folder.join("said"), folder.join("complained"));
     let mut child = command
         .stdin(Stdio::null())
-        .stdout(File::create(&said).unwrap())
-        .stderr(File::create(&complained).unwrap())
+        .stdout(File::create(&stdout_path).unwrap())
+        .stderr(File::create(&stderr_path).unwrap())
         .spawn()
         .unwrap();
     let since = Instant::now();
@@ -48,8 +48,8 @@ fn printed(command: &mut Command, folder: &Path) -> Value {
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert!(status.success(), "{command:?}: {status} {}", std::fs::read_to_string(complained).unwrap());
-    serde_json::from_slice(&std::fs::read(said).unwrap()).unwrap()
+    assert!(status.success(), "{command:?}: {status} {}", std::fs::read_to_string(stderr_path).unwrap());
+    serde_json::from_slice(&std::fs::read(stdout_path).unwrap()).unwrap()
 }
 
 /// A script that runs a consumer.

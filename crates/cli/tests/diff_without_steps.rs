@@ -67,8 +67,8 @@ fn runs_without_steps_are_compared_as_a_whole() {
     assert!(text.contains("The run changes by +") && text.contains(", 60 calls, untested"), "{text}");
     assert!(!text.contains(" a step") && !text.contains("he step "), "{text}");
     let judged = run(&["diff", &a, &b, "--fail-on", "step>3%"]);
-    let said = String::from_utf8(judged.stderr).unwrap();
-    assert!(judged.status.code() == Some(4) && said.contains("step>3%: the run is "), "{said}");
+    let stderr = String::from_utf8(judged.stderr).unwrap();
+    assert!(judged.status.code() == Some(4) && stderr.contains("step>3%: the run is "), "{stderr}");
 }
 
 #[test]
@@ -90,17 +90,17 @@ fn several_runs_with_different_call_counts_are_judged_per_call() {
         assert_eq!(diff((a, b), &["--fail-on", condition]).status.code(), Some(0), "{condition}");
     }
     let slower = diff((b, a), &["--fail-on", "kernel:attend_kernel>3%"]);
-    let said = String::from_utf8(slower.stderr).unwrap();
+    let stderr = String::from_utf8(slower.stderr).unwrap();
     assert!(
-        slower.status.code() == Some(4) && said.contains("a call of attend_kernel is 5.3 % slower, significant"),
-        "{said}"
+        slower.status.code() == Some(4) && stderr.contains("a call of attend_kernel is 5.3 % slower, significant"),
+        "{stderr}"
     );
     // Wholes of other lengths are no answer, and not judged.
     for condition in ["step>3%", "gpu>3%", "cpu>3%"] {
         let refused = diff((a, b), &["--fail-on", condition]);
-        let said = String::from_utf8(refused.stderr).unwrap();
+        let stderr = String::from_utf8(refused.stderr).unwrap();
         let why = "cannot be judged per call: A has 20 GPU operations and B 40";
-        assert!(refused.status.code() == Some(1) && said.contains(why), "{condition}: {said}");
+        assert!(refused.status.code() == Some(1) && stderr.contains(why), "{condition}: {stderr}");
     }
 }
 
@@ -148,8 +148,11 @@ fn runs_with_and_without_steps_are_compared_per_call_with_a_warning() {
         assert!(row["change_percent"].is_null() && row["change_ns"].is_null(), "{row}");
     }
     let judged = run(&["diff", &a, &b, "--fail-on", "step>3%"]);
-    let said = String::from_utf8(judged.stderr).unwrap();
-    assert!(judged.status.code() == Some(1) && said.contains("cannot be judged: A has steps and B has none"), "{said}");
+    let stderr = String::from_utf8(judged.stderr).unwrap();
+    assert!(
+        judged.status.code() == Some(1) && stderr.contains("cannot be judged: A has steps and B has none"),
+        "{stderr}"
+    );
 }
 
 #[test]

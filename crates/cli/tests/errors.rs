@@ -63,8 +63,8 @@ fn truncated_runs_are_refused() {
 fn an_unknown_annotation_offers_the_nearest() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
-    let said = refusals(folder.path(), &[&["critical-path", "rank0.json", "--annotation", "ProfilrStep"]]);
-    insta::assert_snapshot!(said);
+    let message = refusals(folder.path(), &[&["critical-path", "rank0.json", "--annotation", "ProfilrStep"]]);
+    insta::assert_snapshot!(message);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn options_of_one_method_are_refused_by_others() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     write(folder.path(), "rules.json", "{\"rules\": [\n{\"phase\": \"forwrd\", \"name\": \"x\"}]}");
-    let mut said = String::new();
+    let mut messages = String::new();
     for (method, option) in [
         ("ctda", &["--zero-weight-launch-edges"][..]),
         ("ctda", &["--data-load-events", "x"]),
@@ -148,9 +148,9 @@ fn options_of_one_method_are_refused_by_others() {
         ("hta", &["--phase-rules", "rules.json"]),
     ] {
         let args = [&["critical-path", "rank0.json", "--method", method], option].concat();
-        said += &refusals(folder.path(), &[&args]);
+        messages += &refusals(folder.path(), &[&args]);
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
@@ -158,8 +158,8 @@ fn several_ranks_need_a_choice_for_htas_path() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 10);
     write_sample(folder.path(), 9);
-    let said = refusals(folder.path(), &[&["critical-path", "rank10.json", "rank9.json", "--method", "hta"]]);
-    insta::assert_snapshot!(said);
+    let message = refusals(folder.path(), &[&["critical-path", "rank10.json", "rank9.json", "--method", "hta"]]);
+    insta::assert_snapshot!(message);
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn long_names_are_shortened_in_suggestions() {
     let long = format!("ampere_sgemm_32x32_tn<{}>", "x, ".repeat(400));
     let text = std::fs::read_to_string(&trace).unwrap().replace("ampere_sgemm_32x32_tn", &long);
     std::fs::write(&trace, text).unwrap();
-    let (_, said) = failure(&["what-if", &trace, "--scale", "kernel:*sgem_32*", "0.5"]);
-    one_line(&said);
-    assert!(said.contains("ampere_sgemm_32x32_tn<") && said.len() < 500, "{said}");
+    let (_, message) = failure(&["what-if", &trace, "--scale", "kernel:*sgem_32*", "0.5"]);
+    one_line(&message);
+    assert!(message.contains("ampere_sgemm_32x32_tn<") && message.len() < 500, "{message}");
 }
 
 #[test]
@@ -351,8 +351,8 @@ fn unsupported_edits_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     let selectors = ["gpu:zzz", "cpu", "Kernel:a", "kernel:ampere_sgem_32x32_tn", "stream:77"];
-    let said = selectors.map(|what| refusals(folder.path(), &[&["what-if", "rank0.json", "--remove", what]]));
-    insta::assert_snapshot!(said.concat());
+    let message = selectors.map(|what| refusals(folder.path(), &[&["what-if", "rank0.json", "--remove", what]]));
+    insta::assert_snapshot!(message.concat());
 }
 
 #[test]
@@ -365,10 +365,10 @@ fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     let text = std::fs::read_to_string(&trace).unwrap();
     std::fs::write(&other, text.replace("ampere_sgemm", "volta_sgemm")).unwrap();
     let overlay = |source: &str| failure(&["critical-path", "--restore", &saved, source, "--overlay", &target]);
-    let (code, said) = overlay(&other);
-    one_line(&said);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("other.json") && said.contains("events on the critical path match"), "{said}");
+    let (code, message) = overlay(&other);
+    one_line(&message);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("other.json") && message.contains("events on the critical path match"), "{message}");
     // What is wrong with the source is said of the source, as an input that cannot be read.
     let mut tar = vec![0u8; 1024];
     tar[257..262].copy_from_slice(b"ustar");
@@ -377,10 +377,10 @@ fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     for (source, reason) in
         [("ranks.tar", "an archive"), ("missing.json", "cannot read"), ("other.json", "no list of trace events")]
     {
-        let (code, said) = overlay(&file(source));
-        one_line(&said);
-        assert_eq!(code, Some(3), "{said}");
-        assert!(said.contains(source) && said.contains(reason), "{said}");
+        let (code, message) = overlay(&file(source));
+        one_line(&message);
+        assert_eq!(code, Some(3), "{message}");
+        assert!(message.contains(source) && message.contains(reason), "{message}");
     }
     assert!(!std::path::Path::new(&target).exists());
 }

@@ -165,17 +165,20 @@ fn documents_list_skipped_rules_with_reasons() {
         |line: &str| line.starts_with("- Not checked: SL019, ") && line.ends_with("SL023, SL044: no collectives.");
     assert!(markdown.lines().any(is_told), "{markdown}");
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--as", "sarif"])).unwrap();
-    let told = sarif["runs"][0]["invocations"][0]["toolConfigurationNotifications"].as_array().unwrap();
-    let of = told.iter().find(|note| note["associatedRule"]["id"] == "SL023").unwrap();
+    let notifications = sarif["runs"][0]["invocations"][0]["toolConfigurationNotifications"].as_array().unwrap();
+    let of = notifications.iter().find(|note| note["associatedRule"]["id"] == "SL023").unwrap();
     assert_eq!(of["message"]["text"], "Not checked: SL023: the trace has no collectives");
     let whole = fs::read_to_string(&case.waits).unwrap();
     let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
     let markdown = stdout(&["findings", &damaged, "--as", "markdown"]);
     assert!(markdown.contains("- Note: part of the trace is missing"), "{markdown}");
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &damaged, "--as", "sarif"])).unwrap();
-    let told = &sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"][0];
-    assert_eq!(told["level"], "note");
-    assert!(told["message"]["text"].as_str().unwrap().starts_with("Part of the trace is missing"), "{told}");
+    let notification = &sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"][0];
+    assert_eq!(notification["level"], "note");
+    assert!(
+        notification["message"]["text"].as_str().unwrap().starts_with("Part of the trace is missing"),
+        "{notification}"
+    );
 }
 
 #[test]
@@ -253,10 +256,11 @@ fn many_skipped_rules_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let trace = slow_step(folder.path(), "cpu.json", 3, false);
     let shown = stdout(&["findings", &trace]);
-    let told: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("Not checked: ")).collect();
-    let told = told.join(" ");
+    let skipped_rules: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("Not checked: ")).collect();
+    let skipped_rules = skipped_rules.join(" ");
     assert!(
-        told.contains(" rules: no GPU operations (") && told.contains("; --table not_checked lists them"),
+        skipped_rules.contains(" rules: no GPU operations (")
+            && skipped_rules.contains("; --table not_checked lists them"),
         "{shown}"
     );
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
@@ -286,9 +290,9 @@ fn wrong_use_is_explained() {
         (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
     ] {
         let output = run(&[&[case.waits.as_str()], arguments.as_slice()].concat());
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(message), "{arguments:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
 }
 
@@ -356,10 +360,10 @@ fn a_baseline_of_several_ranks() {
 fn unrelated_traces_are_not_ranks_of_one_job() {
     let case = Case::new();
     let output = run(&[case.folder.path().to_str().unwrap()]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("repaired.json has no rank number"), "{said}");
-    assert!(said.contains("pass one of the files: repaired.json, waits.json"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("repaired.json has no rank number"), "{stderr}");
+    assert!(stderr.contains("pass one of the files: repaired.json, waits.json"), "{stderr}");
     // As before each can be chosen by its position.
     assert!(run(&[case.folder.path().to_str().unwrap(), "--rank", "1"]).status.success());
 }

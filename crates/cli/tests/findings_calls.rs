@@ -48,9 +48,9 @@ fn profiles_have_findings() {
     let (_, json, _) = run(&["findings", &path, "--format", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let rows = json["tables"]["findings"]["rows"].as_array().unwrap();
-    let told: Vec<(&str, i64)> =
+    let code_times: Vec<(&str, i64)> =
         rows.iter().map(|row| (row["code"].as_str().unwrap(), row["gain_ns"].as_i64().unwrap())).collect();
-    assert_eq!(told, [("SL039", 2_000_000_000), ("SL029", 1_000_000_000)]);
+    assert_eq!(code_times, [("SL039", 2_000_000_000), ("SL029", 1_000_000_000)]);
     assert_eq!(json["together"]["gain_ns"].as_i64().or(json["together"]["ns"].as_i64()), Some(3_000_000_000), "{json}");
     assert!(!text.contains("Excluded"), "{text}");
     // What takes the rest has no rule, and is named.
@@ -77,12 +77,12 @@ fn conditions_and_baselines_hold_for_calls() {
 fn data_missing_from_calls_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
-    for (options, said) in [
+    for (options, expected) in [
         (&["--rank", "3"][..], "no rank 3: none of its processes has a rank number"),
         (&["--steps", "1..2"], "its calls are summed over all steps"),
     ] {
         let (code, _, error) = run(&[&["findings", path.as_str()], options].concat());
-        assert!(code == Some(2) && error.contains(said), "{options:?}: {error}");
+        assert!(code == Some(2) && error.contains(expected), "{options:?}: {error}");
     }
     let counts = folder.path().join("stacks.txt");
     std::fs::write(&counts, "main;train 80\nmain;load 20\n").unwrap();

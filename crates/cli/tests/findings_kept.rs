@@ -17,8 +17,9 @@ fn junit_and_csv_list_ignored_findings() {
     let xml = stdout(&["findings", &case.waits, "--as", "junit", "--ignore", &ignore]);
     assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
     assert!(xml.contains("name=\"SL004 host-sync\""), "{xml}");
-    let told = "<skipped message=\"ignored: aten::item waits for the GPU in each step at train.py:10 in step (";
-    assert!(xml.contains(told) && xml.contains("comments.txt:1)"), "{xml}");
+    let skipped_element =
+        "<skipped message=\"ignored: aten::item waits for the GPU in each step at train.py:10 in step (";
+    assert!(xml.contains(skipped_element) && xml.contains("comments.txt:1)"), "{xml}");
     let csv = stdout(&["findings", &case.waits, "--format", "csv", "--ignore", &ignore]);
     assert!(csv.contains("code,title,place,by") && csv.contains("train.py:10 in step,"), "{csv}");
     assert!(!stdout(&["findings", &case.waits, "--format", "csv"]).contains("title,place,by"));
@@ -63,9 +64,9 @@ fn truncated_lists_are_not_judged() {
     let whole = fs::read_to_string(&case.waits).unwrap();
     let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
     let output = run(&[&damaged, "--fail-on", "gain>99%"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("--fail-on cannot be judged: damaged.json: records are missing"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("--fail-on cannot be judged: damaged.json: records are missing"), "{stderr}");
     assert!(text(&output.stdout).contains("SL004"), "what was found is shown all the same");
     assert_eq!(run(&[&damaged, "--fail-on", "gain>99%", "--fail-on", "gain>5%"]).status.code(), Some(4));
     assert_eq!(run(&[&damaged]).status.code(), Some(0));
@@ -96,8 +97,8 @@ fn ignored_findings_are_listed() {
     let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
     assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
     let idle = case.file("idle", "SL004\nSL014 model.py\n");
-    let said = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
-    assert!(said.contains("idle:2: SL014 model.py matches no finding") && !said.contains("idle:1"), "{said}");
+    let stderr = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
+    assert!(stderr.contains("idle:2: SL014 model.py matches no finding") && !stderr.contains("idle:1"), "{stderr}");
     let mut program = [""; 12];
     program[9] = "def step():  # stackline: ignore[SL004]";
     case.file("train.py", &program.join("\n"));
@@ -111,9 +112,9 @@ fn ignored_findings_are_listed() {
     let output = run(&[&case.waits, "--source", source]);
     assert!(text(&output.stderr).contains("--source was renamed to --source-root"));
     assert!(text(&output.stdout).contains("(comment at\n  train.py:9)"), "{}", text(&output.stdout));
-    let said = text(&output.stderr);
-    assert_eq!(said.matches("SL998").count(), 1, "{said}");
-    assert!(said.contains("train.py:9: unknown finding \"SL998\" to ignore"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(stderr.matches("SL998").count(), 1, "{stderr}");
+    assert!(stderr.contains("train.py:9: unknown finding \"SL998\" to ignore"), "{stderr}");
 }
 
 #[test]
@@ -126,11 +127,11 @@ fn unused_suppression_comments_are_reported() {
     program[9] = "def step():  # stackline: ignore[host-sync, SL005]";
     case.file("train.py", &program.join("\n"));
     case.file("other.py", "# stackline: ignore[SL004]");
-    let said = text(&run(&[&case.waits, "--source-root", case.folder.path().to_str().unwrap()]).stderr);
-    assert!(said.contains("train.py:3: # stackline: ignore[SL014] matches no finding"), "{said}");
-    assert!(said.contains("train.py:5: unknown finding \"SL977\" to ignore"), "{said}");
-    assert!(said.contains("train.py:7: # stackline: ignore[] has no code and ignores no finding"), "{said}");
-    assert!(!said.contains("train.py:10:") && !said.contains("other.py"), "{said}");
+    let stderr = text(&run(&[&case.waits, "--source-root", case.folder.path().to_str().unwrap()]).stderr);
+    assert!(stderr.contains("train.py:3: # stackline: ignore[SL014] matches no finding"), "{stderr}");
+    assert!(stderr.contains("train.py:5: unknown finding \"SL977\" to ignore"), "{stderr}");
+    assert!(stderr.contains("train.py:7: # stackline: ignore[] has no code and ignores no finding"), "{stderr}");
+    assert!(!stderr.contains("train.py:10:") && !stderr.contains("other.py"), "{stderr}");
 }
 
 #[test]

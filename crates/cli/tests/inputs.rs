@@ -43,8 +43,8 @@ fn ranks_by_position_are_reported_and_stored() {
         std::fs::copy(&sample, copy).unwrap();
     }
     assert_eq!(traces(&["steps", &a, &b]), [("a.json".to_owned(), 0, true), ("b.json".to_owned(), 1, false)]);
-    let said = stdout(&["doctor", &a, &b]);
-    assert!(said.contains("rank_by_position") && said.contains("b.json names rank 0 and counts as 1"), "{said}");
+    let text = stdout(&["doctor", &a, &b]);
+    assert!(text.contains("rank_by_position") && text.contains("b.json names rank 0 and counts as 1"), "{text}");
     let chosen = ["steps", &a, &b, "--rank", "1"];
     assert_eq!(traces(&chosen), [("b.json".to_owned(), 1, false)]);
     assert!(stdout(&chosen).contains("rank_by_position"));

@@ -239,10 +239,10 @@ fn tensors_of_a_recording_have_names() {
     assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
     stdout(&["import", &path("run.stackline"), "-o", &path("kept.stackline")]);
     for run in [path("run.stackline"), path("kept.stackline")] {
-        let told = |more: &[&str]| -> Value {
+        let tables = |more: &[&str]| -> Value {
             serde_json::from_str(&stdout(&[&["memory", &run, "--format", "json"], more].concat())).unwrap()
         };
-        let objects = told(&["--objects"]);
+        let objects = tables(&["--objects"]);
         let objects = objects["tables"]["memory_objects"]["rows"].as_array().unwrap();
         for (name, kind) in [
             ("0.layers.1.weight", "parameter"),
@@ -253,7 +253,7 @@ fn tensors_of_a_recording_have_names() {
             assert_eq!((&row["kind"], &row["module"]), (&json!(kind), &json!("0.layers.1")));
         }
         // While the model is trained: its parameters, their gradients and what the optimizer keeps.
-        let modules = told(&["--by", "module", "--peaks", "4"]);
+        let modules = tables(&["--by", "module", "--peaks", "4"]);
         let rows = modules["tables"]["memory_at_peak"]["rows"].as_array().unwrap();
         let linear = rows.iter().filter(|row| row["module"] == "0.layers.1").map(|row| row["bytes"].as_u64().unwrap());
         assert!(linear.max().is_some_and(|most| most >= 4 * (256 + 32)), "{rows:#?}");
@@ -269,8 +269,8 @@ fn injected_waste_is_reported_by_line() {
     let run = folder.path().join("waste.stackline").to_str().unwrap().to_owned();
     let mut command = stackline(&["record", "--mode", "trace", "--memory", "--shapes", "-o", &run, "--"]);
     let recorded = command.arg(&python).arg(&program).env("STACKLINE_RECORDER", recorder()).output().unwrap();
-    let told = String::from_utf8_lossy(&recorded.stderr).into_owned();
-    assert!(recorded.status.success() && told.contains(&format!("Next: stackline memory {run}")), "{told}");
+    let stderr = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert!(recorded.status.success() && stderr.contains(&format!("Next: stackline memory {run}")), "{stderr}");
     let document: Value = serde_json::from_str(&stdout(&["memory", &run, "--format", "json"])).unwrap();
     let source = std::fs::read_to_string(&program).unwrap();
     let line_of = |words: &str| source.lines().position(|line| line.contains(words)).unwrap() as u64 + 1;
@@ -285,8 +285,8 @@ fn injected_waste_is_reported_by_line() {
 
     let unused = at("memory_waste", "written, never read");
     assert_eq!(unused.len(), 1, "{unused:?}");
-    let told = [&unused[0]["pattern"], &unused[0]["objects"], &unused[0]["bytes"], &unused[0]["certainty"]];
-    assert_eq!(told, [&json!("written, never read"), &json!(4), &json!(4 * 1_600_000), &json!("inferred")]);
+    let first_unused = [&unused[0]["pattern"], &unused[0]["objects"], &unused[0]["bytes"], &unused[0]["certainty"]];
+    assert_eq!(first_unused, [&json!("written, never read"), &json!(4), &json!(4 * 1_600_000), &json!("inferred")]);
 
     // What the kept graphs hold: an activation of each layer and step, one suggestion among the first.
     let suggestions = rows("memory_suggestions");
@@ -437,8 +437,8 @@ fn text_form_gives_equal_results() {
     let text = shown(folder.path(), &["export", "program.memory", "--to", "memory-text"]);
     std::fs::write(folder.path().join("again.memory"), &text).unwrap();
     assert_eq!(shown(folder.path(), &["export", "again.memory", "--to", "memory-text"]), text);
-    let said = |input: &str| shown(folder.path(), &["memory", input, "--format", "csv"]);
-    assert_eq!(said("again.memory"), said("program.memory"));
+    let csv_of = |input: &str| shown(folder.path(), &["memory", input, "--format", "csv"]);
+    assert_eq!(csv_of("again.memory"), csv_of("program.memory"));
     // Of a snapshot, the objects and calls, but not the allocator.
     shown(folder.path(), &["export", "oom.json", "--to", "memory-text", "-o", "oom.memory"]);
     let peaks = |input: &str| shown(folder.path(), &["memory", input, "--at", "P1", "--format", "csv"]);

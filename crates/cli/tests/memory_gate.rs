@@ -37,8 +37,8 @@ fn a_peak_before_the_first_call_counts() {
     let (_, out, error) = case.run(&["memory", "full.memory", "--fail-on", "peak>1000099B"]);
     assert!(error.contains("is 1,000,100 bytes, more than 1,000,099 bytes"), "{out}{error}");
     let shown = case.shown(&["memory", "full.memory", "--fail-on", "peak>1000100B", "--format", "json"]);
-    let told: Value = serde_json::from_str(&shown).unwrap();
-    let peak = &told["tables"]["memory_peaks"]["rows"][0];
+    let document: Value = serde_json::from_str(&shown).unwrap();
+    let peak = &document["tables"]["memory_peaks"]["rows"][0];
     assert_eq!((&peak["bytes"], &peak["call"]), (&json!(1_000_100), &json!(0)), "{peak}");
 }
 

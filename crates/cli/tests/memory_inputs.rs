@@ -36,8 +36,8 @@ fn archives_contain_one_memory_trace() {
     let kept = stdout(&["memory", imported.to_str().unwrap(), "--format", "json", "--table", "memory_allocator"]);
     assert_eq!(rows(&kept), rows(&plain));
     // Findings are those of one; `memory`, which their message names, shows several.
-    let (code, said) = failure(&["findings", two.to_str().unwrap()]);
-    assert!(code == Some(3) && said.contains("2 memory traces in one input"), "{code:?} {said}");
+    let (code, message) = failure(&["findings", two.to_str().unwrap()]);
+    assert!(code == Some(3) && message.contains("2 memory traces in one input"), "{code:?} {message}");
     assert!(run(&["memory", two.to_str().unwrap()]).status.success());
 }
 
@@ -48,15 +48,18 @@ fn compressed_memory_files_in_folders_are_named() {
     let path = folder.path().to_str().unwrap();
     archive(&folder.path().join("snapshot.tar.gz"), &[Path::new(&snapshot)]);
     let output = run(&["report", path]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("holds only memory data: showing `stackline memory`"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && message.contains("holds only memory data: showing `stackline memory`"),
+        "{message}"
+    );
     // Beside traces it is left out, and that is said.
     write_sample(folder.path(), 0);
     for command in ["report", "findings"] {
         let output = run(&[command, path]);
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(output.status.success() && said.contains("snapshot.tar.gz"), "{command}: {said}");
+        let message = [output.stdout, output.stderr].concat();
+        let message = String::from_utf8_lossy(&message);
+        assert!(output.status.success() && message.contains("snapshot.tar.gz"), "{command}: {message}");
     }
 }
 
@@ -80,8 +83,8 @@ fn files_without_memory_are_named_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     let stacks = folder.path().join("stacks.txt");
     std::fs::write(&stacks, "main;step 3\nmain;load 4\n").unwrap();
-    let (_, said) = failure(&["memory", stacks.to_str().unwrap()]);
-    assert!(said.contains("stackline calls"), "{said}");
+    let (_, message) = failure(&["memory", stacks.to_str().unwrap()]);
+    assert!(message.contains("stackline calls"), "{message}");
     // A folder of traces stays one, whatever else lies in it.
     write_sample(folder.path(), 0);
     std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=2\n").unwrap();
@@ -93,8 +96,8 @@ fn files_without_memory_are_named_in_errors() {
     // Without traces it is told what is missing.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=2\n").unwrap();
-    let (_, said) = failure(&["memory", folder.path().to_str().unwrap()]);
-    assert!(said.contains("memory_liveness.txt"), "{said}");
+    let (_, message) = failure(&["memory", folder.path().to_str().unwrap()]);
+    assert!(message.contains("memory_liveness.txt"), "{message}");
 }
 
 /// Several memory traces in one place: one is shown, which says so, and the others can be chosen.
@@ -105,8 +108,8 @@ fn one_of_several_processes_is_shown_and_others_are_selectable() {
     shown(folder.path(), &["import", "program.memory", "small.memory", "-o", "both.stackline"]);
     let peak = |more: &[&str]| {
         let args = [&["memory", "both.stackline", "--format", "json"], more].concat();
-        let told: Value = serde_json::from_str(&shown(folder.path(), &args)).unwrap();
-        (told["memory"]["label"].clone(), told["tables"]["memory_peaks"]["rows"][0]["bytes"].clone())
+        let document: Value = serde_json::from_str(&shown(folder.path(), &args)).unwrap();
+        (document["memory"]["label"].clone(), document["tables"]["memory_peaks"]["rows"][0]["bytes"].clone())
     };
     assert_eq!(peak(&[]), (json!("program.memory"), json!(6 * MIB)));
     assert_eq!(peak(&["--process", "small.memory"]), (json!("small.memory"), json!(64)));

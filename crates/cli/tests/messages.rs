@@ -54,15 +54,17 @@ fn impossible_edits_and_syntax_errors_have_different_messages() {
         &["--sweep", "--annotation", ""],
         &["--sweep", "--annotation", "x", "--instance", "-1"],
     ];
-    let said: String = edits.iter().map(|edit| refused(folder.path(), &[&["what-if", RANK], *edit].concat())).collect();
-    insta::assert_snapshot!(said);
+    let messages: String =
+        edits.iter().map(|edit| refused(folder.path(), &[&["what-if", RANK], *edit].concat())).collect();
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn only_collectives_are_overlapped() {
     let (folder, trace) = sample();
-    let said = ["kernel:*gemm*", "stream:7"].map(|what| refused(folder.path(), &["what-if", RANK, "--overlap", what]));
-    insta::assert_snapshot!(said.concat());
+    let messages =
+        ["kernel:*gemm*", "stream:7"].map(|what| refused(folder.path(), &["what-if", RANK, "--overlap", what]));
+    insta::assert_snapshot!(messages.concat());
     let mixed = stdout(&["what-if", &trace, "--overlap", "kernel:*"]);
     assert!(mixed.contains("Edit: overlap kernel:* (3 events)"), "{mixed}");
     assert!(mixed.contains("6 of the 9 operations of kernel:* are not collectives and stay unchanged"), "{mixed}");
@@ -85,8 +87,8 @@ fn edits_without_effect_give_a_reason() {
     assert!(note(&["--scale", "kernel:*", "1"]).contains("a factor of 1 keeps the time"));
     assert!(note(&["--set", "kernel:ampere*", "120000"]).contains("the events already have this duration"));
     assert!(note(&["--scale", "category:thread_handover", "0.5"]).contains("no time of this cause"));
-    let behind = note(&["--scale", "kernel:nccl*", "0.5", "--annotation", "aten::mm"]);
-    assert!(behind.contains("comes after the window"), "{behind}");
+    let outside = note(&["--scale", "kernel:nccl*", "0.5", "--annotation", "aten::mm"]);
+    assert!(outside.contains("comes after the window"), "{outside}");
 }
 
 #[test]
@@ -98,15 +100,15 @@ fn repeated_edits_have_no_further_effect() {
         (document["after_ns"].clone(), text.matches("is given more than once and applied once").count())
     };
     for edit in [&["--set", "kernel:*", "5"][..], &["--remove", "kernel:ampere*"], &["--fuse", "operator:aten::mm"]] {
-        let (once, told) = gain(edit);
-        assert_eq!(told, 0);
-        assert_eq!(gain(&[edit, edit].concat()), (once, 1), "{edit:?}");
+        let (first_gain, second_gain) = gain(edit);
+        assert_eq!(second_gain, 0);
+        assert_eq!(gain(&[edit, edit].concat()), (first_gain, 1), "{edit:?}");
     }
     // A factor twice is its square, as documented.
     let quarter = gain(&["--scale", "kernel:*", "0.25"]).0;
     assert_eq!(gain(&["--scale", "kernel:*", "0.5", "--scale", "kernel:*", "0.5"]), (quarter, 0));
-    let said = refused(folder.path(), &["what-if", RANK, "--set", "kernel:*", "5", "--set", "kernel:*", "6"]);
-    insta::assert_snapshot!(said);
+    let messages = refused(folder.path(), &["what-if", RANK, "--set", "kernel:*", "5", "--set", "kernel:*", "6"]);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
@@ -128,17 +130,17 @@ fn suggested_names_have_the_kind_of_the_selector() {
 #[test]
 fn unknown_kinds_are_refused_by_every_method() {
     let (folder, _) = sample();
-    let mut said = String::new();
+    let mut messages = String::new();
     for method in [&["--method", "hta"][..], &["--method", "ctda"], &[], &["--method", "exact"]] {
         let args = [&["critical-path", RANK, "--what-if", "disk:a=0"], method].concat();
-        said += &refused(folder.path(), &args);
+        messages += &refused(folder.path(), &args);
     }
     for method in ["hta", "ctda"] {
         for edit in ["gpu=-200%", "gpu=x-1", "cpu=-3", "launch:a=0", "gpu=x1001", "gpu"] {
-            said += &refused(folder.path(), &["critical-path", RANK, "--method", method, "--what-if", edit]);
+            messages += &refused(folder.path(), &["critical-path", RANK, "--method", method, "--what-if", edit]);
         }
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
@@ -166,13 +168,13 @@ fn compare_names_the_window_of_each_method() {
 #[test]
 fn hints_name_steps_that_exist() {
     let (folder, _) = sample();
-    let mut said = String::new();
+    let mut messages = String::new();
     for option in [&["--compare"][..], &["--method", "hta"]] {
         for steps in ["1", "1..2", "1..9", "11"] {
-            said += &refused(folder.path(), &[&["critical-path", RANK, "--steps", steps], option].concat());
+            messages += &refused(folder.path(), &[&["critical-path", RANK, "--steps", steps], option].concat());
         }
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]

@@ -155,8 +155,8 @@ fn options_reach_the_recorder() {
     let begin = text.lines().find_map(|line| line.strip_prefix("STACKLINE_BEGIN="));
     let begin = stackline_recording::Begin::parse(begin.unwrap()).unwrap();
     assert!(begin.on_this_clock().is_some_and(|ns| ns > 0), "{text}");
-    let untold: Vec<_> = expected.iter().filter(|line| !text.lines().any(|told| told == **line)).collect();
-    assert_eq!(untold, [""; 0].iter().collect::<Vec<_>>(), "{text}");
+    let missing: Vec<_> = expected.iter().filter(|line| !text.lines().any(|printed| printed == **line)).collect();
+    assert_eq!(missing, [""; 0].iter().collect::<Vec<_>>(), "{text}");
     for wrong in [
         ["--after", "soon"],
         ["--every", "0"],
@@ -189,7 +189,7 @@ fn commands_that_cannot_be_run_are_reported() {
     let (code, text) = fails(&["record", "--without", "pyhton", "--", "true"]);
     assert_eq!(code, Some(2));
     assert!(text.contains("pyhton") && text.contains("python"), "{text}");
-    for (options, says) in [
+    for (options, expected) in [
         (&["--format", "json"][..], "stackline calls RUN"),
         (&["--table", "calls"], "stackline calls RUN"),
         (&["--limit", "3"], "stackline calls RUN"),
@@ -200,7 +200,7 @@ fn commands_that_cannot_be_run_are_reported() {
         (&["--sample-hz", "-1"], "-1 is not in 0..=10000"),
     ] {
         let (code, text) = fails(&[&["record"], options, &["--", "true"]].concat());
-        assert!(code == Some(2) && text.contains(says) && !text.contains("-- -"), "{options:?}: {text}");
+        assert!(code == Some(2) && text.contains(expected) && !text.contains("-- -"), "{options:?}: {text}");
     }
     std::fs::create_dir(folder.path().join("taken")).unwrap();
     let (code, text) = fails(&["record", "-o", "taken", "--", "true"]);
@@ -320,10 +320,10 @@ fn calls_in_flight_and_the_signal_are_reported() {
         let command = if mode == "trace" { "report" } else { "calls" };
         let document: serde_json::Value =
             serde_json::from_str(&stdout(&[command, run.to_str().unwrap(), "--format", "json"])).unwrap();
-        let told = document["read_report"].to_string();
-        assert!(expected.iter().all(|words| told.contains(words)), "{mode}: {told}");
-        assert!(told.contains("wait_for_nothing ("), "with its callers: {told}");
-        assert!(told.contains("was ended by SIGTERM (signal 15)"), "{mode}: {told}");
+        let read_report = document["read_report"].to_string();
+        assert!(expected.iter().all(|words| read_report.contains(words)), "{mode}: {read_report}");
+        assert!(read_report.contains("wait_for_nothing ("), "with its callers: {read_report}");
+        assert!(read_report.contains("was ended by SIGTERM (signal 15)"), "{mode}: {read_report}");
     }
 }
 

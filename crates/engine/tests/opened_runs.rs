@@ -65,7 +65,7 @@ fn missing_parts_are_reported_with_alternatives_and_advice() {
     let traces = |run: &Run| run.traces().unwrap_err();
     let profile = |run: &Run| run.profile().unwrap_err();
     let of_memory = |run: &Run| run.memory(None).unwrap_err();
-    for (path, of, said) in [
+    for (path, of, expected) in [
         (
             &trace,
             &profile as &dyn Fn(&Run) -> Error,
@@ -78,7 +78,7 @@ fn missing_parts_are_reported_with_alternatives_and_advice() {
         (&memory, &profile, ["memory data", "no call-tree recording", "stackline memory", "stackline record -o"]),
     ] {
         let text = message(path, of);
-        assert!(said.iter().all(|words| text.contains(words)), "{text}");
+        assert!(expected.iter().all(|words| text.contains(words)), "{text}");
     }
 }
 

@@ -182,8 +182,8 @@ fn curve_equals_that_of_memory_viz() {
         open(sys.argv[1] + '.html', 'w').write(v.trace_plot(d))";
     let output = Command::new(torch).args(["-c", program]).arg(&file).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8(output.stdout).unwrap();
-    let line = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let line = |key: &str| stdout.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
     let trace = read_path(&file).unwrap();
     let reserved: u64 = trace.totals.iter().map(|total| total.reserved).sum();
     let alive = trace.objects.ids().filter(|object| trace.objects.freed_by[object.index()].is_none());
@@ -356,8 +356,8 @@ fn blocks_of_segments_are_not_confused() {
     let trace = read_bytes("shared", &bytes).unwrap();
     // Only the first of these, because the others are within it.
     assert_eq!((trace.segments.len(), trace.blocks.len()), (1, 1));
-    let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_segment").unwrap();
-    assert!(told.count >= 4999 + 4999, "{told:?}");
+    let problem = trace.report.problems.iter().find(|problem| problem.code == "damaged_segment").unwrap();
+    assert!(problem.count >= 4999 + 4999, "{problem:?}");
     println!("{:?}", begin.elapsed());
 }
 

@@ -123,8 +123,8 @@ fn named_kernels_compute_the_same() {
         let run = tempfile::tempdir().unwrap();
         let mut command = recorded(&python, run.path());
         command.env("STACKLINE_WITHOUT", without);
-        let said = prepared(command.arg(&program).arg("inductor"), cache.path());
-        assert_eq!(said, alone, "without {without:?}");
+        let stdout = prepared(command.arg(&program).arg("inductor"), cache.path());
+        assert_eq!(stdout, alone, "without {without:?}");
         of_the_program(run.path())
     };
 

@@ -37,7 +37,7 @@ fn full_errors(folder: &Path, kept: &mut Vec<PipeReader>) -> Vec<(&'static str, 
 }
 
 /// Run a program that prints that it ran, and if the site's own `sitecustomize` ran.
-fn says(command: &mut Command, stderr: Stdio) -> String {
+fn run_stderr(command: &mut Command, stderr: Stdio) -> String {
     let output = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap().wait_with_output().unwrap();
     assert!(output.status.success(), "{:?}: {}", command, output.status);
     String::from_utf8(output.stdout).unwrap()
@@ -63,12 +63,12 @@ fn programs_run_without_recording_for_any_standard_error() {
             };
             let mut kept = Vec::new();
             for (name, stderr) in full_errors(folder.path(), &mut kept) {
-                assert_eq!(says(&mut command(), stderr), "site\n1 False\n", "{python:?}, {recorder:?}, {name}");
+                assert_eq!(run_stderr(&mut command(), stderr), "site\n1 False\n", "{python:?}, {recorder:?}, {name}");
             }
             // Where it can be written, it is.
             let output = command().output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(said.starts_with("stackline: not recording") && said.lines().count() == 1, "{said}");
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(message.starts_with("stackline: not recording") && message.lines().count() == 1, "{message}");
         }
     }
 }
@@ -148,13 +148,15 @@ fn forked_children_without_a_stream_report_it_once_and_run_unrecorded() {
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
     let output = command.env("STACKLINE_PLANTED_NS", "10000").args(["-c", FORKS_WITHOUT_A_PLACE]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{said}");
-    let is_complaint = said.starts_with("stackline: cannot write the recording: cannot make ");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{message}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{message}");
+    let is_complaint = message.starts_with("stackline: cannot write the recording: cannot make ");
     assert!(
-        is_complaint && said.ends_with("; the program continues without recording\n") && said.lines().count() == 1,
-        "{said}"
+        is_complaint
+            && message.ends_with("; the program continues without recording\n")
+            && message.lines().count() == 1,
+        "{message}"
     );
     let [parent] = &streams(run.path())[..] else { panic!("more than one stream") };
     assert_eq!(called(parent, "aten::cosh"), 2, "the parent's recording goes on");
@@ -216,7 +218,7 @@ fn recorders_without_a_function_are_of_another_version() {
     for python in pythons() {
         let mut command = recorded(&python, Path::new(""));
         let output = command.args(["-c", program]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("ImportError: the recorder is of another version"), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains("ImportError: the recorder is of another version"), "{message}");
     }
 }

@@ -109,14 +109,14 @@ fn unwritable_ends_are_reported_once_per_program_search() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let output = recorded(&python, run.path()).args(["-c", ENDS_ON_A_FULL_DISK]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     let ending = "; if another program replaces this one now, the end of the recording is missing";
-    let (of_end, others): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.ends_with(ending));
+    let (of_end, others): (Vec<&str>, Vec<&str>) = stderr.lines().partition(|line| line.ends_with(ending));
     let is_complaint = |line: &&str| line.starts_with("stackline: cannot write the recording: ");
-    assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{said}");
+    assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{stderr}");
     // The periodic write may have happened between two folders, and reported that it continues.
-    assert!(others.len() <= 1 && others.iter().all(|line| line.ends_with("the recorder tries again")), "{said}");
+    assert!(others.len() <= 1 && others.iter().all(|line| line.ends_with("the recorder tries again")), "{stderr}");
     let [stream] = &streams(run.path())[..] else { panic!("more than one stream") };
     assert!(!stream.ended && !stream.replaced && !stream.damaged);
     assert_eq!((called(stream, "aten::cosh"), called(stream, "aten::sinh")), (1, 0));

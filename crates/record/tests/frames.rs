@@ -12,18 +12,18 @@ fn check(version: &str) {
     };
     let program = here("tests/programs/frames.py");
     let output = Command::new(&python).arg(program).arg(recorder()).arg("40").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
-        "{}: {}\n{said}{}",
+        "{}: {}\n{stdout}{}",
         python.display(),
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    let mut numbers = said.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(u64::MAX));
+    let mut numbers = stdout.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(u64::MAX));
     let (checks, differences) = (numbers.next().unwrap(), numbers.next().unwrap());
     assert!(checks > 26_400, "{checks} checks");
-    assert_eq!(differences, 0, "{said}");
+    assert_eq!(differences, 0, "{stdout}");
 }
 
 /// Code at the address of earlier code is distinguished from it.
@@ -34,9 +34,9 @@ fn tell_apart(version: &str) {
     };
     let program = here("tests/programs/identity.py");
     let output = Command::new(&python).arg(program).arg(recorder()).arg("40000").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let numbers: Vec<u64> = said.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    let numbers: Vec<u64> = stdout.split_whitespace().map(|number| number.parse().unwrap()).collect();
     println!("{version}: {numbers:?}");
     assert!(numbers[0] > 1000, "addresses were used again: {numbers:?}");
     assert_eq!(numbers[1], 0, "{numbers:?}");

@@ -130,20 +130,20 @@ fn injected_cost_is_measured() {
     // On a machine whose steps differ by a third, 50 comparisons of an unrecorded program give -1.5 % to +1.5 %: eight times
     // as many are needed for the injected cost.
     const STEPS: u64 = 10_000;
-    let told = |planted_ns: u64| {
-        let variables = [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_PLANTED_NS", &planted_ns.to_string())];
+    let with_injected_cost = |injected_ns: u64| {
+        let variables = [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_PLANTED_NS", &injected_ns.to_string())];
         let (stream, [step_ns, times_as_long]) = trained(&python, STEPS, LARGE, &variables);
         let overhead = stream.overhead.unwrap();
         let longer = times_as_long - 1.0;
-        println!("{planted_ns} ns an operator: {overhead:?}, steps take {longer} longer");
+        println!("{injected_ns} ns an operator: {overhead:?}, steps take {longer} longer");
         assert!(overhead.comparisons > 300, "{overhead:?}");
         let operators = calls(&stream, None) as f64 / (STEPS - overhead.unrecorded_steps) as f64;
         (overhead.fraction.unwrap().median, longer, operators, step_ns)
     };
-    let (without, _, operators, step_ns) = told(0);
+    let (without, _, operators, step_ns) = with_injected_cost(0);
     for wanted in [0.01, 0.05, 0.20] {
         // What a wait costs is more than its own time: caches cool meanwhile. The program's own clock has all of it.
-        let (with, longer, ..) = told((wanted * step_ns / operators) as u64);
+        let (with, longer, ..) = with_injected_cost((wanted * step_ns / operators) as u64);
         assert!((with - longer).abs() < 0.015, "{with} with {wanted} planted, steps take {longer} longer");
         assert!(longer - without > wanted - 0.015, "{longer} with {wanted} planted, {without} without");
     }

@@ -313,9 +313,9 @@ fn check_paths(stream: &Stream, python: &Path) {
     // A frame that CPython is just linking may show what was there before: one of a million samples, in a busy hour.
     assert!(wrong.len() as u64 * 1000 <= all, "{}: {wrong:#?} of {all} samples", python.display());
     assert!(unknown * 50 < all, "{}: {unknown} of {all} samples have functions without names", python.display());
-    let (on, said) = &stream.sources["samples"];
-    assert!(on, "{said}");
-    let broken = said
+    let (on, detail) = &stream.sources["samples"];
+    assert!(on, "{detail}");
+    let broken = detail
         .split("; ")
         .find_map(|part| part.strip_suffix(" samples have no Python frames, because the frames were changing"));
     let broken: u64 = broken.map_or(0, |count| count.parse().unwrap());
@@ -337,10 +337,10 @@ fn wrong_faults(python: &Path) -> Option<String> {
     let output = run(command.arg(here("tests/programs/pages.py")));
     let touched: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
     let stream = &streams(folder.path())[0];
-    let (on, said) = &stream.sources["samples"];
-    assert!(on, "{said}");
-    if said.contains("no counter page-faults") {
-        println!("skipped: {said}");
+    let (on, detail) = &stream.sources["samples"];
+    assert!(on, "{detail}");
+    if detail.contains("no counter page-faults") {
+        println!("skipped: {detail}");
         return None;
     }
     let faults = samples(stream, Metric::Counter(0));

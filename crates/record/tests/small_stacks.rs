@@ -56,10 +56,10 @@ fn signal_handler_uses_little_of_a_small_stack() {
         command.envs(OPTIONS).arg(here("tests/programs/small_stacks.py")).arg(library).arg("0.4");
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}: {} {}", python.display(), output.status, text(&output.stderr));
-        let said = text(&output.stdout);
-        println!("{}: stack, its size, bytes that the kernel used, bytes used in all\n{said}", python.display());
-        assert_eq!(said.lines().count(), 3, "{said}");
-        for line in said.lines() {
+        let stdout = text(&output.stdout);
+        println!("{}: stack, its size, bytes that the kernel used, bytes used in all\n{stdout}", python.display());
+        assert_eq!(stdout.lines().count(), 3, "{stdout}");
+        for line in stdout.lines() {
             let numbers: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
             let [size, kernel, touched] = numbers[..] else { panic!("{line}") };
             assert!(touched > kernel, "{line}: no sample was taken on the stack");

@@ -7,10 +7,10 @@ use support::{here, recorded, streams, torch};
 
 /// Digest that the program printed.
 fn digest(output: &std::process::Output) -> String {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    let digest = said.split("\"digest\": [").nth(1).and_then(|rest| rest.split(']').next());
-    digest.unwrap_or_else(|| panic!("{said}")).to_owned()
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}\n{stdout}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    let digest = stdout.split("\"digest\": [").nth(1).and_then(|rest| rest.split(']').next());
+    digest.unwrap_or_else(|| panic!("{stdout}")).to_owned()
 }
 
 #[test]

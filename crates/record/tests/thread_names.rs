@@ -16,9 +16,9 @@ fn threads_have_their_python_names() {
         let mut command = recorded(&python, run.path());
         command.arg(here("tests/programs/thread_names.py")).env("STACKLINE_SAMPLE_HZ", "200");
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         // Tracebacks have the frames that they have without a recorder.
-        assert_eq!(said, "[['_bootstrap_inner', 'run', 'fail']]\n", "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(stdout, "[['_bootstrap_inner', 'run', 'fail']]\n", "{}", String::from_utf8_lossy(&output.stderr));
         let stream = streams(run.path()).remove(0);
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         for thread in stream.threads.values() {

@@ -33,11 +33,11 @@ fn waits_are_attributed_and_other_calls_not_interrupted() {
     for name in ["nanosleep", "polled", "limited", "gathered", "written", "blocked"] {
         assert!(seconds(name) < 0.05, "{name}: {waited:?}");
     }
-    let said = &stream.sources["samples"].1;
+    let detail = &stream.sources["samples"].1;
     assert!(
-        said.starts_with("waits at 99 Hz")
-            && said.contains("checks for waits found calls that must not be interrupted"),
-        "{said}"
+        detail.starts_with("waits at 99 Hz")
+            && detail.contains("checks for waits found calls that must not be interrupted"),
+        "{detail}"
     );
 }
 

@@ -113,9 +113,9 @@ fn a_sitecustomize_of_the_user_still_runs() {
     let path = std::env::join_paths([here("bootstrap"), folder.path().into()]).unwrap();
     let program = "import sitecustomize; print(sitecustomize.__file__)";
     let output = recorded(&python(), run.path()).env("PYTHONPATH", path).args(["-c", program]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.starts_with("the user was here\n"), "{said}");
-    assert!(said.contains(&folder.path().display().to_string()), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.starts_with("the user was here\n"), "{stdout}");
+    assert!(stdout.contains(&folder.path().display().to_string()), "{stdout}");
 }
 
 #[test]
@@ -147,9 +147,9 @@ fn results_are_identical_to_the_bit() {
     assert!(sources["python"].0 && sources["pytorch"].0);
     let run = tempfile::tempdir().unwrap();
     let with_shapes = recorded(&python, run.path()).env("STACKLINE_SHAPES", "1").args(arguments).output().unwrap();
-    let said =
+    let stderr_and_stdout =
         |output: &Output| [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-    assert_eq!((with_shapes.status, said(&with_shapes)), (output.status, said(&output)));
+    assert_eq!((with_shapes.status, stderr_and_stdout(&with_shapes)), (output.status, stderr_and_stdout(&output)));
     assert!(of_sources(run.path())["shapes"].0);
 }
 
@@ -179,13 +179,13 @@ fn a_kill_loses_a_second_at_most() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = child.stdout.take().unwrap();
-        wait_for_output(&mut said);
+        let mut stdout = child.stdout.take().unwrap();
+        wait_for_output(&mut stdout);
         std::thread::sleep(Duration::from_millis(moment));
         child.kill().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(9));
         let mut rest = String::new();
-        std::io::Read::read_to_string(&mut said, &mut rest).unwrap();
+        std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
         // Each line: seconds since the start, operators so far.
         let ticks: Vec<(f64, u64)> = rest
             .lines()
