@@ -310,8 +310,8 @@ class Run(AnalysisMethods):
         chosen = [text for text in chosen if not is_own[text]]
         if own and "memory" in self.parts and not self.traces:
             raise AnalysisError(f"{self._of()}: no trace, which Python rules need. Leave out rules=")
-        said = own_findings(self, own, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)
-        return Table(_native.findings(self._native, rank, step_range(steps), whole, chosen, min_gain, threads, said))
+        rule_messages = own_findings(self, own, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)
+        return Table(_native.findings(self._native, rank, step_range(steps), whole, chosen, min_gain, threads, rule_messages))
 
     def call_tree(self, *, rank: int | None = None, steps: Steps = None, whole: bool = False) -> CallTree:
         """Calling context tree: Python frames, modules, spans, operators, runtime calls and the GPU operations that they launched.

@@ -86,8 +86,8 @@ impl Answer<'_> {
 /// A line for each device whose times were shifted: said before all that was computed from them.
 fn shifted_clocks(set: &TraceSet) -> String {
     let problems = set.traces.iter().flat_map(|t| &t.report.problems);
-    let told = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
-    let lines = told.map(|p| {
+    let shifted = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
+    let lines = shifted.map(|p| {
         let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
         format!("Clock of {}{more}: device times below are shifted.\n", p.example)
     });
@@ -106,11 +106,11 @@ pub(crate) fn failed_checks(session: &Session<'_>) -> String {
         "" => format!("{check} {count}"),
         consequence => format!("{check} {count} ({consequence})"),
     };
-    let told: Vec<String> = checks_that_failed(session).into_iter().map(one).collect();
-    if told.is_empty() {
+    let failed: Vec<String> = checks_that_failed(session).into_iter().map(one).collect();
+    if failed.is_empty() {
         return String::new();
     }
-    format!("Failed checks: {}. List the events with `stackline check`.\n", told.join(", "))
+    format!("Failed checks: {}. List the events with `stackline check`.\n", failed.join(", "))
 }
 
 /// Width, colors and maximum rows with which tables are drawn.

@@ -161,9 +161,9 @@ fn all_forms_link_to_the_rule_page() {
 fn documents_list_skipped_rules_with_reasons() {
     let case = Case::new();
     let markdown = stdout(&["findings", &case.waits, "--as", "markdown"]);
-    let is_told =
+    let is_skipped_line =
         |line: &str| line.starts_with("- Not checked: SL019, ") && line.ends_with("SL023, SL044: no collectives.");
-    assert!(markdown.lines().any(is_told), "{markdown}");
+    assert!(markdown.lines().any(is_skipped_line), "{markdown}");
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--as", "sarif"])).unwrap();
     let notifications = sarif["runs"][0]["invocations"][0]["toolConfigurationNotifications"].as_array().unwrap();
     let of = notifications.iter().find(|note| note["associatedRule"]["id"] == "SL023").unwrap();

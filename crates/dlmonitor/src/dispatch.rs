@@ -122,7 +122,7 @@ pub(crate) fn operator_ends(handle: usize) {
 }
 
 #[inline]
-fn end(handle: usize, tell: impl FnOnce(&dyn Observer, &OpenOperator, &mut Thread)) {
+fn end(handle: usize, report_end: impl FnOnce(&dyn Observer, &OpenOperator, &mut Thread)) {
     // An operator that began before `activate(false)` is removed from the shadow stack in any case.
     guarded(|| {
         thread::with(|thread| {
@@ -131,7 +131,7 @@ fn end(handle: usize, tell: impl FnOnce(&dyn Observer, &OpenOperator, &mut Threa
             let mut ended = OpenOperator::default();
             if thread.close(handle, &mut ended) {
                 match observer() {
-                    Some(observer) => tell(observer, &ended, thread),
+                    Some(observer) => report_end(observer, &ended, thread),
                     None => drop_entry(&ended),
                 }
             }

@@ -30,26 +30,26 @@ pub fn memory_findings(
     least_percent: f64,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> MemoryFindings {
-    let teller = Teller::new(analysis);
-    let mut told = MemoryFindings { unchecked: unchecked(analysis), ..MemoryFindings::default() };
+    let builder = FindingBuilder::new(analysis);
+    let mut findings = MemoryFindings { unchecked: unchecked(analysis), ..MemoryFindings::default() };
     for (which, peak) in analysis.highest_peaks().enumerate() {
         let mut followed: Vec<usize> = Vec::new();
-        for (at, finding, is_enough) in teller.advised_on((which, peak), least_percent) {
+        for (at, finding, is_enough) in builder.advised_on((which, peak), least_percent) {
             let is_kept = keep(&finding);
             followed.extend(is_kept.then_some(at));
             match (is_enough, is_kept) {
-                (true, true) => told.findings.push(finding),
-                (true, false) => told.ignored.push(finding),
-                (false, true) => told.small.push(finding),
+                (true, true) => findings.findings.push(finding),
+                (true, false) => findings.ignored.push(finding),
+                (false, true) => findings.small.push(finding),
                 (false, false) => {}
             }
         }
-        told.peaks.push(teller.device_peak(peak, &followed));
+        findings.peaks.push(builder.device_peak(peak, &followed));
     }
-    let (others, also_ignored): (Vec<_>, Vec<_>) = teller.without_change(least_percent).into_iter().partition(keep);
-    told.findings.extend(others);
-    told.ignored.extend(also_ignored);
-    told
+    let (others, also_ignored): (Vec<_>, Vec<_>) = builder.without_change(least_percent).into_iter().partition(keep);
+    findings.findings.extend(others);
+    findings.ignored.extend(also_ignored);
+    findings
 }
 
 /// Thresholds of patterns from the user's settings.
@@ -125,18 +125,18 @@ pub fn findings_with_known_memory(
 
 /// Memory rules that are not checked, each with its missing requirement.
 fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
-    let (trace, can_tell_leaks) = (analysis.trace(), analysis.can_tell_leaks());
+    let (trace, can_detect_leaks) = (analysis.trace(), analysis.can_detect_leaks());
     let is_met = |need: &Requirement| match need {
         Requirement::MemoryAccesses => trace.has_accesses,
         Requirement::MemoryRanges => !trace.accesses.range.is_empty(),
-        Requirement::MemoryEnd => can_tell_leaks,
+        Requirement::MemoryEnd => can_detect_leaks,
         _ => true,
     };
-    let told = |rule: &Rule| {
+    let skipped = |rule: &Rule| {
         let need = rule.needs.iter().copied().find(|need| !is_met(need))?;
         Some(SkippedRule { rule: rule.info(), reason: Reason::Missing(need) })
     };
-    rules::of_memory().filter_map(told).collect()
+    rules::of_memory().filter_map(skipped).collect()
 }
 
 /// Evidence of waste.
@@ -159,14 +159,14 @@ struct Waste<'a> {
     certainty: Certainty,
 }
 
-struct Teller<'a> {
+struct FindingBuilder<'a> {
     analysis: &'a MemoryAnalysis<'a>,
     /// Suggestions, ranked by their effect at the highest peak of each device.
     ranked: Vec<Ranked>,
     matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> FindingBuilder<'a> {
     fn new(analysis: &'a MemoryAnalysis<'a>) -> Self {
         let matches = analysis.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
         let ranked = analysis.ranked_by_highest();
@@ -279,7 +279,8 @@ impl<'a> Teller<'a> {
     fn without_change(&self, least_percent: f64) -> Vec<Finding> {
         let mut found = Vec::new();
         for group in self.analysis.without_suggestion() {
-            let Some(largest) = group.first().copied().filter(|first| is_told_alone(self.trace(), first)) else {
+            let Some(largest) = group.first().copied().filter(|first| is_reported_without_change(self.trace(), first))
+            else {
                 continue;
             };
             let bytes = group.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
@@ -387,7 +388,7 @@ fn is_enough(bytes: u64, peak: &NamedPeak, least_percent: f64) -> bool {
 
 /// Check if a match is reported without a known change. The last use of a leaked object is unknown without records of
 /// accesses, or while the object's memory grows.
-fn is_told_alone(trace: &MemoryTrace, found: &PatternMatch) -> bool {
+fn is_reported_without_change(trace: &MemoryTrace, found: &PatternMatch) -> bool {
     let grows = matches!(found.measure, Some(Measure::Growth { .. })) || !trace.has_accesses;
     WITHOUT_CHANGE.contains(&found.pattern) || found.pattern == Pattern::MemoryLeak && grows
 }

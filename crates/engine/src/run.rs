@@ -91,18 +91,18 @@ impl Run {
         } else {
             self.is_memory_alone()?;
         }
-        let (mut parts, tells_of_memory) = match &*lock(&self.timeline) {
+        let (mut parts, has_memory_events) = match &*lock(&self.timeline) {
             Timeline::Lacking(lacks) => return Ok(lacks.has.clone()),
-            Timeline::Traces(set) => (vec![Part::Traces], set.traces.iter().any(tells_of_memory)),
+            Timeline::Traces(set) => (vec![Part::Traces], set.traces.iter().any(has_memory_events)),
             Timeline::Passed(within) => (vec![Part::Traces], within.is_some()),
             Timeline::Unread => (vec![Part::Traces], false),
         };
         let [input] = &self.inputs[..] else {
-            parts.extend(tells_of_memory.then_some(Part::Memory));
+            parts.extend(has_memory_events.then_some(Part::Memory));
             return Ok(parts);
         };
         parts.extend(is_recording(input).then_some(Part::Profile));
-        parts.extend((tells_of_memory || memory::is_kept(input)).then_some(Part::Memory));
+        parts.extend((has_memory_events || memory::is_kept(input)).then_some(Part::Memory));
         Ok(parts)
     }
 
@@ -495,6 +495,6 @@ pub fn is_read_once(input: &Path) -> bool {
 }
 
 /// True if a trace has memory events.
-fn tells_of_memory(trace: &Trace) -> bool {
+fn has_memory_events(trace: &Trace) -> bool {
     trace.events.kind.contains(&EventKind::Memory)
 }

@@ -20,7 +20,7 @@ const STACKS: &str = "main;step 3\nmain 4\n";
 const MEMORY: &str = "a x 1024; f x; end";
 
 /// Trace with a memory event.
-fn telling_trace(rank: i64) -> String {
+fn trace_with_memory(rank: i64) -> String {
     mini::trace(&format!(
         r#"file distributedInfo={{"rank": {rank}, "world_size": 2}}
         1/1  cpu_op  aten::empty  0+5
@@ -33,7 +33,7 @@ fn each_file_type_opens_as_its_part() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text, parts) in [
         ("t.json", TRACE, &[Part::Traces][..]),
-        ("told.json", &telling_trace(0), &[Part::Traces, Part::Memory]),
+        ("told.json", &trace_with_memory(0), &[Part::Traces, Part::Memory]),
         ("stacks.txt", STACKS, &[Part::Profile]),
         ("p.memory", MEMORY, &[Part::Memory]),
     ] {
@@ -123,7 +123,7 @@ fn unreadable_inputs_are_an_error() {
 #[test]
 fn memory_of_read_traces() {
     let folder = tempfile::tempdir().unwrap();
-    let inputs = [0, 1].map(|rank| written(folder.path(), &format!("r{rank}.json"), &telling_trace(rank)));
+    let inputs = [0, 1].map(|rank| written(folder.path(), &format!("r{rank}.json"), &trace_with_memory(rank)));
     let whole = run(&inputs);
     assert_eq!(whole.memories().unwrap().len(), 2);
     assert!(whole.memory(None).unwrap().label.ends_with("r0.json"));

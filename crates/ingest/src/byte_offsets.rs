@@ -67,12 +67,12 @@ impl Tally {
     }
 
     /// Add the counted events to the read report, with their byte offsets.
-    pub(crate) fn tell(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport) {
-        self.tell_as(code, places, report, &self.example);
+    pub(crate) fn report(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport) {
+        self.report_with_example(code, places, report, &self.example);
     }
 
     /// Add the events to the report with another example.
-    pub(crate) fn tell_as(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport, example: &str) {
+    pub(crate) fn report_with_example(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport, example: &str) {
         for &event in &self.first {
             code.count(report, places.offset_of(event), example);
         }
@@ -104,7 +104,7 @@ mod tests {
             tally.add(EventId::new(row), || format!("row {row}"));
         }
         let mut report = ReadReport::default();
-        tally.tell(diagnostics::CROSSING, &places, &mut report);
+        tally.report(diagnostics::CROSSING, &places, &mut report);
         let problem = &report.problems[0];
         assert_eq!((problem.count, &problem.offsets[..]), (7, &[100, 200, 300, 500, 900][..]));
         assert_eq!(problem.example, "row 9");

@@ -274,8 +274,8 @@ fn truncated_streams_keep_their_first_events() {
             let trace = &set.traces[0];
             assert!((5_000..20_000).contains(&trace.events.len()), "{name}: {} events", trace.events.len());
             assert!(!trace.report.is_clean(), "{name}: {:?}", trace.report.problems);
-            let says = trace.report.count_of("damaged_compression") + trace.report.count_of("skipped_file");
-            assert!(says > 0, "{name}: {:?}", trace.report.problems);
+            let count = trace.report.count_of("damaged_compression") + trace.report.count_of("skipped_file");
+            assert!(count > 0, "{name}: {:?}", trace.report.problems);
             let row = |i: usize| (trace.events.start[i], trace.events.dur[i]);
             assert_eq!((row(0), row(4_999)), ((0, 1_000), (4_999_000, 1_000)));
         }
@@ -309,8 +309,8 @@ fn damaged_members_affect_no_others() {
     let names = shown(&set);
     assert_eq!((names[0].as_str(), names.last().unwrap().as_str()), ("t.zip/a.json: a", "t.zip/c.json: c"));
     // The checksum shows the change.
-    let told = |code: &str| set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
-    assert!(told("damaged_compression") + told("skipped_file") > 0, "{names:?}");
+    let count_of = |code: &str| set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
+    assert!(count_of("damaged_compression") + count_of("skipped_file") > 0, "{names:?}");
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn standard_input() {
     // One after the other: each child holds a pipe that the next must not inherit.
     static ONE: Mutex<()> = Mutex::new(());
     let _guard = ONE.lock();
-    for (bytes, said) in [
+    for (bytes, expected) in [
         (document("in"), "read [\"-: in\"]"),
         (gzip(&document("packed")), "read [\"-: packed\"]"),
         (zip(&[("a.json", document("zipped"))]), "read [\"-/a.json: zipped\"]"),
@@ -415,6 +415,6 @@ fn standard_input() {
         child.stdin.take().unwrap().write_all(&bytes).unwrap();
         let output = child.wait_with_output().unwrap();
         let output = String::from_utf8_lossy(&output.stdout);
-        assert!(output.contains(said), "{output}");
+        assert!(output.contains(expected), "{output}");
     }
 }

@@ -13,10 +13,10 @@ fn error(text: &str) -> String {
 
 #[test]
 fn kernels_without_accesses_are_marked() {
-    let says = |text: &str| read("test", text).unwrap().has_accesses;
-    assert!(says("a A 100; k z >; f A; end"));
-    assert!(!says("a A 100; k z > opaque; f A; end"), "nobody knows what it touches");
-    assert!(!says("a A 100; f A; end"), "an export of a source that does not say who touches memory");
+    let has_accesses = |text: &str| read("test", text).unwrap().has_accesses;
+    assert!(has_accesses("a A 100; k z >; f A; end"));
+    assert!(!has_accesses("a A 100; k z > opaque; f A; end"), "nobody knows what it touches");
+    assert!(!has_accesses("a A 100; f A; end"), "an export of a source that does not say who touches memory");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
 }
 
 /// Description of each call of memory text.
-fn told(trace: &MemoryTrace) -> Vec<String> {
+fn listing(trace: &MemoryTrace) -> Vec<String> {
     let text = |id| trace.strings.get(id).to_owned();
     let device = |id: MemoryDeviceId| trace.devices.get(id.index()).map(|device| text(device.name));
     let name = |object: MemoryObjectId| {
@@ -261,7 +261,7 @@ proptest! {
         prop_assert_eq!(again.objects.len(), trace.objects.len());
         prop_assert_eq!(devices(&again), devices(&trace));
         if left_out == 0 && trace.calls.kind.iter().all(|kind| *kind != MemoryCallKind::Free) {
-            prop_assert_eq!(told(&again), told(&trace));
+            prop_assert_eq!(listing(&again), listing(&trace));
         }
     }
 }

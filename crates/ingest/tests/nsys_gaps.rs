@@ -153,17 +153,20 @@ fn damaged_tables_are_reported_as_damage() {
     let trace = &read(&path)[0];
     assert!(example(trace, "damaged_table").starts_with("CUPTI_ACTIVITY_KIND_KERNEL: "));
     damage(&path, &[CALLS]);
-    let told = error(&path);
-    assert!(told.contains("the file is damaged") && told.contains(kernels) && told.contains(CALLS), "{told}");
-    assert!(!told.contains("record with nsys"), "{told}");
+    let message = error(&path);
+    assert!(
+        message.contains("the file is damaged") && message.contains(kernels) && message.contains(CALLS),
+        "{message}"
+    );
+    assert!(!message.contains("record with nsys"), "{message}");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rpd");
     let sql = "CREATE TABLE rocpd_string (id INT, string TEXT); INSERT INTO rocpd_string VALUES (1, 'k');
         CREATE TABLE rocpd_op (id INT, gpuId INT, start INT, end INT); INSERT INTO rocpd_op VALUES (1, 0, 5, 9);";
     Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     damage(&path, &["rocpd_op"]);
-    let told = error(&path);
-    assert!(told.contains("table rocpd_op cannot be read") && !told.contains("no GPU work ran"), "{told}");
+    let message = error(&path);
+    assert!(message.contains("table rocpd_op cannot be read") && !message.contains("no GPU work ran"), "{message}");
 }
 
 /// Each process of a truncated file may have missing records.

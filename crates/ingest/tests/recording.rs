@@ -103,8 +103,8 @@ fn dropped_records_are_reported_once() {
         chunk.push(&record).unwrap();
     }
     let read = tree(&[("7-0.slr".into(), [HEADER.as_slice(), chunk.finish()].concat())]);
-    let told = |code: &str| read.report.problems.iter().find(|problem| problem.code == code).unwrap();
-    let (full, other) = (told("tree_full"), told("not_recorded"));
+    let problem = |code: &str| read.report.problems.iter().find(|problem| problem.code == code).unwrap();
+    let (full, other) = (problem("tree_full"), problem("not_recorded"));
     assert_eq!((full.count, full.example.as_str()), (164, "7-0.slr"));
     assert!(other.count == 164 && other.example.contains("threads_over_limit"), "{other:?}");
 }

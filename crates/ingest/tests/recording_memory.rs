@@ -195,13 +195,13 @@ fn foreign_memory_ends_at_an_allocation_of_its_address() {
 #[test]
 fn windows_without_operators_are_reported() {
     let window = |at_ns, open| Record::Window { at_ns, step: 0, open, at_step: false };
-    let is_told =
+    let is_reported =
         |trace: &MemoryTrace| !trace.has_accesses && stackline_ingest::diagnostics::is_outside_window(&trace.report);
     let early = || Stream::new().touch(10, 0, Allocated, 0x1000, 64);
-    assert!(is_told(&early().with(window(5, true)).with(window(8, false)).read()));
-    assert!(!is_told(&early().read()), "all was recorded");
+    assert!(is_reported(&early().with(window(5, true)).with(window(8, false)).read()));
+    assert!(!is_reported(&early().read()), "all was recorded");
     let with = early().touch(20, 1, Input(0), 0x1000, 64).call(1, 20, 25).with(window(5, true)).with(window(30, false));
-    assert!(!is_told(&with.read()));
+    assert!(!is_reported(&with.read()));
 }
 
 #[test]
@@ -215,8 +215,8 @@ fn pauses_and_dropped_records_may_access_all_objects() {
     assert_eq!((opaque(&lost), lost.saw_end), (2, false), "frees may be among what was lost");
     let unnamed = plain().with(Record::Lost { what: "names_over_limit".into(), count: 3 }).read();
     assert_eq!((opaque(&unnamed), unnamed.saw_end), (0, true), "names touch nothing");
-    let told = &unnamed.report.problems[0];
-    assert!(told.count == 3 && told.example.contains("names_over_limit"), "{told:?}");
+    let problem = &unnamed.report.problems[0];
+    assert!(problem.count == 3 && problem.example.contains("names_over_limit"), "{problem:?}");
 }
 
 #[test]

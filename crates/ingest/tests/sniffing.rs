@@ -63,7 +63,7 @@ fn formats_of_memory_files_are_detected() {
     let of_text = |text: &[u8]| {
         source(Path::new("text"), &Content::Bytes { head: text, stream: &mut std::io::empty() }).unwrap_or("none")
     };
-    let told = [
+    let sources = [
         ("a folder of DrGPUM's", source(folder.path(), &Content::Directory(folder.path())).unwrap()),
         ("one of its files", of_text(b"[12]: 12(0), 13(4)\n")),
         ("nodes and a schema", of_text(b"{\"schema\": \"1.1\", \"nodes\": []}")),
@@ -82,7 +82,7 @@ fn formats_of_memory_files_are_detected() {
         ("a name that is no key", of_text(b"{\"a\": \"blocks\"}")),
         ("a folder", source(Path::new("."), &Content::Directory(Path::new("."))).unwrap_or("none")),
     ];
-    insta::assert_debug_snapshot!(told);
+    insta::assert_debug_snapshot!(sources);
 }
 
 /// The detected format of a file agrees with its reader.

@@ -107,8 +107,8 @@ fn duplicate_marks_count_once_and_repeated_numbers_are_reported() {
     ];
     let trace = read(&events, None);
     assert_eq!(steps(&trace), [(3, 100, 200), (4, 200, 300), (4, 300, 400)]);
-    let told: Vec<_> = trace.report.problems.iter().map(|problem| (problem.code.as_str(), problem.count)).collect();
-    assert_eq!(told, [("repeated_step", 1)]);
+    let problems: Vec<_> = trace.report.problems.iter().map(|problem| (problem.code.as_str(), problem.count)).collect();
+    assert_eq!(problems, [("repeated_step", 1)]);
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn pattern_replaces_known_marks() {
     assert_eq!(steps(&read(&events, Some(r"^iteration (\d+)"))), [(17, 100, 150), (18, 200, 250)]);
     let none = read(&events, Some("nothing"));
     assert_eq!(steps(&none), []);
-    let told: Vec<_> = none.report.problems.iter().map(|problem| problem.code.as_str()).collect();
-    assert_eq!(told, ["step_annotation_matches_nothing"]);
+    let problems: Vec<_> = none.report.problems.iter().map(|problem| problem.code.as_str()).collect();
+    assert_eq!(problems, ["step_annotation_matches_nothing"]);
 }
 
 /// Workers that serve requests concurrently.

@@ -155,8 +155,8 @@ fn phases_follow_from_call_paths() {
     let trace = stackline_ingest::memory::text::read("phases", text).unwrap();
     let table = tables::at_peak_table(&trace, &tables::named_peaks(&trace, 1), tables::By::Phase);
     let Values::Str(phases) = &table.column("phase").unwrap().values else { panic!("{table:?}") };
-    let told: Vec<&str> = phases.iter().flatten().map(String::as_str).collect();
-    assert_eq!(told, ["other", "optimizer", "backward", "forward", "data"]);
+    let names: Vec<&str> = phases.iter().flatten().map(String::as_str).collect();
+    assert_eq!(names, ["other", "optimizer", "backward", "forward", "data"]);
     // The module of a buffer is its owner.
     let bytes = [8 + 1024, 512, 256, 32 + 64 + 128, 16].map(Some).to_vec();
     assert_eq!(table.column("bytes").unwrap().values, Values::I64(bytes));
@@ -263,18 +263,20 @@ fn combination_saves_at_least_as_much_as_slices() {
 /// Without a line, the text has none; a size in bytes appears once.
 #[test]
 fn descriptions_of_repeated_work() {
-    let told = |text: &str| -> Vec<String> {
+    let descriptions = |text: &str| -> Vec<String> {
         let trace = stackline_ingest::memory::text::read("words", text).unwrap();
         let analysis = MemoryAnalysis::new(&trace, 1);
         analysis.ranked.iter().map(|one| describe(&trace, &one.suggestion)).collect()
     };
     let between = "k b B>B; k b B>B; k a X>";
-    let idle =
-        |times: usize| told(&format!("a X 5000; a B 10; k a >X; {}; f X; f B; end", vec![between; times].join("; ")));
-    let ends =
-        |times: usize, end: &str| idle(times).iter().any(|told| told.starts_with("move X to") && told.ends_with(end));
+    let idle = |times: usize| {
+        descriptions(&format!("a X 5000; a B 10; k a >X; {}; f X; f B; end", vec![between; times].join("; ")))
+    };
+    let ends = |times: usize, end: &str| {
+        idle(times).iter().any(|description| description.starts_with("move X to") && description.ends_with(end))
+    };
     assert!(ends(2, "; likewise once more at another time"), "{:?}", idle(2));
     assert!(ends(3, "; likewise 2 more times at other times"), "{:?}", idle(3));
-    let small = told("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
-    assert!(small.iter().any(|told| told == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
+    let small = descriptions("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
+    assert!(small.iter().any(|description| description == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
 }

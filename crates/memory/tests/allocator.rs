@@ -151,10 +151,10 @@ fn settings_are_read_from_the_snapshot() {
         stackline_ingest::memory::read_path(file.path()).unwrap()
     };
     let divisions = json!({"1": 0, "2": 0, "4": 0, "8": 2, "16": 4});
-    let told = read(json!({"expandable_segments": true, "max_split_size": -1, "roundup_power2_divisions": divisions}));
-    assert_eq!(told.allocator_settings.divisions[..6], [0, 0, 0, 2, 4, 0]);
-    assert_eq!(told.objects.bytes, [12 * MIB, 1024]);
-    let settings = AllocatorSettings::from_trace(&told, MemoryDeviceId(0));
+    let trace = read(json!({"expandable_segments": true, "max_split_size": -1, "roundup_power2_divisions": divisions}));
+    assert_eq!(trace.allocator_settings.divisions[..6], [0, 0, 0, 2, 4, 0]);
+    assert_eq!(trace.objects.bytes, [12 * MIB, 1024]);
+    let settings = AllocatorSettings::from_trace(&trace, MemoryDeviceId(0));
     assert!(settings.expandable && settings.rounding.divisions[3] == 2);
     for nothing in [json!(null), json!([1, 2]), json!({"roundup_power2_divisions": {"8": -2, "1": "two"}})] {
         let plain = read(nothing);

@@ -176,10 +176,10 @@ fn compositions_of_real_peaks_match_the_program() {
         let trace = real(name);
         let parts = parts(&trace);
         let of = |of| bytes(&parts, of);
-        let told = [of(Use::Parameters), of(Use::Gradients), of(Use::FirstMoments) + of(Use::SecondMoments)];
+        let found_bytes = [of(Use::Parameters), of(Use::Gradients), of(Use::FirstMoments) + of(Use::SecondMoments)];
         // Small parameters are rounded up to 512 bytes, and some blocks are not split.
-        for (told, known) in told.into_iter().zip([parameters, gradients, states]) {
-            assert!((known..=known + known / 50).contains(&told), "{name}: {told} of {known}: {parts:?}");
+        for (found_bytes, known) in found_bytes.into_iter().zip([parameters, gradients, states]) {
+            assert!((known..=known + known / 50).contains(&found_bytes), "{name}: {found_bytes} of {known}: {parts:?}");
         }
         assert_eq!(of(Use::Workspaces), workspaces, "{name}");
     }
@@ -243,11 +243,11 @@ fn autograd_graphs_kept_in_a_list_are_a_leak() {
 fn fragmentation_of_failed_requests_is_reported() {
     let trace = real("fragments");
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
-    for told in [
+    for note in [
         "the allocator reserved at most 980.0 MiB. At call 90 (",
         "snapshots.py:83 fragments) the allocator requested 192.0 MiB from the device although 364.2 MiB",
     ] {
-        assert!(notes.contains(told), "{told}: {notes}");
+        assert!(notes.contains(note), "{note}: {notes}");
     }
 }
 
@@ -257,7 +257,7 @@ fn fragmentation_of_failed_requests_is_reported() {
 fn a_request_over_the_limit_of_the_process_is_explained() {
     let trace = real("out-of-memory");
     let notes = failed_requests_table(&trace).notes.join(" ");
-    for told in [
+    for note in [
         "Request of 28.61 MiB failed (needs a segment of 30.00 MiB) at ",
         "snapshots.py:69 out_of_memory: the device had enough free memory (65.97 GiB)",
         "a limit of the process (set_per_process_memory_fraction)",
@@ -265,7 +265,7 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
         "allocated 93.6 % of the 1804 MiB in use (59 objects).",
         "snapshots.py:69 out_of_memory allocated 93.6 %",
     ] {
-        assert!(notes.contains(told), "{told}: {notes}");
+        assert!(notes.contains(note), "{note}: {notes}");
     }
 }
 

@@ -99,16 +99,16 @@ fn iterations_end_with_their_optimizer() {
 
 #[test]
 fn temporary_and_single_objects_do_not_leak() {
-    let told = |trace: &MemoryTrace| leaks(trace).len();
-    assert_eq!(told(&training(5, loss)), 0, "too few turns");
-    assert_eq!(told(&training(20, |at| format!("{} f loss{at};", loss(at)))), 0, "freed at once");
+    let leak_count = |trace: &MemoryTrace| leaks(trace).len();
+    assert_eq!(leak_count(&training(5, loss)), 0, "too few turns");
+    assert_eq!(leak_count(&training(20, |at| format!("{} f loss{at};", loss(at)))), 0, "freed at once");
     let window = |at: usize| if at < 3 { loss(at) } else { format!("{} f loss{};", loss(at), at - 3) };
-    assert_eq!(told(&training(20, window)), 0, "the last three are kept");
-    assert_eq!(told(&training(20, |at| if at < 6 { loss(at) } else { String::new() })), 0, "at the begin alone");
+    assert_eq!(leak_count(&training(20, window)), 0, "the last three are kept");
+    assert_eq!(leak_count(&training(20, |at| if at < 6 { loss(at) } else { String::new() })), 0, "at the begin alone");
     let weights = |at: usize| if at == 0 { (0..40).map(loss).collect() } else { String::new() };
-    assert_eq!(told(&training(20, weights)), 0, "made once");
+    assert_eq!(leak_count(&training(20, weights)), 0, "made once");
     let state = |at: usize| format!("a s{at} 64 kind=\"optimizer state\" at=train.py:9:step;");
-    assert_eq!(told(&training(20, state)), 0, "state of an optimizer");
+    assert_eq!(leak_count(&training(20, state)), 0, "state of an optimizer");
     // Accesses are known, also in the last iteration.
     let touched = |at: usize| match at {
         19 => format!(
@@ -117,8 +117,8 @@ fn temporary_and_single_objects_do_not_leak() {
         ),
         _ => format!("{} k f act{at}>loss{at};", loss(at)),
     };
-    assert_eq!(told(&training(20, touched)), 0, "used in the last turn");
-    assert_eq!(told(&training(20, |at| format!("{} k f act{at}>loss{at};", loss(at)))), 19);
+    assert_eq!(leak_count(&training(20, touched)), 0, "used in the last turn");
+    assert_eq!(leak_count(&training(20, |at| format!("{} k f act{at}>loss{at};", loss(at)))), 19);
 }
 
 /// Program with a recorded end: weights are read in each request; a buffer is read only in the first half, outputs are
@@ -162,7 +162,7 @@ fn recorded_steps_are_iterations() {
     assert_eq!(found.len(), 9);
     let measure = Measure::Growth { left: 9, rounds: 9, per_round: 1000, origin: Origin::Steps };
     assert_eq!(found[0].measure, Some(measure));
-    assert!(MemoryAnalysis::new(&trace, 1).can_tell_leaks());
+    assert!(MemoryAnalysis::new(&trace, 1).can_detect_leaks());
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn steadily_growing_lines_leak_without_known_iterations() {
     let use_them: String = (0..200).map(|at| format!("a t{at} 64 at=run.py:9:step; f t{at}; ")).collect();
     let trace = read(&format!("{load}{use_them}"));
     assert!(leaks(&trace).is_empty(), "made at the begin alone");
-    assert!(!MemoryAnalysis::new(&trace, 1).can_tell_leaks());
+    assert!(!MemoryAnalysis::new(&trace, 1).can_detect_leaks());
 }
 
 /// Snapshot of `steps` steps in PyTorch's format: an optimizer's memory is allocated and freed, the loss of each step
@@ -221,7 +221,7 @@ fn growth_in_snapshots_is_found() {
     assert_eq!((found.len(), kept.has_accesses, kept.saw_end), (7, false, false));
     assert_eq!(stackline_memory::place_text(&kept, found[0].stack(&kept)), "train.py:12 step");
     let freed = snapshot(8, false);
-    assert!(leaks(&freed).is_empty() && MemoryAnalysis::new(&freed, 1).can_tell_leaks());
+    assert!(leaks(&freed).is_empty() && MemoryAnalysis::new(&freed, 1).can_detect_leaks());
     assert!(leaks(&snapshot(5, true)).is_empty(), "too few steps");
 }
 

@@ -208,8 +208,8 @@ fn lora_is_not_suggested_to_its_users() {
     let mostly_frozen = notes(MIB);
     assert!(!mostly_frozen.contains("(LoRA)") && mostly_frozen.contains("(QLoRA)"), "{mostly_frozen}");
     let few_frozen = notes(8 * KIB);
-    let said = "Trained parameters, gradients and optimizer state are 93.";
-    assert!(few_frozen.contains(said) && few_frozen.contains("(LoRA)"), "{few_frozen}");
+    let advice = "Trained parameters, gradients and optimizer state are 93.";
+    assert!(few_frozen.contains(advice) && few_frozen.contains("(LoRA)"), "{few_frozen}");
 }
 
 /// Input buffers in a ring have one size, which temporaries of backward may share.

@@ -191,18 +191,18 @@ mod tests {
 
     #[test]
     fn examples_of_important_codes_are_all_kept() {
-        let told = |code: &str, examples: &[&str]| {
+        let report_of = |code: &str, examples: &[&str]| {
             let mut report = ReadReport::default();
             examples.iter().for_each(|example| report.count(code, Severity::Note, "", None, example));
             report
         };
-        let mut report = told("in_flight", &["a", "b"]);
-        report.merge(told("in_flight", &["c", "d"]));
+        let mut report = report_of("in_flight", &["a", "b"]);
+        report.merge(report_of("in_flight", &["c", "d"]));
         assert_eq!(report.problems[0].examples().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
         assert_eq!(report.count_of("in_flight"), 4);
-        let mut report = told("bare_quote", &["a", "b"]);
-        report.merge(told("bare_quote", &["c"]));
+        let mut report = report_of("bare_quote", &["a", "b"]);
+        report.merge(report_of("bare_quote", &["c"]));
         assert_eq!(report.problems[0].examples().collect::<Vec<_>>(), ["a"]);
-        assert_eq!(told("in_flight", &["x"; 100]).problems[0].examples().count(), 1 + MAX_EXAMPLES);
+        assert_eq!(report_of("in_flight", &["x"; 100]).problems[0].examples().count(), 1 + MAX_EXAMPLES);
     }
 }

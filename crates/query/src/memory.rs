@@ -110,7 +110,7 @@ impl Memory {
     }
 
     /// Memory trace with its findings.
-    pub(crate) fn told(&self) -> (&MemoryTrace, MemoryFindings) {
+    pub(crate) fn with_findings(&self) -> (&MemoryTrace, MemoryFindings) {
         (&self.trace, self.findings.clone())
     }
 

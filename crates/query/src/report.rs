@@ -151,7 +151,7 @@ struct PathOfTrace {
     is_of_inferred_steps: bool,
     sentence: String,
     /// Additional lines, each with its first word.
-    told: Vec<(&'static str, String)>,
+    additional_lines: Vec<(&'static str, String)>,
 }
 
 impl PathOfTrace {
@@ -184,7 +184,7 @@ impl PathOfTrace {
         let start = start_up.map(|start_up| ("Start-up", start_up.to_string()));
         let start = start.into_iter().chain(after.as_ref().map(|after| ("After the last step", after.to_string())));
         let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
-        let told = start.chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
+        let additional_lines = start.chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
         let exact = match &exact {
             Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::new(report, &looked, calls)),
             Err(error) => ExactSummary::Failed { error: error.to_string() },
@@ -194,7 +194,7 @@ impl PathOfTrace {
         let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up, after_steps };
         // All keys are texts: there is no error.
         let json = serde_json::to_value(&document).unwrap_or_default();
-        Self { json, of, is_of_inferred_steps: looked.are_inferred(), sentence, told }
+        Self { json, of, is_of_inferred_steps: looked.are_inferred(), sentence, additional_lines }
     }
 
     fn of_rank(mut self, number: i64, many: bool) -> PathSummary {
@@ -203,7 +203,7 @@ impl PathOfTrace {
         }
         let rank = if many { format!(", rank {number}") } else { String::new() };
         let mut line = format!("Critical path{}{rank}: {}", self.of, self.sentence);
-        for (word, text) in self.told {
+        for (word, text) in self.additional_lines {
             line.push_str(&format!("\n{word}{rank}: {text}."));
         }
         PathSummary { json: self.json, line, is_of_inferred_steps: self.is_of_inferred_steps }
@@ -215,14 +215,14 @@ fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
     let (start, end) = looked.window(trace)?;
     let (first, last) = trace.span()?;
     let (steps, all) = (end.saturating_sub(start), last.saturating_sub(first));
-    let told = || {
+    let sentence_of = || {
         format!(
             "the steps take {} of the trace's {}; --whole reports the whole trace",
             human::duration(steps),
             human::duration(all)
         )
     };
-    (steps < all / 2).then(told)
+    (steps < all / 2).then(sentence_of)
 }
 
 /// Exact critical path of the selected window.

@@ -217,7 +217,7 @@ impl OpenRun {
         };
         let (at, _) = self.trace(Some(rank))?;
         let add = || {
-            let memory = self.memory(Some(rank)).ok().map(Memory::told);
+            let memory = self.memory(Some(rank)).ok().map(Memory::with_findings);
             Ok(stackline_engine::findings_with_known_memory(self.findings_of(at)?.clone(), memory, &self.how()))
         };
         self.derived[at].with_memory.get_or_init(add).as_ref().map_err(QueryError::unavailable)
@@ -240,7 +240,7 @@ impl OpenRun {
             let (at, _) = self.trace(None).map_err(|error| error.to_string())?;
             self.findings_of(at)?.clone()
         };
-        Ok(stackline_engine::findings_with_known_memory(found, memory.map(Memory::told), &self.how()))
+        Ok(stackline_engine::findings_with_known_memory(found, memory.map(Memory::with_findings), &self.how()))
     }
 
     fn findings_of(&self, at: usize) -> Result<&Findings, String> {

@@ -279,7 +279,7 @@ fn first_overview_equals_the_complete_one() {
 #[test]
 fn launched_work_names_the_call_as_its_launch() {
     let mut launched: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    let mut told: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut launched_by_call: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for event in 0.. {
         let Ok(answer) = answer("event", &[("event", &event.to_string())]) else { break };
         let document = document(&answer);
@@ -289,11 +289,11 @@ fn launched_work_names_the_call_as_its_launch() {
         let list = document["launched"].as_array().expect("a list").iter();
         let list: Vec<u64> = list.filter_map(|one| one["event"].as_u64()).collect();
         if !list.is_empty() {
-            told.insert(event, list);
+            launched_by_call.insert(event, list);
         }
     }
     assert!(launched.len() > 50);
-    assert_eq!(told, launched);
+    assert_eq!(launched_by_call, launched);
 }
 
 #[test]

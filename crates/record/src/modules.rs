@@ -24,7 +24,7 @@ struct Tree {
 }
 
 /// Largest number of modules that were called but never assigned; further ones are looked up at each call.
-const MAX_UNTOLD: usize = 1 << 16;
+const MAX_UNASSIGNED: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
 struct Known {
@@ -134,7 +134,7 @@ impl Modules {
             return Some(named.frame);
         }
         let frame = intern(&path(&known.by_address, module))?;
-        if known.by_address.len() < MAX_UNTOLD || known.by_address.contains_key(&module) {
+        if known.by_address.len() < MAX_UNASSIGNED || known.by_address.contains_key(&module) {
             known.by_address.entry(module).or_insert_with(|| self.unnamed()).named =
                 Some(Named { version, class, frame });
         }

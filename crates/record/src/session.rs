@@ -414,8 +414,8 @@ impl Session {
 
 /// Begin of the recording, by the launcher. A time in the future comes from another clock (a container may have its
 /// own).
-fn begin_of(told_ns: Option<i64>, now_ns: i64) -> i64 {
-    told_ns.filter(|told_ns| (0..=now_ns).contains(told_ns)).unwrap_or(now_ns)
+fn begin_of(given_ns: Option<i64>, now_ns: i64) -> i64 {
+    given_ns.filter(|given_ns| (0..=now_ns).contains(given_ns)).unwrap_or(now_ns)
 }
 
 fn since(begin_ns: i64) -> Duration {
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn future_begins_are_rejected() {
-        let of = |told_ns| begin_of(told_ns, 1_000);
+        let of = |given_ns| begin_of(given_ns, 1_000);
         assert_eq!([None, Some(400), Some(1_001), Some(-1)].map(of), [1_000, 400, 1_000, 1_000]);
     }
 }

@@ -3,7 +3,7 @@
 //! The bootstrap reports them: at the assignment to a module, after each step of an optimizer, and at the end. Only
 //! addresses and names are kept.
 
-use crate::memory::{Live, Told};
+use crate::memory::{Live, Naming};
 use crate::modules::Modules;
 use dlmonitor::clock;
 use rustc_hash::FxHashMap;
@@ -76,14 +76,14 @@ impl Tensors {
         let key = Name { module, module_id, name: name.into(), part };
         let mut inner = self.lock();
         let inner = &mut *inner;
-        let mut told = live.name(address, bytes, || inner.number(&key));
-        if told == Told::Elsewhere {
-            told = inner.name_older(address, &key);
+        let mut naming = live.name(address, bytes, || inner.number(&key));
+        if naming == Naming::NotRecorded {
+            naming = inner.name_older(address, &key);
         }
-        match told {
-            Told::New(name) => inner.waiting.push(Named { at: clock::now_ns(), address, name }),
-            Told::Lost => _ = self.lost.fetch_add(1, Ordering::Relaxed),
-            Told::Known | Told::Elsewhere => {}
+        match naming {
+            Naming::New(name) => inner.waiting.push(Named { at: clock::now_ns(), address, name }),
+            Naming::Lost => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+            Naming::Known | Naming::NotRecorded => {}
         }
     }
 
@@ -149,13 +149,13 @@ impl Inner {
     }
 
     /// Name memory after a tensor like [`Live::name`], if the allocation is unknown there.
-    fn name_older(&mut self, address: usize, name: &Name) -> Told {
+    fn name_older(&mut self, address: usize, name: &Name) -> Naming {
         if self.older.contains_key(&address) {
-            return Told::Known;
+            return Naming::Known;
         }
-        let Some(number) = self.number(name).filter(|_| self.older.len() < MAX_NAMES) else { return Told::Lost };
+        let Some(number) = self.number(name).filter(|_| self.older.len() < MAX_NAMES) else { return Naming::Lost };
         self.older.insert(address, number);
-        Told::New(number)
+        Naming::New(number)
     }
 }
 
@@ -221,11 +221,11 @@ mod tests {
         let (tensors, modules, live, mut written) =
             (Tensors::default(), Modules::default(), Live::default(), Written::default());
         live.put(0x1000, 64);
-        let tell = |part, address| tensors.name((&modules, &live), 30, "weight", part, (address, 64));
-        tell(TensorPart::Parameter, 0x1000);
-        tell(TensorPart::Parameter, 0x1000);
-        tell(TensorPart::Gradient, 0x2000);
-        tell(TensorPart::Gradient, 0x2000);
+        let name_tensor = |part, address| tensors.name((&modules, &live), 30, "weight", part, (address, 64));
+        name_tensor(TensorPart::Parameter, 0x1000);
+        name_tensor(TensorPart::Parameter, 0x1000);
+        name_tensor(TensorPart::Gradient, 0x2000);
+        name_tensor(TensorPart::Gradient, 0x2000);
         let (records, named) = tensors.take(&modules, &mut written);
         let both = |path: &str| {
             [name(0, path, "weight", TensorPart::Parameter), name(1, path, "weight", TensorPart::Gradient)]
@@ -242,14 +242,14 @@ mod tests {
         assert_eq!(tensors.take(&modules, &mut written).0, both("layer.linear"), "also of what is gone by now");
         modules.put(40, "other", 30);
         assert_eq!(tensors.take(&modules, &mut written).0, [], "and it stays");
-        tell(TensorPart::Parameter, 0x1000);
+        name_tensor(TensorPart::Parameter, 0x1000);
         assert_eq!(
             tensors.take(&modules, &mut written),
             (Vec::new(), Vec::new()),
             "of the same memory the first counts"
         );
         live.put(0x1000, 64);
-        tell(TensorPart::Parameter, 0x1000);
+        name_tensor(TensorPart::Parameter, 0x1000);
         let (records, named) = tensors.take(&modules, &mut written);
         assert_eq!(records, [name(2, "other", "weight", TensorPart::Parameter)], "another module at the address");
         assert_eq!(named.len(), 1);

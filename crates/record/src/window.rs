@@ -246,8 +246,8 @@ impl Window {
 
     /// Ends of steps so far; `None` if single calls contain them, or if only a part of the program is recorded.
     pub(crate) fn step_ends(&self) -> Option<Ends> {
-        let is_told = !self.keeps_calls && self.wanted == Wanted::default();
-        self.past().ends.filter(|_| is_told)
+        let is_whole_program = !self.keeps_calls && self.wanted == Wanted::default();
+        self.past().ends.filter(|_| is_whole_program)
     }
 
     /// Begins and pauses of the recording so far, from number `from` on.
@@ -339,9 +339,9 @@ mod tests {
         assert_eq!(changes(Wanted::default(), true), []);
         let window = Window::new(wanted(None, None, Some("1s"), Some("1s")).unwrap(), false, 0, Duration::ZERO);
         let looks = [0, 1, 1, 2, 3].map(|second| {
-            let mut told = None;
-            window.look(Duration::from_secs(second), |change| told = Some(change));
-            told
+            let mut applied_change = None;
+            window.look(Duration::from_secs(second), |change| applied_change = Some(change));
+            applied_change
         });
         assert_eq!(looks, [Some(Change::Pause), Some(Change::Resume), None, Some(Change::Pause), None]);
     }

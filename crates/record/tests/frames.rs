@@ -27,7 +27,7 @@ fn check(version: &str) {
 }
 
 /// Code at the address of earlier code is distinguished from it.
-fn tell_apart(version: &str) {
+fn check_version(version: &str) {
     let Some(python) = interpreters(version).pop() else {
         println!("skipped: no CPython {version} on PATH or in pyenv");
         return;
@@ -46,7 +46,7 @@ fn tell_apart(version: &str) {
 #[ignore = "long: ./dev test --long"]
 fn code_at_an_address_that_is_used_again() {
     for version in ["3.10", "3.11", "3.12", "3.13"] {
-        tell_apart(version);
+        check_version(version);
     }
 }
 

@@ -101,9 +101,9 @@ impl Server {
     /// Same as [`Server::run`].
     pub fn run_until_interrupted(self, ready: impl FnOnce()) -> Result<(), ServeError> {
         let runtime = runtime()?;
-        let told = runtime.block_on(async { Interrupt::new() }).map_err(start)?;
+        let interrupts = runtime.block_on(async { Interrupt::new() }).map_err(start)?;
         ready();
-        self.run_on(runtime, told.received())
+        self.run_on(runtime, interrupts.received())
     }
 
     /// Serve the web page and its queries until the future `until` is done.

@@ -174,7 +174,7 @@ fn damage_is_reported_with_the_file() {
     write_run_with(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
     let files: Vec<PathBuf> = fs::read_dir(run.join("memory=0")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 16);
-    let said = || read_memory(&run).unwrap_err();
+    let read_error = || read_memory(&run).unwrap_err();
     for file in files {
         let good = fs::read(&file).unwrap();
         let name = file.file_name().unwrap().to_str().unwrap();
@@ -182,14 +182,22 @@ fn damage_is_reported_with_the_file() {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             fs::write(&file, &bad).unwrap();
-            assert!(matches!(said(), Error::Damaged { .. }) && said().to_string().contains(name), "{}", said());
+            assert!(
+                matches!(read_error(), Error::Damaged { .. }) && read_error().to_string().contains(name),
+                "{}",
+                read_error()
+            );
         }
         for length in [0, 1, good.len() / 2, good.len() - 1] {
             fs::write(&file, &good[..length]).unwrap();
-            assert!(matches!(said(), Error::Damaged { .. }));
+            assert!(matches!(read_error(), Error::Damaged { .. }));
         }
         fs::remove_file(&file).unwrap();
-        assert!(said().to_string().contains(&format!("{name} is damaged: the file is missing")), "{}", said());
+        assert!(
+            read_error().to_string().contains(&format!("{name} is damaged: the file is missing")),
+            "{}",
+            read_error()
+        );
         fs::write(&file, &good).unwrap();
     }
     assert_same(&read_memory(&run).unwrap()[0], &sample());

@@ -389,8 +389,8 @@ mod tests {
 
     #[test]
     fn invalid_lines_are_reported_with_the_expected_form() {
-        let told = "line 2 of a mini trace: expected TRACK CATEGORY NAME TIME, with a time such as 10..30, 10+20 or @10: \"1/1 cpu_op a\"";
-        assert_eq!(refused("1/1 cpu_op a 0+1\n1/1 cpu_op a"), told);
+        let expected = "line 2 of a mini trace: expected TRACK CATEGORY NAME TIME, with a time such as 10..30, 10+20 or @10: \"1/1 cpu_op a\"";
+        assert_eq!(refused("1/1 cpu_op a 0+1\n1/1 cpu_op a"), expected);
         assert!(refused("1/1 cpu_op a 0+1 correlation").contains("expected arguments of the form KEY=VALUE"));
         assert!(refused("1/1 cpu_op a 0+1 dims=[[1]").contains("expected a value whose brackets and quotes close"));
         assert!(refused("1/1 cpu_op \"a 0+1").contains("expected a name whose quotes close"));

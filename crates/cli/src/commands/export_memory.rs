@@ -92,10 +92,10 @@ fn drawn(trace: &MemoryTrace) -> Trace {
             advice.entry(member.object).or_insert(&ranked.suggestion);
         }
     }
-    let told = |object: MemoryObjectId| {
+    let attributes = |object: MemoryObjectId| {
         let path = path_text(trace, trace.objects.stack[object.index()]);
         let advice = advice.get(&object).map(|suggestion| ("suggestion", describe(trace, suggestion)));
         [("call path", path)].into_iter().chain(advice).collect()
     };
-    memory::lanes(trace, &waste.collect::<Vec<_>>(), &told)
+    memory::lanes(trace, &waste.collect::<Vec<_>>(), &attributes)
 }

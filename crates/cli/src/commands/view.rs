@@ -27,14 +27,14 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     let server = stackline_serve::serve(Arc::new(opened), args.port, args.host.clone())?;
     let url = server.url.clone();
     // The page that leads to the address stays as long as the server.
-    let mut told = Ok(None);
-    let served = server.run_until_interrupted(|| told = tell(&url, args, common));
-    told?;
+    let mut started = Ok(None);
+    let served = server.run_until_interrupted(|| started = announce(&url, args, common));
+    started?;
     Ok(served?)
 }
 
 /// Print the page's address and open the browser; return the temporary file that redirects the browser.
-fn tell(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
+fn announce(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
     to_output(common, |out| writeln!(out, "{url}"))?;
     let way = if args.no_open { None } else { redirect(url).ok().filter(|way| open_browser(way.path())) };
     if way.is_none() && !args.no_open {

@@ -67,7 +67,7 @@ impl Common {
         let is_like = |common: Layout| {
             // Fields that this module does not read may differ. So may the fingerprint fields of code objects without
             // version numbers, in versions that have numbers.
-            let telling = if layout.code_version.is_none() { *layout } else { common };
+            let identifying = if layout.code_version.is_none() { *layout } else { common };
             let alike = Layout {
                 frame_code: layout.frame_code,
                 frame_previous: layout.frame_previous,
@@ -78,10 +78,10 @@ impl Common {
                 code_first_line: layout.code_first_line,
                 code_lines: layout.code_lines,
                 code_version: layout.code_version,
-                code_file: telling.code_file,
-                code_name: telling.code_name,
-                code_short_name: telling.code_short_name,
-                bytes_data: telling.bytes_data,
+                code_file: identifying.code_file,
+                code_name: identifying.code_name,
+                code_short_name: identifying.code_short_name,
+                bytes_data: identifying.bytes_data,
                 ..common
             };
             alike == common

@@ -94,29 +94,29 @@ fn kernel(facts: &ObjectUsage<'_>, found: &PatternMatch) -> &'static str {
 
 /// Facts of a pattern, for the largest object.
 pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
-    let mut told = Vec::new();
+    let mut list = Vec::new();
     if waste.objects.len() > 1 {
-        told.push(fact(
+        list.push(fact(
             "bytes of the largest object",
             facts.trace.objects.bytes[waste.largest.index()] as f64,
             Unit::Bytes,
         ));
     }
-    let Known::Match(found) = waste.known else { return told };
+    let Known::Match(found) = waste.known else { return list };
     if found.from.is_some() && found.to.is_some() && found.kernels > 0 {
         let name = format!("{}s in between", kernel(facts, found));
-        told.push(fact(&name, f64::from(found.kernels), Unit::None));
+        list.push(fact(&name, f64::from(found.kernels), Unit::None));
     }
     match &found.measure {
         Some(Measure::Touched { bytes, largest_hole, fragmentation }) => {
-            told.push(fact("accessed bytes", *bytes as f64, Unit::Bytes));
-            told.push(fact("largest unaccessed piece", *largest_hole as f64, Unit::Bytes));
-            told.push(fact("fragmentation of unaccessed bytes", fragmentation * 100.0, Unit::Percent));
+            list.push(fact("accessed bytes", *bytes as f64, Unit::Bytes));
+            list.push(fact("largest unaccessed piece", *largest_hole as f64, Unit::Bytes));
+            list.push(fact("fragmentation of unaccessed bytes", fragmentation * 100.0, Unit::Percent));
         }
         Some(Measure::Frequency { variation, histogram }) => {
-            told.push(fact("variation of access counts", variation * 100.0, Unit::Percent));
+            list.push(fact("variation of access counts", variation * 100.0, Unit::Percent));
             for one in buckets(histogram, MOST_BUCKETS) {
-                told.push(fact(
+                list.push(fact(
                     &format!("bytes accessed {} by the kernel", one.times_text()),
                     one.bytes as f64,
                     Unit::Bytes,
@@ -124,23 +124,23 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
             }
         }
         Some(Measure::Growth { left, rounds, per_round, origin }) => {
-            let Some(step) = origin.round() else { return told };
+            let Some(step) = origin.round() else { return list };
             let several = match origin {
                 Origin::Turns => "training iterations",
                 Origin::Passes => "forward passes",
                 _ => "steps",
             };
-            told.push(fact(&format!("bytes per {step}"), *per_round as f64, Unit::Bytes));
-            told.push(fact(&format!("{several} that left memory"), f64::from(*left), Unit::None));
-            told.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));
+            list.push(fact(&format!("bytes per {step}"), *per_round as f64, Unit::Bytes));
+            list.push(fact(&format!("{several} that left memory"), f64::from(*left), Unit::None));
+            list.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));
         }
         Some(Measure::Slices { count, largest }) => {
-            told.push(fact("slices", f64::from(*count), Unit::None));
-            told.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
+            list.push(fact("slices", f64::from(*count), Unit::None));
+            list.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
         }
         None => {}
     }
-    told
+    list
 }
 
 /// Note on failed memory requests, which no rule reports.

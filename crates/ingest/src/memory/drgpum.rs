@@ -248,9 +248,9 @@ mod tests {
     fn impossible_sizes_are_counted() {
         let trace = parse("d", "[1]: 1(0), 3(5)\n[2]: 2(0), -4(5)\n", "op_id=1, size=-4\nop_id=2, size=8\n", "");
         assert_eq!(trace.objects.bytes, [0], "the line of object 2 is left out");
-        let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_memory_event");
-        let told = told.map(|problem| (problem.count, problem.example.as_str()));
-        assert_eq!(told, Some((3, "[2]: 2(0), -4(5)")), "the line, the size, the object without one");
+        let problem = trace.report.problems.iter().find(|problem| problem.code == "damaged_memory_event");
+        let problem = problem.map(|problem| (problem.count, problem.example.as_str()));
+        assert_eq!(problem, Some((3, "[2]: 2(0), -4(5)")), "the line, the size, the object without one");
         let trace = parse("d", "[1]: 1(0)\n", "op_id=1, size=4611686018427387904\n", "");
         assert_eq!((trace.objects.bytes[0], trace.report.count_of("damaged_memory_event")), (0, 2));
     }
@@ -261,7 +261,7 @@ mod tests {
         for name in [LIVENESS, SIZES] {
             std::fs::write(folder.path().join(name), "").unwrap_or_else(|error| panic!("{error}"));
         }
-        let told = read("d", folder.path()).map_or_else(|error| error.to_string(), |_| String::new());
-        assert!(told.contains("contains no readable operation"), "{told}");
+        let message = read("d", folder.path()).map_or_else(|error| error.to_string(), |_| String::new());
+        assert!(message.contains("contains no readable operation"), "{message}");
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     for event in trace.repeated_backward() {
         repeated.add(event, || trace.name(event).to_owned());
     }
-    repeated.tell(diagnostics::SEQUENCE_TWICE, places, &mut trace.report);
+    repeated.report(diagnostics::SEQUENCE_TWICE, places, &mut trace.report);
     let categories: Vec<StrId> = BACKWARD_FLOWS.iter().filter_map(|c| trace.strings.find(c)).collect();
     let mut pairs: Vec<(EventId, EventId, StrId)> =
         trace.links.of_kind(LinkKind::Flow).filter(|(.., category)| categories.contains(category)).collect();

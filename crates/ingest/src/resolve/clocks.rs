@@ -40,8 +40,8 @@ pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
         }
     }
     let report = &mut trace.report;
-    early.tell_as(diagnostics::EARLY_KERNEL, places, report, &example(&clocks, |c| c.early));
-    late.tell_as(diagnostics::LATE_KERNEL, places, report, &example(&clocks, |c| c.late));
+    early.report_with_example(diagnostics::EARLY_KERNEL, places, report, &example(&clocks, |c| c.early));
+    late.report_with_example(diagnostics::LATE_KERNEL, places, report, &example(&clocks, |c| c.late));
     trace.meta.clocks = clocks.into_values().collect();
 }
 

@@ -95,7 +95,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets, is_garbled: bool) {
         marked.add(event, || trace.name(event).to_owned());
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
     }
-    marked.tell(diagnostics::GARBLED_TIME, places, &mut trace.report);
+    marked.report(diagnostics::GARBLED_TIME, places, &mut trace.report);
     if !is_certain {
         diagnostics::UNCERTAIN_WINDOW.count(&mut trace.report, sign, "");
     }

@@ -43,7 +43,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     for event in wrong {
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(diagnostics::IMPLAUSIBLE_HOST_TIME, places, &mut trace.report);
+    marked.report(diagnostics::IMPLAUSIBLE_HOST_TIME, places, &mut trace.report);
 }
 
 fn hide(trace: &mut Trace, events: &[EventId]) {

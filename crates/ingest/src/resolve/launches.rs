@@ -42,7 +42,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
         gpu.stream.push(stream);
         gpu.launch.push(launch);
     }
-    ambiguous.tell(diagnostics::DUPLICATE_CORRELATION, places, &mut trace.report);
+    ambiguous.report(diagnostics::DUPLICATE_CORRELATION, places, &mut trace.report);
 }
 
 /// Use the source's arrows as launches, if it has no correlation IDs.
@@ -79,10 +79,10 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
     let launches = KernelLaunches::from_trace(trace, &without);
     if !trace.gpu.is_empty() && launches.lack_many() {
         launches.without.iter().for_each(|&call| kernels.add(call, || trace.name(call).to_owned()));
-        kernels.tell(diagnostics::KERNELS_NOT_RECORDED, places, &mut trace.report);
+        kernels.report(diagnostics::KERNELS_NOT_RECORDED, places, &mut trace.report);
     }
-    missing.tell(diagnostics::NO_LAUNCH, places, &mut trace.report);
-    unrecorded.tell(diagnostics::NO_DEVICE_RECORD, places, &mut trace.report);
+    missing.report(diagnostics::NO_LAUNCH, places, &mut trace.report);
+    unrecorded.report(diagnostics::NO_DEVICE_RECORD, places, &mut trace.report);
 }
 
 /// Check if a process mostly launches on another device while another process mostly uses this one. An equal

@@ -27,7 +27,7 @@ pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
             }
         }
     }
-    crossings.tell(diagnostics::CROSSING, places, &mut trace.report);
+    crossings.report(diagnostics::CROSSING, places, &mut trace.report);
 }
 
 /// Set the parent of one event and open the event. Returns true if it crosses the end of another one.

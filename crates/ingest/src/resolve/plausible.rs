@@ -41,7 +41,7 @@ pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
             marked.add(event, || trace.name(event).to_owned());
         }
     }
-    marked.tell(diagnostics::IMPLAUSIBLE_TIME, places, &mut trace.report);
+    marked.report(diagnostics::IMPLAUSIBLE_TIME, places, &mut trace.report);
 }
 
 /// Mark GPU operations whose length later ones of their stream contradict. Requires the order of tracks.
@@ -51,7 +51,7 @@ pub(super) fn mark_covering(trace: &mut Trace, places: &ByteOffsets) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(diagnostics::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
+    marked.report(diagnostics::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
 }
 
 fn covering(trace: &Trace) -> Vec<EventId> {

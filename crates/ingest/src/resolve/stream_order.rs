@@ -23,7 +23,7 @@ pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || trace.name(event).to_owned());
     }
-    marked.tell(diagnostics::OUT_OF_STREAM_ORDER, places, &mut trace.report);
+    marked.report(diagnostics::OUT_OF_STREAM_ORDER, places, &mut trace.report);
 }
 
 /// Operations by stream, for streams into which one process launches.

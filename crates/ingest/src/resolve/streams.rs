@@ -94,10 +94,10 @@ pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool
         }
     }
     let report = &mut trace.report;
-    noise.tell(diagnostics::OVERLAP_NOISE, places, report);
-    dependent.tell(diagnostics::OVERLAP_PDL, places, report);
-    overlaps.tell(diagnostics::OVERLAP, places, report);
-    clipped.tell(diagnostics::CLIPPED, places, report);
+    noise.report(diagnostics::OVERLAP_NOISE, places, report);
+    dependent.report(diagnostics::OVERLAP_PDL, places, report);
+    overlaps.report(diagnostics::OVERLAP, places, report);
+    clipped.report(diagnostics::CLIPPED, places, report);
 }
 
 /// Check if any device of the trace has programmatic dependent launch.

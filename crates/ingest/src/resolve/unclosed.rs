@@ -32,14 +32,14 @@ pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
         return;
     }
     cut.sort_unstable();
-    let mut told = Tally::default();
+    let mut cut_spans = Tally::default();
     let key = trace.strings.intern(RECORDED_DURATION);
     for &(event, recorded) in &cut {
-        told.add(event, || format!("{}, recorded duration {recorded} ns", trace.name(event)));
+        cut_spans.add(event, || format!("{}, recorded duration {recorded} ns", trace.name(event)));
     }
     let attributes: Vec<_> = cut.into_iter().map(|(event, recorded)| (event, key, AttrValue::Int(recorded))).collect();
     trace.attrs.append(&attributes);
-    told.tell(diagnostics::NEVER_CLOSED, places, &mut trace.report);
+    cut_spans.report(diagnostics::NEVER_CLOSED, places, &mut trace.report);
     trace.index_tracks();
 }
 

@@ -32,13 +32,13 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{} at {} ns", trace.name(event), trace.events.start[event.index()]));
     }
-    marked.tell(diagnostics::ZERO_TIME, places, &mut trace.report);
+    marked.report(diagnostics::ZERO_TIME, places, &mut trace.report);
     let mut marked = Tally::default();
     for event in unset_durations(trace) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(diagnostics::ZERO_DURATION, places, &mut trace.report);
+    marked.report(diagnostics::ZERO_DURATION, places, &mut trace.report);
 }
 
 /// Records whose start time the profiler never filled in; see the module.

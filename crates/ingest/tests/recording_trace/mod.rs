@@ -281,9 +281,9 @@ fn launchers_are_no_rank() {
     };
     let (launcher, zero, one) = (launcher.end(), rank(2, 0, true), rank(3, 1, false));
     let set = traces_of("job", [("1.slr", &launcher[..]), ("2.slr", &zero), ("3.slr", &one)]);
-    let told = |code: &str| set.traces.iter().map(|t| (t.meta.rank, t.report.count_of(code))).collect::<Vec<_>>();
-    assert_eq!(told("without_rank"), [(Some(0), 1), (Some(1), 0)]);
-    assert_eq!(told("process_killed"), [(Some(0), 0), (Some(1), 1)], "said of the rank that it happened to");
+    let counts = |code: &str| set.traces.iter().map(|t| (t.meta.rank, t.report.count_of(code))).collect::<Vec<_>>();
+    assert_eq!(counts("without_rank"), [(Some(0), 1), (Some(1), 0)]);
+    assert_eq!(counts("process_killed"), [(Some(0), 0), (Some(1), 1)], "said of the rank that it happened to");
 }
 
 #[test]
@@ -297,14 +297,14 @@ fn ranks_are_traces_and_share_a_clock() {
     let (launcher, zero, one) =
         (written(&[Record::Process(Box::new(process(1, None)))]), file(2, Some(0), 2_000), file(3, Some(1), 3_000));
     let set = traces_of("job", [("1.slr", &launcher[..]), ("2.slr", &zero), ("3.slr", &one)]);
-    let told: Vec<_> = set.traces.iter().map(|t| (t.meta.name.as_str(), t.meta.rank, t.events.start[0])).collect();
-    assert_eq!(told, [("job:rank0", Some(0), 1_000), ("job:rank1", Some(1), 2_000)]);
+    let starts: Vec<_> = set.traces.iter().map(|t| (t.meta.name.as_str(), t.meta.rank, t.events.start[0])).collect();
+    assert_eq!(starts, [("job:rank0", Some(0), 1_000), ("job:rank1", Some(1), 2_000)]);
     assert_eq!(set.traces[0].report.count_of("process_killed"), 1, "the launcher's stream has no end");
 }
 
 #[test]
 fn processes_of_one_boot_share_a_clock() {
-    let told = |boots: [Option<u64>; 2], second: i64| {
+    let offset_ns = |boots: [Option<u64>; 2], second: i64| {
         let files = [(2_u32, 0), (3, second)].map(|(pid, later)| {
             let mut script = Script::new(Process { start_unix_ns: 5_000_000 + later, ..process(pid, None) });
             script.records.extend(boots[pid as usize - 2].map(|boot| Record::Machine { boot }));
@@ -316,9 +316,9 @@ fn processes_of_one_boot_share_a_clock() {
         set.traces[0].events.start[1] - set.traces[0].events.start[0]
     };
     let minute = 60_000_000_000;
-    assert_eq!(told([Some(1), Some(1)], minute), 0, "the system's time was set anew");
-    assert_eq!(told([Some(1), Some(2)], 500_000), 500_000, "two machines, booted within a second");
-    assert_eq!([told([None, Some(2)], 500_000), told([None, None], minute)], [0, minute], "old streams");
+    assert_eq!(offset_ns([Some(1), Some(1)], minute), 0, "the system's time was set anew");
+    assert_eq!(offset_ns([Some(1), Some(2)], 500_000), 500_000, "two machines, booted within a second");
+    assert_eq!([offset_ns([None, Some(2)], 500_000), offset_ns([None, None], minute)], [0, minute], "old streams");
 }
 
 #[test]

@@ -16,7 +16,7 @@ const TRACES: &[&str] =
 #[test]
 fn garbled_times_do_not_extend_the_window() {
     let kind = damage::kind("corrupt-gzip").unwrap();
-    let (mut read, mut right, mut told, mut short) = (0, 0, 0, 0);
+    let (mut read, mut right, mut reported, mut short) = (0, 0, 0, 0);
     for path in common::kineto() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if !TRACES.iter().any(|t| name.starts_with(t)) {
@@ -37,11 +37,11 @@ fn garbled_times_do_not_extend_the_window() {
             assert!(!is_short || is_lost, "{name} {seed}: {} of {whole} ns", length(&trace));
             right += usize::from(!is_long && !is_short);
             short += usize::from(is_short);
-            told += usize::from(is_long);
+            reported += usize::from(is_long);
         }
     }
     println!(
-        "{read} damaged files: {right} windows within a factor of 2, {short} too short, {told} too long and said so"
+        "{read} damaged files: {right} windows within a factor of 2, {short} too short, {reported} too long and said so"
     );
     assert!(right * 10 >= read * 5 || common::corpus().is_none(), "{right} of {read}");
 }

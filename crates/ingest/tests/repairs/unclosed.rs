@@ -107,8 +107,8 @@ fn calls_in_flight_are_reported_with_callers() {
 /// end.
 fn in_flight(lines: &[&str]) -> Vec<String> {
     let trace = read(&list(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>()));
-    let told = trace.report.problems.iter().find(|problem| problem.code == "in_flight");
-    told.map(|problem| problem.examples().map(str::to_owned).collect()).unwrap_or_default()
+    let problem = trace.report.problems.iter().find(|problem| problem.code == "in_flight");
+    problem.map(|problem| problem.examples().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 #[test]

@@ -246,8 +246,8 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     let bytes = |object: &MemoryObjectId| trace.objects.bytes[object.index()];
     let kind = |object: &MemoryObjectId| trace.kind_at(*object, position);
     let sum = |objects: &mut dyn Iterator<Item = &MemoryObjectId>| objects.map(bytes).fold(0, u64::saturating_add);
-    let told = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
-    if told > 0 && told >= sum(&mut alive.iter()) / 2 {
+    let bytes_of_known_kind = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
+    if bytes_of_known_kind > 0 && bytes_of_known_kind >= sum(&mut alive.iter()) / 2 {
         let of = |object: &MemoryObjectId| of_kind(kind(object), callers.phase_of(*object));
         return alive.iter().map(|object| (*object, of(object), Evidence::Source)).collect();
     }

@@ -92,7 +92,7 @@ fn kept<'a>(usage: &'a ObjectUsage<'_>, end: u32) -> impl Iterator<Item = (Memor
 }
 
 /// True if leaks can be detected: the records include the end of the program, or enough iterations to see growth.
-pub(crate) fn can_be_told(usage: &ObjectUsage<'_>) -> bool {
+pub(crate) fn is_detectable(usage: &ObjectUsage<'_>) -> bool {
     usage.trace.saw_end || {
         let rounds = usage.rounds();
         rounds.origin != Origin::Parts && rounds.len() > usage.rules.leak_rounds

@@ -81,13 +81,14 @@ impl<'a> Callers<'a> {
         let (objects, row) = (&self.trace.objects, object.index());
         // Parameters, gradients, optimizer state and buffers have the module that owns them, not a module whose call
         // allocated them.
-        let is_had = matches!(objects.kind[row], Parameter | Gradient | OptimizerState) || self.is_told(row);
-        self.phase(objects.stack[row], objects.module[row].is_some() && !is_had)
+        let is_module_state =
+            matches!(objects.kind[row], Parameter | Gradient | OptimizerState) || self.is_named_by_module(row);
+        self.phase(objects.stack[row], objects.module[row].is_some() && !is_module_state)
     }
 
     /// True if an object's name begins with its module, as recordings name tensors, or it belongs to the outermost
     /// module.
-    fn is_told(&self, row: usize) -> bool {
+    fn is_named_by_module(&self, row: usize) -> bool {
         let [name, module] = [self.trace.objects.name[row], self.trace.objects.module[row]]
             .map(|text| text.some().map_or("", |text| self.trace.strings.get(text)));
         let is_after = |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with('.'));

@@ -10,7 +10,7 @@ use stackline_model::{
 };
 
 /// Maximum number of failures that are explained below the table.
-const TOLD: usize = 3;
+const MOST_EXPLAINED: usize = 3;
 
 /// State of the memory when a request failed.
 struct Situation {
@@ -56,7 +56,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let stacks: Vec<_> = failed.iter().map(|oom| oom.stack).collect();
     let table = super::places(table, trace, &stacks);
     // The explanation is the main result, so it must not depend on the width of the terminal.
-    let told = |(oom, situation): (&OutOfMemory, &Situation)| {
+    let note = |(oom, situation): (&OutOfMemory, &Situation)| {
         let place = place_text(trace, oom.stack);
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
         // PyTorch's message names the segment.
@@ -67,7 +67,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
         let holder = situation.holder.as_ref().map_or_else(String::new, |holder| format!(" {holder}"));
         format!("Request of {} failed{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
     };
-    pairs().take(TOLD).map(told).fold(table, Table::note)
+    pairs().take(MOST_EXPLAINED).map(note).fold(table, Table::note)
 }
 
 fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom: &OutOfMemory) -> Situation {
@@ -213,8 +213,11 @@ mod tests {
             segment: 0,
             holder: None,
         };
-        let told = explain(&oom, &situation(true));
-        assert!(told.starts_with("the system refused more memory, with 4000 B of tensors in use"), "{told}");
+        let explanation = explain(&oom, &situation(true));
+        assert!(
+            explanation.starts_with("the system refused more memory, with 4000 B of tensors in use"),
+            "{explanation}"
+        );
         assert!(explain(&oom, &situation(false)).starts_with("cause unknown"));
     }
 
@@ -236,10 +239,10 @@ mod tests {
             (150, 300, sound()),
             (50, 300, Situation { allocated: u64::MAX, ..sound() }),
         ] {
-            let told = explained(free, reserved, situation);
+            let explanation = explained(free, reserved, situation);
             assert!(
-                told.starts_with("cause unknown, because the numbers of the input contradict each other ("),
-                "{told}"
+                explanation.starts_with("cause unknown, because the numbers of the input contradict each other ("),
+                "{explanation}"
             );
         }
         let elsewhere = explained(50, 350, Situation { largest_free: Some(120), ..sound() });

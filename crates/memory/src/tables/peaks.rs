@@ -80,10 +80,11 @@ fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
     let note = |curve: Curve| {
         let held = reserved_curve(trace, curve.device);
         let most = held.iter().map(|(_, bytes)| *bytes).max()?;
-        let told = peaks.iter().filter(|peak| peak.device == curve.device);
-        let is_told = told.filter_map(|peak| bytes_at(&held, peak.peak.position.0)).any(|at_peak| at_peak == most);
+        let device_peaks = peaks.iter().filter(|peak| peak.device == curve.device);
+        let is_reported =
+            device_peaks.filter_map(|peak| bytes_at(&held, peak.peak.position.0)).any(|at_peak| at_peak == most);
         let growth = useless_growth(trace, &curve, &held, most);
-        if is_told && growth.is_none() {
+        if is_reported && growth.is_none() {
             return None;
         }
         let name = trace.devices.get(curve.device.index()).map(|device| device.name).unwrap_or_default();

@@ -25,12 +25,12 @@ pub fn unique_ranks(names: &[&str]) -> Option<Vec<i64>> {
 /// Ranks from file names. Common folders are ignored.
 pub(super) fn ranks_by_name(names: &[&str]) -> RanksByName {
     let shared = shared_folder(names);
-    let told: Option<Vec<RankInName>> = names.iter().map(|name| RankInName::of_rank_or_gpu(&name[shared..])).collect();
-    let Some(told) = told else { return RanksByName::Unknown };
-    let ranks: Vec<i64> = told.iter().map(|rank| rank.number).collect();
+    let found: Option<Vec<RankInName>> = names.iter().map(|name| RankInName::of_rank_or_gpu(&name[shared..])).collect();
+    let Some(found) = found else { return RanksByName::Unknown };
+    let ranks: Vec<i64> = found.iter().map(|rank| rank.number).collect();
     match distinct(&ranks) {
         0 | 1 => RanksByName::Unknown,
-        distinct if distinct < ranks.len() && told.iter().any(|rank| rank.is_local) => RanksByName::Repeated,
+        distinct if distinct < ranks.len() && found.iter().any(|rank| rank.is_local) => RanksByName::Repeated,
         _ => RanksByName::Known(ranks),
     }
 }

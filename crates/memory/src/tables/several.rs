@@ -167,7 +167,7 @@ impl SeveralMemories {
 
     fn sentences_of_ranks(&self) -> Vec<String> {
         let (count, median) = (self.files.len(), words(self.median().unwrap_or(0)));
-        let mut said = vec![if self.knows_ranks() {
+        let mut sentences = vec![if self.knows_ranks() {
             format!("{count} ranks of one job, one file each. Median peak: {median}.")
         } else {
             format!(
@@ -176,19 +176,19 @@ impl SeveralMemories {
             )
         }];
         let whose = if self.knows_ranks() { "rank" } else { "file" };
-        said.push(match self.odd_one() {
+        sentences.push(match self.odd_one() {
             Some((at, percent)) => self.sentence_of_odd_one(at, percent),
             None => format!("No {whose}'s peak differs from the median by {DIFFERS:.0} % or more."),
         });
-        said.extend(self.sentence_of_empty_files());
+        sentences.extend(self.sentence_of_empty_files());
         if self.left_out > 0 {
-            said.push(format!(
+            sentences.push(format!(
                 "Only the last file of each rank is shown ({} left out). Pass the files of one rank to see its memory \
                  over time.",
                 self.left_out
             ));
         }
-        said
+        sentences
     }
 
     fn sentence_of_odd_one(&self, at: usize, percent: f64) -> String {
@@ -278,13 +278,13 @@ impl SeveralMemories {
 
     fn sentences_of_times(&self) -> Vec<String> {
         let peaks: Vec<u64> = self.files.iter().filter_map(|(_, file)| file.bytes()).collect();
-        let mut said = Vec::new();
+        let mut sentences = Vec::new();
         if let [only] = &peaks[..] {
-            said.push(format!("1 of {} memory files has a peak: {}.", self.files.len(), words(*only)));
+            sentences.push(format!("1 of {} memory files has a peak: {}.", self.files.len(), words(*only)));
         }
         if let [first, .., last] = &peaks[..] {
             let sign = if last < first { "-" } else { "+" };
-            said.push(format!(
+            sentences.push(format!(
                 "{} memory files in time order: the highest peak is {} in the first and {} in the last ({sign}{}).",
                 peaks.len(),
                 words(*first),
@@ -292,10 +292,10 @@ impl SeveralMemories {
                 words(last.abs_diff(*first))
             ));
         }
-        said.extend(self.sentence_of_empty_files());
+        sentences.extend(self.sentence_of_empty_files());
         let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
         if let Some(row) = grows {
-            said.push(format!(
+            sentences.push(format!(
                 "Largest growth: {}, from {} to {}, in {} of {} intervals between files.",
                 row.place,
                 words(row.first()),
@@ -304,7 +304,7 @@ impl SeveralMemories {
                 peaks.len() - 1
             ));
         }
-        said
+        sentences
     }
 
     fn series_table(&self) -> Table {

@@ -172,15 +172,15 @@ fn held_at_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>
 }
 
 /// Maximum number of listed suggestions of a combination.
-const TOLD: usize = 12;
+const MOST_LISTED: usize = 12;
 
 /// Sentence on the combination that lowers a device's peak most (numbers from 1); none without one.
 pub fn combination_note(combination: &Combination) -> Option<String> {
     if combination.chosen.is_empty() || combination.after.bytes >= combination.before.bytes {
         return None;
     }
-    let mut numbers: Vec<String> = combination.chosen.iter().take(TOLD).map(|at| (at + 1).to_string()).collect();
-    let more = combination.chosen.len().saturating_sub(TOLD);
+    let mut numbers: Vec<String> = combination.chosen.iter().take(MOST_LISTED).map(|at| (at + 1).to_string()).collect();
+    let more = combination.chosen.len().saturating_sub(MOST_LISTED);
     if more > 0 {
         numbers.push(format!("and {more} more"));
     }

@@ -28,12 +28,12 @@ pub struct Waste {
 }
 
 /// Callback for additional attributes of an object, as names and texts.
-pub type Told<'a> = dyn Fn(MemoryObjectId) -> Vec<(&'static str, String)> + 'a;
+pub type ObjectAttributes<'a> = dyn Fn(MemoryObjectId) -> Vec<(&'static str, String)> + 'a;
 
-/// Lanes of a memory trace, with waste and the attributes of each object from `told`. Start times never decrease,
+/// Lanes of a memory trace, with waste and the attributes of each object from `attributes`. Start times never decrease,
 /// except for operators, which are listed at their end and drawn from their start.
-pub fn lanes(memory: &MemoryTrace, waste: &[Waste], told: &Told<'_>) -> Trace {
-    let mut writer = Writer::new(memory, told);
+pub fn lanes(memory: &MemoryTrace, waste: &[Waste], attributes: &ObjectAttributes<'_>) -> Trace {
+    let mut writer = Writer::new(memory, attributes);
     writer.counters();
     writer.calls();
     writer.objects(waste);
@@ -43,14 +43,14 @@ pub fn lanes(memory: &MemoryTrace, waste: &[Waste], told: &Told<'_>) -> Trace {
 
 struct Writer<'a> {
     memory: &'a MemoryTrace,
-    told: &'a Told<'a>,
+    attributes: &'a ObjectAttributes<'a>,
     trace: Trace,
     /// Start of each call, and one more value for the end.
     clock: Vec<i64>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(memory: &'a MemoryTrace, told: &'a Told<'a>) -> Self {
+    fn new(memory: &'a MemoryTrace, attributes: &'a ObjectAttributes<'a>) -> Self {
         let calls = &memory.calls;
         let (mut clock, mut now) = (Vec::with_capacity(calls.len() + 1), calls.start_ns.first().copied().unwrap_or(0));
         for start in &calls.start_ns {
@@ -63,7 +63,7 @@ impl<'a> Writer<'a> {
         let mut trace = Trace::default();
         trace.meta.name.clone_from(&memory.label);
         trace.meta.format = "memory".to_owned();
-        Self { memory, told, trace, clock }
+        Self { memory, attributes, trace, clock }
     }
 
     fn track(&mut self, device: MemoryDeviceId, kind: TrackKind, number: usize, name: &str) -> TrackId {
@@ -241,8 +241,8 @@ impl<'a> Writer<'a> {
         let (begin, end) = (self.clock[life.start], self.clock[life.end]);
         let texts = [("kind", objects.kind[row].name()), ("dtype", memory.strings.get(objects.dtype[row]))];
         let texts = texts.into_iter().chain([("shape", memory.strings.get(objects.shape[row]))]);
-        let told = (self.told)(object);
-        let texts = texts.chain(told.iter().map(|(key, text)| (*key, text.as_str())));
+        let attributes = (self.attributes)(object);
+        let texts = texts.chain(attributes.iter().map(|(key, text)| (*key, text.as_str())));
         let mut args = vec![("object", int(row as u64)), ("bytes", int(objects.bytes[row]))];
         for (key, text) in texts.filter(|(_, text)| !text.is_empty()) {
             args.push((key, AttrValue::Str(self.trace.strings.intern(text))));
@@ -289,10 +289,10 @@ mod tests {
         let (none, object) = (MemoryCallId::NONE, MemoryObjectId(1));
         let waste = Waste { object, name: "unused allocation", from: none, to: none, bytes: 50 };
         let late = Waste { object: MemoryObjectId(0), name: "late", from: MemoryCallId(3), to: none, bytes: 100 };
-        let told = |object: MemoryObjectId| {
+        let attributes = |object: MemoryObjectId| {
             vec![("call path", format!("train.py:{}", object.0 + 1)), ("suggestion", String::new())]
         };
-        let trace = lanes(&memory, &[waste, late], &told);
+        let trace = lanes(&memory, &[waste, late], &attributes);
         let found = spans(&trace);
         for expected in [
             "in use: in use 5 0",

@@ -442,8 +442,8 @@ mod tests {
             assert!(text.lines().all(|line| line.width() <= width), "{text}");
             let letters: String =
                 text.lines().skip(3).flat_map(|line| line.chars().filter(|c| c.is_alphabetic())).collect();
-            let told: String = long.chars().filter(|c| c.is_alphabetic()).collect();
-            assert!(letters.contains(&told), "width {width}:\n{text}");
+            let drawn: String = long.chars().filter(|c| c.is_alphabetic()).collect();
+            assert!(letters.contains(&drawn), "width {width}:\n{text}");
         }
         let text = table(&sample, &Style { width: 120, ..Style::default() });
         assert!(text.contains("9.50") && text.contains("0.50") && text.contains("tiny (B)"), "{text}");

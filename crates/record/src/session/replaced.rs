@@ -125,8 +125,8 @@ mod tests {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
         let session = Session::new(options, Role::Main, Vec::new());
         session.complain_of_replacing("disk full");
-        let said = [&session.complained, &session.complained_of_replacing].map(|said| said.load(Ordering::Relaxed));
-        assert_eq!(said, [false, true]);
+        let flags = [&session.complained, &session.complained_of_replacing].map(|flags| flags.load(Ordering::Relaxed));
+        assert_eq!(flags, [false, true]);
     }
 
     #[test]

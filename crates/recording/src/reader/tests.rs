@@ -33,12 +33,12 @@ fn call(node: u32, detail: CallDetail) -> Record {
 /// A call in format 1.
 fn old_call(node: u32, detail: CallDetail) -> Vec<Record> {
     let thread = 3;
-    let said = match detail {
+    let details = match detail {
         CallDetail::Autograd { delta, forward_thread } => Some(Record::Sequence { thread, delta, forward_thread }),
         CallDetail::Name(name) => Some(Record::EventName { thread, name }),
         CallDetail::None => None,
     };
-    said.into_iter().chain([Record::Event { thread, node, start_delta_ns: -40, duration_ns: 700 }]).collect()
+    details.into_iter().chain([Record::Event { thread, node, start_delta_ns: -40, duration_ns: 700 }]).collect()
 }
 
 #[test]

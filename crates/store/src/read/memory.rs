@@ -52,7 +52,7 @@ fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Er
     objects(&mut trace, &files)?;
     accesses(&mut trace, &files)?;
     segments(&mut trace, &files)?;
-    said(&mut trace, &files)?;
+    allocator_data(&mut trace, &files)?;
     trace.check().map_err(|detail| Error::damaged(&files.folder, detail))?;
     Ok(trace)
 }
@@ -307,7 +307,7 @@ fn blocks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-fn said(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+fn allocator_data(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["after_call", "time_ns", "device", "allocated", "reserved"];
     files.read("memory_totals", &columns, |_, batch| {
         let (after, time_ns) = (handles(batch, 0, MemoryCallId)?, batch.values::<Int64Type>(1)?);

@@ -41,7 +41,7 @@ impl<'a> MemoryTable<'a> {
 
 /// All tables of a memory trace except the strings.
 pub(crate) fn tables(trace: &MemoryTrace) -> impl Iterator<Item = MemoryTable<'_>> {
-    [places, stacks, calls, objects, accesses, segments, said].into_iter().flat_map(move |of| of(trace))
+    [places, stacks, calls, objects, accesses, segments, allocator_data].into_iter().flat_map(move |of| of(trace))
 }
 
 /// Tables of the devices, streams and phases of a memory trace.
@@ -228,7 +228,7 @@ fn segments(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
 }
 
 /// Tables of totals and failed requests from the source.
-fn said(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
+fn allocator_data(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (totals, failed) = (&trace.totals, &trace.out_of_memory);
     let columns = vec![
         rows("after_call", move |at| totals[at].after.0),

@@ -58,8 +58,8 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
             let report = analyze(args, &session)?.summary();
             let window = (report.window_start_ns, report.window_end_ns);
             let of_window = [WarningCode::LastStepLeftOut, WarningCode::MissingInstances];
-            let told = report.warnings.iter().filter(|w| of_window.contains(&w.code));
-            left_out = told.map(|w| format!("{} {}", w.count, w.code.message())).collect();
+            let warnings = report.warnings.iter().filter(|w| of_window.contains(&w.code));
+            left_out = warnings.map(|w| format!("{} {}", w.count, w.code.message())).collect();
             Ok((report.graph_nodes, window, (report.weight_us * 1e3) as i64, report.bound_by))
         }),
     ];

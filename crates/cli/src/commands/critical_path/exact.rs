@@ -137,10 +137,10 @@ fn assumed(report: &ExactReport) -> String {
         "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),
     };
-    let told: Vec<String> =
+    let assumptions: Vec<String> =
         rules.iter().take(4).map(|&(rule, ns)| format!("{} ({:.1} %)", words(rule), percent(ns))).collect();
-    let more = if rules.len() > told.len() { ", others" } else { "" };
-    if told.is_empty() { String::new() } else { format!("Assumed: {}{more}\n", told.join(", ")) }
+    let more = if rules.len() > assumptions.len() { ", others" } else { "" };
+    if assumptions.is_empty() { String::new() } else { format!("Assumed: {}{more}\n", assumptions.join(", ")) }
 }
 
 fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {

@@ -85,7 +85,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
-    suppressions.told().iter().try_for_each(|text| say(text))?;
+    suppressions.warnings().iter().try_for_each(|text| say(text))?;
     held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
     // What holds for a part is an answer; that nothing holds is none.
     let lost = lost_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report));

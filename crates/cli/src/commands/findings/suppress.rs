@@ -110,7 +110,7 @@ impl Suppressions {
     }
 
     /// Warnings after all rules ran: unknown codes, and comments and lines that matched no finding.
-    pub(crate) fn told(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let (mut unknown, mut idle) = (Vec::new(), Vec::new());
         let mut room = MOST_BYTES;
         for file in self.named.borrow().iter() {
@@ -132,11 +132,11 @@ impl Suppressions {
             }
             let Some(codes) = codes(line, &self.rules) else { continue };
             let is_unknown = |code: &&String| self.rules.find(code).is_none();
-            let told = |code: &String| {
+            let quoted_code = |code: &String| {
                 let hint = if self.rules.is_of_users(code) { " (load Python rules with --rules)" } else { "" };
                 format!("{file}:{number}: unknown finding {code:?} to ignore{hint}")
             };
-            unknown.extend(codes.iter().filter(is_unknown).map(told));
+            unknown.extend(codes.iter().filter(is_unknown).map(quoted_code));
             if !used.contains(&(file.to_owned(), number)) {
                 let list = if codes.is_empty() { String::new() } else { format!("[{}]", codes.join(", ")) };
                 idle.push(format!("{file}:{number}: # {MARK} ignore{list} matches no finding"));

@@ -167,7 +167,7 @@ impl Judged {
             Err(error) if !self.held.is_empty() && is_closed_pipe(&error) => {}
             other => other?,
         }
-        self.suppressions.told().iter().try_for_each(|text| say(text))?;
+        self.suppressions.warnings().iter().try_for_each(|text| say(text))?;
         if self.guesses > 0 {
             let findings =
                 if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };

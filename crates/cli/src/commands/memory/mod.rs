@@ -60,11 +60,11 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         None => {
             let mut tables = overview((args, common), &analysis);
             // People are told of them as waste and suggestions.
-            let told = if people { judged.text() } else { String::new() };
+            let gate_text = if people { judged.text() } else { String::new() };
             if !people {
                 tables.extend(judged.tables());
             }
-            let head = if common.format == Format::Table { head(&trace) + &told } else { String::new() };
+            let head = if common.format == Format::Table { head(&trace) + &gate_text } else { String::new() };
             write(common, &trace, (tables, head), judged.keys())
         }
     };

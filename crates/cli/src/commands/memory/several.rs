@@ -90,8 +90,8 @@ pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Re
             let name = &if member.is_some() { name_of_member((path, name), trace, files) } else { name.clone() };
             summaries.push(MemorySummary::new(MemorySource { path: path.clone(), member }, name, trace));
             // People would read the same remarks for each rank.
-            let is_told = |problem: &stackline_model::Problem| problem.severity == Severity::Lost;
-            if common.format != Format::Table || trace.report.problems.iter().any(is_told) {
+            let is_lost = |problem: &stackline_model::Problem| problem.severity == Severity::Lost;
+            if common.format != Format::Table || trace.report.problems.iter().any(is_lost) {
                 let mut report = described(trace);
                 report.meta.name.clone_from(name);
                 reports.push(report);

@@ -78,18 +78,18 @@ fn is_first(table: &Table) -> bool {
 
 /// The findings, those of one kind at one place that save as much as one.
 fn findings_of(found: &Findings, out: &mut String) {
-    let mut told: Vec<(&Finding, usize)> = Vec::new();
+    let mut groups: Vec<(&Finding, usize)> = Vec::new();
     let is_like = |a: &Finding, b: &Finding| {
         a.rule.code == b.rule.code && a.place.text() == b.place.text() && gain(a, found) == gain(b, found)
     };
     for finding in &found.findings {
-        match told.iter_mut().find(|(other, _)| is_like(other, finding)) {
+        match groups.iter_mut().find(|(other, _)| is_like(other, finding)) {
             Some((_, more)) => *more += 1,
-            None => told.push((finding, 0)),
+            None => groups.push((finding, 0)),
         }
     }
     out.push_str("\nFindings, by predicted saving:\n");
-    for (at, (finding, more)) in told.iter().take(FINDINGS).enumerate() {
+    for (at, (finding, more)) in groups.iter().take(FINDINGS).enumerate() {
         let like_it = if *more > 0 { format!("; and {more} more like it") } else { String::new() };
         let title = short(&finding.title, 2 * TITLE);
         let _ = writeln!(out, "{}. {} {title}{}{like_it}", at + 1, finding.rule.code, gain(finding, found));
@@ -98,10 +98,10 @@ fn findings_of(found: &Findings, out: &mut String) {
             let _ = writeln!(out, "   at {}", short(&place, TITLE));
         }
     }
-    if told.is_empty() {
+    if groups.is_empty() {
         out.push_str("none\n");
     }
-    super::more(told.len(), FINDINGS, "findings", out);
+    super::more(groups.len(), FINDINGS, "findings", out);
     for line in memory_together(found) {
         let _ = writeln!(out, "{line}");
     }
@@ -114,11 +114,11 @@ fn rows(table: &Table, out: &mut String) {
     }
     let most = if table.name == "memory_at_peak" { PLACES } else { KERNELS };
     // Most kinds of memory of an allocator are none.
-    let is_told = |text: &str| table.name != "memory_allocator" || text != "0 B";
+    let is_relevant = |text: &str| table.name != "memory_allocator" || text != "0 B";
     let _ = writeln!(out, "\n{}:", table.title);
     for row in 0..table.rows().min(most) {
         let cells = table.columns.iter().filter_map(|column| {
-            let value = cell(&column.values, column.unit, row).filter(|text| is_told(text))?;
+            let value = cell(&column.values, column.unit, row).filter(|text| is_relevant(text))?;
             Some(format!("{} {}", column.name, short(&value, NAME)))
         });
         let _ = writeln!(out, "- {}", cells.collect::<Vec<_>>().join(", "));

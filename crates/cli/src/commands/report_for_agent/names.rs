@@ -9,19 +9,19 @@ pub(super) fn apart(names: &[&str], most: usize) -> Vec<String> {
     let owned: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let cut: Vec<String> = names.iter().map(|name| short(name, most)).collect();
     // Different names have different texts here, of which the beginnings may be alike.
-    let told = short_names(&owned);
+    let shortened = short_names(&owned);
     let name = |row: usize| {
         let others = (0..names.len()).filter(|&other| names[other] != names[row] && cut[other] == cut[row]);
         let others: Vec<usize> = others.collect();
         if others.is_empty() {
             return cut[row].clone();
         }
-        let text = short(&told[row], most);
-        if text != cut[row] && others.iter().all(|other| short(&told[*other], most) != text) {
+        let text = short(&shortened[row], most);
+        if text != cut[row] && others.iter().all(|other| short(&shortened[*other], most) != text) {
             return format!("{} ({text})", cut[row]);
         }
-        let others: Vec<&str> = others.into_iter().map(|other| told[other].as_str()).collect();
-        format!("{} (differs at {})", cut[row], difference(&told[row], &others))
+        let others: Vec<&str> = others.into_iter().map(|other| shortened[other].as_str()).collect();
+        format!("{} (differs at {})", cut[row], difference(&shortened[row], &others))
     };
     (0..names.len()).map(name).collect()
 }

@@ -149,9 +149,9 @@ impl Module {
 
     /// Instruction with a name, or else that of a kernel: in graphs of many kernels all run as one instruction.
     pub(super) fn find(&self, instruction: &str, kernel: &str) -> Option<Position> {
-        let tells = |&position: &Position| self.origin(position).is_some();
-        let named = self.by_name.get(instruction).copied().filter(tells);
-        named.or_else(|| self.by_kernel.get(kernel).copied().filter(tells))
+        let has_origin = |&position: &Position| self.origin(position).is_some();
+        let named = self.by_name.get(instruction).copied().filter(has_origin);
+        named.or_else(|| self.by_kernel.get(kernel).copied().filter(has_origin))
     }
 
     fn instruction(&self, (computation, number): Position) -> Option<&Instruction> {
@@ -161,7 +161,7 @@ impl Module {
     /// Source metadata of an instruction, or of the last instruction fused into it, which is the fusion's result.
     fn origin(&self, position: Position) -> Option<&Origin> {
         let instruction = self.instruction(position)?;
-        let own = instruction.origin.as_ref().filter(|origin| origin.tells_something());
+        let own = instruction.origin.as_ref().filter(|origin| origin.is_informative());
         own.or_else(|| self.fused(instruction).last().copied())
     }
 
@@ -176,7 +176,7 @@ impl Module {
         let computations = called.iter().filter_map(|id| self.message.computations.get(*self.computations.get(id)?));
         let instructions = computations.flat_map(|computation| &computation.instructions).take(MOST_LOOKED_AT);
         let working = instructions.filter(|i| !SILENT.iter().any(|silent| silent.as_bytes() == i.opcode));
-        working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.tells_something()).collect()
+        working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.is_informative()).collect()
     }
 
     /// Source operator and source lines of an XLA instruction.
@@ -219,7 +219,7 @@ impl Module {
 }
 
 impl Origin {
-    fn tells_something(&self) -> bool {
+    fn is_informative(&self) -> bool {
         !self.operator.is_empty() || !self.file.is_empty() || self.frame > 0
     }
 }

@@ -76,7 +76,7 @@ fn details(finding: &Finding) -> String {
     let example = rule.example.as_ref().map_or_else(String::new, |(before, after)| {
         format!("```python\n# before\n{before}\n# after\n{after}\n```\n\n")
     });
-    let told: Vec<&str> =
+    let sentences: Vec<&str> =
         [&rule.why, &rule.advice].into_iter().map(|text| text.as_str()).filter(|t| !t.is_empty()).collect();
     let more = rule
         .page
@@ -87,7 +87,7 @@ fn details(finding: &Finding) -> String {
         rule.code,
         rule.name,
         escaped(&finding.title),
-        told.join(" "),
+        sentences.join(" "),
         escaped(&evidence(finding)),
         finding.support.name(),
         finding.confidence.name(),

@@ -208,9 +208,9 @@ fn together(found: &Findings) -> Option<String> {
         () if all.low_ns <= 0 || least == NOTHING => format!("bounds 0 to {most}"),
         () => format!("bounds {least} to {most}"),
     };
-    let told = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
+    let sentence = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
     let apart = apart.map_or_else(String::new, |apart| format!(" Excluded: {apart}."));
-    Some(told + surprise(found, all.ns) + &apart)
+    Some(sentence + surprise(found, all.ns) + &apart)
 }
 
 /// Findings excluded from the combined gain, with reasons: `1 finding with a speculative gain`.
@@ -230,9 +230,9 @@ fn apart(found: &Findings) -> Option<String> {
         (found.contradicting(), "in conflict with the changes above"),
     ];
     let reasons = if found.is_of_calls { of_calls } else { reasons };
-    let told = reasons.iter().filter(|(count, _)| *count > 0);
-    let told: Vec<String> = told.map(|(count, why)| format!("{} {why}", counted(*count, "finding"))).collect();
-    (!told.is_empty()).then(|| told.join(", "))
+    let counts = reasons.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, why)| format!("{} {why}", counted(*count, "finding"))).collect();
+    (!counts.is_empty()).then(|| counts.join(", "))
 }
 
 /// Check if a gain exceeds another by more than the error of replay and rounding, 0.5 % of a step.

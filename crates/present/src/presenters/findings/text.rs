@@ -121,8 +121,8 @@ fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     by_need.sort_by_key(|(_, count)| Reverse(*count));
     let sum = |of: &[(&str, usize)]| of.iter().map(|(_, count)| count).sum::<usize>();
     let rules = counted(sum(&by_need), "rule");
-    let (told, others) = by_need.split_at(by_need.len().min(MOST_REASONS));
-    let mut reasons: Vec<String> = match told {
+    let (listed, others) = by_need.split_at(by_need.len().min(MOST_REASONS));
+    let mut reasons: Vec<String> = match listed {
         [] => return None,
         [(what, _)] => vec![(*what).to_owned()],
         several => several.iter().map(|(what, count)| format!("{what} ({count})")).collect(),
@@ -161,11 +161,14 @@ fn small(found: &Findings) -> Vec<String> {
     let own = by_rule.into_iter().map(|(code, count)| {
         format!("{} of {code} below --min-gain (--min-gain 0 shows them).", counted(count, "finding"))
     });
-    let told = |count: usize, gain: &str, how: &str| {
+    let counted_text = |count: usize, gain: &str, how: &str| {
         let is = if count == 1 { "is" } else { "are" };
         (count > 0).then(|| format!("{} with {gain} {is} omitted{how}.", counted(count, "finding")))
     };
-    let others = [told(little, "a small gain", " (--min-gain)"), told(found.small.len() - with_gain, "no gain", "")];
+    let others = [
+        counted_text(little, "a small gain", " (--min-gain)"),
+        counted_text(found.small.len() - with_gain, "no gain", ""),
+    ];
     own.chain(others.into_iter().flatten()).collect()
 }
 

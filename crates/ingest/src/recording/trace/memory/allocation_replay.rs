@@ -5,7 +5,7 @@ use super::super::files::Files;
 use super::super::steps;
 use super::described::{Described, described};
 use super::kinds::{Seen, classify};
-use super::names::{Effect, only_tells, updates};
+use super::names::{Effect, only_returns_numbers, updates};
 use super::operators::{Input, Operator, Operators};
 use super::paths::{NodeContext, places};
 use super::tensor_names::TensorNames;
@@ -62,7 +62,7 @@ struct AllocationReplay<'a> {
     zero: i64,
     threads: Vec<Thread<'a>>,
     calls: &'a Calls,
-    told: TensorNames,
+    tensor_names: TensorNames,
     live: AddressMap,
     /// Types and sizes of tensors, by frame and argument.
     described: Vec<Vec<Described>>,
@@ -109,7 +109,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         zero: calls.process.start_monotonic_ns,
         threads,
         calls,
-        told: TensorNames::default(),
+        tensor_names: TensorNames::default(),
         live: AddressMap::default(),
         described,
         seen: Vec::new(),
@@ -140,7 +140,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
     }
     sweep.steps(calls);
     classify(&mut sweep.trace, &sweep.seen);
-    sweep.told.write(&mut sweep.trace, calls);
+    sweep.tensor_names.write(&mut sweep.trace, calls);
     sweep.trace
 }
 
@@ -187,7 +187,7 @@ impl AllocationReplay<'_> {
         let Named { address, name, .. } = self.calls.named[named];
         let object = self.live.find(address).map(|(object, _)| object);
         let begins_there = |object: &MemoryObjectId| self.trace.objects.address[object.index()] == address;
-        self.told.tell(object.filter(begins_there), address, name);
+        self.tensor_names.set_name(object.filter(begins_there), address, name);
     }
 
     /// Add a call that may have accessed all live objects.
@@ -229,7 +229,7 @@ impl AllocationReplay<'_> {
         };
         let object = self.trace.allocate(object, call);
         self.live.insert(address, bytes, object);
-        self.told.is_gone(address);
+        self.tensor_names.is_gone(address);
         let owner = self.threads[thread].operators.owners.get(&touch).copied();
         let outermost = owner.map_or(i64::MIN, |owner| self.threads[thread].operators.list[owner].outermost_end);
         self.object(
@@ -342,7 +342,7 @@ impl AllocationReplay<'_> {
         let object = self.trace.older(NewObject { address, bytes, device: self.device, ..NewObject::default() });
         self.live.insert(address, bytes, object);
         self.object(Seen { is_foreign: true, ..Seen::default() }, i64::MIN);
-        self.told.appears(object, address);
+        self.tensor_names.appears(object, address);
         object
     }
 
@@ -367,7 +367,7 @@ impl AllocationReplay<'_> {
         }
         self.trace.seal_call();
         let effect = self.threads[thread].operators.list[operator].effect;
-        self.tell_kind(row, effect);
+        self.set_kind(row, effect);
         self.note_first_uses(row, time);
     }
 
@@ -384,7 +384,7 @@ impl AllocationReplay<'_> {
     }
 
     /// Set the call kind of operators that only fill memory: a set, or a copy if the operator also reads.
-    fn tell_kind(&mut self, call: MemoryCallId, effect: Effect) {
+    fn set_kind(&mut self, call: MemoryCallId, effect: Effect) {
         if effect != Effect::Fills || self.trace.calls.is_opaque(call) {
             return;
         }
@@ -423,7 +423,8 @@ impl AllocationReplay<'_> {
         let of = &self.threads[thread].operators.list[operator];
         let effect = of.effect;
         let name = self.trace.strings.get(self.place(thread, of.node).operator).to_owned();
-        let makes_nothing = effect == Effect::Reads && !self.has_result(thread, operator) && !only_tells(&name);
+        let makes_nothing =
+            effect == Effect::Reads && !self.has_result(thread, operator) && !only_returns_numbers(&name);
         let output = makes_nothing.then(|| last_argument(of)).flatten();
         let mut places: FxHashMap<MemoryObjectId, usize> = FxHashMap::default();
         let mut accesses: Vec<(MemoryObjectId, AccessMode, AccessExtent)> = Vec::new();

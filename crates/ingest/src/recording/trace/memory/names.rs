@@ -143,11 +143,12 @@ pub(super) fn updates(name: &str, argument: u8) -> bool {
 }
 
 /// Operators that return no tensor.
-const TELL: &[&str] = &["_local_scalar_dense", "equal", "is_nonzero", "item", "allclose", "_assert_async", "is_set_to"];
+const RETURN_NUMBERS: &[&str] =
+    &["_local_scalar_dense", "equal", "is_nonzero", "item", "allclose", "_assert_async", "is_set_to"];
 
 /// Check if an operator returns no tensor by design.
-pub(super) fn only_tells(name: &str) -> bool {
-    name.strip_prefix("aten::").is_some_and(|own| TELL.contains(&own))
+pub(super) fn only_returns_numbers(name: &str) -> bool {
+    name.strip_prefix("aten::").is_some_and(|own| RETURN_NUMBERS.contains(&own))
 }
 
 /// Effect of an operator on its input memory.
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn effects_follow_from_operator_names() {
-        let told = [
+        let names = [
             "aten::view",
             "detach",
             "aten::as_strided_",
@@ -210,6 +211,6 @@ mod tests {
             Effect::Updates,
             Effect::Reads,
         ];
-        assert_eq!(told.map(effect), expected);
+        assert_eq!(names.map(effect), expected);
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct TensorNames {
 impl TensorNames {
     /// Name the memory object at an address. The first of several names is kept, for example if two modules share a
     /// parameter.
-    pub(super) fn tell(&mut self, object: Option<MemoryObjectId>, address: u64, name: u32) {
+    pub(super) fn set_name(&mut self, object: Option<MemoryObjectId>, address: u64, name: u32) {
         match object {
             Some(object) => {
                 self.names.entry(object).or_insert(name);
