@@ -107,11 +107,11 @@ fn holds(path: &str, text: &str) -> bool {
     std::fs::read_to_string(files::root().join(path)).is_ok_and(|found| found.contains(text))
 }
 
-fn texts(paths: &[String], wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, String>> {
+fn texts(paths: &[String], is_included: impl Fn(&str) -> bool) -> Result<BTreeMap<String, String>> {
     let read = |path: &String| -> Result<(String, String)> {
         Ok((path.clone(), std::fs::read_to_string(files::root().join(path)).with_context(|| path.clone())?))
     };
-    paths.iter().filter(|path| wanted(path)).map(read).collect()
+    paths.iter().filter(|path| is_included(path)).map(read).collect()
 }
 
 /// The entries of the registry's list: file or folder of the module, and the registered name. An entry is a line

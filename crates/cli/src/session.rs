@@ -220,17 +220,17 @@ impl<'a> Session<'a> {
 
     /// Tables that `--table` selects; the error for unknown names also lists tables made on demand.
     pub(crate) fn pick_or(&self, tables: Vec<Table>, on_demand: &[&str]) -> Result<Vec<Table>> {
-        let wanted = &self.common.tables;
+        let requested = &self.common.tables;
         let mut names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
         names.extend(on_demand.iter().filter(|name| !tables.iter().any(|t| t.name == **name)));
-        if let Some(name) = wanted.iter().find(|w| !names.contains(&w.as_str())) {
+        if let Some(name) = requested.iter().find(|w| !names.contains(&w.as_str())) {
             if let Some(command) = command_with(name, &names) {
                 return Err(wrong_use(format!("no table {name:?} here: `stackline {command}` has it")));
             }
             let near = did_you_mean(name, names.iter().copied());
             return Err(wrong_use(format!("no table {name:?} here{near} There are: {}", names.join(", "))));
         }
-        Ok(tables.into_iter().filter(|t| wanted.is_empty() || wanted.contains(&t.name)).collect())
+        Ok(tables.into_iter().filter(|t| requested.is_empty() || requested.contains(&t.name)).collect())
     }
 
     /// The ranks as a choice for people, in their own order: archives have another.

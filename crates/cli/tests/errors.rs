@@ -36,12 +36,13 @@ fn unsupported_files_are_recognized_and_located() {
     let folder = tempfile::tempdir().unwrap();
     // An execution trace can be read, by another command.
     let execution_trace = b"{\"nodes\": [], \"schema\": \"1\"}";
-    for (name, bytes, wanted) in [("a.json", &b"hello"[..], 3), ("b.json", execution_trace, 2), ("c.gz", b"", 3)] {
+    for (name, bytes, expected_code) in [("a.json", &b"hello"[..], 3), ("b.json", execution_trace, 2), ("c.gz", b"", 3)]
+    {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
         let (code, text) = failure(&["steps", path.to_str().unwrap()]);
         one_line(&text);
-        assert_eq!(code, Some(wanted), "{text}");
+        assert_eq!(code, Some(expected_code), "{text}");
         assert!(text.contains(name), "{text}");
     }
 }
@@ -79,8 +80,8 @@ fn instances_out_of_range_list_the_number_available() {
 fn last_step_excluded_by_the_rules_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
-    for wanted in [&["ProfilerStep#2"][..], &["aten::mm", "--instance", "2"]] {
-        let args = [&["critical-path", &trace, "--method", "hta", "--annotation"], wanted].concat();
+    for selection in [&["ProfilerStep#2"][..], &["aten::mm", "--instance", "2"]] {
+        let args = [&["critical-path", &trace, "--method", "hta", "--annotation"], selection].concat();
         let (code, text) = failure(&args);
         one_line(&text);
         assert_eq!(code, Some(2));

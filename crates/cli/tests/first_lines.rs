@@ -168,10 +168,10 @@ fn reports_fit_eighty_columns() {
                         try:\n    while shown := os.read(terminal, 65536): sys.stdout.buffer.write(shown)\n\
                         except OSError: pass\n\
                         sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))";
-        let wanted = stackline(args);
+        let program = stackline(args);
         let mut command = Command::new("python3");
-        command.args(["-c", terminal]).arg(wanted.get_program()).args(wanted.get_args()).current_dir(folder);
-        command.envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.args(["-c", terminal]).arg(program.get_program()).args(program.get_args()).current_dir(folder);
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let output = command.env("COLUMNS", "80").env("NO_COLOR", "1").output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         let shown = String::from_utf8(output.stdout).unwrap().replace('\r', "");

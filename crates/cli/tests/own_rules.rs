@@ -101,9 +101,9 @@ fn invalid_lines_of_workers_are_refused() {
         ),
         (&[HELLO, RULE, LOADED], "exit 5", 1, "exited unexpectedly (exit status: 5)"),
     ];
-    for (lines, then, wanted, expected) in cases {
+    for (lines, then, expected_code, expected) in cases {
         let (code, out, err) = with(lines, then);
-        assert_eq!((code, out.as_str()), (Some(wanted), ""), "{lines:?}: {err}");
+        assert_eq!((code, out.as_str()), (Some(expected_code), ""), "{lines:?}: {err}");
         assert!(err.contains(expected), "{lines:?}: {err}");
     }
 }

@@ -221,8 +221,8 @@ fn overlay_save_and_restore() {
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (overlay, saved) = (file("overlay.json.gz"), file("path.json"));
     let annotation = "[param|pytorch.model.alex_net|0|0|0|measure|forward]";
-    let wanted = ["--annotation", annotation, "--instance", "1"];
-    let args = [&["critical-path", &trace][..], &wanted, &["--overlay", &overlay, "--save", &saved]].concat();
+    let selection = ["--annotation", annotation, "--instance", "1"];
+    let args = [&["critical-path", &trace][..], &selection, &["--overlay", &overlay, "--save", &saved]].concat();
     let output = run(&args);
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("159 events marked, 42 arrow events"), "{output:?}");

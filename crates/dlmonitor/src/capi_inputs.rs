@@ -103,13 +103,13 @@ unsafe fn write(values: Option<Inputs<'_>>, array: *mut CInput, capacity: usize,
 /// C function `dlmonitor_inputs_enable`: request shapes and types of operator inputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_inputs_enable() -> Status {
-    capi_start::want_inputs()
+    capi_start::request_inputs()
 }
 
 /// C function `dlmonitor_outputs_enable`: request shapes and types of operator outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_outputs_enable() -> Status {
-    capi_start::want_outputs()
+    capi_start::request_outputs()
 }
 
 /// C function `dlmonitor_inputs_get`: write the inputs of the current operator.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn dlmonitor_inputs_get(inputs: *mut CInput, capacity: usi
 pub unsafe extern "C" fn dlmonitor_outputs_get(outputs: *mut CInput, capacity: usize, length: *mut usize) -> Status {
     // SAFETY: set by `while_ends` for as long as the operator is borrowed, null otherwise.
     let Some(operator) = (unsafe { ENDS.get().as_ref() }) else { return Status::Unavailable };
-    let values = if capi_start::wants_outputs() { operator.outputs() } else { None };
+    let values = if capi_start::are_outputs_requested() { operator.outputs() } else { None };
     // SAFETY: by contract.
     unsafe { write(values, outputs, capacity, length) }
 }

@@ -57,8 +57,8 @@ pub(crate) fn start() -> Status {
 /// Implement `dlmonitor_finalize`: stop monitoring and remove all callbacks.
 pub(crate) fn stop() {
     WAITING.store(false, Ordering::SeqCst);
-    for wanted in [&INPUTS, &OUTPUTS] {
-        wanted.store(false, Ordering::Relaxed);
+    for flag in [&INPUTS, &OUTPUTS] {
+        flag.store(false, Ordering::Relaxed);
     }
     SESSION.fetch_add(1, Ordering::Relaxed);
     crate::finalize();
@@ -103,25 +103,25 @@ fn torch_is_imported() {
 }
 
 /// Implement `dlmonitor_inputs_enable`: request shapes and types of operator inputs.
-pub(crate) fn want_inputs() -> Status {
-    want(&INPUTS, crate::start_shapes)
+pub(crate) fn request_inputs() -> Status {
+    request(&INPUTS, crate::start_shapes)
 }
 
 /// Implement `dlmonitor_outputs_enable`: request shapes and types of operator outputs.
-pub(crate) fn want_outputs() -> Status {
-    want(&OUTPUTS, crate::start_outputs)
+pub(crate) fn request_outputs() -> Status {
+    request(&OUTPUTS, crate::start_outputs)
 }
 
-pub(crate) fn wants_outputs() -> bool {
+pub(crate) fn are_outputs_requested() -> bool {
     OUTPUTS.load(Ordering::Relaxed)
 }
 
-fn want(wanted: &AtomicBool, start: impl FnOnce() -> crate::SourceState) -> Status {
+fn request(flag: &AtomicBool, start: impl FnOnce() -> crate::SourceState) -> Status {
     if capi_callbacks::is_inside() {
         return Status::Unsupported;
     }
     // Remember the request also if PyTorch is not loaded: its start then includes it.
-    wanted.store(true, Ordering::Relaxed);
+    flag.store(true, Ordering::Relaxed);
     let _serial = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     if start().state.is_ok() { Status::Ok } else { Status::Unavailable }
 }

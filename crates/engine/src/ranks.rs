@@ -46,26 +46,26 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
 ///
 /// # Errors
 /// If the rank does not exist.
-pub fn position_of_rank(set: &TraceSet, wanted: i64) -> Result<usize, Error> {
+pub fn position_of_rank(set: &TraceSet, requested: i64) -> Result<usize, Error> {
     let mut available = ranks(set);
-    available.iter().position(|&rank| rank == wanted).ok_or_else(|| {
+    available.iter().position(|&rank| rank == requested).ok_or_else(|| {
         available.sort_unstable();
-        Error::NoRank { wanted, available }
+        Error::NoRank { requested, available }
     })
 }
 
 /// Keep the trace of one rank. A trace without a rank in its file gets its index as rank, so that a run made of it
 /// keeps it.
-pub(crate) fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
-    let at = position_of_rank(&set, wanted)?;
+pub(crate) fn select_rank(set: TraceSet, requested: i64) -> Result<TraceSet, Error> {
+    let at = position_of_rank(&set, requested)?;
     let several = set.traces.len() > 1;
     let mut traces: Vec<Trace> = set.traces.into_iter().nth(at).into_iter().collect();
     for trace in &mut traces {
-        if several && trace.meta.rank != Some(wanted) && !diagnostics::is_rank_by_position(&trace.report) {
+        if several && trace.meta.rank != Some(requested) && !diagnostics::is_rank_by_position(&trace.report) {
             let example = named(trace, at);
             diagnostics::note_rank_by_position(&mut trace.report, 1, &example);
         }
-        trace.meta.rank = Some(wanted);
+        trace.meta.rank = Some(requested);
     }
     Ok(TraceSet { traces })
 }

@@ -128,7 +128,7 @@ fn memory_of_read_traces() {
     assert_eq!(whole.memories().unwrap().len(), 2);
     assert!(whole.memory(None).unwrap().label.ends_with("r0.json"));
     assert!(whole.memory(Some(1)).unwrap().label.ends_with("r1.json"));
-    assert!(matches!(whole.memory(Some(2)), Err(Error::NoRank { wanted: 2, .. })));
+    assert!(matches!(whole.memory(Some(2)), Err(Error::NoRank { requested: 2, .. })));
     let mut one = run(&inputs);
     one.select_rank(1).unwrap();
     assert_eq!(one.traces().unwrap().traces.len(), 1);

@@ -6,13 +6,13 @@ use stackline_model::{CallingContextTree, MemoryTrace, Trace};
 
 /// Kinds of content to read; other kinds are refused with an error that names them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ContentKinds {
     pub(crate) traces: bool,
     pub(crate) calls: bool,
     pub(crate) memory: bool,
 }
 
-impl Wanted {
+impl ContentKinds {
     const NOTHING: Self = Self { traces: false, calls: false, memory: false };
     pub(crate) const TRACES: Self = Self { traces: true, ..Self::NOTHING };
     pub(crate) const CALLS: Self = Self { calls: true, ..Self::NOTHING };
@@ -27,7 +27,7 @@ impl Wanted {
 
 /// Content of one input, and members of archives without such content.
 pub(crate) struct Found {
-    pub(crate) wanted: Wanted,
+    pub(crate) requested: ContentKinds,
     pub(crate) traces: Vec<Trace>,
     /// Profiles.
     pub(crate) calls: Vec<CallingContextTree>,
@@ -40,9 +40,9 @@ pub(crate) struct Found {
 
 impl Found {
     /// Create an empty collection for the content found in an input.
-    pub(crate) fn new(wanted: Wanted) -> Self {
+    pub(crate) fn new(requested: ContentKinds) -> Self {
         Self {
-            wanted,
+            requested,
             traces: Vec::new(),
             calls: Vec::new(),
             memory: Vec::new(),

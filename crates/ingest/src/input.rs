@@ -1,7 +1,7 @@
 //! Conversion of files, directories, archives and streams to byte streams of traces. The content determines the format,
 //! never the name.
 
-use crate::found::{Found, Wanted};
+use crate::found::{ContentKinds, Found};
 use crate::runs::Part;
 use crate::sources::{Content, Reader, Source};
 use crate::text::without_mark;
@@ -23,9 +23,14 @@ type Stream<'a> = Box<dyn Read + Send + 'a>;
 /// Start of the description of an unknown format.
 pub(crate) const UNKNOWN: &str = "an unknown format";
 
-/// Read one file, folder of a single run, or standard input (`-`); `wanted` limits the content.
-pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, wanted: Wanted) -> Result<Found, Error> {
-    let mut found = Found::new(wanted);
+/// Read one file, folder of a single run, or standard input (`-`); `requested` limits the content.
+pub(crate) fn read_file(
+    path: &Path,
+    label: &str,
+    options: &ReadOptions,
+    requested: ContentKinds,
+) -> Result<Found, Error> {
+    let mut found = Found::new(requested);
     read_into(path, label, options, &mut found)?;
     Ok(found)
 }
@@ -51,7 +56,7 @@ pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: 
 fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let content = Content::Directory(path);
     match source(label, &content)? {
-        Some(Source { read: Reader::Memory(read), .. }) if found.wanted.memory => {
+        Some(Source { read: Reader::Memory(read), .. }) if found.requested.memory => {
             found.memory.push(read(label, content, options)?);
             Ok(())
         }
@@ -102,8 +107,8 @@ pub(crate) fn read_stream(
         Packing::Zip => read_zip(path, label, stream, depth, options, found),
         Packing::None if head.starts_with(stackline_sqlite::MAGIC) => {
             let own = (depth == 0).then_some(path).filter(|path| is_that_file(path, &head));
-            if !found.wanted.traces {
-                return Err(found.wanted.refusal_of_trace(label, &head));
+            if !found.requested.traces {
+                return Err(found.requested.refusal_of_trace(label, &head));
             }
             found.traces.extend(read_tables(label, own, stream, options)?);
             Ok(())
@@ -147,8 +152,8 @@ fn read_plain(
     let head = bare;
     let read = match source.read {
         Reader::Traces(read) => read,
-        Reader::Calls(_) if !found.wanted.calls => return Err(Error::OnlyCalls { path: label.into() }),
-        Reader::Memory(_) if !found.wanted.memory => {
+        Reader::Calls(_) if !found.requested.calls => return Err(Error::OnlyCalls { path: label.into() }),
+        Reader::Memory(_) if !found.requested.memory => {
             return Err(Error::OnlyMemory { path: label.into(), format: source.name });
         }
         Reader::Calls(read) => {
@@ -162,8 +167,8 @@ fn read_plain(
             return Ok(());
         }
     };
-    if !found.wanted.traces {
-        return Err(found.wanted.refusal_of_trace(label, head));
+    if !found.requested.traces {
+        return Err(found.requested.refusal_of_trace(label, head));
     }
     if run_of.is_some() {
         found.parts.push(Part::new(source, path, label, stream, is_plain, options)?);

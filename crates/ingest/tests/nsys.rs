@@ -158,9 +158,9 @@ fn correlation_ids_are_of_a_process() {
 
 #[test]
 fn ranks_are_in_the_order_of_the_machines_gpus_and_of_processes_that_use_one() {
-    let (asks, other) = ((3 << 24) | 3, (9 << 24) | 9);
+    let (waiting, other) = ((3 << 24) | 3, (9 << 24) | 9);
     let sql = [
-        launch("CUPTI_ACTIVITY_KIND_RUNTIME", 1, asks, 1),
+        launch("CUPTI_ACTIVITY_KIND_RUNTIME", 1, waiting, 1),
         launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77),
         launch("CUPTI_ACTIVITY_KIND_RUNTIME", 900, other, 77),
         kernel(1000, 0, 5, 77),

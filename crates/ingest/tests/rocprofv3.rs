@@ -366,7 +366,7 @@ fn files_without_a_recording_report_the_reason() {
 /// A run of the tables with these names, unchanged or changed.
 fn tables(names: &[&str], change: impl Fn(&str) -> String) -> Vec<Trace> {
     let folder = tempfile::tempdir().unwrap();
-    for (name, text) in TABLES.iter().filter(|(name, _)| names.iter().any(|wanted| name.contains(wanted))) {
+    for (name, text) in TABLES.iter().filter(|(name, _)| names.iter().any(|part| name.contains(part))) {
         std::fs::write(folder.path().join(name), change(text)).unwrap();
     }
     read(&[folder.path().to_owned()])

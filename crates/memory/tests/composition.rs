@@ -89,8 +89,8 @@ pub(crate) fn parts(trace: &MemoryTrace) -> Vec<Part> {
     composition(trace, curve.device, curve.peak().position)
 }
 
-pub(crate) fn bytes_of(parts: &[Part], wanted: Use) -> u64 {
-    parts.iter().filter(|part| part.of == wanted).map(|part| part.bytes).sum()
+pub(crate) fn bytes_of(parts: &[Part], use_of_part: Use) -> u64 {
+    parts.iter().filter(|part| part.of == use_of_part).map(|part| part.bytes).sum()
 }
 
 /// AdamW with `foreach`: five equal sets; the last one is freed after each step.
@@ -119,8 +119,8 @@ fn temporaries_of_the_step_are_not_optimizer_state() {
         [(4, "_multi_tensor_adam", true), (2, "update", false), (1, "_multi_tensor_adam", false), (3, "update", true)]
     {
         let parts = parts(&foreach(steps, function, frees));
-        for wanted in all {
-            assert_eq!(bytes_of(&parts, wanted), set(), "{steps} {function} {frees} {wanted:?}: {parts:?}");
+        for use_of_part in all {
+            assert_eq!(bytes_of(&parts, use_of_part), set(), "{steps} {function} {frees} {use_of_part:?}: {parts:?}");
         }
         let temporaries = parts.iter().find(|part| part.of == Use::OptimizerTemporaries).unwrap();
         assert_eq!(temporaries.evidence, Evidence::Lifetime);
@@ -205,7 +205,7 @@ fn optimizers_written_by_hand_are_recognized() {
         program.free(updates.into_iter().chain(copies).chain(gradients));
     }
     let parts = parts(&program.trace());
-    for (wanted, times, place) in [
+    for (use_of_part, times, place) in [
         (Use::Parameters, 1, "train.py:3 build"),
         (Use::Gradients, 1, "AddmmBackward0"),
         (Use::FirstMoments, 2, "opt.py:44 step"),
@@ -213,8 +213,8 @@ fn optimizers_written_by_hand_are_recognized() {
         (Use::EqualSets, 2, "opt.py:12 __init__"),
         (Use::OptimizerTemporaries, 4, ""),
     ] {
-        let part = parts.iter().find(|part| part.of == wanted).unwrap();
-        assert_eq!((part.bytes, part.place.as_str()), (times * set(), place), "{wanted:?}: {parts:?}");
+        let part = parts.iter().find(|part| part.of == use_of_part).unwrap();
+        assert_eq!((part.bytes, part.place.as_str()), (times * set(), place), "{use_of_part:?}: {parts:?}");
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::OptimizerState)], [0, 0]);
     let notes = remedies(&parts).join(" ");
@@ -242,7 +242,7 @@ fn parameters_of_several_lines_match_handwritten_state() {
             program.make(KIB, &forward(33, "train"));
         }
         let parts = parts(&program.trace());
-        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|wanted| bytes_of(&parts, wanted));
+        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|use_of_part| bytes_of(&parts, use_of_part));
         assert_eq!(of_state, [set(); 2], "{parts:?}");
         let expected = if is_kept { [set(), 0] } else { [0, set()] };
         assert_eq!([bytes_of(&parts, Use::Parameters), bytes_of(&parts, Use::Other)], expected, "{parts:?}");

@@ -73,9 +73,9 @@ fn impossible_blocks_are_counted() {
     assert_eq!(left_out(&with(&[over]), "overlaps another one"), (5 * MIB, 40 * MIB));
     let state = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_whatever")]);
     assert_eq!(left_out(&with(&[state]), "active_whatever"), (MIB, 40 * MIB));
-    let mut asked = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_allocated")]);
-    asked["blocks"][0]["requested_size"] = json!(-1);
-    assert_eq!(left_out(&with(&[asked]), "requested_size"), (2 * MIB, 40 * MIB));
+    let mut with_requested_size = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_allocated")]);
+    with_requested_size["blocks"][0]["requested_size"] = json!(-1);
+    assert_eq!(left_out(&with(&[with_requested_size]), "requested_size"), (2 * MIB, 40 * MIB));
 }
 
 #[test]

@@ -134,12 +134,12 @@ fn equal_sets_of_sizes_are_parameters_gradients_and_moments() {
         let trace = training(lines, state_bytes);
         let curve = &curves(&trace)[0];
         let parts = composition(&trace, curve.device, curve.peak().position);
-        let of = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| (part.bytes, part.evidence));
-        for wanted in [Use::Parameters, Use::Gradients] {
-            assert_eq!(of(wanted), Some((set, Evidence::EqualSizes)), "{lines:?} {parts:?}");
+        let of = |use_of_part| parts.iter().find(|part| part.of == use_of_part).map(|part| (part.bytes, part.evidence));
+        for use_of_part in [Use::Parameters, Use::Gradients] {
+            assert_eq!(of(use_of_part), Some((set, Evidence::EqualSizes)), "{lines:?} {parts:?}");
         }
-        for wanted in [Use::FirstMoments, Use::SecondMoments] {
-            assert_eq!(of(wanted), Some((set * state_bytes / 4, Evidence::EqualSizes)), "{lines:?} {parts:?}");
+        for use_of_part in [Use::FirstMoments, Use::SecondMoments] {
+            assert_eq!(of(use_of_part), Some((set * state_bytes / 4, Evidence::EqualSizes)), "{lines:?} {parts:?}");
         }
         assert_eq!(of(Use::Activations), Some((100_352, Evidence::CallPath)));
         let notes = remedies(&parts);
@@ -195,11 +195,11 @@ fn real_snapshots_are_read_correctly() {
     assert_eq!(train.report.count_of("damaged_segment"), 0);
     let curve = &curves(&train)[0];
     let parts = composition(&train, curve.device, curve.peak().position);
-    let requested = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| part.objects);
-    for wanted in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
-        assert_eq!(requested(wanted), Some(291), "{parts:?}");
+    let requested = |use_of_part| parts.iter().find(|part| part.of == use_of_part).map(|part| part.objects);
+    for use_of_part in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
+        assert_eq!(requested(use_of_part), Some(291), "{parts:?}");
     }
-    let moment = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| part.place.clone()).unwrap();
+    let moment = |use_of_part| parts.iter().find(|part| part.of == use_of_part).map(|part| part.place.clone()).unwrap();
     assert!(moment(Use::FirstMoments).ends_with("optimizers.py:82 step"));
     assert!(moment(Use::SecondMoments).ends_with("optimizers.py:84 step"));
     let peaks = tables::named_peaks(&train, 3);

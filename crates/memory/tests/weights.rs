@@ -89,7 +89,7 @@ fn weights_without_gradients_yet_are_parameters() {
         let parts = parts(&program.trace());
         assert_eq!(
             [Use::Parameters, Use::Gradients, Use::FrozenParameters, Use::EqualSets]
-                .map(|wanted| bytes_of(&parts, wanted)),
+                .map(|use_of_part| bytes_of(&parts, use_of_part)),
             [24 * 320 * KIB, 6 * 320 * KIB, 0, 0],
             "{parts:?}"
         );
@@ -141,7 +141,8 @@ fn weights_without_optimizer_state_yet_are_parameters() {
         });
         let parts = parts(&program.trace());
         assert_eq!(
-            [Use::Parameters, Use::FrozenParameters, Use::FirstMoments].map(|wanted| bytes_of(&parts, wanted)),
+            [Use::Parameters, Use::FrozenParameters, Use::FirstMoments]
+                .map(|use_of_part| bytes_of(&parts, use_of_part)),
             [layer_bytes(LAYERS), 20 * MIB, layer_bytes(WITH_STATE)],
             "{parts:?}"
         );
@@ -238,8 +239,8 @@ fn buffers_of_the_size_of_weights_are_not_parameters() {
     }
     let parts = parts(&program.trace());
     let model = 16 * (MIB + KIB);
-    for (wanted, place) in [(Use::Parameters, "train.py:3 build"), (Use::Gradients, "AddmmBackward0")] {
-        let part = parts.iter().find(|part| part.of == wanted).unwrap();
+    for (use_of_part, place) in [(Use::Parameters, "train.py:3 build"), (Use::Gradients, "AddmmBackward0")] {
+        let part = parts.iter().find(|part| part.of == use_of_part).unwrap();
         assert_eq!((part.bytes, part.place.as_str(), part.evidence), (model, place, Evidence::EqualSizes), "{parts:?}");
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::EqualSets)], [16 * MIB, 0], "{parts:?}");
@@ -252,7 +253,7 @@ fn parameters_by_sizes_alone_are_of_low_confidence() {
     program.set(1, &build());
     program.passes();
     let parts = parts(&program.trace());
-    let evidence = |wanted: Use| parts.iter().find(|part| part.of == wanted).unwrap().evidence;
+    let evidence = |use_of_part: Use| parts.iter().find(|part| part.of == use_of_part).unwrap().evidence;
     assert_eq!([evidence(Use::Parameters), evidence(Use::Gradients)], [Evidence::EqualSizesOnly, Evidence::EqualSizes]);
     assert_eq!(Evidence::EqualSizesOnly.name(), "equal sizes only");
 }

@@ -135,8 +135,8 @@ impl NativeCallNodes {
         let length = self.__len__();
         if let Ok(slice) = at.cast::<PySlice>() {
             let range = slice.indices(isize::try_from(length).unwrap_or(isize::MAX))?;
-            let wanted = (0..range.slicelength).map(|i| range.start + i as isize * range.step);
-            let rows = wanted.filter_map(|at| Some(self.row(usize::try_from(at).ok()?)?.at)).collect();
+            let positions = (0..range.slicelength).map(|i| range.start + i as isize * range.step);
+            let rows = positions.filter_map(|at| Some(self.row(usize::try_from(at).ok()?)?.at)).collect();
             let nodes = Self { held: Arc::clone(&self.held), rows: Rows::Some(rows) };
             return Ok(Bound::new(py, nodes)?.into_any());
         }

@@ -197,9 +197,9 @@ impl NativeRun {
         let at = rank.map(|r| self.position(py, r)).transpose()?;
         let scope = Scope { steps, whole, ..Scope::default() };
         let options = RunOptions { scope, threads: self.threads, watch: Progress::new() };
-        let asked = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
-        let cycles = || asked.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &options.scope));
-        let checked = stackline_engine::check_steps(asked, &options.scope).and_then(|()| cycles());
+        let selected = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
+        let cycles = || selected.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &options.scope));
+        let checked = stackline_engine::check_steps(selected, &options.scope).and_then(|()| cycles());
         checked.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let (set, watch) = (Arc::clone(&self.set), options.watch.clone());
         let tables = quiet(py, &watch, move || match at {
@@ -208,7 +208,7 @@ impl NativeRun {
         })?;
         let tables = tables.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let has_window = scope == Scope::default() && analysis.window != DefaultWindow::Own;
-        let looked = || -> Vec<Looked> { asked.iter().map(|trace| Looked::at(trace, &Scope::default())).collect() };
+        let looked = || -> Vec<Looked> { selected.iter().map(|trace| Looked::at(trace, &Scope::default())).collect() };
         let window = if has_window { default_window(&looked()) } else { None };
         let with_notes = |(window, notes): (String, Vec<String>)| {
             let notes: String = notes.iter().map(|note| format!(" Note: {note}.")).collect();

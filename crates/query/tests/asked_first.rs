@@ -25,10 +25,10 @@ fn prefetch_follows_the_declared_order() {
     std::fs::write(&path, stackline_testkit::demo::generate(&step)).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
     assert_eq!(names(opened.soonest_questions()), ["meta", "overview"]);
-    let mut asked = names(opened.first_questions());
-    asked.retain(|name| *name != "finding");
+    let mut prefetched = names(opened.first_questions());
+    prefetched.retain(|name| *name != "finding");
     let opening = ["meta", "overview", "findings", "path", "lanes", "calls", "source", "tiles", "counters"];
-    assert!(asked.starts_with(&opening), "{asked:?}");
+    assert!(prefetched.starts_with(&opening), "{prefetched:?}");
     // Of a run that is nothing but memory, findings come last.
     let of_memory = names(memory().first_questions());
     let order = [

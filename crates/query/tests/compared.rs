@@ -15,11 +15,11 @@ fn runs_with_different_numbers_of_steps_are_compared_per_step() {
         OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let both = open(3).compared_with(open(6));
-    let asked = |steps: &str| {
+    let answer_for = |steps: &str| {
         document(&ask(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"))
     };
     for (part, many) in [("10..12", 3.0), ("11", 1.0)] {
-        let document = asked(part);
+        let document = answer_for(part);
         let (before, after) =
             (document["before"].as_f64().expect("a number"), document["total"].as_f64().expect("a number"));
         assert_eq!(

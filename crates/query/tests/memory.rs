@@ -34,17 +34,17 @@ fn traces_without_calls_have_a_curve() {
     let path = folder.path().join("snapshot.json");
     std::fs::write(&path, text).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
-    let asked = |name: &str, arguments: &[(&str, &str)]| {
+    let answer = |name: &str, arguments: &[(&str, &str)]| {
         ask(&opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
     };
-    let page = document(&asked("memory", &[]))["page"].clone();
+    let page = document(&answer("memory", &[]))["page"].clone();
     assert_eq!((&page["end"], &page["devices"][0]["name"]), (&json!(0), &json!("cuda:0")));
     assert_eq!(page["peaks"][0], json!({"name": "P1", "device": 0, "call": 0, "bytes": 1024}));
-    let curve = asked("memory-curve", &[("device", "0"), WHOLE[0], WHOLE[1], WHOLE[2]]);
+    let curve = answer("memory-curve", &[("device", "0"), WHOLE[0], WHOLE[1], WHOLE[2]]);
     assert!(numbers(&curve, "high").contains(&1024.0), "{curve:?}");
-    let alive = asked("memory-objects", &[("device", "0"), ("alive", "P1"), WHOLE[0], WHOLE[1], WHOLE[2]]);
+    let alive = answer("memory-objects", &[("device", "0"), ("alive", "P1"), WHOLE[0], WHOLE[1], WHOLE[2]]);
     assert_eq!((numbers(&alive, "from"), numbers(&alive, "to")), (vec![0.0], vec![1.0]));
-    asked("memory-calls", &WHOLE);
+    answer("memory-calls", &WHOLE);
 }
 
 #[test]

@@ -56,10 +56,11 @@ fn ranges_are_busy_with_work_only_and_recursion_counts_once() {
 #[test]
 fn call_counts_equal_occurrences_in_the_trace() {
     let run = opened(&steps());
-    let asked = answer(&run, "calls", &[("steps", "whole"), ("metric", "host_time")]);
-    let labels = document(&asked)["labels"].clone();
+    let calls_answer = answer(&run, "calls", &[("steps", "whole"), ("metric", "host_time")]);
+    let labels = document(&calls_answer)["labels"].clone();
     let name = |at: &f64| labels[*at as usize][1].as_str().expect("a name").to_owned();
-    let rows: Vec<_> = numbers(&asked, "label").iter().map(name).zip(numbers(&asked, "calls")).skip(1).collect();
+    let rows: Vec<_> =
+        numbers(&calls_answer, "label").iter().map(name).zip(numbers(&calls_answer, "calls")).skip(1).collect();
     let row = |name: &str| (name.to_owned(), 4.0);
     // Not eight or twelve: what lies below is not counted with it.
     assert_eq!(rows, [row("ProfilerStep"), row("aten::mm"), row("aten::mm")]);
@@ -125,9 +126,9 @@ fn incomparable_runs_are_reported() {
     let both = opened(&steps()).compared_with(opened(&without(&steps(), "gpu0/7")));
     // What launched these operations is not known: they count in no step.
     let whole = [("beside", "before"), ("steps", "whole")];
-    let asked = |metric: &str| ask(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));
-    assert!(asked("host_time").is_ok());
-    match asked("gpu_time") {
+    let answer_for = |metric: &str| ask(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));
+    assert!(answer_for("host_time").is_ok());
+    match answer_for("gpu_time") {
         Err(QueryError::Unavailable { why }) => assert!(why.contains("has no GPU time"), "{why}"),
         other => panic!("{other:?}"),
     }

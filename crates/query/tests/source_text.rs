@@ -100,8 +100,8 @@ fn source_text_of_the_baseline_is_read_like_that_of_the_run() {
     std::fs::write(run.join("trace.json"), mini::trace(&lines)).expect("written");
     let open = || OpenRun::open(std::slice::from_ref(&run), &OpenOptions::default()).expect("opens");
     let text = |opened: &OpenRun, file: &str| {
-        let asked = Arguments::new([("file", file), ("run", "before")]);
-        !document(&ask(opened, "source", &asked).expect("answered"))["text"].is_null()
+        let arguments = Arguments::new([("file", file), ("run", "before")]);
+        !document(&ask(opened, "source", &arguments).expect("answered"))["text"].is_null()
     };
     let root = std::slice::from_ref(&code);
     let cases: [(OpenRun, [bool; 2]); 5] = [

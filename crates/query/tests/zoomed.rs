@@ -90,7 +90,7 @@ fn zoomed_frames_keep_their_numbers_for_each_metric() {
 fn nonexistent_rows_are_missing() {
     let run = opened();
     for root in ["99999999", "9007199254740991", "18446744073709551615", "68719476735"] {
-        let asked = ask(&run, "calls", &Arguments::new([UP, ("root", root)]));
-        assert!(matches!(asked, Err(QueryError::Missing { .. })), "{root}: {asked:?}");
+        let zoomed_answer = ask(&run, "calls", &Arguments::new([UP, ("root", root)]));
+        assert!(matches!(zoomed_answer, Err(QueryError::Missing { .. })), "{root}: {zoomed_answer:?}");
     }
 }

@@ -262,8 +262,8 @@ unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) ->
     // SAFETY: a null-terminated text that the tuple keeps alive.
     let begins = unsafe { CStr::from_ptr(phase) } == c"start";
     guarded(|| {
-        let is_wanted = Session::hold().is_some_and(|session| session.records_python());
-        let now = if begins && is_wanted { dlmonitor::collection_begins() } else { 0 };
+        let is_recording_python = Session::hold().is_some_and(|session| session.records_python());
+        let now = if begins && is_recording_python { dlmonitor::collection_begins() } else { 0 };
         dlmonitor::collection_ends(RUNNING.swap(now, Ordering::Relaxed));
         Ok(())
     })

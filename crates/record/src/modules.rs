@@ -243,13 +243,13 @@ mod tests {
     fn frames_are_cached_until_modules_change() {
         let modules = Modules::default();
         modules.put(10, "a", 20);
-        let frame = |class, id: u32, wanted: Option<&str>| {
-            let mut asked = None;
+        let frame = |class, id: u32, expected_path: Option<&str>| {
+            let mut interned_path = None;
             let frame = modules.frame(20, class, |path| {
-                asked = Some(path.to_owned());
+                interned_path = Some(path.to_owned());
                 Some(id)
             });
-            assert_eq!(asked.as_deref(), wanted);
+            assert_eq!(interned_path.as_deref(), expected_path);
             frame.unwrap()
         };
         assert_eq!(modules.frame(20, 5, |_| None), None, "and nothing is remembered");

@@ -2,7 +2,7 @@
 
 use crate::process::Kept;
 use crate::samples::Rates;
-use crate::window::Wanted;
+use crate::window::Selection;
 use stackline_recording::{BEGIN, Begin};
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// True if single calls are recorded in addition to the tree.
     pub(crate) trace: bool,
     /// Recorded part of the program.
-    pub(crate) window: Wanted,
+    pub(crate) window: Selection,
     /// Begin of the recording of all processes, in ns of the monotonic clock; `None` if it is not set or comes from
     /// another machine.
     pub(crate) begin_ns: Option<i64>,
@@ -105,10 +105,10 @@ impl Options {
 }
 
 /// Parse the window. The launcher checks the values before it starts a program; invalid values mean no limit.
-fn window(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
+fn window(variable: &impl Fn(&str) -> Option<String>) -> Selection {
     let [steps, every, after, duration] =
         ["STACKLINE_STEPS", "STACKLINE_EVERY", "STACKLINE_AFTER", "STACKLINE_DURATION"].map(variable);
-    Wanted::parse(steps.as_deref(), every.as_deref(), after.as_deref(), duration.as_deref()).unwrap_or_default()
+    Selection::parse(steps.as_deref(), every.as_deref(), after.as_deref(), duration.as_deref()).unwrap_or_default()
 }
 
 #[cfg(test)]

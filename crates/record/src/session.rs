@@ -314,11 +314,11 @@ impl Session {
         if self.options.pytorch && dlmonitor::torch_state().state.is_ok() {
             self.note(dlmonitor::torch_state());
         }
-        let is_wanted = |state: &&SourceState| match state.name {
+        let is_source_on = |state: &&SourceState| match state.name {
             "kernels" => self.options.kernels,
             _ => self.options.compilations,
         };
-        for state in dlmonitor::compiler_states().filter(is_wanted) {
+        for state in dlmonitor::compiler_states().filter(is_source_on) {
             self.note(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -368,10 +368,10 @@ impl Session {
     /// another window, and a change of this window may come late: then `false`. Takes no lock that is held while a
     /// window changes.
     fn report_operators(&self, change: Change) -> bool {
-        let is_wanted = || self.is_current();
+        let is_needed = || self.is_current();
         match change {
-            Change::Pause => dlmonitor::pause_operators(is_wanted),
-            Change::Resume => dlmonitor::resume_operators(is_wanted),
+            Change::Pause => dlmonitor::pause_operators(is_needed),
+            Change::Resume => dlmonitor::resume_operators(is_needed),
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn say(line: &str) {
 
 /// True if a write to standard error would not block.
 fn takes_bytes() -> bool {
-    let mut asked = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    let mut poll_request = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one entry, valid for reads and writes; a timeout of 0 does not wait.
-    unsafe { libc::poll(&raw mut asked, 1, 0) == 1 && asked.revents & libc::POLLOUT != 0 }
+    unsafe { libc::poll(&raw mut poll_request, 1, 0) == 1 && poll_request.revents & libc::POLLOUT != 0 }
 }

@@ -36,8 +36,8 @@ fn garbage_collections_are_spans_below_their_caller() {
             |frame| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == "with_finalizer"),
         )
     };
-    let of = |metric: Metric, wanted: &dyn Fn(&[&FrameKey]) -> bool| {
-        let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && wanted(&stream.path(key.0, key.1)));
+    let of = |metric: Metric, is_match: &dyn Fn(&[&FrameKey]) -> bool| {
+        let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && is_match(&stream.path(key.0, key.1)));
         found.fold((0, 0), |(count, sum), (_, stats)| (count + stats.count, sum + stats.sum))
     };
     let is_product = |path: &[&FrameKey]| {

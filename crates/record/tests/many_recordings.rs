@@ -9,8 +9,8 @@ use support::{Stream, here, recorder, streams, torch};
 /// Number of recordings of one process.
 const COUNT: usize = 200;
 
-fn called(stream: &Stream, wanted: &str) -> u64 {
-    let is = |key: &&FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
+fn called(stream: &Stream, operator: &str) -> u64 {
+    let is = |key: &&FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == operator);
     stream.calls().iter().filter(|(path, _)| path.last().is_some_and(is)).map(|(_, count)| count).sum()
 }
 

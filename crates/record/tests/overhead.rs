@@ -55,42 +55,32 @@ fn trained(python: &Path, steps: u64, [layers, width]: Model, variables: &[(&str
 }
 
 /// Number of calls of an operator, or of all operators and backward nodes.
-fn calls(stream: &Stream, wanted: Option<&str>) -> u64 {
-    let is_wanted = |key: &FrameKey| match *key {
+fn calls(stream: &Stream, requested_name: Option<&str>) -> u64 {
+    let is_match = |key: &FrameKey| match *key {
         FrameKey::Operator { name } | FrameKey::Backward { name } => {
-            wanted.is_none_or(|wanted| stream.text(name) == wanted)
+            requested_name.is_none_or(|requested_name| stream.text(name) == requested_name)
         }
         _ => false,
     };
-    stream
-        .calls()
-        .iter()
-        .filter(|(path, _)| path.last().is_some_and(|key| is_wanted(key)))
-        .map(|(_, count)| count)
-        .sum()
+    stream.calls().iter().filter(|(path, _)| path.last().is_some_and(|key| is_match(key))).map(|(_, count)| count).sum()
 }
 
 /// Exclusive and inclusive time of a span in ns.
-fn span(stream: &Stream, wanted: &str) -> [u64; 2] {
-    let is_wanted = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == wanted);
-    [Metric::OperatorTime, Metric::CallTime].map(|wanted| {
+fn span(stream: &Stream, requested_name: &str) -> [u64; 2] {
+    let is_match = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == requested_name);
+    [Metric::OperatorTime, Metric::CallTime].map(|metric| {
         let of_span = stream
             .stats
             .iter()
-            .filter(|(key, _)| key.2 == wanted && stream.path(key.0, key.1).last().is_some_and(|key| is_wanted(key)));
+            .filter(|(key, _)| key.2 == metric && stream.path(key.0, key.1).last().is_some_and(|key| is_match(key)));
         of_span.map(|(_, stats)| stats.sum).sum()
     })
 }
 
 /// Number of spans that ended.
-fn spans(stream: &Stream, wanted: &str) -> u64 {
-    let is_wanted = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == wanted);
-    stream
-        .calls()
-        .iter()
-        .filter(|(path, _)| path.last().is_some_and(|key| is_wanted(key)))
-        .map(|(_, count)| count)
-        .sum()
+fn spans(stream: &Stream, requested_name: &str) -> u64 {
+    let is_match = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == requested_name);
+    stream.calls().iter().filter(|(path, _)| path.last().is_some_and(|key| is_match(key))).map(|(_, count)| count).sum()
 }
 
 #[test]
@@ -141,10 +131,10 @@ fn injected_cost_is_measured() {
         (overhead.fraction.unwrap().median, longer, operators, step_ns)
     };
     let (without, _, operators, step_ns) = with_injected_cost(0);
-    for wanted in [0.01, 0.05, 0.20] {
+    for fraction in [0.01, 0.05, 0.20] {
         // What a wait costs is more than its own time: caches cool meanwhile. The program's own clock has all of it.
-        let (with, longer, ..) = with_injected_cost((wanted * step_ns / operators) as u64);
-        assert!((with - longer).abs() < 0.015, "{with} with {wanted} planted, steps take {longer} longer");
-        assert!(longer - without > wanted - 0.015, "{longer} with {wanted} planted, {without} without");
+        let (with, longer, ..) = with_injected_cost((fraction * step_ns / operators) as u64);
+        assert!((with - longer).abs() < 0.015, "{with} with {fraction} planted, steps take {longer} longer");
+        assert!(longer - without > fraction - 0.015, "{longer} with {fraction} planted, {without} without");
     }
 }

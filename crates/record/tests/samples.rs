@@ -29,8 +29,8 @@ fn run(command: &mut Command) -> Output {
 }
 
 /// Samples of a metric: path, count, ns.
-fn samples(stream: &Stream, wanted: Metric) -> Vec<(Vec<&FrameKey>, u64, u64)> {
-    let of_metric = stream.stats.iter().filter(|(key, _)| key.2 == wanted);
+fn samples(stream: &Stream, metric: Metric) -> Vec<(Vec<&FrameKey>, u64, u64)> {
+    let of_metric = stream.stats.iter().filter(|(key, _)| key.2 == metric);
     of_metric.map(|(&(thread, node, _), stats)| (stream.path(thread, node), stats.count, stats.sum)).collect()
 }
 

@@ -51,8 +51,8 @@ fn exit_codes_and_signals_are_unchanged() {
 }
 
 /// Number of calls of operators with this name.
-pub(crate) fn called(stream: &support::Stream, wanted: &str) -> u64 {
-    let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
+pub(crate) fn called(stream: &support::Stream, operator: &str) -> u64 {
+    let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == operator);
     let calls = stream.calls();
     calls.iter().filter(|(path, _)| path.last().is_some_and(|key| is(key))).map(|(_, count)| count).sum()
 }
@@ -327,10 +327,10 @@ fn only_selected_steps_are_recorded() {
             recorded(&python, run.path()).env(variable, value).arg(program).args(["--steps", "20"]).output().unwrap();
         assert!(output.status.success());
         let stream = &streams(run.path())[0];
-        let called = |wanted: &str| -> u64 {
+        let called = |operator: &str| -> u64 {
             let calls = stream.calls();
             let of = |path: &[&FrameKey]| match path.last() {
-                Some(FrameKey::Span { name } | FrameKey::Operator { name }) => stream.text(*name).starts_with(wanted),
+                Some(FrameKey::Span { name } | FrameKey::Operator { name }) => stream.text(*name).starts_with(operator),
                 _ => false,
             };
             calls.iter().filter(|(path, _)| of(path)).map(|(_, count)| count).sum()

@@ -48,7 +48,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
         let coalescing: Arc<RequestCoalescing<usize>> = Arc::default();
         let (made, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-        let ask = |question: &'static str| {
+        let request = |question: &'static str| {
             let (coalescing, made, gate) = (Arc::clone(&coalescing), Arc::clone(&made), Arc::clone(&gate));
             runtime.spawn(async move {
                 let make = || async {
@@ -58,18 +58,18 @@ mod tests {
                 coalescing.join(question, make).await
             })
         };
-        let asked: Vec<_> = (0..8).map(|_| ask("same")).collect();
+        let requests: Vec<_> = (0..8).map(|_| request("same")).collect();
         // All requests must wait before the computation continues.
         while holders(&coalescing, "same") < 8 {
             std::thread::yield_now();
         }
         gate.add_permits(1);
-        let answers: Vec<usize> = asked.into_iter().map(|task| runtime.block_on(task).expect("answered")).collect();
+        let answers: Vec<usize> = requests.into_iter().map(|task| runtime.block_on(task).expect("answered")).collect();
         assert_eq!(answers, [0; 8]);
         assert_eq!(made.load(Ordering::SeqCst), 1);
         // Later requests compute the answer again; requests for other queries are separate.
         assert_eq!(holders(&coalescing, "same"), 0);
-        assert_eq!(runtime.block_on(ask("same")).expect("answered"), 1);
-        assert_eq!(runtime.block_on(ask("other")).expect("answered"), 2);
+        assert_eq!(runtime.block_on(request("same")).expect("answered"), 1);
+        assert_eq!(runtime.block_on(request("other")).expect("answered"), 2);
     }
 }

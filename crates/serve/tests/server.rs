@@ -79,8 +79,8 @@ fn only_files_named_by_the_run_are_read() {
     let (status, _, body) = get(&host, &format!("{path}query/source?file={}", source.display()), &host);
     assert!(status == 200 && !String::from_utf8_lossy(&body).contains("secret = 1"), "no directory was opened");
     let (host, path) = served_with(trace, &[folder.path().to_owned()]);
-    let ask = |file: &str| get(&host, &format!("{path}query/source?file={file}"), &host);
-    let (status, _, body) = ask(&source.display().to_string());
+    let get_source = |file: &str| get(&host, &format!("{path}query/source?file={file}"), &host);
+    let (status, _, body) = get_source(&source.display().to_string());
     assert_eq!(status, 200);
     assert!(String::from_utf8_lossy(&body).contains("secret = 1"));
     let folder = folder.path().display();
@@ -92,7 +92,7 @@ fn only_files_named_by_the_run_are_read() {
         "..%2F..%2Fetc%2Fpasswd".to_owned(),
         "train.py".to_owned(),
     ] {
-        let (status, _, body) = ask(&file);
+        let (status, _, body) = get_source(&file);
         assert_eq!(status, 404, "{file}: {}", String::from_utf8_lossy(&body));
     }
 }
@@ -174,9 +174,9 @@ fn any_request_is_answered_or_refused() {
         // Each query with other pairs, several at once, and one of them twice.
         for round in 0..12 {
             let from = (at * 31 + round * 47) % (pairs.len() - 12);
-            let asked = [&pairs[from..from + 1 + round], &pairs[from..=from]].concat().join("&");
-            let (status, ..) = get(&host, &format!("{path}query/{query}?{asked}"), &host);
-            assert!([200, 400, 404, 422].contains(&status), "{status} for {query}?{asked}");
+            let query_text = [&pairs[from..from + 1 + round], &pairs[from..=from]].concat().join("&");
+            let (status, ..) = get(&host, &format!("{path}query/{query}?{query_text}"), &host);
+            assert!([200, 400, 404, 422].contains(&status), "{status} for {query}?{query_text}");
         }
     }
     for strange in ["query/meta%2F..%2F..", "query/%2e%2e/", "query//meta", "?", "//", "query/meta;x", "%"] {

@@ -111,8 +111,8 @@ impl<'a> Elf<'a> {
 
     /// Contents of the index of the unwind tables, and of the first code segment.
     pub(crate) fn parts(&self) -> [Option<&'a [u8]>; 2] {
-        let find = |wanted: &dyn Fn(&ProgramHeader64<LittleEndian>) -> bool| {
-            self.headers().iter().find(|header| wanted(header))?.data(ENDIAN, self.bytes).ok()
+        let find = |is_match: &dyn Fn(&ProgramHeader64<LittleEndian>) -> bool| {
+            self.headers().iter().find(|header| is_match(header))?.data(ENDIAN, self.bytes).ok()
         };
         let is_code = |header: &ProgramHeader64<LittleEndian>| {
             header.p_type(ENDIAN) == PT_LOAD && header.p_flags(ENDIAN) & PF_X == PF_X
@@ -122,8 +122,8 @@ impl<'a> Elf<'a> {
 
     /// True if one of the ELF file's notes has this build id. Tools that edit files leave stale ones: some are only in
     /// the segments, some only in the sections.
-    pub(crate) fn has_build_id(&self, wanted: &[u8]) -> bool {
-        self.build_ids().any(|id| id == wanted)
+    pub(crate) fn has_build_id(&self, expected_id: &[u8]) -> bool {
+        self.build_ids().any(|id| id == expected_id)
     }
 
     /// Build id of the ELF file, by which debug files are found.

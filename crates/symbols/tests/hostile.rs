@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use support::{Folder, build_id, functions, have};
 
 /// Request names in a file of these bytes, as for a recorded library.
-fn ask(folder: &Folder, bytes: &[u8], id: &[u8], offsets: &[u64]) {
+fn symbolize_file(folder: &Folder, bytes: &[u8], id: &[u8], offsets: &[u64]) {
     let path = folder.path.join("damaged.so");
     std::fs::write(&path, bytes).unwrap();
     let symbolizer = Symbolizer::with_debug_folders(vec![folder.path.clone()]);
@@ -43,7 +43,7 @@ fn any_bytes_have_a_result() {
             if elf {
                 bytes.splice(0..0, *b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0");
             }
-            ask(&folder, &bytes, &[1, 2], &[0, 1, 4096, u64::MAX]);
+            symbolize_file(&folder, &bytes, &[1, 2], &[0, 1, 4096, u64::MAX]);
             Ok(())
         })
         .unwrap();
@@ -66,7 +66,7 @@ fn damaged_libraries_have_a_result() {
         let anywhere = proptest::collection::vec((0.0..1.0, any::<u8>()), 0..40);
         runner
             .run(&(anywhere, cut), |(changes, cut)| {
-                ask(&folder, &damaged(&bytes, &changes, cut), &id, &offsets);
+                symbolize_file(&folder, &damaged(&bytes, &changes, cut), &id, &offsets);
                 Ok(())
             })
             .unwrap();

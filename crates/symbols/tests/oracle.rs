@@ -18,8 +18,8 @@ fn agree(ours: &[Frame], theirs: &[Frame]) -> bool {
 }
 
 /// Compare all addresses of functions; returns their number, and the largest number of frames at one address.
-fn compare(path: &Path, wanted: impl Fn(&str) -> bool) -> (usize, usize) {
-    let of = functions(path, wanted);
+fn compare(path: &Path, is_included: impl Fn(&str) -> bool) -> (usize, usize) {
+    let of = functions(path, is_included);
     assert!(!of.is_empty(), "{}", path.display());
     let addresses: Vec<u64> = of.iter().flat_map(|(_, start, size)| *start..start + size).collect();
     // Libraries are linked to address 0, so addresses are offsets.

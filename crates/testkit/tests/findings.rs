@@ -18,8 +18,8 @@ fn measure(seeds: std::ops::Range<u64>) -> (Score, Vec<(&'static Kind, Score)>) 
     for seed in seeds.clone().filter(|_| only.is_none()) {
         try_clean(seed, &mut clean);
     }
-    let wanted = |kind: &&Kind| only.as_deref().is_none_or(|only| kind.name.contains(only) || kind.code == only);
-    let kinds: Vec<&'static Kind> = injected_faults::kinds().filter(wanted).collect();
+    let is_selected = |kind: &&Kind| only.as_deref().is_none_or(|only| kind.name.contains(only) || kind.code == only);
+    let kinds: Vec<&'static Kind> = injected_faults::kinds().filter(is_selected).collect();
     let next = AtomicUsize::new(0);
     let score_next = || {
         let at = next.fetch_add(1, Ordering::Relaxed);

@@ -126,9 +126,9 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
 /// Error that names the annotation of the requested steps, for methods that select by name. Opening the trace checked
 /// that the steps exist.
 fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
-    let wanted = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
+    let is_selected = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
     let steps = session.set.traces.iter().flat_map(|t| t.steps.iter().map(move |s| (t, s)));
-    let name = steps.filter(|(_, s)| wanted(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or(STEP_NAME);
+    let name = steps.filter(|(_, s)| is_selected(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or(STEP_NAME);
     wrong_use(format!("{who} selects steps by name: use --annotation '{name}' instead of --steps"))
 }
 
@@ -221,8 +221,8 @@ fn answer(
     let report = path.summary();
     let mut tables = tables(path, &report);
     // The points of a long path cost more than all the rest: only for those who get to see them.
-    let asked = common.tables.iter().any(|name| name == POINTS);
-    if asked || common.format == Format::Csv {
+    let is_points_requested = common.tables.iter().any(|name| name == POINTS);
+    if is_points_requested || common.format == Format::Csv {
         tables.push(points(path));
     }
     let tables = session.pick(tables)?;

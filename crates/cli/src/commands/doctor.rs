@@ -131,8 +131,8 @@ struct Need {
     has: fn(&Trace) -> bool,
 }
 
-fn has_kind(trace: &Trace, wanted: impl Fn(EventKind) -> bool) -> bool {
-    trace.events.kind.iter().any(|&k| wanted(k))
+fn has_kind(trace: &Trace, is_kind: impl Fn(EventKind) -> bool) -> bool {
+    trace.events.kind.iter().any(|&k| is_kind(k))
 }
 
 /// Check if any event has the attribute with a value.

@@ -36,11 +36,11 @@ struct OfTrace {
 impl OfTrace {
     fn compute(
         trace: &Trace,
-        (command, wanted): (TableCommand, &[&'static Analysis]),
+        (command, default_analyses): (TableCommand, &[&'static Analysis]),
         options: &RunOptions,
     ) -> Result<Self> {
         Ok(Self {
-            tables: stackline_engine::run_trace(trace, wanted, options)?,
+            tables: stackline_engine::run_trace(trace, default_analyses, options)?,
             looked: OF_STEPS.contains(&command).then(|| Looked::at(trace, &Scope::default())),
             marks: if command == TableCommand::Steps { step_marks::note(trace) } else { None },
             ends: (command == TableCommand::Collectives).then(|| CollectiveEnds::from_trace(trace)),
@@ -51,9 +51,9 @@ impl OfTrace {
 /// Run the analyses of a table command and print their tables.
 pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
     let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
-    let (wanted, on_request): (Vec<&Analysis>, Vec<&Analysis>) =
+    let (default_analyses, requested_analyses): (Vec<&Analysis>, Vec<&Analysis>) =
         of_command(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
-    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &wanted), options);
+    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &default_analyses), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
     let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for of in of_traces {
@@ -83,7 +83,7 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
     let shown = people.then(|| {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
         let bulky = |name: &str| {
-            wanted.iter().any(|analysis| analysis.hides(name)) || (name == INSTEAD_OF_OPERATORS && operators)
+            default_analyses.iter().any(|analysis| analysis.hides(name)) || (name == INSTEAD_OF_OPERATORS && operators)
         };
         let mut hidden: Vec<&str> = tables.iter().map(|t| t.name.as_str()).filter(|n| bulky(n)).collect();
         hidden.dedup();
@@ -100,8 +100,8 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
         if let (Some(last), false) = (shown.last_mut(), hidden.is_empty()) {
             last.notes.push(format!("Not shown: {}. Select one with --table NAME, or use JSON.", hidden.join(", ")));
         }
-        if let (Some(last), false) = (shown.last_mut(), on_request.is_empty()) {
-            let names: Vec<&str> = on_request.iter().flat_map(|analysis| analysis.tables).copied().collect();
+        if let (Some(last), false) = (shown.last_mut(), requested_analyses.is_empty()) {
+            let names: Vec<&str> = requested_analyses.iter().flat_map(|analysis| analysis.tables).copied().collect();
             last.notes.push(format!("One row per record: {}. Select one with --table NAME.", names.join(", ")));
         }
         shown

@@ -163,27 +163,27 @@ fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
     unsafe { (functions.add)(callback) }
 }
 
-/// Report only spans from now on, until [`resume_operators`], if `is_wanted` returns true. It is called while no
+/// Report only spans from now on, until [`resume_operators`], if `is_needed` returns true. It is called while no
 /// other thread can change the state. Operators in progress are reported to their end. Torch locks its list of
 /// callbacks, and each thread copies the list at its next operator, so other threads may run operators meanwhile.
-/// Returns the result of `is_wanted`.
-pub(crate) fn pause_operators(is_wanted: impl FnOnce() -> bool) -> bool {
+/// Returns the result of `is_needed`.
+pub(crate) fn pause_operators(is_needed: impl FnOnce() -> bool) -> bool {
     change(|| {
-        let is_wanted = is_wanted();
-        if is_wanted {
+        let is_needed = is_needed();
+        if is_needed {
             remove(&OF_OPERATORS);
         }
-        is_wanted
+        is_needed
     })
 }
 
-/// Report operators again, if `is_wanted` returns true. Returns true if they were not reported before.
-pub(crate) fn resume_operators(is_wanted: impl FnOnce() -> bool) -> bool {
+/// Report operators again, if `is_needed` returns true. Returns true if they were not reported before.
+pub(crate) fn resume_operators(is_needed: impl FnOnce() -> bool) -> bool {
     change(|| {
         if let Some(functions) = FUNCTIONS.get()
             && REGISTERED.load(Ordering::Acquire) != 0
             && OF_OPERATORS.load(Ordering::Acquire) == 0
-            && is_wanted()
+            && is_needed()
         {
             OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
             return true;
@@ -305,22 +305,22 @@ mod tests {
     use super::{CHANGING, OF_OPERATORS, pause_operators};
     use std::sync::atomic::Ordering;
 
-    /// No other thread changes the state between the call of `is_wanted` and the change.
+    /// No other thread changes the state between the call of `is_needed` and the change.
     #[test]
     fn pause_request_is_evaluated_within_the_change() {
         const HANDLE: u64 = 7;
         // Without PyTorch, no callback has this handle.
         OF_OPERATORS.store(HANDLE, Ordering::Release);
-        let left = |wanted: bool| {
-            let mut asked_within = None;
+        let handle_after = |is_needed: bool| {
+            let mut evaluated_within = None;
             let paused = pause_operators(|| {
-                asked_within = Some(CHANGING.load(Ordering::Acquire));
-                wanted
+                evaluated_within = Some(CHANGING.load(Ordering::Acquire));
+                is_needed
             });
-            assert_eq!((asked_within, paused), (Some(true), wanted));
+            assert_eq!((evaluated_within, paused), (Some(true), is_needed));
             OF_OPERATORS.load(Ordering::Acquire)
         };
-        assert_eq!(left(false), HANDLE, "another recording has its turn");
-        assert_eq!(left(true), 0);
+        assert_eq!(handle_after(false), HANDLE, "another recording has its turn");
+        assert_eq!(handle_after(true), 0);
     }
 }

@@ -202,7 +202,7 @@ impl Writer {
 }
 
 fn kind_of(operation: &Operation) -> MemoryCallKind {
-    let has = |wanted: u64| operation.iter().any(|(_, kind)| *kind == wanted);
+    let has = |expected: u64| operation.iter().any(|(_, kind)| *kind == expected);
     match (has(KERNEL), has(COPY_TO), has(COPY_FROM)) {
         (true, _, _) => MemoryCallKind::Kernel,
         (_, true, true) => MemoryCallKind::CopyOnDevice,

@@ -2,7 +2,7 @@
 
 use super::values::{Value, Values};
 use super::{WHAT_IS_READ, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
-use crate::found::{Found, Wanted};
+use crate::found::{ContentKinds, Found};
 use crate::head::{Known, known, source_of};
 use crate::input::{self, SNIFF};
 use crate::sources::{Content, Reader, Sniff, Source};
@@ -157,7 +157,7 @@ fn is_without_events(path: &Path) -> bool {
 /// If the file cannot be read, has another format, contains several memory traces, or is damaged beyond use.
 pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
-    let mut found = Found::new(Wanted::MEMORY);
+    let mut found = Found::new(ContentKinds::MEMORY);
     input::read_into(path, &label, &ReadOptions::default(), &mut found)
         .map_err(|error| asked_for_memory(error.located(&label, path)))?;
     one_trace(path, found.memory)
@@ -168,7 +168,7 @@ pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
 /// # Errors
 /// Same as [`read_path`].
 pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
-    let mut found = Found::new(Wanted::MEMORY);
+    let mut found = Found::new(ContentKinds::MEMORY);
     input::read_stream(Path::new(label), label, Box::new(bytes), 0, &ReadOptions::default(), &mut found)
         .map_err(asked_for_memory)?;
     one_trace(Path::new(label), found.memory)

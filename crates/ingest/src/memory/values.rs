@@ -230,12 +230,12 @@ impl Values {
     /// Value of a string key. In very large dicts only the last [`MOST_KEYS`] entries are searched: the formats have
     /// some twenty, and a damaged file may refer to a large dict many times.
     pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
-        let wanted = Value::text(key);
+        let key_text = Value::text(key);
         let node = self.nodes[dict.0 as usize];
         if node.storage() == Storage::Packed {
-            return self.packed.get(node.count(), node.start, wanted);
+            return self.packed.get(node.count(), node.start, key_text);
         }
-        self.entries(dict).rev().take(MOST_KEYS).find(|(key, _)| *key == wanted).map(|(_, value)| value)
+        self.entries(dict).rev().take(MOST_KEYS).find(|(key, _)| *key == key_text).map(|(_, value)| value)
     }
 
     /// Number of items of all lists, tuples and dicts; shared items count once.

@@ -50,8 +50,8 @@ fn of_optimizer(name: &str) -> Option<Mark> {
 /// Fill `trace.steps` in time order, from marks whose names match `pattern`, or else from known marks. A numeric
 /// capture group of the pattern is the step number.
 pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
-    let asked = pattern.map(|pattern| marks(trace, |name| of_pattern(pattern, name)));
-    trace.steps = match &asked {
+    let requested = pattern.map(|pattern| marks(trace, |name| of_pattern(pattern, name)));
+    trace.steps = match &requested {
         Some(marks) => steps(trace, marks.clone()),
         None => known(trace),
     };
@@ -59,7 +59,7 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
         trace.steps = of_device(trace, pattern);
     }
     mend_lengths(trace);
-    let within = asked.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
+    let within = requested.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
     for event in within {
         diagnostics::STEP_WITHIN_ANOTHER.count(
             &mut trace.report,

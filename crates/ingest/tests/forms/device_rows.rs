@@ -192,10 +192,10 @@ fn projected_marks_apply_if_no_thread_marks_steps() {
     let alone = read(&fewer);
     assert_eq!((steps(&alone), alone.report.count_of("steps_of_device")), (expected.clone(), 4));
     assert_eq!(steps(&read(&profiler)).len(), 5);
-    let asked = ReadOptions { step_annotation: Some(r"^my (\d+)$".parse().unwrap()), ..ReadOptions::default() };
+    let options = ReadOptions { step_annotation: Some(r"^my (\d+)$".parse().unwrap()), ..ReadOptions::default() };
     let own = of_name(&|step| format!("\"my {step}\""));
     let text = mini::trace(&format!("file -\n{}", own[..own.len() - 1].join("\n")));
-    assert_eq!(steps(&read_bytes("t.json", text.as_bytes(), &asked).unwrap()), expected);
+    assert_eq!(steps(&read_bytes("t.json", text.as_bytes(), &options).unwrap()), expected);
     assert_eq!(steps(&read(&own)), [], "a name of its own is asked for");
     let host = "1/1 user_annotation ProfilerStep#1 0+950".to_owned();
     let both = read(&[&fewer[..], &[host]].concat());

@@ -238,14 +238,14 @@ pub(super) fn take_any_type(trace: &MemoryTrace, class: &[MemoryObjectId], set: 
 /// missing.
 fn take(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
     let mut missing = set.clone();
-    let is_wanted = |object: &MemoryObjectId| match missing.get_mut(&size(trace, *object)) {
+    let is_missing = |object: &MemoryObjectId| match missing.get_mut(&size(trace, *object)) {
         Some(count) if *count > 0 => {
             *count -= 1;
             true
         }
         _ => false,
     };
-    let (taken, left): (Vec<MemoryObjectId>, Vec<MemoryObjectId>) = from.iter().copied().partition(is_wanted);
+    let (taken, left): (Vec<MemoryObjectId>, Vec<MemoryObjectId>) = from.iter().copied().partition(is_missing);
     let is_enough = !taken.is_empty()
         && bytes_of(trace, &taken) as f64 >= ALIKE * bytes(set) as f64
         && is_varied(&sizes_of(trace, &taken), set);

@@ -14,8 +14,8 @@ struct Naive<'a> {
 }
 
 impl Naive<'_> {
-    fn find(&self, wanted: impl Fn(&Step) -> bool) -> Option<usize> {
-        self.program.steps.iter().position(|(step, _)| wanted(step))
+    fn find(&self, is_match: impl Fn(&Step) -> bool) -> Option<usize> {
+        self.program.steps.iter().position(|(step, _)| is_match(step))
     }
 
     fn allocated(&self, object: usize) -> usize {

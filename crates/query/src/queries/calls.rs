@@ -115,9 +115,9 @@ impl<'a> Label<'a> {
 pub(super) const COLUMNS: &[&str] = &["row", "parent", "depth", "label", "inclusive", "exclusive", "calls", "before?"];
 
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
-    let asked = Asked::new(opened, arguments)?;
-    let place = asked.place(opened, arguments)?;
-    boxes(&place, &asked)
+    let request = ViewRequest::new(opened, arguments)?;
+    let place = request.place(opened, arguments)?;
+    boxes(&place, &request)
 }
 
 /// Number of calls of the frame in a row of the call tree view; `None` if not counted.
@@ -175,7 +175,7 @@ impl ViewRow {
 }
 
 /// Request for a view, with its options.
-struct Asked<'o> {
+struct ViewRequest<'o> {
     source: Source<'o>,
     beside: Option<Source<'o>>,
     options: ViewOptions,
@@ -183,7 +183,7 @@ struct Asked<'o> {
     least: Option<f64>,
 }
 
-impl<'o> Asked<'o> {
+impl<'o> ViewRequest<'o> {
     fn new(opened: &'o OpenRun, arguments: &Arguments) -> Result<Self, QueryError> {
         let (rank, part) = (arguments.number("rank")?, arguments.part()?);
         let is_compared = arguments.choice("beside", &[("before", ())])?.is_some();
@@ -318,9 +318,9 @@ fn options(
 }
 
 /// Boxes of the call tree view below a row, and how many were left out.
-fn boxes(place: &ViewRow, asked: &Asked<'_>) -> Result<Answer, QueryError> {
+fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryError> {
     let (view, root) = (&*place.view, place.row);
-    let least = asked.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
+    let least = request.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
     let kept = kept(view, root, least);
     let mut at = vec![u32::MAX; view.nodes.len()];
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -347,12 +347,12 @@ fn boxes(place: &ViewRow, asked: &Asked<'_>) -> Result<Answer, QueryError> {
         before: view.before.map(|before| before.sum),
         nodes: view.nodes.len(),
         left_out: place.left_out(kept.len()),
-        metrics: asked.metrics(),
-        guessed: asked.source.guesses_lines(),
-        steps: asked
+        metrics: request.metrics(),
+        guessed: request.source.guesses_lines(),
+        steps: request
             .beside
             .as_ref()
-            .map(|before| ComparedSteps { before: before.steps(), after: asked.source.steps() }),
+            .map(|before| ComparedSteps { before: before.steps(), after: request.source.steps() }),
         path: place.path().into_iter().map(|(row, label)| (row, label.short())).collect(),
         labels: labels.list,
     };

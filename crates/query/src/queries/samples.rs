@@ -35,6 +35,6 @@ const OTHERS: [(&str, &[(&str, &str)]); 8] = [
 /// Answers to all queries about an opened run, for most queries with several arguments.
 pub(super) fn answers(opened: &OpenRun) -> Vec<(&'static str, Answer)> {
     let others = OTHERS.into_iter().map(|(name, given)| (name, Arguments::new(given.iter().copied())));
-    let asked = opened.first_questions().into_iter().chain(others);
-    asked.filter_map(|(name, arguments)| Some((name, ask(opened, name, &arguments).ok()?))).collect()
+    let questions = opened.first_questions().into_iter().chain(others);
+    questions.filter_map(|(name, arguments)| Some((name, ask(opened, name, &arguments).ok()?))).collect()
 }

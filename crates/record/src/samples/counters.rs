@@ -57,13 +57,13 @@ struct Attributes {
 
 /// Indices of the known counters in a list of names.
 pub(crate) fn parse(names: &str) -> Vec<u16> {
-    let mut wanted = Vec::new();
+    let mut numbers = Vec::new();
     for name in names.split(',').map(str::trim) {
         let number = stackline_recording::COUNTERS.iter().position(|&known| known == name).map(|number| number as u16);
-        wanted.extend(number.filter(|number| !wanted.contains(number)));
+        numbers.extend(number.filter(|number| !numbers.contains(number)));
     }
-    wanted.truncate(MAX_COUNTERS);
-    wanted
+    numbers.truncate(MAX_COUNTERS);
+    numbers
 }
 
 /// Requested counters that the machine has.
@@ -75,10 +75,10 @@ pub(super) struct Available {
 }
 
 /// Test which of the requested counters this machine has, and why it lacks the others.
-pub(super) fn available(wanted: &[u16]) -> Available {
+pub(super) fn available(numbers: &[u16]) -> Available {
     let mut found = Available::default();
     let (mut there, mut missing) = (Vec::new(), Vec::new());
-    for &counter in wanted {
+    for &counter in numbers {
         let name = stackline_recording::COUNTERS.get(usize::from(counter)).copied().unwrap_or_default();
         match open(counter, 0) {
             Ok(opened) => {
@@ -133,9 +133,9 @@ impl Default for Counters {
 impl Counters {
     /// Start the counters of a thread, and return the number of counters without file. No handler of the thread may
     /// run meanwhile.
-    pub(super) fn start(&self, wanted: &[u16], tid: u32) -> u64 {
+    pub(super) fn start(&self, numbers: &[u16], tid: u32) -> u64 {
         let mut refused = 0;
-        for (counter, &number) in self.0.iter().zip(wanted) {
+        for (counter, &number) in self.0.iter().zip(numbers) {
             let opened = if OPEN.load(Ordering::Relaxed) < most_files() { open(number, tid).ok() } else { None };
             let Some(opened) = opened else {
                 refused += 1;
@@ -192,9 +192,9 @@ impl Counter {
         if read != size.cast_signed() {
             return None;
         }
-        let [value, wanted, ran] = words;
+        let [value, enabled_ns, ran] = words;
         // If there are more counters than the processor has, the kernel multiplexes them.
-        Some(if ran == 0 { 0 } else { (u128::from(value) * u128::from(wanted) / u128::from(ran)) as u64 })
+        Some(if ran == 0 { 0 } else { (u128::from(value) * u128::from(enabled_ns) / u128::from(ran)) as u64 })
     }
 }
 

@@ -124,10 +124,10 @@ unsafe extern "C" fn on_scratch(call: *mut c_void) {
     let Call { sampler, record, clock, context } = unsafe { &*call.cast::<Call>() };
     let clock = *clock;
     if clock == Clock::Wait {
-        let asked = record.asked.swap(0, Ordering::Relaxed);
+        let requested_ns = record.requested_ns.swap(0, Ordering::Relaxed);
         // A late response: the thread may do something else by now.
         let now = clock.now(record.tid.load(Ordering::Relaxed));
-        if now.is_none_or(|now| now.saturating_sub(asked) > LATE) {
+        if now.is_none_or(|now| now.saturating_sub(requested_ns) > LATE) {
             return;
         }
     }

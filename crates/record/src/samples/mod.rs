@@ -107,7 +107,7 @@ pub(crate) struct Sampler {
     /// Number of threads that block their signals.
     closed: AtomicU64,
     /// Number of checks that found a thread waiting in a system call that must not be interrupted.
-    unasked: AtomicU64,
+    uninterruptible: AtomicU64,
     /// Number of counters that handlers read with each sample.
     counting: AtomicUsize,
     /// Number of threads without record, because [`MAX_THREADS`] others had one.
@@ -230,7 +230,7 @@ impl Sampler {
             refused: AtomicU64::new(0),
             unsignaled: AtomicU64::new(0),
             closed: AtomicU64::new(0),
-            unasked: AtomicU64::new(0),
+            uninterruptible: AtomicU64::new(0),
             counting: AtomicUsize::new(0),
             over_limit: AtomicU64::new(0),
             without_file: AtomicU64::new(0),
@@ -272,7 +272,7 @@ impl Sampler {
 
     /// Counters of samples and threads that the sampler omitted in this recording.
     fn counts(&self) -> [&AtomicU64; 6] {
-        [&self.refused, &self.unsignaled, &self.closed, &self.unasked, &self.over_limit, &self.without_file]
+        [&self.refused, &self.unsignaled, &self.closed, &self.uninterruptible, &self.over_limit, &self.without_file]
     }
 
     /// Sampler of CPU and wall time whose handler receives the signals, possibly a parent process's.
@@ -355,7 +355,7 @@ impl Sampler {
             (self.refused.load(Ordering::Relaxed), "threads got no timer of CPU time"),
             (self.unsignaled.load(Ordering::Relaxed), "checks for threads found no free signal number"),
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
-            (self.unasked.load(Ordering::Relaxed), "checks for waits found calls that must not be interrupted"),
+            (self.uninterruptible.load(Ordering::Relaxed), "checks for waits found calls that must not be interrupted"),
             (self.over_limit.load(Ordering::Relaxed), "threads were not sampled, as 1,024 others were"),
             (self.without_file.load(Ordering::Relaxed), "counters of threads got no file"),
         ];

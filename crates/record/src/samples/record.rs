@@ -59,7 +59,7 @@ pub(super) struct ThreadRecord {
     /// Name of the thread when it was found.
     pub(super) name: Mutex<String>,
     /// Time in ns at which the thread was asked where it waits, if it has not responded yet; otherwise 0.
-    pub(super) asked: AtomicU64,
+    pub(super) requested_ns: AtomicU64,
     /// State of its samples of wall time.
     pub(super) wall: WallTime,
     last: [AtomicU64; 3],
@@ -87,7 +87,7 @@ impl ThreadRecord {
             busy: AtomicBool::new(false),
             open: AtomicPtr::default(),
             name: Mutex::default(),
-            asked: AtomicU64::new(0),
+            requested_ns: AtomicU64::new(0),
             wall: WallTime::default(),
             last: Default::default(),
             samples: Ring::new(SAMPLES),
@@ -153,7 +153,7 @@ impl ThreadRecord {
             self.last[clock as usize].store(clock.now(tid).unwrap_or(0), Ordering::Relaxed);
         }
         self.open.store(std::ptr::null_mut(), Ordering::Relaxed);
-        self.asked.store(0, Ordering::Relaxed);
+        self.requested_ns.store(0, Ordering::Relaxed);
         self.wall.reset();
         self.serial.fetch_add(1, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);

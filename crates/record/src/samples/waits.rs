@@ -29,26 +29,26 @@ pub(super) struct Waiting {
     last: Option<(u64, u64)>,
     /// Begin of the wait, and time of the last request, in ns.
     since: u64,
-    asked: u64,
+    requested_ns: u64,
     /// CPU time at the last request.
     used: u64,
 }
 
 /// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
+enum Activity {
     /// Running or ready to run.
     Running,
     /// Waiting; it may be interrupted.
     Waiting,
     /// Waiting in a system call whose behavior at an interruption is unknown.
-    Elsewhere,
+    Uninterruptible,
 }
 
 /// Result of a check of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Look {
-    doing: Doing,
+struct WaitCheck {
+    doing: Activity,
     /// Time up to which the thread needs no more samples.
     settled: Option<u64>,
 }
@@ -60,7 +60,7 @@ pub(super) fn can_be_seen() -> bool {
 
 impl Sampler {
     /// Sample each thread that runs operators and waits.
-    pub(super) fn look_for_waits(&self) {
+    pub(super) fn sample_waiting_threads(&self) {
         let signal = self.signal.load(Ordering::Acquire);
         if signal == 0 {
             return;
@@ -78,23 +78,23 @@ impl Sampler {
                 thread.waiting = Waiting::default();
                 continue;
             }
-            let Some(look) = thread.waiting.look(now, used, || doing_of(thread.tid, signal)) else { continue };
+            let Some(look) = thread.waiting.look(now, used, || activity_of(thread.tid, signal)) else { continue };
             if let Some(settled) = look.settled {
                 record.settle(Clock::Wait, settled);
             }
             match look.doing {
-                Doing::Waiting => self.ask(signal, thread.record, record, now),
-                Doing::Elsewhere => _ = self.unasked.fetch_add(1, Ordering::Relaxed),
-                Doing::Running => {}
+                Activity::Waiting => self.request_sample(signal, thread.record, record, now),
+                Activity::Uninterruptible => _ = self.uninterruptible.fetch_add(1, Ordering::Relaxed),
+                Activity::Running => {}
             }
         }
     }
 
     /// Request a sample from a thread, unless its last response is outstanding.
-    fn ask(&self, signal: i32, index: usize, record: &ThreadRecord, now: u64) {
-        let is_free = record.asked.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    fn request_sample(&self, signal: i32, index: usize, record: &ThreadRecord, now: u64) {
+        let is_free = record.requested_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_free && !self.send(signal, index, record, Clock::Wait) {
-            record.asked.store(0, Ordering::Relaxed);
+            record.requested_ns.store(0, Ordering::Relaxed);
         }
     }
 
@@ -107,38 +107,38 @@ impl Sampler {
 
 impl Waiting {
     /// Check a thread at a time, with its CPU time; `None` if it is still waiting and needs no new sample yet.
-    fn look(&mut self, now: u64, used: u64, doing: impl FnOnce() -> Doing) -> Option<Look> {
-        let running = Look { doing: Doing::Running, settled: Some(now) };
+    fn look(&mut self, now: u64, used: u64, doing: impl FnOnce() -> Activity) -> Option<WaitCheck> {
+        let running = WaitCheck { doing: Activity::Running, settled: Some(now) };
         // Earlier activity is unknown. CPU time never decreases, except for another thread with the same number.
         let Some((looked, _)) = self.last.replace((now, used)).filter(|last| last.1 <= used) else {
             (self.since, self.used) = (now, used);
             return Some(running);
         };
         let waits_on = used.saturating_sub(self.used) <= ANSWER;
-        if waits_on && now.saturating_sub(self.asked).saturating_mul(PARTS) < now.saturating_sub(self.since) {
+        if waits_on && now.saturating_sub(self.requested_ns).saturating_mul(PARTS) < now.saturating_sub(self.since) {
             return None;
         }
         let doing = doing();
-        if !waits_on || doing == Doing::Running {
+        if !waits_on || doing == Activity::Running {
             self.since = now;
         }
-        (self.asked, self.used) = (now, used);
+        (self.requested_ns, self.used) = (now, used);
         match doing {
-            Doing::Running => Some(running),
-            Doing::Elsewhere => Some(Look { doing, settled: Some(now) }),
+            Activity::Running => Some(running),
+            Activity::Uninterruptible => Some(WaitCheck { doing, settled: Some(now) }),
             // Time of an earlier wait does not belong to this one.
-            Doing::Waiting => Some(Look { doing, settled: (!waits_on).then_some(looked) }),
+            Activity::Waiting => Some(WaitCheck { doing, settled: (!waits_on).then_some(looked) }),
         }
     }
 }
 
 /// Activity of a thread; a thread that has ended counts as running.
-fn doing_of(tid: u32, signal: i32) -> Doing {
+fn activity_of(tid: u32, signal: i32) -> Activity {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{name}"));
-    let found = file("syscall").map_or(Doing::Running, |text| doing(&text, is_pipe));
+    let found = file("syscall").map_or(Activity::Running, |text| doing(&text, is_pipe));
     // A blocked signal would stay pending, and count against the user's limit of pending signals.
     let is_blocked = || file("status").map_or(true, |text| blocks(&text, signal));
-    if found == Doing::Waiting && is_blocked() { Doing::Elsewhere } else { found }
+    if found == Activity::Waiting && is_blocked() { Activity::Uninterruptible } else { found }
 }
 
 /// True if a descriptor is a pipe: reads from pipes are restarted.
@@ -161,9 +161,9 @@ pub(super) fn is_closed(tid: u32, signal: i32) -> bool {
 }
 
 /// Parse the system's text about a thread: `running`, or the number of its system call with arguments.
-fn doing(text: &str, is_pipe: impl Fn(u64) -> bool) -> Doing {
+fn doing(text: &str, is_pipe: impl Fn(u64) -> bool) -> Activity {
     let mut words = text.split_ascii_whitespace();
-    let Some(call) = words.next().and_then(|word| word.parse::<libc::c_long>().ok()) else { return Doing::Running };
+    let Some(call) = words.next().and_then(|word| word.parse::<libc::c_long>().ok()) else { return Activity::Running };
     let arguments: Vec<u64> =
         words.map_while(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()).collect();
     let argument = |index: usize| arguments.get(index).copied().unwrap_or(u64::MAX);
@@ -179,7 +179,7 @@ fn doing(text: &str, is_pipe: impl Fn(u64) -> bool) -> Doing {
         libc::SYS_wait4 | libc::SYS_waitid => true,
         _ => false,
     };
-    if may_be_asked { Doing::Waiting } else { Doing::Elsewhere }
+    if may_be_asked { Activity::Waiting } else { Activity::Uninterruptible }
 }
 
 /// `siginfo_t` of a signal that a process sends with a value, on systems of 64 bits.
@@ -207,7 +207,7 @@ fn send(signal: i32, tid: u32, value: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Doing, Look, Message, Waiting, blocks, doing};
+    use super::{Activity, Message, WaitCheck, Waiting, blocks, doing};
 
     #[test]
     fn message_size_equals_that_of_the_system() {
@@ -221,20 +221,20 @@ mod tests {
         let sleep = |how: &str| line(libc::SYS_clock_nanosleep, &format!("{how} 0x7ffe0 0x0 0x0 0x0"));
         let read = |descriptor: &str| line(libc::SYS_read, &format!("{descriptor} 0x7f00 0x1000 0x0 0x0 0x0"));
         for (text, expected) in [
-            ("running\n".to_owned(), Doing::Running),
-            (String::new(), Doing::Running),
-            ("-1 0x7ffc0 0x7f5a1\n".to_owned(), Doing::Elsewhere),
-            (futex("0x0"), Doing::Waiting),
-            (futex("0x7ffe0"), Doing::Elsewhere),
-            (sleep("0x1 0x1"), Doing::Waiting),
-            (sleep("0x1 0x0"), Doing::Elsewhere),
-            (sleep("0x0 0x1"), Doing::Elsewhere),
-            (read("0x3"), Doing::Waiting),
-            (read("0x4"), Doing::Elsewhere),
-            (line(libc::SYS_write, "0x3 0x7f00 0x1000 0x0 0x0 0x0"), Doing::Elsewhere),
-            (line(libc::SYS_recvfrom, "0x3 0x7f00 0x1000 0x0 0x0 0x0"), Doing::Elsewhere),
-            (line(libc::SYS_epoll_pwait, "0x3 0x7f00 0x1 0x0 0x0 0x0"), Doing::Elsewhere),
-            (libc::SYS_futex.to_string(), Doing::Elsewhere),
+            ("running\n".to_owned(), Activity::Running),
+            (String::new(), Activity::Running),
+            ("-1 0x7ffc0 0x7f5a1\n".to_owned(), Activity::Uninterruptible),
+            (futex("0x0"), Activity::Waiting),
+            (futex("0x7ffe0"), Activity::Uninterruptible),
+            (sleep("0x1 0x1"), Activity::Waiting),
+            (sleep("0x1 0x0"), Activity::Uninterruptible),
+            (sleep("0x0 0x1"), Activity::Uninterruptible),
+            (read("0x3"), Activity::Waiting),
+            (read("0x4"), Activity::Uninterruptible),
+            (line(libc::SYS_write, "0x3 0x7f00 0x1000 0x0 0x0 0x0"), Activity::Uninterruptible),
+            (line(libc::SYS_recvfrom, "0x3 0x7f00 0x1000 0x0 0x0 0x0"), Activity::Uninterruptible),
+            (line(libc::SYS_epoll_pwait, "0x3 0x7f00 0x1 0x0 0x0 0x0"), Activity::Uninterruptible),
+            (libc::SYS_futex.to_string(), Activity::Uninterruptible),
         ] {
             assert_eq!(doing(&text, |descriptor| descriptor == 3), expected, "{text}");
         }
@@ -252,43 +252,47 @@ mod tests {
         }
     }
 
-    const ASKED: Option<Look> = Some(Look { doing: Doing::Waiting, settled: None });
+    const ASKED: Option<WaitCheck> = Some(WaitCheck { doing: Activity::Waiting, settled: None });
 
     #[test]
     fn long_waits_are_probed_less_often() {
-        for doing in [Doing::Waiting, Doing::Elsewhere] {
+        for doing in [Activity::Waiting, Activity::Uninterruptible] {
             let mut waiting = Waiting::default();
             let looks = (0..10_000).map(|look| waiting.look(look * 10_000_000, 5, || doing));
-            let asked = looks.flatten().filter(|look| look.doing == doing).count();
+            let request_count = looks.flatten().filter(|look| look.doing == doing).count();
             // At each of ten checks, then after each tenth of the wait: 11 + ln(100 s / 0.1 s) / ln(10/9).
-            assert!((70..90).contains(&asked), "{asked}");
+            assert!((70..90).contains(&request_count), "{request_count}");
         }
     }
 
     #[test]
     fn threads_that_ran_between_looks_start_a_new_wait() {
         let mut waiting = Waiting::default();
-        let mut look = |at: u64, used: u64, doing: Doing| waiting.look(at * 10_000_000, used, || doing);
-        let running = |at: u64| Some(Look { doing: Doing::Running, settled: Some(at * 10_000_000) });
-        assert_eq!(look(0, 5, Doing::Waiting), running(0), "of the time before nothing is known");
+        let mut look = |at: u64, used: u64, doing: Activity| waiting.look(at * 10_000_000, used, || doing);
+        let running = |at: u64| Some(WaitCheck { doing: Activity::Running, settled: Some(at * 10_000_000) });
+        assert_eq!(look(0, 5, Activity::Waiting), running(0), "of the time before nothing is known");
         for at in 1..=10 {
-            assert_eq!(look(at, 5, Doing::Waiting), ASKED);
+            assert_eq!(look(at, 5, Activity::Waiting), ASKED);
         }
-        assert_eq!(look(11, 5, Doing::Waiting), None, "a tenth of 110 ms is not over");
-        assert_eq!(look(12, 5, Doing::Waiting), ASKED);
-        let anew = Look { doing: Doing::Waiting, settled: Some(120_000_000) };
-        assert_eq!(look(13, 900_000, Doing::Waiting), Some(anew), "it ran: the wait of before is none of this one's");
-        assert_eq!(look(14, 950_000, Doing::Waiting), ASKED, "the answer took a little");
-        assert_eq!(look(15, 950_000, Doing::Running), running(15));
-        assert_eq!(look(16, 3, Doing::Waiting), running(16), "another thread");
+        assert_eq!(look(11, 5, Activity::Waiting), None, "a tenth of 110 ms is not over");
+        assert_eq!(look(12, 5, Activity::Waiting), ASKED);
+        let anew = WaitCheck { doing: Activity::Waiting, settled: Some(120_000_000) };
+        assert_eq!(
+            look(13, 900_000, Activity::Waiting),
+            Some(anew),
+            "it ran: the wait of before is none of this one's"
+        );
+        assert_eq!(look(14, 950_000, Activity::Waiting), ASKED, "the answer took a little");
+        assert_eq!(look(15, 950_000, Activity::Running), running(15));
+        assert_eq!(look(16, 3, Activity::Waiting), running(16), "another thread");
     }
 
     /// A little CPU time between many waits adds up.
     #[test]
     fn many_short_waits_are_not_merged() {
         let mut waiting = Waiting::default();
-        let looks = (0..1000_u64).map(|look| waiting.look(look * 10_000_000, look * 60_000, || Doing::Waiting));
-        let asked = looks.flatten().filter(|look| look.doing == Doing::Waiting).count();
-        assert!(asked > 400, "{asked}");
+        let looks = (0..1000_u64).map(|look| waiting.look(look * 10_000_000, look * 60_000, || Activity::Waiting));
+        let request_count = looks.flatten().filter(|look| look.doing == Activity::Waiting).count();
+        assert!(request_count > 400, "{request_count}");
     }
 }

@@ -27,7 +27,7 @@ const CALL_BYTES: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct WallTime {
     /// True if the response to a request is outstanding.
-    is_asked: AtomicBool,
+    is_requested: AtomicBool,
     /// True if its last response was written.
     is_written: AtomicBool,
     /// Program counter at its last response.
@@ -39,10 +39,10 @@ pub(super) struct WallTime {
 
 /// State of requests to a thread, used by the watcher thread.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct WallRequest {
     /// Time of the next request during a wait, in ns, and the current interval.
-    again: u64,
-    put_off: u64,
+    next_request: u64,
+    interval: u64,
     /// CPU time at the last request, and at the last check that found it waiting.
     used: u64,
     waiting: u64,
@@ -50,9 +50,9 @@ pub(super) struct Asked {
     call: Option<String>,
 }
 
-impl Default for Asked {
+impl Default for WallRequest {
     fn default() -> Self {
-        Self { again: 0, put_off: AGAIN, used: 0, waiting: 0, call: None }
+        Self { next_request: 0, interval: AGAIN, used: 0, waiting: 0, call: None }
     }
 }
 
@@ -60,17 +60,17 @@ impl Default for Asked {
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     /// Request a sample.
-    Ask,
+    Request,
     /// Attribute the time to its last sample, because it is still waiting there.
     Count,
     /// No action: its response is outstanding, or did not fit into the ring.
-    Leave,
+    Skip,
 }
 
 impl WallTime {
     /// Reset a thread record's state of wall-time samples, for another thread.
     pub(super) fn reset(&self) {
-        self.is_asked.store(false, Ordering::Relaxed);
+        self.is_requested.store(false, Ordering::Relaxed);
         self.is_written.store(false, Ordering::Relaxed);
         self.waited.store(0, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl WallTime {
         self.pc.store(at.pc, Ordering::Relaxed);
         self.sp.store(at.sp, Ordering::Relaxed);
         self.is_written.store(is_written, Ordering::Relaxed);
-        self.is_asked.store(false, Ordering::Release);
+        self.is_requested.store(false, Ordering::Release);
     }
 
     /// Take the time that belongs to the thread's last sample, in ns.
@@ -103,21 +103,21 @@ impl WallTime {
     }
 }
 
-impl Asked {
+impl WallRequest {
     /// Choose the action for a thread at a time, with its CPU time.
     fn next(&mut self, wall: &WallTime, now: u64, used: u64, call: impl FnOnce() -> String) -> Next {
-        if wall.is_asked.load(Ordering::Acquire) {
+        if wall.is_requested.load(Ordering::Acquire) {
             // A thread that has run since has lost the request: its handler may have been busy.
-            let is_lost = now >= self.again && used > self.used.saturating_add(ANSWER);
-            return if is_lost { self.ask(now, used, false) } else { Next::Leave };
+            let is_lost = now >= self.next_request && used > self.used.saturating_add(ANSWER);
+            return if is_lost { self.request_sample(now, used, false) } else { Next::Skip };
         }
         if !self.waits_on(wall, used, call) {
-            return self.ask(now, used, false);
+            return self.request_sample(now, used, false);
         }
-        if now >= self.again {
-            return self.ask(now, used, true);
+        if now >= self.next_request {
+            return self.request_sample(now, used, true);
         }
-        if wall.is_written.load(Ordering::Relaxed) { Next::Count } else { Next::Leave }
+        if wall.is_written.load(Ordering::Relaxed) { Next::Count } else { Next::Skip }
     }
 
     /// True if the thread still waits at the position of its last response.
@@ -135,20 +135,20 @@ impl Asked {
         waits_on
     }
 
-    fn ask(&mut self, now: u64, used: u64, waits_on: bool) -> Next {
-        self.put_off = if waits_on { self.put_off.saturating_mul(2) } else { AGAIN };
-        self.again = now.saturating_add(self.put_off);
+    fn request_sample(&mut self, now: u64, used: u64, waits_on: bool) -> Next {
+        self.interval = if waits_on { self.interval.saturating_mul(2) } else { AGAIN };
+        self.next_request = now.saturating_add(self.interval);
         self.used = used;
         // After an interruption the system's text for the same call may differ.
         self.call = None;
-        Next::Ask
+        Next::Request
     }
 }
 
 impl Sampler {
     /// Check each thread that does not block its signals, and request samples from those that no longer wait at their
     /// last position.
-    pub(super) fn look_at_wall_time(&self) {
+    pub(super) fn sample_wall_time(&self) {
         let signal = self.signal.load(Ordering::Acquire);
         if signal == 0 {
             return;
@@ -161,8 +161,8 @@ impl Sampler {
             let (Some(now), Some(used)) = (Clock::Real.now(thread.tid), Clock::Cpu.now(thread.tid)) else { continue };
             if !is_open {
                 // Time that is not recorded is excluded.
-                thread.asked = Asked::default();
-                if !record.wall.is_asked.load(Ordering::Acquire) {
+                thread.request = WallRequest::default();
+                if !record.wall.is_requested.load(Ordering::Acquire) {
                     record.settle(Clock::Real, now);
                     record.wall.is_written.store(false, Ordering::Relaxed);
                     record.wall.sp.store(0, Ordering::Relaxed);
@@ -170,48 +170,48 @@ impl Sampler {
                 continue;
             }
             let call = || std::fs::read_to_string(format!("/proc/self/task/{}/syscall", thread.tid));
-            match thread.asked.next(&record.wall, now, used, || call().unwrap_or_default().trim_end().to_owned()) {
-                Next::Ask => self.ask_for_wall_time(signal, thread.record, record),
+            match thread.request.next(&record.wall, now, used, || call().unwrap_or_default().trim_end().to_owned()) {
+                Next::Request => self.request_wall_sample(signal, thread.record, record),
                 Next::Count => record.wait_on(now),
-                Next::Leave => {}
+                Next::Skip => {}
             }
         }
     }
 
-    fn ask_for_wall_time(&self, signal: i32, index: usize, record: &ThreadRecord) {
-        record.wall.is_asked.store(true, Ordering::Release);
+    fn request_wall_sample(&self, signal: i32, index: usize, record: &ThreadRecord) {
+        record.wall.is_requested.store(true, Ordering::Release);
         if !self.send(signal, index, record, Clock::Real) {
-            record.wall.is_asked.store(false, Ordering::Release);
+            record.wall.is_requested.store(false, Ordering::Release);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{AGAIN, ANSWER, Asked, Next, Ordering, Registers, WallTime};
+    use super::{AGAIN, ANSWER, Next, Ordering, Registers, WallRequest, WallTime};
 
     const POLL: &str = "7 0x0 0x0 0x12c 0x0 0x0 0x0 0x7ffc10 0x7f5a12";
 
-    fn waiting() -> (WallTime, Asked) {
-        let (wall, mut asked) = (WallTime::default(), Asked::default());
-        assert_eq!(asked.next(&wall, 0, 0, || POLL.to_owned()), Next::Ask, "where it is is not known");
-        wall.is_asked.store(true, Ordering::Relaxed);
-        assert_eq!(asked.next(&wall, 10, 5, || POLL.to_owned()), Next::Leave);
+    fn waiting() -> (WallTime, WallRequest) {
+        let (wall, mut request) = (WallTime::default(), WallRequest::default());
+        assert_eq!(request.next(&wall, 0, 0, || POLL.to_owned()), Next::Request, "where it is is not known");
+        wall.is_requested.store(true, Ordering::Relaxed);
+        assert_eq!(request.next(&wall, 10, 5, || POLL.to_owned()), Next::Skip);
         // A restarted call: two bytes back.
         wall.answer(Registers { pc: 0x7f5a10, sp: 0x7ffc10, fp: 0, lr: 0 }, true);
-        (wall, asked)
+        (wall, request)
     }
 
     #[test]
     fn waits_are_probed_at_growing_intervals() {
-        let (wall, mut asked) = waiting();
+        let (wall, mut request) = waiting();
         let mut questions = Vec::new();
         for look in 1..100_000_u64 {
             // At each interruption, or at the end of its timeout, it logs that and waits again.
-            match asked.next(&wall, look * 10_000_000, look * 200_000, || POLL.to_owned()) {
-                Next::Ask => questions.push(look / 100),
+            match request.next(&wall, look * 10_000_000, look * 200_000, || POLL.to_owned()) {
+                Next::Request => questions.push(look / 100),
                 Next::Count => wall.add_waited(1),
-                Next::Leave => panic!("it answered"),
+                Next::Skip => panic!("it answered"),
             }
         }
         assert_eq!(questions, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
@@ -220,35 +220,35 @@ mod tests {
 
     #[test]
     fn new_waits_are_probed_immediately() {
-        let (wall, mut asked) = waiting();
-        assert_eq!(asked.next(&wall, 20, 10, || POLL.to_owned()), Next::Count);
-        assert_eq!(asked.next(&wall, 30, 10, || panic!("it used no time since")), Next::Count);
+        let (wall, mut request) = waiting();
+        assert_eq!(request.next(&wall, 20, 10, || POLL.to_owned()), Next::Count);
+        assert_eq!(request.next(&wall, 30, 10, || panic!("it used no time since")), Next::Count);
         let other = |call: &str| POLL.replace("0x12c", call);
-        assert_eq!(asked.next(&wall, 40, 11, || other("0x1")), Next::Ask, "the same place, with other arguments");
+        assert_eq!(request.next(&wall, 40, 11, || other("0x1")), Next::Request, "the same place, with other arguments");
         for call in ["running", "", "-1 0x7ffc10 0x7f5a12x", "7 0x0 0x7ffc18 0x7f5a12", "7 0x0 0x7ffc10 0x7f5a18"] {
-            let (wall, mut asked) = waiting();
-            assert_eq!(asked.next(&wall, 20, 10, || call.to_owned()), Next::Ask, "{call}");
+            let (wall, mut request) = waiting();
+            assert_eq!(request.next(&wall, 20, 10, || call.to_owned()), Next::Request, "{call}");
         }
     }
 
     #[test]
     fn probes_without_room_are_delayed() {
-        let (wall, mut asked) = waiting();
+        let (wall, mut request) = waiting();
         wall.answer(Registers { pc: 0x7f5a12, sp: 0x7ffc10, fp: 0, lr: 0 }, false);
-        let looks = (1..100).map(|look| asked.next(&wall, look * 10_000_000, look, || POLL.to_owned()));
-        assert!(looks.into_iter().all(|next| next == Next::Leave));
-        assert_eq!(asked.next(&wall, AGAIN, 100, || POLL.to_owned()), Next::Ask);
+        let looks = (1..100).map(|look| request.next(&wall, look * 10_000_000, look, || POLL.to_owned()));
+        assert!(looks.into_iter().all(|next| next == Next::Skip));
+        assert_eq!(request.next(&wall, AGAIN, 100, || POLL.to_owned()), Next::Request);
     }
 
     #[test]
     fn lost_probes_are_repeated() {
-        let (wall, mut asked) = waiting();
-        assert_eq!(asked.next(&wall, 20, 10, || "running".to_owned()), Next::Ask);
-        wall.is_asked.store(true, Ordering::Relaxed);
-        assert_eq!(asked.next(&wall, 30, 10 + 2 * ANSWER, String::new), Next::Leave);
-        assert_eq!(asked.next(&wall, 2 * AGAIN, 10, String::new), Next::Leave, "it did not run: the signal waits");
-        assert_eq!(asked.next(&wall, 2 * AGAIN, 11 + ANSWER, String::new), Next::Ask);
+        let (wall, mut request) = waiting();
+        assert_eq!(request.next(&wall, 20, 10, || "running".to_owned()), Next::Request);
+        wall.is_requested.store(true, Ordering::Relaxed);
+        assert_eq!(request.next(&wall, 30, 10 + 2 * ANSWER, String::new), Next::Skip);
+        assert_eq!(request.next(&wall, 2 * AGAIN, 10, String::new), Next::Skip, "it did not run: the signal waits");
+        assert_eq!(request.next(&wall, 2 * AGAIN, 11 + ANSWER, String::new), Next::Request);
         wall.reset();
-        assert_eq!(Asked::default().next(&wall, 30, 10, || POLL.to_owned()), Next::Ask);
+        assert_eq!(WallRequest::default().next(&wall, 30, 10, || POLL.to_owned()), Next::Request);
     }
 }

@@ -7,7 +7,7 @@ use super::open::Open;
 use super::record::ThreadRecord;
 use super::timer::{Clock, Timer};
 use super::waits::{self, Waiting};
-use super::wall::Asked;
+use super::wall::WallRequest;
 use super::{Sampler, Settings, handler, lock, signal};
 use dlmonitor::native;
 use std::collections::HashSet;
@@ -41,7 +41,7 @@ pub(super) struct Thread {
     /// CPU time at the last check: a thread that used less is another one with the same number.
     used: u64,
     pub(super) waiting: Waiting,
-    pub(super) asked: Asked,
+    pub(super) request: WallRequest,
     /// Number of checks since it blocks its signals, 0 while it does not. It has no timer then.
     closed: u32,
     timer: Option<Timer>,
@@ -168,10 +168,10 @@ impl Sampler {
                 native::renew();
             }
             if next.waits.is_due() {
-                self.look_for_waits();
+                self.sample_waiting_threads();
             }
             if next.wall_time.is_due() {
-                self.look_at_wall_time();
+                self.sample_wall_time();
             }
             beat = Some(next);
         }
@@ -308,16 +308,17 @@ impl Sampler {
         let without_file = record.counters.start(&watched.settings.counters, tid);
         count_of_living(&self.without_file, without_file, tid);
         let closed = u32::from(waits::is_closed(tid, watched.signal));
-        let (waiting, asked) = (Waiting::default(), Asked::default());
-        let mut thread = Thread { tid, record: index, used: 0, waiting, asked, closed, timer: None, is_refused: false };
+        let (waiting, request) = (Waiting::default(), WallRequest::default());
+        let mut thread =
+            Thread { tid, record: index, used: 0, waiting, request, closed, timer: None, is_refused: false };
         thread.renew_timer(self, watched.signal, watched.settings.rates.cpu);
         Some(thread)
     }
 
     /// Create the timer of a thread's CPU time; `None` without signal, or for a thread that blocks its signals.
     fn make_timer(&self, signal: i32, hz: u32, thread: &mut Thread) -> Option<Timer> {
-        let is_wanted = hz > 0 && signal != 0 && !thread.is_closed();
-        let record = self.record(thread.record).filter(|_| is_wanted)?;
+        let is_sampled = hz > 0 && signal != 0 && !thread.is_closed();
+        let record = self.record(thread.record).filter(|_| is_sampled)?;
         let value = handler::value(thread.record, record.serial.load(Ordering::Relaxed), Clock::Cpu);
         let timer = Timer::start(thread.tid, signal, value, hz);
         if timer.is_err() && !thread.is_refused {

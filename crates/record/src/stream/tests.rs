@@ -4,7 +4,7 @@ use crate::output::{Output, Target};
 use crate::process::{Kept, Process};
 use crate::state::State;
 use crate::tree::{Key, NodeId, ROOT};
-use crate::window::{Wanted, Window};
+use crate::window::{Selection, Window};
 use proptest::prelude::*;
 use stackline_recording::{CallDetail, FrameKey, Metric, Reader, Record};
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ impl Recorded {
         let stream = Stream::new(Path::new("nowhere"), head, u64::MAX, output);
         Self {
             process,
-            window: Window::new(Wanted::default(), trace, 0, std::time::Duration::ZERO),
+            window: Window::new(Selection::default(), trace, 0, std::time::Duration::ZERO),
             state,
             stream,
             disk,

@@ -68,9 +68,9 @@ impl ReadSelection {
 pub fn read_run(dir: &Path, selection: &ReadSelection) -> Result<TraceSet, Error> {
     let manifest = read_manifest(dir)?;
     let count = manifest.traces.len();
-    let wanted = selection.traces.clone().unwrap_or_else(|| (0..count).collect());
+    let positions = selection.traces.clone().unwrap_or_else(|| (0..count).collect());
     let mut set = TraceSet::default();
-    for index in wanted {
+    for index in positions {
         let entry = manifest.traces.get(index).ok_or(Error::NoSuchTrace { index, count })?;
         set.traces.push(read_trace(dir, index, entry, selection)?);
     }
@@ -153,8 +153,8 @@ fn note_missing(trace: &mut Trace, mut tables: Vec<String>) {
 const MOST_THREADS: usize = 8;
 
 /// Number of threads to use; 0 means the number of cores.
-pub fn thread_count(asked: usize) -> usize {
-    if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
+pub fn thread_count(requested: usize) -> usize {
+    if requested > 0 { requested } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
 }
 
 /// Files of one trace, of the calling context tree, or of one memory trace.

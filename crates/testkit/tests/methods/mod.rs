@@ -32,9 +32,9 @@ fn measure(programs: u64) -> (Methods, Methods) {
         handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     });
     let in_order = |seed: u64| &parts[(seed % threads) as usize][(seed / threads) as usize];
-    let over = |wanted: &dyn Fn(&Profile) -> bool| {
+    let over = |is_included: &dyn Fn(&Profile) -> bool| {
         let mut all: Methods = found::METHODS.iter().map(|(name, _)| (*name, Accuracy::default())).collect();
-        for seed in (0..programs).filter(|&seed| wanted(&Profile::any(seed))) {
+        for seed in (0..programs).filter(|&seed| is_included(&Profile::any(seed))) {
             for ((_, accuracy), sample) in all.iter_mut().zip(in_order(seed)) {
                 accuracy.add(sample.as_ref());
             }

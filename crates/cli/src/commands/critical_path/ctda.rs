@@ -69,8 +69,8 @@ fn answer(path: &CtdaPath, before: Option<&(i64, CtdaReport)>, session: &Session
     let report = path.report();
     let people = common.format == Format::Table && common.tables.is_empty();
     let mut tables = report.tables();
-    let asked = common.tables.iter().any(|name| name == PATH);
-    if !asked && common.format != Format::Csv {
+    let is_path_requested = common.tables.iter().any(|name| name == PATH);
+    if !is_path_requested && common.format != Format::Csv {
         tables.retain(|t| t.name != PATH);
     }
     let tables = session.pick(tables)?;

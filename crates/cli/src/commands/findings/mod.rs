@@ -41,7 +41,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
         return explain(code, args, common).map(|()| false);
     }
-    let (conditions, options) = asked(args, common)?;
+    let (conditions, options) = parse_options(args, common)?;
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
     let own = OwnRules::start(args, common)?;
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
 }
 
 /// Parse conditions and options, before the input is read.
-fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
+fn parse_options(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
         return Err(wrong_use(

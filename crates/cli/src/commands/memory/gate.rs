@@ -43,7 +43,7 @@ impl Gate {
     }
 
     /// Check if output in addition to the tables of waste and suggestions is requested.
-    pub(super) fn is_asked(&self, args: &MemoryGateArgs) -> bool {
+    pub(super) fn is_requested(&self, args: &MemoryGateArgs) -> bool {
         args.document.is_some() || args.ignore.is_some() || self.baseline.is_some() || !self.conditions.is_empty()
     }
 

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     }
     let analysis = MemoryAnalysis::by_rules(&trace, args.peaks(), rules);
     let people = common.format == Format::Table && common.tables.is_empty();
-    if people && !gate.is_asked(&args.gate) {
+    if people && !gate.is_requested(&args.gate) {
         write(common, &trace, (overview((args, common), &analysis), head(&trace)), Vec::new())?;
         return Ok(false);
     }
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
 fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
     match (process, rank) {
         (Some(_), Some(_)) => return Err(wrong_use("--process and --rank both select a process; give one of them")),
-        (Some(wanted), None) => return of_process(run, wanted),
+        (Some(requested), None) => return of_process(run, requested),
         (None, Some(_)) if run.is_memory_alone()? => {
             return Err(wrong_use("a memory file has no ranks to select"));
         }
@@ -86,17 +86,17 @@ fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<Mem
 }
 
 /// The memory trace of one process of a recording.
-fn of_process(run: &Run, wanted: &str) -> Result<MemoryTrace> {
+fn of_process(run: &Run, requested: &str) -> Result<MemoryTrace> {
     let mut processes = run.memories_of_processes()?;
-    let is_wanted = |label: &str| label == wanted || label.rsplit_once(':').is_some_and(|(_, pid)| pid == wanted);
-    if let Some(at) = processes.iter().position(|trace| is_wanted(&trace.label)) {
+    let is_match = |label: &str| label == requested || label.rsplit_once(':').is_some_and(|(_, pid)| pid == requested);
+    if let Some(at) = processes.iter().position(|trace| is_match(&trace.label)) {
         return Ok(processes.swap_remove(at));
     }
     if processes.is_empty() {
         return Err(wrong_use("--process: the input does not contain memory of several processes"));
     }
     let labels: Vec<&str> = processes.iter().map(|trace| &trace.label[..]).collect();
-    Err(wrong_use(format!("--process: no process {wanted:?}; there are: {}", labels.join(", "))))
+    Err(wrong_use(format!("--process: no process {requested:?}; there are: {}", labels.join(", "))))
 }
 
 /// Thresholds of memory waste patterns, as the `--set` options change them.
@@ -164,7 +164,7 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
 /// The tables of the usual view. Those that have nothing to say are there, without rows, only if they are asked for.
 fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_>) -> Vec<Table> {
     let (trace, peaks) = (analysis.trace(), &analysis.peaks[..]);
-    let is_asked = |name: &str| common.tables.iter().any(|asked| asked == name);
+    let is_requested = |name: &str| common.tables.iter().any(|requested| requested == name);
     let mut all = vec![
         tables::peaks_table(trace, peaks),
         tables::composition_table(trace, peaks),
@@ -172,17 +172,17 @@ fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_
     ];
     // A table that says only that nothing is known is for programs alone.
     let says_nothing = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);
-    all.retain(|table| is_asked(table.name.as_ref()) || !says_nothing(table));
-    if !trace.out_of_memory.is_empty() || is_asked("memory_out_of_memory") {
+    all.retain(|table| is_requested(table.name.as_ref()) || !says_nothing(table));
+    if !trace.out_of_memory.is_empty() || is_requested("memory_out_of_memory") {
         all.push(tables::failed_requests_table(trace));
     }
-    if !trace.segments.is_empty() || is_asked("memory_allocator") {
+    if !trace.segments.is_empty() || is_requested("memory_allocator") {
         all.push(tables::segments_table(trace));
     }
-    if !analysis.matches.is_empty() || is_asked("memory_waste") {
+    if !analysis.matches.is_empty() || is_requested("memory_waste") {
         all.push(tables::waste_table(trace, &analysis.matches));
     }
-    if !analysis.ranked.is_empty() || is_asked("memory_suggestions") {
+    if !analysis.ranked.is_empty() || is_requested("memory_suggestions") {
         let best = peaks.first().and_then(|peak| analysis.combination(peak.device));
         let listed = tables::listed(&analysis.ranked, best.as_ref());
         let table = tables::suggestions_table(trace, &analysis.ranked, &listed, peaks);

@@ -55,7 +55,7 @@ pub(in crate::commands) fn trace_of_rank(
     if let Some(mut ranks) = unique_ranks(&names) {
         let Some(at) = ranks.iter().position(|known| *known == rank) else {
             ranks.sort_unstable();
-            return Err(Error::NoRank { wanted: rank, available: ranks }.into());
+            return Err(Error::NoRank { requested: rank, available: ranks }.into());
         };
         let mut traces = reading(run, |run| run.memories_of_file(&files[at].0))?;
         if traces.len() == 1 {
@@ -66,7 +66,7 @@ pub(in crate::commands) fn trace_of_rank(
     let MemorySource { path, member } =
         memories.file_of_rank(rank).map_err(|available| match available.is_empty() {
             true => wrong_use("--rank: these memory files have no ranks; give one of them"),
-            false => Error::NoRank { wanted: rank, available }.into(),
+            false => Error::NoRank { requested: rank, available }.into(),
         })?;
     let traces = reading(run, |run| run.memories_of_file(path))?;
     traces.into_iter().nth(member.unwrap_or(0)).ok_or_else(|| wrong_use("no memory file could be read"))
@@ -124,7 +124,7 @@ fn name_of_member((path, name): (&Path, &str), trace: &MemoryTrace, files: &File
 
 fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     let gate = &args.gate;
-    let asked = [
+    let given = [
         ("--peaks", args.peaks.is_some()),
         ("--by", args.by.is_some()),
         ("--at", args.at.is_some()),
@@ -142,22 +142,22 @@ fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
         ("--no-source", gate.comments.no_source),
         ("--fail-on", !gate.fail_on.is_empty()),
     ];
-    let asked: Vec<&str> = asked.into_iter().filter(|(_, is_asked)| *is_asked).map(|(name, _)| name).collect();
-    if asked.is_empty() {
+    let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
+    if given.is_empty() {
         return Ok(());
     }
-    let asked = asked.join(", ");
+    let given = given.join(", ");
     Err(wrong_use(match files {
         [(archive, _)] => {
             let archive = archive.display();
             format!(
-                "{asked} needs one memory trace, and {archive} contains several; unpack it and give one of its files"
+                "{given} needs one memory trace, and {archive} contains several; unpack it and give one of its files"
             )
         }
         _ => {
             let example = files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
             let count = files.len();
-            format!("{asked} needs one memory trace, and these are {count} files; give one, such as {example}")
+            format!("{given} needs one memory trace, and these are {count} files; give one, such as {example}")
         }
     }))
 }

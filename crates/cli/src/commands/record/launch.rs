@@ -26,7 +26,7 @@ const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<(u32, ExitStatus)> {
     let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "the command is missing")) };
     // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
-    let mut signals = SignalsInfo::<WithOrigin>::new(wanted()).context("cannot handle signals")?;
+    let mut signals = SignalsInfo::<WithOrigin>::new(forwarded_signals()).context("cannot handle signals")?;
     let mut child = start(program, arguments, environment).map_err(|error| not_started(program, &error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
     // The command was told to ignore these, too (`nohup`), and may have a handler for them all the same.
@@ -113,7 +113,7 @@ fn wait_until_ended(pid: Pid) {
 }
 
 /// Signals to forward. Signals that this process ignores are excluded, since the command inherits that.
-fn wanted() -> impl Iterator<Item = i32> {
+fn forwarded_signals() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal))
 }
 

@@ -32,13 +32,13 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
         Some(rank) => memory::trace_of_rank(run, &files, (rank, common))?,
         None => return of_several(run, &files, common),
     };
-    let asked = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
+    let cli = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
     let mut out = String::from("Report of device memory. Numbers are from the file; savings are replayed.\n");
     out.push_str(&clean_lines(&memory::head(&trace)));
-    let tables = match &asked.command {
+    let tables = match &cli.command {
         Command::Memory(args) => {
             let analysis = MemoryAnalysis::by_rules(&trace, PEAKS, Rules::default());
-            memory::overview_for_agent(args, &asked.common, &analysis)
+            memory::overview_for_agent(args, &cli.common, &analysis)
         }
         _ => Vec::new(),
     };

@@ -165,12 +165,14 @@ fn node(values: &Values, dict: NodeId, tally: &mut Tally) -> Option<Node> {
 }
 
 /// Value of a named attribute of an execution-trace node in Chakra's layout.
-fn attribute(values: &Values, dict: NodeId, wanted: &str) -> Option<Value> {
-    let wanted = values.strings.find(wanted)?;
+fn attribute(values: &Values, dict: NodeId, attribute_name: &str) -> Option<Value> {
+    let attribute_name = values.strings.find(attribute_name)?;
     let list = values.as_list(values.find(dict, "attrs")?)?;
     let attributes = values.items(list).iter().filter_map(|attribute| values.as_dict(*attribute));
     attributes
-        .filter(|attribute| values.find(*attribute, "name").and_then(|name| values.as_text(name)) == Some(wanted))
+        .filter(|attribute| {
+            values.find(*attribute, "name").and_then(|name| values.as_text(name)) == Some(attribute_name)
+        })
         .find_map(|attribute| values.find(attribute, "value"))
 }
 
@@ -193,8 +195,8 @@ fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut Tally) -> Vec<
         let kind = types.get(at).and_then(|kind| values.as_text(*kind)).map_or("", |id| values.strings.get(id));
         let mut found = Vec::new();
         if kind.contains("Tensor") && tally.left > 0 {
-            let mut wanted = Wanted { values, kind, tally, found: &mut found };
-            wanted.collect(*value, shapes.get(at).copied(), 0);
+            let mut search = TensorSearch { values, kind, tally, found: &mut found };
+            search.collect(*value, shapes.get(at).copied(), 0);
         }
         found
     };
@@ -202,14 +204,14 @@ fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut Tally) -> Vec<
 }
 
 /// Search for the tensors of an argument.
-struct Wanted<'a> {
+struct TensorSearch<'a> {
     values: &'a Values,
     kind: &'a str,
     tally: &'a mut Tally,
     found: &'a mut Tensors,
 }
 
-impl Wanted<'_> {
+impl TensorSearch<'_> {
     /// Collect the tensors in the nested argument lists of an execution-trace node.
     fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
         let Some(list) = self.values.as_list(value) else { return };

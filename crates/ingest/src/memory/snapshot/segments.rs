@@ -150,18 +150,18 @@ impl Reader<'_> {
             Some(first) => (first, keys.real_size, bytes),
             None => (block, keys.requested_size, 0),
         };
-        let requested = if is_owned { self.asked_for(dict, key, bytes).unwrap_or(unknown) } else { 0 };
+        let requested = if is_owned { self.requested_bytes(dict, key, bytes).unwrap_or(unknown) } else { 0 };
         (requested, self.stack(dict))
     }
 
     /// Requested size, limited by the size of the block.
-    fn asked_for(&mut self, dict: NodeId, key: StrId, given: u64) -> Option<u64> {
+    fn requested_bytes(&mut self, dict: NodeId, key: StrId, given: u64) -> Option<u64> {
         self.field(dict, key)?;
-        let asked = self.size(dict, key).filter(|asked| *asked <= given);
-        if asked.is_none() {
+        let requested = self.size(dict, key).filter(|requested| *requested <= given);
+        if requested.is_none() {
             self.bad(&format!("{} of a block of {given} bytes", self.trace.strings.get(key).to_owned()));
         }
-        asked
+        requested
     }
 
     /// Set the private pool of objects whose events lack it: PyTorch before 2.8 states it only for segments. An object

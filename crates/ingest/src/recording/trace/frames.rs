@@ -283,15 +283,15 @@ impl Inference<'_> {
                 (Element::Call(open), Element::Call(now)) => open == now,
                 (
                     Element::Frame { frame, identity, at },
-                    Element::Frame { frame: now, identity: wanted, at: place },
+                    Element::Frame { frame: now, identity: expected, at: place },
                 ) => {
-                    if identity.lacks_path() && identity.may_be(*wanted) {
-                        (*frame, *identity, *at) = (*now, *wanted, *place);
+                    if identity.lacks_path() && identity.may_be(*expected) {
+                        (*frame, *identity, *at) = (*now, *expected, *place);
                     }
                     // Another line of the same function: its previous callees have ended.
-                    moved = frame != now && identity == wanted;
+                    moved = frame != now && identity == expected;
                     *frame = if moved { *now } else { *frame };
-                    identity.may_be(*wanted)
+                    identity.may_be(*expected)
                 }
                 _ => false,
             };

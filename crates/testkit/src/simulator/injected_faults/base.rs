@@ -91,12 +91,12 @@ fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
     let percents: Vec<i64> = (0..of_step).map(|_| rng.between(90, 210)).collect();
     for (i, (number, of)) in backward.into_iter().enumerate() {
         let Some(before) = forward.get(&number) else { continue };
-        let wanted = total(&program.ops, before) * percents[i % of_step] / 100;
+        let target_ns = total(&program.ops, before) * percents[i % of_step] / 100;
         let is = total(&program.ops, &of).max(1);
         for op in of {
             let op = &mut program.ops[op];
             if op.work == Work::Kernel {
-                op.duration = (op.duration * wanted / is).max(1_500);
+                op.duration = (op.duration * target_ns / is).max(1_500);
             }
         }
     }
