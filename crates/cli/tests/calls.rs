@@ -328,7 +328,7 @@ fn imports_are_folded_unless_requested() {
     assert_eq!(is_folded(&stdout(&["diff", &profile, &profile, "--format", "json"])), (true, false));
     let opened = stackline_query::OpenRun::open(&[trace.into()], &Default::default()).unwrap();
     let arguments = stackline_query::Arguments::new([("shape", "flat")]);
-    let page = format!("{:?}", stackline_query::ask(&opened, "calls", &arguments).unwrap());
+    let page = format!("{:?}", stackline_query::run_query(&opened, "calls", &arguments).unwrap());
     assert_eq!(is_folded(&page), (true, false));
     let (code, text) = failure(&["export", &profile, "--to", "chrome", "--imports"]);
     assert!(code == Some(2) && text.contains("--imports applies to profiles"), "{text}");

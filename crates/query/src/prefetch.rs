@@ -159,5 +159,5 @@ pub(crate) fn of_before(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Argumen
 
 /// Answer a query and parse its JSON document, if there is one.
 pub(crate) fn document(opened: &OpenRun, name: &str, arguments: &Arguments) -> Option<Value> {
-    serde_json::from_str(&crate::ask(opened, name, arguments).ok()?.json).ok()
+    serde_json::from_str(&crate::run_query(opened, name, arguments).ok()?.json).ok()
 }

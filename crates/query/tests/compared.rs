@@ -2,7 +2,7 @@
 
 use crate::common::document;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, OpenRun, ask};
+use stackline_query::{Arguments, OpenRun, run_query};
 use stackline_testkit::mini;
 
 #[test]
@@ -16,7 +16,9 @@ fn runs_with_different_numbers_of_steps_are_compared_per_step() {
     };
     let both = open(3).compared_with(open(6));
     let answer_for = |steps: &str| {
-        document(&ask(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"))
+        document(
+            &run_query(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"),
+        )
     };
     for (part, many) in [("10..12", 3.0), ("11", 1.0)] {
         let document = answer_for(part);
@@ -50,7 +52,7 @@ fn warm_ups_of_either_run_are_excluded_from_both() {
         [(warm, even, 5), (even, warm, 5), (warmer, even, 4), (even, warmer, 4), (warm, warmer, 4), (even, even, 6)]
     {
         let both = open("b.json", b).compared_with(open("a.json", a));
-        let calls = document(&ask(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered"));
+        let calls = document(&run_query(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered"));
         assert_eq!(calls["steps"], serde_json::json!({"before": many, "after": many}), "{a:?} beside {b:?}");
     }
 }

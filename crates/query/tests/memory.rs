@@ -5,12 +5,12 @@ use crate::common;
 use common::{document, memory, numbers};
 use serde_json::{Value, json};
 use stackline_engine::{OpenOptions, Run, WriteOptions};
-use stackline_query::{Answer, Arguments, OpenRun, ask};
+use stackline_query::{Answer, Arguments, OpenRun, run_query};
 use stackline_testkit::mini;
 use std::path::{Path, PathBuf};
 
 fn of_memory(name: &str, arguments: &[(&str, &str)]) -> Answer {
-    ask(memory(), name, &Arguments::new(arguments.iter().copied())).expect("answered")
+    run_query(memory(), name, &Arguments::new(arguments.iter().copied())).expect("answered")
 }
 
 const WHOLE: [(&str, &str); 3] = [("level", "0"), ("first", "0"), ("last", "0")];
@@ -19,7 +19,7 @@ const WHOLE: [(&str, &str); 3] = [("level", "0"), ("first", "0"), ("last", "0")]
 fn memory_files_refuse_other_queries_with_a_reason() {
     let meta = document(&of_memory("meta", &[]));
     assert_eq!((&meta["has"]["memory"], &meta["has"]["timeline"]), (&Value::Bool(true), &Value::Bool(false)));
-    let refused = ask(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
+    let refused = run_query(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
     assert!(refused.to_string().contains("contains only memory data and has no execution trace"), "{refused}");
     let names: Vec<_> = memory().first_questions().iter().map(|(name, _)| *name).collect();
     assert!(names.starts_with(&["meta", "memory"]) && names.contains(&"memory-object"), "{names:?}");
@@ -35,7 +35,7 @@ fn traces_without_calls_have_a_curve() {
     std::fs::write(&path, text).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
     let answer = |name: &str, arguments: &[(&str, &str)]| {
-        ask(&opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
+        run_query(&opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
     };
     let page = document(&answer("memory", &[]))["page"].clone();
     assert_eq!((&page["end"], &page["devices"][0]["name"]), (&json!(0), &json!("cuda:0")));
@@ -139,7 +139,7 @@ fn each_rank_has_its_own_memory_also_after_import() {
     for opened in [OpenRun::open(&inputs, &options), OpenRun::open(&[run], &options)] {
         let opened = opened.expect("opens");
         for (rank, bytes) in [("0", 1024), ("1", 2048)] {
-            let answer = ask(&opened, "memory", &Arguments::new([("rank", rank)])).expect("answered");
+            let answer = run_query(&opened, "memory", &Arguments::new([("rank", rank)])).expect("answered");
             assert_eq!(document(&answer)["tables"]["memory_peaks"]["rows"][0]["bytes"], bytes, "rank {rank}");
         }
     }
@@ -158,7 +158,7 @@ fn stored_memory_is_available_for_traces_without_memory_events() {
     let run = folder.path().join("run.stackline");
     stackline_engine::save_with(&set, &[kept], &run, &WriteOptions::default()).expect("saved");
     let opened = OpenRun::open(&[run], &options).expect("opens");
-    let of = |name| document(&ask(&opened, name, &Arguments::default()).expect("answered"));
+    let of = |name| document(&run_query(&opened, name, &Arguments::default()).expect("answered"));
     assert_eq!(of("meta")["has"]["memory"], true);
     assert_eq!(of("memory")["tables"]["memory_peaks"]["rows"][0]["bytes"], 4096);
 }

@@ -3,7 +3,7 @@
 use crate::common::{document, numbers};
 use serde_json::{Value, json};
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, OpenRun, QueryError, ask};
+use stackline_query::{Answer, Arguments, OpenRun, QueryError, run_query};
 use stackline_testkit::mini;
 
 /// The trace that these lines of a mini trace describe.
@@ -15,7 +15,7 @@ fn opened(lines: &str) -> OpenRun {
 }
 
 fn answer(opened: &OpenRun, name: &str, arguments: &[(&str, &str)]) -> Answer {
-    ask(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
+    run_query(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
 }
 
 /// Four steps of 1 ms, 10 µs apart.
@@ -97,7 +97,7 @@ fn path_covers_the_requested_steps() {
     let (one, whole) = (window("2"), window("whole"));
     assert!(one.0 >= 2e6 - 20e3 && one.1 <= 3e6, "{one:?}");
     assert!(whole.0 < one.0 && whole.1 > one.1, "{whole:?}");
-    let refused = ask(&run, "path", &Arguments::new([("steps", "77")]));
+    let refused = run_query(&run, "path", &Arguments::new([("steps", "77")]));
     assert!(matches!(refused, Err(QueryError::Missing { .. })));
 }
 
@@ -126,7 +126,8 @@ fn incomparable_runs_are_reported() {
     let both = opened(&steps()).compared_with(opened(&without(&steps(), "gpu0/7")));
     // What launched these operations is not known: they count in no step.
     let whole = [("beside", "before"), ("steps", "whole")];
-    let answer_for = |metric: &str| ask(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));
+    let answer_for =
+        |metric: &str| run_query(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));
     assert!(answer_for("host_time").is_ok());
     match answer_for("gpu_time") {
         Err(QueryError::Unavailable { why }) => assert!(why.contains("has no GPU time"), "{why}"),

@@ -6,7 +6,7 @@ use common::{document, memory, numbers};
 use proptest::prelude::*;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{ALL, Answer, Arguments, OpenRun, QueryError, ask};
+use stackline_query::{ALL, Answer, Arguments, OpenRun, QueryError, run_query};
 use stackline_testkit::mini;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn opened() -> &'static OpenRun {
 }
 
 fn answer(name: &str, arguments: &[(&str, &str)]) -> Result<Answer, QueryError> {
-    ask(opened(), name, &Arguments::new(arguments.iter().copied()))
+    run_query(opened(), name, &Arguments::new(arguments.iter().copied()))
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn tiles_contain_every_event_once_and_wide_ones_separately() {
 
 #[test]
 fn adjacent_tiles_equal_one_tile_of_both() {
-    let ask = |first: &str, last: &str| {
+    let tiles = |first: &str, last: &str| {
         let all = answer("tiles", &[("level", "12"), ("first", first), ("last", last)]).expect("answered");
         let events = numbers(&all, "event").into_iter().map(|event| event as u64);
         events.collect::<std::collections::BTreeSet<_>>()
     };
-    let (one, other, both) = (ask("0", "0"), ask("1", "1"), ask("0", "1"));
+    let (one, other, both) = (tiles("0", "0"), tiles("1", "1"), tiles("0", "1"));
     assert!(both.iter().all(|event| one.contains(event) || other.contains(event)));
     // What lasts over the edge is in both: a step does.
     assert!(one.intersection(&other).count() > 0);
@@ -139,8 +139,8 @@ fn times_far_from_the_start_keep_their_ns() {
     let lines = "1/1 cpu_op a 1600000000000000.001+0.007\n1/1 cpu_op a 1600000000000000.012+0.007";
     std::fs::write(&path, mini::trace(lines)).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
-    let tiles =
-        ask(&opened, "tiles", &Arguments::new([("level", "0"), ("first", "0"), ("last", "0")])).expect("answered");
+    let tiles = run_query(&opened, "tiles", &Arguments::new([("level", "0"), ("first", "0"), ("last", "0")]))
+        .expect("answered");
     assert_eq!((numbers(&tiles, "start"), numbers(&tiles, "length")), (vec![0.0, 11.0], vec![7.0, 7.0]));
 }
 
@@ -160,11 +160,11 @@ fn memory_and_counters_are_curves() {
         0    -       GPU 0 Utilization  C@51  GPU Utilization=x"#;
     std::fs::write(&path, mini::trace(lines)).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
-    let ask = |level: &str, first: &str, last: &str| {
-        ask(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)]))
+    let counters = |level: &str, first: &str, last: &str| {
+        run_query(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)]))
             .expect("answered")
     };
-    let exact = ask("0", "0", "1000");
+    let exact = counters("0", "0", "1000");
     let names: Vec<_> =
         document(&exact)["counters"].as_array().expect("counters").iter().map(|c| c["name"].clone()).collect();
     assert_eq!(
@@ -179,9 +179,9 @@ fn memory_and_counters_are_curves() {
     assert_eq!(numbers(&exact, "last"), [10.0, 30.0, 20.0, 4.0, 1.0, 0.5, 1.0]);
     assert_eq!(numbers(&exact, "start"), [1e3, 2e3, 60e3, 5e3, 6e3, 0.0, 50e3]);
     // A bucket of some 4 µs holds the least and the highest; a window begins with the value that holds then.
-    let coarse = ask("12", "0", "0");
+    let coarse = counters("12", "0", "0");
     assert_eq!((numbers(&coarse, "low")[0], numbers(&coarse, "high")[0]), (10.0, 30.0));
-    let late = ask("0", "100", "1000");
+    let late = counters("0", "100", "1000");
     assert_eq!(numbers(&late, "last"), [30.0, 20.0, 1.0, 1.0]);
 }
 
@@ -195,13 +195,13 @@ fn comparison_of_a_run_with_itself_has_no_changes() {
         OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let both = open().compared_with(open());
-    let compared = document(&ask(&both, "compare", &Arguments::default()).expect("answered"));
+    let compared = document(&run_query(&both, "compare", &Arguments::default()).expect("answered"));
     let rows = compared["tables"]["steps"]["rows"].as_array().expect("steps");
     assert!(!rows.is_empty() && rows.iter().all(|row| row["change_ns"].as_f64() == Some(0.0)), "{rows:?}");
-    let calls = ask(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered");
+    let calls = run_query(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered");
     assert_eq!(numbers(&calls, "before"), numbers(&calls, "inclusive"));
-    let before = ask(&both, "lanes", &Arguments::new([("run", "before")])).expect("answered");
-    assert_eq!(before, ask(&both, "lanes", &Arguments::default()).expect("answered"));
+    let before = run_query(&both, "lanes", &Arguments::new([("run", "before")])).expect("answered");
+    assert_eq!(before, run_query(&both, "lanes", &Arguments::default()).expect("answered"));
 }
 
 #[test]
@@ -338,13 +338,13 @@ fn several_ranks_are_merged_as_by_the_command_line() {
         })
         .into();
     let opened = OpenRun::open(&paths, &OpenOptions::default()).expect("opens");
-    let all = document(&ask(&opened, "findings", &Arguments::default()).expect("answered"));
+    let all = document(&run_query(&opened, "findings", &Arguments::default()).expect("answered"));
     assert_eq!(all["ranks"].as_array().map(Vec::len), Some(2));
     let rows = all["tables"]["findings"]["rows"].as_array().expect("findings");
     assert!(rows.iter().any(|row| row["ranks"] == "0 1"), "{rows:?}");
-    let first = document(&ask(&opened, "finding", &Arguments::new([("at", "0")])).expect("answered"));
+    let first = document(&run_query(&opened, "finding", &Arguments::new([("at", "0")])).expect("answered"));
     assert_eq!(first["rank"], rows[0]["rank"]);
-    let one = document(&ask(&opened, "findings", &Arguments::new([("rank", "1")])).expect("answered"));
+    let one = document(&run_query(&opened, "findings", &Arguments::new([("rank", "1")])).expect("answered"));
     assert_eq!(one["ranks"].as_array().map(Vec::len), Some(0));
 }
 
@@ -397,7 +397,7 @@ proptest! {
     #[test]
     fn any_query_has_an_answer_or_a_refusal((name, arguments) in question()) {
         for run in [opened(), extreme(), memory()] {
-            match ask(run, name, &Arguments::new(arguments.clone())) {
+            match run_query(run, name, &Arguments::new(arguments.clone())) {
                 Ok(answer) => prop_assert!(serde_json::from_str::<Value>(&answer.json).is_ok()),
                 Err(error) => prop_assert!(!error.to_string().is_empty()),
             }

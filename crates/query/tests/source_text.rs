@@ -3,7 +3,7 @@
 use crate::common::document;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, OpenRun, QueryError, ask};
+use stackline_query::{Arguments, OpenRun, QueryError, run_query};
 use stackline_testkit::mini;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -26,19 +26,19 @@ fn files_named_without_their_folder_are_found() {
     let answer = |name: &str, file: &str| {
         let line = if name == "excerpt" { "2" } else { "" };
         let given = [("file", file), ("line", line)].into_iter().filter(|(_, text)| !text.is_empty());
-        ask(&opened, name, &Arguments::new(given))
+        run_query(&opened, name, &Arguments::new(given))
     };
-    let ask = |name: &str, file: &str| document(&answer(name, file).expect("answered"));
+    let document_of = |name: &str, file: &str| document(&answer(name, file).expect("answered"));
     for file in ["only_here_for_this.py", &whole] {
-        let excerpt = ask("excerpt", file);
+        let excerpt = document_of("excerpt", file);
         assert_eq!((&excerpt["file"], &excerpt["lines"][1]), (&Value::from(whole.as_str()), &Value::from("b = 2")));
-        let source = ask("source", file);
+        let source = document_of("source", file);
         assert_eq!(
             (source["text"].as_str(), source["costs"][0]["lines"].as_array().map(Vec::len)),
             (Some("a = 1\nb = 2\n"), Some(2))
         );
     }
-    assert_eq!(ask("excerpt", "nowhere.py")["missing"], true);
+    assert_eq!(document_of("excerpt", "nowhere.py")["missing"], true);
     // What the run does not name is refused, whether it is there or not.
     for file in [&folder.path().join("trace.json").display().to_string(), "/etc/passwd", "../secret.py"] {
         for name in ["excerpt", "source"] {
@@ -47,7 +47,7 @@ fn files_named_without_their_folder_are_found() {
     }
     // What is written into a file later is seen.
     std::fs::write(&source, "a = 1\nb = 3\n").expect("written");
-    assert_eq!(ask("excerpt", &whole)["lines"][1], "b = 3");
+    assert_eq!(document_of("excerpt", &whole)["lines"][1], "b = 3");
 }
 
 /// A trace may name any file: text is read below directories that were opened or named, and what was read is told.
@@ -68,7 +68,7 @@ fn source_text_is_read_only_below_opened_directories() {
     std::fs::write(&path, mini::trace(&lines)).expect("written");
     let open = |input: &PathBuf| OpenRun::open(std::slice::from_ref(input), &OpenOptions::default()).expect("opens");
     let text = |opened: &OpenRun, file: &str| {
-        document(&ask(opened, "source", &Arguments::new([("file", file)])).expect("answered"))["text"].clone()
+        document(&run_query(opened, "source", &Arguments::new([("file", file)])).expect("answered"))["text"].clone()
     };
     for (opened, is_read) in [
         (open(&path), false),
@@ -101,7 +101,7 @@ fn source_text_of_the_baseline_is_read_like_that_of_the_run() {
     let open = || OpenRun::open(std::slice::from_ref(&run), &OpenOptions::default()).expect("opens");
     let text = |opened: &OpenRun, file: &str| {
         let arguments = Arguments::new([("file", file), ("run", "before")]);
-        !document(&ask(opened, "source", &arguments).expect("answered"))["text"].is_null()
+        !document(&run_query(opened, "source", &arguments).expect("answered"))["text"].is_null()
     };
     let root = std::slice::from_ref(&code);
     let cases: [(OpenRun, [bool; 2]); 5] = [

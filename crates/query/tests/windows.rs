@@ -3,7 +3,7 @@
 use crate::common::document;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, OpenRun, ask};
+use stackline_query::{Arguments, OpenRun, run_query};
 use stackline_testkit::mini::MiniTrace;
 
 fn opened(trace: &MiniTrace) -> OpenRun {
@@ -14,7 +14,7 @@ fn opened(trace: &MiniTrace) -> OpenRun {
 }
 
 fn answered(opened: &OpenRun, name: &str, arguments: &[(&str, &str)]) -> Value {
-    document(&ask(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered"))
+    document(&run_query(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered"))
 }
 
 /// Twelve repeats of thirteen launches without marks of steps, of 1 ms each, and 1 s of the host after them.

@@ -2,7 +2,7 @@
 
 use crate::common::{document, numbers};
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, OpenRun, QueryError, ask};
+use stackline_query::{Answer, Arguments, OpenRun, QueryError, run_query};
 use std::collections::BTreeMap;
 
 const UP: (&str, &str) = ("shape", "bottom-up");
@@ -22,7 +22,7 @@ fn opened() -> OpenRun {
 
 fn calls(opened: &OpenRun, arguments: &[(&str, &str)]) -> Answer {
     let all = [&[UP, ("steps", "whole"), ("metric", "host_time")], arguments].concat();
-    ask(opened, "calls", &Arguments::new(all)).expect("answered")
+    run_query(opened, "calls", &Arguments::new(all)).expect("answered")
 }
 
 /// Rows by the names from the root of the whole on: number, inclusive and exclusive values.
@@ -77,7 +77,7 @@ fn zoomed_frames_keep_their_numbers_for_each_metric() {
     for (path, (number, inclusive, _)) in by_path(&zoomed).into_iter().take(20) {
         let root = number.to_string();
         let arguments = [UP, ("steps", "whole"), ("metric", "host_time"), ("root", &root)];
-        let frame = document(&ask(&run, "frame", &Arguments::new(arguments)).expect("answered"));
+        let frame = document(&run_query(&run, "frame", &Arguments::new(arguments)).expect("answered"));
         assert_eq!(frame["path"].as_array().map(Vec::len), Some(path.len()));
         let metrics = frame["metrics"].as_array().expect("metrics");
         let of = |name: &str| metrics.iter().find(|one| one["name"] == name).expect("measured")["inclusive"].as_f64();
@@ -90,7 +90,7 @@ fn zoomed_frames_keep_their_numbers_for_each_metric() {
 fn nonexistent_rows_are_missing() {
     let run = opened();
     for root in ["99999999", "9007199254740991", "18446744073709551615", "68719476735"] {
-        let zoomed_answer = ask(&run, "calls", &Arguments::new([UP, ("root", root)]));
+        let zoomed_answer = run_query(&run, "calls", &Arguments::new([UP, ("root", root)]));
         assert!(matches!(zoomed_answer, Err(QueryError::Missing { .. })), "{root}: {zoomed_answer:?}");
     }
 }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
-use stackline_query::{OpenRun, ask};
+use stackline_query::{OpenRun, run_query};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
@@ -78,7 +78,7 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
         }
         // Queries without an answer are left out; the page then shows the reason.
         opened.take_source_files();
-        let (packed, ok) = match ask(opened, name, &arguments) {
+        let (packed, ok) = match run_query(opened, name, &arguments) {
             Ok(answer) => (packed(&answer.to_bytes())?, true),
             Err(error) => (packed(error.to_string().as_bytes())?, false),
         };

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
-use stackline_query::{Arguments, OpenRun, QueryError, READ_FILES, ask};
+use stackline_query::{Arguments, OpenRun, QueryError, READ_FILES, run_query};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -269,7 +269,7 @@ async fn answered(shared: Arc<Shared>, key: String, name: String, arguments: Arg
     let flight = async move {
         let make = || async {
             let opened = Arc::clone(&shared.opened);
-            let work = move || ask(&opened, &name, &arguments).map(|answer| answer.to_bytes());
+            let work = move || run_query(&opened, &name, &arguments).map(|answer| answer.to_bytes());
             let made = spawn_blocking(work).await.ok()?;
             let keep = |bytes| if reads_files { Bytes::from(bytes) } else { shared.keep(key.clone(), bytes) };
             Some(made.map(keep).map_err(Arc::new))

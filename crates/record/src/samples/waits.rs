@@ -48,7 +48,7 @@ enum Activity {
 /// Result of a check of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WaitCheck {
-    doing: Activity,
+    activity: Activity,
     /// Time up to which the thread needs no more samples.
     settled: Option<u64>,
 }
@@ -78,11 +78,11 @@ impl Sampler {
                 thread.waiting = Waiting::default();
                 continue;
             }
-            let Some(look) = thread.waiting.look(now, used, || activity_of(thread.tid, signal)) else { continue };
+            let Some(look) = thread.waiting.check(now, used, || activity_of(thread.tid, signal)) else { continue };
             if let Some(settled) = look.settled {
                 record.settle(Clock::Wait, settled);
             }
-            match look.doing {
+            match look.activity {
                 Activity::Waiting => self.request_sample(signal, thread.record, record, now),
                 Activity::Uninterruptible => _ = self.uninterruptible.fetch_add(1, Ordering::Relaxed),
                 Activity::Running => {}
@@ -107,10 +107,10 @@ impl Sampler {
 
 impl Waiting {
     /// Check a thread at a time, with its CPU time; `None` if it is still waiting and needs no new sample yet.
-    fn look(&mut self, now: u64, used: u64, doing: impl FnOnce() -> Activity) -> Option<WaitCheck> {
-        let running = WaitCheck { doing: Activity::Running, settled: Some(now) };
+    fn check(&mut self, now: u64, used: u64, activity: impl FnOnce() -> Activity) -> Option<WaitCheck> {
+        let running = WaitCheck { activity: Activity::Running, settled: Some(now) };
         // Earlier activity is unknown. CPU time never decreases, except for another thread with the same number.
-        let Some((looked, _)) = self.last.replace((now, used)).filter(|last| last.1 <= used) else {
+        let Some((last_check_ns, _)) = self.last.replace((now, used)).filter(|last| last.1 <= used) else {
             (self.since, self.used) = (now, used);
             return Some(running);
         };
@@ -118,16 +118,16 @@ impl Waiting {
         if waits_on && now.saturating_sub(self.requested_ns).saturating_mul(PARTS) < now.saturating_sub(self.since) {
             return None;
         }
-        let doing = doing();
-        if !waits_on || doing == Activity::Running {
+        let activity = activity();
+        if !waits_on || activity == Activity::Running {
             self.since = now;
         }
         (self.requested_ns, self.used) = (now, used);
-        match doing {
+        match activity {
             Activity::Running => Some(running),
-            Activity::Uninterruptible => Some(WaitCheck { doing, settled: Some(now) }),
+            Activity::Uninterruptible => Some(WaitCheck { activity, settled: Some(now) }),
             // Time of an earlier wait does not belong to this one.
-            Activity::Waiting => Some(WaitCheck { doing, settled: (!waits_on).then_some(looked) }),
+            Activity::Waiting => Some(WaitCheck { activity, settled: (!waits_on).then_some(last_check_ns) }),
         }
     }
 }
@@ -135,7 +135,7 @@ impl Waiting {
 /// Activity of a thread; a thread that has ended counts as running.
 fn activity_of(tid: u32, signal: i32) -> Activity {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{name}"));
-    let found = file("syscall").map_or(Activity::Running, |text| doing(&text, is_pipe));
+    let found = file("syscall").map_or(Activity::Running, |text| activity(&text, is_pipe));
     // A blocked signal would stay pending, and count against the user's limit of pending signals.
     let is_blocked = || file("status").map_or(true, |text| blocks(&text, signal));
     if found == Activity::Waiting && is_blocked() { Activity::Uninterruptible } else { found }
@@ -161,14 +161,14 @@ pub(super) fn is_closed(tid: u32, signal: i32) -> bool {
 }
 
 /// Parse the system's text about a thread: `running`, or the number of its system call with arguments.
-fn doing(text: &str, is_pipe: impl Fn(u64) -> bool) -> Activity {
+fn activity(text: &str, is_pipe: impl Fn(u64) -> bool) -> Activity {
     let mut words = text.split_ascii_whitespace();
     let Some(call) = words.next().and_then(|word| word.parse::<libc::c_long>().ok()) else { return Activity::Running };
     let arguments: Vec<u64> =
         words.map_while(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()).collect();
     let argument = |index: usize| arguments.get(index).copied().unwrap_or(u64::MAX);
     // A wait for a page is not a system call.
-    let may_be_asked = match call {
+    let is_interruptible = match call {
         // Without timeout the system restarts the wait.
         libc::SYS_futex => argument(3) == 0,
         // Sleeping until a fixed time: callers such as Python resume it until then.
@@ -179,7 +179,7 @@ fn doing(text: &str, is_pipe: impl Fn(u64) -> bool) -> Activity {
         libc::SYS_wait4 | libc::SYS_waitid => true,
         _ => false,
     };
-    if may_be_asked { Activity::Waiting } else { Activity::Uninterruptible }
+    if is_interruptible { Activity::Waiting } else { Activity::Uninterruptible }
 }
 
 /// `siginfo_t` of a signal that a process sends with a value, on systems of 64 bits.
@@ -207,7 +207,7 @@ fn send(signal: i32, tid: u32, value: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Activity, Message, WaitCheck, Waiting, blocks, doing};
+    use super::{Activity, Message, WaitCheck, Waiting, activity, blocks};
 
     #[test]
     fn message_size_equals_that_of_the_system() {
@@ -236,7 +236,7 @@ mod tests {
             (line(libc::SYS_epoll_pwait, "0x3 0x7f00 0x1 0x0 0x0 0x0"), Activity::Uninterruptible),
             (libc::SYS_futex.to_string(), Activity::Uninterruptible),
         ] {
-            assert_eq!(doing(&text, |descriptor| descriptor == 3), expected, "{text}");
+            assert_eq!(activity(&text, |descriptor| descriptor == 3), expected, "{text}");
         }
     }
 
@@ -252,14 +252,14 @@ mod tests {
         }
     }
 
-    const ASKED: Option<WaitCheck> = Some(WaitCheck { doing: Activity::Waiting, settled: None });
+    const REQUESTED: Option<WaitCheck> = Some(WaitCheck { activity: Activity::Waiting, settled: None });
 
     #[test]
     fn long_waits_are_probed_less_often() {
-        for doing in [Activity::Waiting, Activity::Uninterruptible] {
+        for activity in [Activity::Waiting, Activity::Uninterruptible] {
             let mut waiting = Waiting::default();
-            let looks = (0..10_000).map(|look| waiting.look(look * 10_000_000, 5, || doing));
-            let request_count = looks.flatten().filter(|look| look.doing == doing).count();
+            let looks = (0..10_000).map(|look| waiting.check(look * 10_000_000, 5, || activity));
+            let request_count = looks.flatten().filter(|look| look.activity == activity).count();
             // At each of ten checks, then after each tenth of the wait: 11 + ln(100 s / 0.1 s) / ln(10/9).
             assert!((70..90).contains(&request_count), "{request_count}");
         }
@@ -268,31 +268,31 @@ mod tests {
     #[test]
     fn threads_that_ran_between_looks_start_a_new_wait() {
         let mut waiting = Waiting::default();
-        let mut look = |at: u64, used: u64, doing: Activity| waiting.look(at * 10_000_000, used, || doing);
-        let running = |at: u64| Some(WaitCheck { doing: Activity::Running, settled: Some(at * 10_000_000) });
-        assert_eq!(look(0, 5, Activity::Waiting), running(0), "of the time before nothing is known");
+        let mut check = |at: u64, used: u64, activity: Activity| waiting.check(at * 10_000_000, used, || activity);
+        let running = |at: u64| Some(WaitCheck { activity: Activity::Running, settled: Some(at * 10_000_000) });
+        assert_eq!(check(0, 5, Activity::Waiting), running(0), "of the time before nothing is known");
         for at in 1..=10 {
-            assert_eq!(look(at, 5, Activity::Waiting), ASKED);
+            assert_eq!(check(at, 5, Activity::Waiting), REQUESTED);
         }
-        assert_eq!(look(11, 5, Activity::Waiting), None, "a tenth of 110 ms is not over");
-        assert_eq!(look(12, 5, Activity::Waiting), ASKED);
-        let anew = WaitCheck { doing: Activity::Waiting, settled: Some(120_000_000) };
+        assert_eq!(check(11, 5, Activity::Waiting), None, "a tenth of 110 ms is not over");
+        assert_eq!(check(12, 5, Activity::Waiting), REQUESTED);
+        let new_wait = WaitCheck { activity: Activity::Waiting, settled: Some(120_000_000) };
         assert_eq!(
-            look(13, 900_000, Activity::Waiting),
-            Some(anew),
+            check(13, 900_000, Activity::Waiting),
+            Some(new_wait),
             "it ran: the wait of before is none of this one's"
         );
-        assert_eq!(look(14, 950_000, Activity::Waiting), ASKED, "the answer took a little");
-        assert_eq!(look(15, 950_000, Activity::Running), running(15));
-        assert_eq!(look(16, 3, Activity::Waiting), running(16), "another thread");
+        assert_eq!(check(14, 950_000, Activity::Waiting), REQUESTED, "the answer took a little");
+        assert_eq!(check(15, 950_000, Activity::Running), running(15));
+        assert_eq!(check(16, 3, Activity::Waiting), running(16), "another thread");
     }
 
     /// A little CPU time between many waits adds up.
     #[test]
     fn many_short_waits_are_not_merged() {
         let mut waiting = Waiting::default();
-        let looks = (0..1000_u64).map(|look| waiting.look(look * 10_000_000, look * 60_000, || Activity::Waiting));
-        let request_count = looks.flatten().filter(|look| look.doing == Activity::Waiting).count();
+        let looks = (0..1000_u64).map(|look| waiting.check(look * 10_000_000, look * 60_000, || Activity::Waiting));
+        let request_count = looks.flatten().filter(|look| look.activity == Activity::Waiting).count();
         assert!(request_count > 400, "{request_count}");
     }
 }

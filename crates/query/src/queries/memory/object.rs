@@ -270,7 +270,7 @@ const OBJECTS: usize = 60;
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Objects, Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let lists = memory.devices().into_iter().flat_map(|device| objects::first(opened, Stage::MemoryOf(device)));
-    let lists = lists.filter_map(|list| crate::ask(opened, "memory-objects", &list).ok());
+    let lists = lists.filter_map(|list| crate::run_query(opened, "memory-objects", &list).ok());
     let objects: BTreeSet<String> =
         lists.flat_map(|answer| answer.whole_numbers("object", OBJECTS)).map(|object| object.to_string()).collect();
     objects.iter().map(|object| with(&[("object", object)])).collect()
