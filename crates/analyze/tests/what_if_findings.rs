@@ -49,8 +49,8 @@ fn findings_gain_what_if_of_their_edits_on_simulated_programs() {
     let mut rules = BTreeSet::new();
     for kind in injected_faults::kinds() {
         // Of some seeds a problem costs too little in every draw.
-        let Some(planted) = kind.plant(1) else { continue };
-        rules.extend(tried(kind.name, &read(planted.planted.json())));
+        let Some(injected) = kind.inject(1) else { continue };
+        rules.extend(tried(kind.name, &read(injected.faulty.json())));
     }
     assert!(rules.len() > 10, "{rules:?}");
 }

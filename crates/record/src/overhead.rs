@@ -350,9 +350,9 @@ mod tests {
         /// long.
         #[test]
         fn injected_overhead_is_measured(seed in any::<u64>(), drift in -0.0005..0.0005_f64) {
-            for planted in [0.0, 0.01, 0.05, 0.2] {
+            for cost in [0.0, 0.01, 0.05, 0.2] {
                 let mut random = seed | 1;
-                let (measured, _) = run(BUDGET, 600, planted, |step| {
+                let (measured, _) = run(BUDGET, 600, cost, |step| {
                     random ^= random << 13;
                     random ^= random >> 7;
                     random ^= random << 17;
@@ -361,7 +361,7 @@ mod tests {
                     noise * (1.0 + drift * step as f64) * if step % 10 == 0 { 2.0 } else { 1.0 }
                 });
                 let found = measured.measured().and_then(|measured| measured.fraction).expect("many steps");
-                prop_assert!((found.median - planted).abs() < 0.015, "{:?}, planted {}", found, planted);
+                prop_assert!((found.median - cost).abs() < 0.015, "{:?}, injected {}", found, cost);
                 prop_assert!(found.low <= found.median && found.median <= found.high);
             }
         }

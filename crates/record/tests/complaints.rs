@@ -123,7 +123,7 @@ import ctypes, os
 import torch
 value = torch.ones(3)
 value.cosh()
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_INJECTED_WAITS")
 streams = os.path.join(os.environ["STACKLINE_RECORD"], "streams")
 os.rename(streams, streams + ".kept")
 open(streams, "w").close()
@@ -147,7 +147,8 @@ fn forked_children_without_a_stream_report_it_once_and_run_unrecorded() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
-    let output = command.env("STACKLINE_PLANTED_NS", "10000").args(["-c", FORKS_WITHOUT_A_PLACE]).output().unwrap();
+    let output =
+        command.env("STACKLINE_INJECTED_COST_NS", "10000").args(["-c", FORKS_WITHOUT_A_PLACE]).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{message}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{message}");

@@ -4,11 +4,11 @@ use crate::support::{recorded, streams, torch};
 use crate::watched::called;
 use stackline_recording::{Metric, Role};
 
-/// Prints for each step if its operators were reported: each reported one has a small delay (`STACKLINE_PLANTED_NS`).
+/// Prints for each step if its operators were reported: each reported one has a small delay (`STACKLINE_INJECTED_COST_NS`).
 const STEPS: &str = r#"
 import ctypes, os
 import torch
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_INJECTED_WAITS")
 parameter = torch.nn.Parameter(torch.zeros(3))
 optimizer = torch.optim.SGD([parameter], lr=0.1)
 reported = []
@@ -33,7 +33,7 @@ fn operators_are_reported_only_in_selected_steps() {
     for ((variable, value), shapes, expected) in cases {
         let run = tempfile::tempdir().unwrap();
         let mut command = recorded(&python, run.path());
-        command.envs([(variable, value), ("STACKLINE_SHAPES", shapes), ("STACKLINE_PLANTED_NS", "100000")]);
+        command.envs([(variable, value), ("STACKLINE_SHAPES", shapes), ("STACKLINE_INJECTED_COST_NS", "100000")]);
         command.env("STACKLINE_MEMORY", "1");
         let output = command.args(["-c", STEPS]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -96,7 +96,7 @@ import _stackline_bootstrap
 value = torch.ones(3)
 os.environ["STACKLINE_RECORD"] = os.environ["RUN"]
 _stackline_bootstrap.begin()
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_INJECTED_WAITS")
 child = os.fork()
 if child == 0:
     was_left_out, end = False, time.monotonic() + 10
@@ -118,7 +118,7 @@ fn children_forked_before_the_window_are_recorded_in_it() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
-    command.envs([("STACKLINE_AFTER", "2s"), ("STACKLINE_PLANTED_NS", "10000")]).args(["-c", FORKS_EARLY]);
+    command.envs([("STACKLINE_AFTER", "2s"), ("STACKLINE_INJECTED_COST_NS", "10000")]).args(["-c", FORKS_EARLY]);
     command.env_remove("STACKLINE_RECORD").env("RUN", run.path());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

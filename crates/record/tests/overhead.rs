@@ -5,7 +5,7 @@ use stackline_recording::{FrameKey, Metric};
 use std::path::Path;
 
 /// `python - STEPS LAYERS WIDTH`: trains, and prints the median duration of its steps in ns, and the ratio of steps
-/// with delayed operators (`STACKLINE_PLANTED_NS`) to the steps between them: the median of all such groups, 1
+/// with delayed operators (`STACKLINE_INJECTED_COST_NS`) to the steps between them: the median of all such groups, 1
 /// without any.
 const PROGRAM: &str = r#"
 import ctypes, itertools, os, sys, time
@@ -16,7 +16,7 @@ steps, layers, width = map(int, sys.argv[1:])
 model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 x = torch.randn(128, width)
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_INJECTED_WAITS")
 times = []
 with torch.profiler.record_function("training"):
     for step in range(steps):
@@ -121,7 +121,8 @@ fn injected_cost_is_measured() {
     // as many are needed for the injected cost.
     const STEPS: u64 = 10_000;
     let with_injected_cost = |injected_ns: u64| {
-        let variables = [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_PLANTED_NS", &injected_ns.to_string())];
+        let variables =
+            [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_INJECTED_COST_NS", &injected_ns.to_string())];
         let (stream, [step_ns, times_as_long]) = trained(&python, STEPS, LARGE, &variables);
         let overhead = stream.overhead.unwrap();
         let longer = times_as_long - 1.0;
@@ -134,7 +135,7 @@ fn injected_cost_is_measured() {
     for fraction in [0.01, 0.05, 0.20] {
         // What a wait costs is more than its own time: caches cool meanwhile. The program's own clock has all of it.
         let (with, longer, ..) = with_injected_cost((fraction * step_ns / operators) as u64);
-        assert!((with - longer).abs() < 0.015, "{with} with {fraction} planted, steps take {longer} longer");
-        assert!(longer - without > fraction - 0.015, "{longer} with {fraction} planted, {without} without");
+        assert!((with - longer).abs() < 0.015, "{with} with {fraction} injected, steps take {longer} longer");
+        assert!(longer - without > fraction - 0.015, "{longer} with {fraction} injected, {without} without");
     }
 }

@@ -10,10 +10,10 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Measure programs of each kind, and as many without fault. `PLANTED_ONLY` selects kinds by a part of their name, or
-/// by their rule; `PLANTED_SHOW` prints programs with wrong results.
+/// Measure programs of each kind, and as many without fault. `FAULTS_ONLY` selects kinds by a part of their name, or
+/// by their rule; `FAULTS_SHOW` prints programs with wrong results.
 fn measure(seeds: std::ops::Range<u64>) -> (Score, Vec<(&'static Kind, Score)>) {
-    let only = std::env::var("PLANTED_ONLY").ok();
+    let only = std::env::var("FAULTS_ONLY").ok();
     let mut clean = Score::default();
     for seed in seeds.clone().filter(|_| only.is_none()) {
         try_clean(seed, &mut clean);
@@ -58,7 +58,7 @@ fn check(clean: &Score, table: Vec<(&'static Kind, Score)>) {
 
 #[test]
 fn injected_faults_are_found_with_correct_gains() {
-    let (clean, table) = measure(0..number("PLANTED_SEEDS", 6));
+    let (clean, table) = measure(0..number("FAULTS_SEEDS", 6));
     check(&clean, table);
 }
 
@@ -73,7 +73,7 @@ fn page_has_markers_for_the_table() {
 #[test]
 #[ignore = "long: 22,000 programs; run with --ignored --nocapture for the table"]
 fn injected_faults_of_all_programs() {
-    let (clean, mut table) = measure(0..number("PLANTED_SEEDS", 500));
+    let (clean, mut table) = measure(0..number("FAULTS_SEEDS", 500));
     write_table(&clean, &mut table);
     check(&clean, table);
 }

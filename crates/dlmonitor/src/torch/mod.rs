@@ -155,7 +155,7 @@ pub(crate) fn start() -> Result<(), String> {
 
 /// Register the callbacks for these scopes, and return their handle.
 fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
-    let start = if planted_ns() > 0 && scopes == OPERATORS { on_start_late } else { on_start };
+    let start = if injected_cost_ns() > 0 && scopes == OPERATORS { on_start_late } else { on_start };
     let mut callback = RecordFunctionCallback::new(start, on_end, scopes);
     callback.needs_inputs = u8::from(INPUTS.load(Ordering::Acquire));
     callback.needs_outputs = u8::from(OUTPUTS.load(Ordering::Acquire));
@@ -261,25 +261,26 @@ unsafe extern "C" fn on_start(context: *mut *mut c_void, function: *const u8) ->
     context
 }
 
-/// For tests of measured overhead: injected delay per reported operator in ns (`STACKLINE_PLANTED_NS`).
-fn planted_ns() -> u64 {
-    static PLANTED: OnceLock<u64> = OnceLock::new();
-    *PLANTED.get_or_init(|| std::env::var("STACKLINE_PLANTED_NS").ok().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+/// For tests of measured overhead: injected delay per reported operator in ns (`STACKLINE_INJECTED_COST_NS`).
+fn injected_cost_ns() -> u64 {
+    static INJECTED_COST: OnceLock<u64> = OnceLock::new();
+    *INJECTED_COST
+        .get_or_init(|| std::env::var("STACKLINE_INJECTED_COST_NS").ok().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
 /// For the same tests: number of injected waits. A program that reads it can detect in which of its steps operators
 /// were reported, if the delay causes at least one wait per step.
 #[unsafe(no_mangle)]
-static STACKLINE_PLANTED_WAITS: AtomicU64 = AtomicU64::new(0);
+static STACKLINE_INJECTED_WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// Variant of [`on_start`] with a mean delay of [`planted_ns`]. The delay is applied once for many operators, because a wait
+/// Variant of [`on_start`] with a mean delay of [`injected_cost_ns`]. The delay is applied once for many operators, because a wait
 /// must be longer than reading the clock. If one wait is too long (another program had the processor), the next ones
 /// are shortened.
 unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
     const AT_ONCE_NS: i64 = 10_000;
     static DUE_NS: AtomicI64 = AtomicI64::new(0);
-    let planted_ns = i64::try_from(planted_ns()).unwrap_or(i64::MAX);
-    let due_ns = DUE_NS.fetch_add(planted_ns, Ordering::Relaxed).saturating_add(planted_ns);
+    let injected_cost_ns = i64::try_from(injected_cost_ns()).unwrap_or(i64::MAX);
+    let due_ns = DUE_NS.fetch_add(injected_cost_ns, Ordering::Relaxed).saturating_add(injected_cost_ns);
     if due_ns >= AT_ONCE_NS {
         let begin = crate::clock::monotonic_ns();
         // Without a spin hint, for which a hypervisor may take the processor away.
@@ -290,7 +291,7 @@ unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u
             }
         };
         DUE_NS.fetch_sub(waited_ns, Ordering::Relaxed);
-        STACKLINE_PLANTED_WAITS.fetch_add(1, Ordering::Relaxed);
+        STACKLINE_INJECTED_WAITS.fetch_add(1, Ordering::Relaxed);
     }
     // SAFETY: the contract of the caller is passed on.
     unsafe { on_start(context, function) }
