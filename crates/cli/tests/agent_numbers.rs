@@ -133,7 +133,7 @@ fn unknown(file: &str) -> Vec<Number> {
     let all = numbers(&text);
     assert!(all.len() > 10, "{shown}");
     let is_documented =
-        |number: &Number| known_numbers.iter().any(|of| (of.value, of.unit) == (number.value, number.unit));
+        |number: &Number| known_numbers.iter().any(|other| (other.value, other.unit) == (number.value, number.unit));
     all.into_iter().filter(|number| !is_known(number, &known) && !is_documented(number)).collect()
 }
 
@@ -161,12 +161,15 @@ fn numbers_for_agents_occur_in_the_documents() {
 
 #[test]
 fn numbers_are_distinguished_from_names() {
-    let of = |text: &str| numbers(text).iter().map(|n| (n.value, n.decimals, n.unit)).collect::<Vec<_>>();
+    let parsed = |text: &str| numbers(text).iter().map(|n| (n.value, n.decimals, n.unit)).collect::<Vec<_>>();
     assert_eq!(
-        of("1. SL004 waits 2 times; 1.5 % (1.1 to 1.9 %)"),
+        parsed("1. SL004 waits 2 times; 1.5 % (1.1 to 1.9 %)"),
         [(2.0, 0, ""), (1.5, 1, "%"), (1.1, 1, ""), (1.9, 1, "%")]
     );
-    assert_eq!(of("- gemm_32x32<4, 1>: 1,440 µs, 22.0 %, shapes [[4,8],[8,16]]"), [(1440.0, 0, "µs"), (22.0, 1, "%")]);
-    assert_eq!(of("   at train.py:10 in step"), []);
+    assert_eq!(
+        parsed("- gemm_32x32<4, 1>: 1,440 µs, 22.0 %, shapes [[4,8],[8,16]]"),
+        [(1440.0, 0, "µs"), (22.0, 1, "%")]
+    );
+    assert_eq!(parsed("   at train.py:10 in step"), []);
     assert!(!is_known(&numbers("12.3 ms")[0], &[12_400_000.0]) && is_known(&numbers("12.3 ms")[0], &[12_344_000.0]));
 }

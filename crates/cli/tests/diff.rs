@@ -69,8 +69,9 @@ fn numbers_cover_only_the_steps() {
     assert_eq!((&document["schema"], &document["method"]), (&"stackline/diff/1".into(), &"steps".into()));
     let lengths = document["tables"]["step_lengths"]["rows"].as_array().unwrap();
     let kept = |side: &str| {
-        let of = |row: &&Value| row["side"] == side && row["left_out"].is_null();
-        let mut kept: Vec<f64> = lengths.iter().filter(of).map(|row| row["time_ns"].as_f64().unwrap()).collect();
+        let is_on_side = |row: &&Value| row["side"] == side && row["left_out"].is_null();
+        let mut kept: Vec<f64> =
+            lengths.iter().filter(is_on_side).map(|row| row["time_ns"].as_f64().unwrap()).collect();
         kept.sort_by(f64::total_cmp);
         let cut = (kept.len() as f64 * 0.2) as usize;
         let middle = &kept[cut..kept.len() - cut];

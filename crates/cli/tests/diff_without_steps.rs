@@ -33,7 +33,8 @@ fn one_line(text: &str) -> String {
 #[test]
 fn different_call_counts_are_reported_first_and_calls_compared() {
     let folder = tempfile::tempdir().unwrap();
-    let [a, b] = [("a.json", (68, 4005)), ("b.json", (60, 4013))].map(|(name, of)| trace(folder.path(), name, of));
+    let [a, b] =
+        [("a.json", (68, 4005)), ("b.json", (60, 4013))].map(|(name, counts)| trace(folder.path(), name, counts));
     let shown = stdout(&["diff", &a, &b]);
     let first = shown.lines().next().unwrap();
     assert!(
@@ -61,7 +62,8 @@ fn different_call_counts_are_reported_first_and_calls_compared() {
 #[test]
 fn runs_without_steps_are_compared_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let [a, b] = [("a.json", (60, 400)), ("b.json", (60, 600))].map(|(name, of)| trace(folder.path(), name, of));
+    let [a, b] =
+        [("a.json", (60, 400)), ("b.json", (60, 600))].map(|(name, counts)| trace(folder.path(), name, counts));
     let text = one_line(&stdout(&["diff", &a, &b]));
     assert!(text.starts_with("Not tested: each side has one run without steps"), "{text}");
     assert!(text.contains("The run changes by +") && text.contains(", 60 calls, untested"), "{text}");
@@ -74,7 +76,7 @@ fn runs_without_steps_are_compared_as_a_whole() {
 #[test]
 fn several_runs_with_different_call_counts_are_judged_per_call() {
     let folder = tempfile::tempdir().unwrap();
-    let write = |(name, of): (&str, (i64, i64))| trace(folder.path(), name, of);
+    let write = |(name, counts): (&str, (i64, i64))| trace(folder.path(), name, counts);
     let [a1, a2, a3] = [("a1.json", (20, 999)), ("a2.json", (20, 1000)), ("a3.json", (20, 1001))].map(write);
     let [b1, b2, b3] = [("b1.json", (40, 949)), ("b2.json", (40, 950)), ("b3.json", (40, 951))].map(write);
     let (a, b) = ([&*a1, &*a2, &*a3], [&*b1, &*b2, &*b3]);

@@ -59,7 +59,7 @@ fn json_has_the_events_behind_findings() {
     let document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
     let rows = document["tables"]["findings"]["rows"].as_array().unwrap();
     let evidence = document["evidence"].as_array().unwrap();
-    let codes = |of: &[Value]| of.iter().map(|one| one["code"].clone()).collect::<Vec<_>>();
+    let codes = |list: &[Value]| list.iter().map(|one| one["code"].clone()).collect::<Vec<_>>();
     assert_eq!(codes(rows), codes(evidence), "one for each row, in their order");
     assert_eq!(evidence[0]["events_total"], rows[0]["events"]);
     assert_eq!(evidence[0]["path"], json!(["ProfilerStep#0", "train.py(10): step", "aten::item"]), "{}", evidence[0]);
@@ -166,8 +166,8 @@ fn documents_list_skipped_rules_with_reasons() {
     assert!(markdown.lines().any(is_skipped_line), "{markdown}");
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--as", "sarif"])).unwrap();
     let notifications = sarif["runs"][0]["invocations"][0]["toolConfigurationNotifications"].as_array().unwrap();
-    let of = notifications.iter().find(|note| note["associatedRule"]["id"] == "SL023").unwrap();
-    assert_eq!(of["message"]["text"], "Not checked: SL023: the trace has no collectives");
+    let skipped = notifications.iter().find(|note| note["associatedRule"]["id"] == "SL023").unwrap();
+    assert_eq!(skipped["message"]["text"], "Not checked: SL023: the trace has no collectives");
     let whole = fs::read_to_string(&case.waits).unwrap();
     let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
     let markdown = stdout(&["findings", &damaged, "--as", "markdown"]);
@@ -237,11 +237,11 @@ fn fingerprints_are_unique_and_stay() {
         let trace = case.file("twice.json", &findings::logging(&[(20 + shift, 400), (30 + shift, 700)]));
         let document: Value = serde_json::from_str(&stdout(&["findings", &trace, "--as", "sarif"])).unwrap();
         let results = document["runs"][0]["results"].as_array().unwrap().clone();
-        let of = |r: &Value| {
+        let gain = |r: &Value| {
             let line = r["locations"][0]["physicalLocation"]["region"]["startLine"].as_i64().unwrap();
             (line - shift, r["partialFingerprints"]["stackline/v1"].as_str().unwrap().to_owned())
         };
-        let mut found: Vec<(i64, String)> = results.iter().filter(|r| r["ruleId"] == "SL029").map(of).collect();
+        let mut found: Vec<(i64, String)> = results.iter().filter(|r| r["ruleId"] == "SL029").map(gain).collect();
         found.sort();
         found
     };
@@ -316,17 +316,17 @@ fn ranks_of_a_folder_are_one_list() {
     let document: Value = serde_json::from_str(&stdout(&["findings", &path, "--format", "json"])).unwrap();
     let row = &document["tables"]["findings"]["rows"][0];
     assert_eq!((&row["code"], &row["ranks"], &row["rank"]), (&json!("SL004"), &json!("0 1"), &json!(1)));
-    let of = |name: &str| {
+    let row_of = |name: &str| {
         let file = folder.path().join(name);
         let document = stdout(&["findings", file.to_str().unwrap(), "--format", "json"]);
         serde_json::from_str::<Value>(&document).unwrap()["tables"]["findings"]["rows"][0]["gain_ns"].clone()
     };
-    assert_eq!((&row["gain_least_ns"], &row["gain_ns"]), (&of("rank0.json"), &of("rank1.json")));
+    assert_eq!((&row["gain_least_ns"], &row["gain_ns"]), (&row_of("rank0.json"), &row_of("rank1.json")));
     assert_eq!((&document["ranks"][0]["rank"], &document["ranks"][1]["rank"]), (&json!(0), &json!(1)));
     assert_eq!(document["traces"].as_array().map(Vec::len), Some(2), "{document}");
     // One of them, as it is alone.
     let one: Value = serde_json::from_str(&stdout(&["findings", &path, "--rank", "0", "--format", "json"])).unwrap();
-    assert_eq!((&one["tables"]["findings"]["rows"][0]["gain_ns"], &one["ranks"]), (&of("rank0.json"), &json!([])));
+    assert_eq!((&one["tables"]["findings"]["rows"][0]["gain_ns"], &one["ranks"]), (&row_of("rank0.json"), &json!([])));
     let csv = stdout(&["findings", &path, "--format", "csv", "--table", "findings"]);
     assert!(csv.lines().next().is_some_and(|head| head.contains("ranks,rank,gain_least_ns")), "{csv}");
 }
@@ -339,7 +339,7 @@ fn documents_name_the_ranks() {
     assert_eq!(serde_json::to_value(typed).unwrap(), sarif);
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     let sync = results.iter().find(|result| result["ruleId"] == "SL004").unwrap();
-    let ranks: Vec<&Value> = sync["properties"]["ranks"].as_array().unwrap().iter().map(|of| &of["rank"]).collect();
+    let ranks: Vec<&Value> = sync["properties"]["ranks"].as_array().unwrap().iter().map(|rank| &rank["rank"]).collect();
     assert_eq!(ranks, [&json!(0), &json!(1)]);
     for document in ["markdown", "junit"] {
         let text = stdout(&["findings", &path, "--as", document]);

@@ -66,9 +66,9 @@ fn tables_cover_the_steps_and_hta_tables_note_their_window() {
     // A kernel long after the last step.
     trace.add("gpu0/7 kernel late 3000+50 correlation=99");
     let file = write(folder.path(), "late.json", trace.json());
-    let of =
+    let table_of =
         |table: &str, more: &[&str]| stdout(&[&["kernels", &file, "--table", table, "--format", "csv"], more].concat());
-    assert!(!of("gpu_kernels", &[]).contains("late") && of("gpu_kernels", &["--whole"]).contains("late"));
+    assert!(!table_of("gpu_kernels", &[]).contains("late") && table_of("gpu_kernels", &["--whole"]).contains("late"));
     let output = stdout(&["kernels", &file]);
     assert!(output.starts_with("Of steps 0 to 2 with their GPU work; --whole shows the whole trace."), "{output}");
     assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Of the whole trace, as in HTA"));

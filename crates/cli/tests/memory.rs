@@ -394,8 +394,8 @@ fn assert_kept(folder: &Path, source: &str, others: bool) {
     for view in
         [&[][..], &["--curve"], &["--objects"], &["--format", "json"], &["--by", "path"], &["--rules", "drgpum"]]
     {
-        let of = |input: &str| shown(folder, &[&["memory", input], view].concat());
-        assert_eq!(of(&run), of(source), "{source} {view:?}");
+        let view_of = |input: &str| shown(folder, &[&["memory", input], view].concat());
+        assert_eq!(view_of(&run), view_of(source), "{source} {view:?}");
     }
     let again = format!("again-{run}");
     shown(folder, &["import", &run, "-o", &again]);

@@ -134,13 +134,13 @@ fn documents_for_other_tools() {
     let run = &document["runs"][0];
     assert_eq!(run["tool"]["driver"]["rules"].as_array().unwrap().len(), 11);
     let results = run["results"].as_array().unwrap();
-    let of = |code: &str| results.iter().find(|result| result["ruleId"] == code).unwrap();
-    let early = of("SL050");
+    let result_of = |code: &str| results.iter().find(|result| result["ruleId"] == code).unwrap();
+    let early = result_of("SL050");
     assert_eq!(early["locations"][0]["physicalLocation"]["region"]["startLine"], 3);
     assert_eq!((&early["level"], &early["properties"]["gainBytes"]), (&json!("warning"), &json!(1_048_576)));
     assert!(early["message"]["text"].as_str().unwrap().contains(" at the peak of gpu:0 ("), "{early}");
     assert_eq!(early["properties"]["lowersPeakBytes"], 0, "another moment is as high");
-    assert_eq!(of("SL053")["suppressions"][0]["kind"], "external");
+    assert_eq!(result_of("SL053")["suppressions"][0]["kind"], "external");
     let prints: Vec<&str> =
         results.iter().map(|one| one["partialFingerprints"]["stackline/v1"].as_str().unwrap()).collect();
     assert_eq!(prints.iter().collect::<std::collections::BTreeSet<_>>().len(), prints.len(), "{prints:?}");
@@ -200,7 +200,7 @@ fn wrong_use_is_explained() {
     let case = Case::new();
     case.kept("waste.memory", "after.json");
     case.file("other.json", "{\"schema\": \"stackline/report/1\"}");
-    let of = |more: &[&str]| case.run(&[&["memory", "waste.memory"], more].concat());
+    let output_of = |more: &[&str]| case.run(&[&["memory", "waste.memory"], more].concat());
     for (args, code, words) in [
         (&["--fail-on", "peak>+2%"][..], 2, "\"peak>+2%\" needs --baseline"),
         (&["--fail-on", "new"], 2, "needs --baseline"),
@@ -214,13 +214,13 @@ fn wrong_use_is_explained() {
         (&["--fail-on", "count>1", "--objects"], 2, "--objects"),
         (&["--source-root", "nowhere"], 2, "no such directory"),
     ] {
-        let (found, _, error) = of(args);
+        let (found, _, error) = output_of(args);
         assert_eq!(found, Some(code), "{args:?}: {error}");
         assert!(error.contains(words), "{args:?}: {error}");
     }
     // One of another view has no findings.
     case.shown(&["memory", "waste.memory", "--curve", "--format", "json", "-o", "curve.json"]);
-    assert_eq!(of(&["--baseline", "curve.json"]).0, Some(3));
+    assert_eq!(output_of(&["--baseline", "curve.json"]).0, Some(3));
 }
 
 /// Comments in the program, and what is left then.

@@ -10,13 +10,17 @@ fn kernels_of_several_ranks_are_summed_by_name() {
     (0..4).for_each(|rank| drop(write_sample(folder.path(), rank)));
     let shown = stdout(&["report", folder.path().to_str().unwrap(), "--for-agent"]);
     assert!(shown.contains("\nKernels by time, summed over the 4 traces ("), "{shown}");
-    let of = |name: &str| shown.lines().filter(|line| line.starts_with(&format!("- {name}"))).collect::<Vec<_>>();
+    let lines_of = |name: &str| shown.lines().filter(|line| line.starts_with(&format!("- {name}"))).collect::<Vec<_>>();
     // Three steps of four ranks: 400 of 545 µs a step.
-    assert_eq!(of("nccl"), ["- ncclDevKernel_AllReduce_Sum_f32_RING_LL: 4800 µs, 73.4 %, 12 calls"], "{shown}");
-    assert_eq!(of("ampere"), ["- ampere_sgemm_32x32_tn: 1440 µs, 22.0 %, 12 calls, shapes [[4,8],[8,16]]"], "{shown}");
-    assert_eq!(of("void splitKreduce").len(), 1, "{shown}");
+    assert_eq!(lines_of("nccl"), ["- ncclDevKernel_AllReduce_Sum_f32_RING_LL: 4800 µs, 73.4 %, 12 calls"], "{shown}");
+    assert_eq!(
+        lines_of("ampere"),
+        ["- ampere_sgemm_32x32_tn: 1440 µs, 22.0 %, 12 calls, shapes [[4,8],[8,16]]"],
+        "{shown}"
+    );
+    assert_eq!(lines_of("void splitKreduce").len(), 1, "{shown}");
     assert!(!shown.contains("differs at"), "{shown}");
-    assert!(of("computation")[0].contains(" % on rank "), "{shown}");
+    assert!(lines_of("computation")[0].contains(" % on rank "), "{shown}");
 }
 
 #[test]
@@ -52,8 +56,11 @@ fn findings_and_numbers_share_a_window() {
         let command = |first: &[&str]| stdout(&[first, window].concat());
         let findings: Value = serde_json::from_str(&command(&["findings", &file, "--format", "json"])).unwrap();
         let (ns, steps) = (findings["step_ns"].as_i64().unwrap(), findings["steps"].as_i64().unwrap());
-        let of = if steps == 0 { "the trace" } else { "a step" };
-        let head = format!("\nFindings, by predicted gain ({of} takes {}):\n", stackline_present::human::duration(ns));
+        let window_name = if steps == 0 { "the trace" } else { "a step" };
+        let head = format!(
+            "\nFindings, by predicted gain ({window_name} takes {}):\n",
+            stackline_present::human::duration(ns)
+        );
         let shown = command(&["report", &file, "--for-agent"]);
         assert!(shown.contains(&head), "{window:?}: {head}: {shown}");
         let first = &findings["tables"]["findings"]["rows"][0];
@@ -120,7 +127,7 @@ fn location_of_the_edit_is_named_if_different() {
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &file, "--as", "sarif"])).unwrap();
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     let result = results.iter().find(|result| result["ruleId"] == "SL015").unwrap();
-    let line = |of: &str| &result[of][0]["physicalLocation"]["region"]["startLine"];
+    let line = |role: &str| &result[role][0]["physicalLocation"]["region"]["startLine"];
     assert_eq!((line("locations"), line("relatedLocations")), (&json!(10), &json!(41)));
     assert!(result["message"]["text"].as_str().unwrap().contains(" Change here: train.py:41 in build."), "{result}");
     let others = results.iter().filter(|result| result["ruleId"] != "SL015");

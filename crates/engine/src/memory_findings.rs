@@ -239,7 +239,7 @@ impl<'a> FindingBuilder<'a> {
             pattern: suggestion.pattern,
             largest: suggestion.object,
             known: match suggestion.action {
-                Action::InPlace { of } => Known::InPlace(of),
+                Action::InPlace { owner } => Known::InPlace(owner),
                 _ => Known::Match(self.matches.get(&(suggestion.pattern, suggestion.object))?),
             },
             objects: suggestion.members().map(|member| member.object).collect(),

@@ -208,7 +208,7 @@ impl Run {
         let mut note_and_take = |trace: Trace, takes_place_of: Option<usize>| {
             let at = takes_place_of.unwrap_or(count);
             count += usize::from(takes_place_of.is_none());
-            within = within.take().filter(|(of, _)| *of != at).or_else(|| Some((at, from_trace(&trace)?)));
+            within = within.take().filter(|(other, _)| *other != at).or_else(|| Some((at, from_trace(&trace)?)));
             take(trace, takes_place_of)
         };
         let left_out = open_ranks(&self.inputs, (opened, &self.options), &mut note_and_take)?;
@@ -485,8 +485,8 @@ impl Run {
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True if an input is standard input or a pipe.

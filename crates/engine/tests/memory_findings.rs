@@ -353,8 +353,8 @@ fn h100(name: &str) -> MemoryTrace {
 
 #[test]
 fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
-    let of = |name| findings_of_memory(&h100(name), &Options::default(), &|_| true);
-    let leak = of("leak");
+    let findings_for = |name| findings_of_memory(&h100(name), &Options::default(), &|_| true);
+    let leak = findings_for("leak");
     let titles: Vec<&str> = leak.findings.iter().map(|finding| finding.title.as_str()).collect();
     assert_eq!(titles.len(), 1, "{titles:?}");
     assert!(
@@ -363,7 +363,7 @@ fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
     );
     assert_eq!((leak.findings[0].place.line, leak.findings[0].place.function.as_deref()), (Some(105), Some("leak")));
     assert!(leak.notes.is_empty());
-    let failed = of("out-of-memory");
+    let failed = findings_for("out-of-memory");
     let words = ["out of memory: a request for 28.61 MiB at ", "benches/gpu/snapshots.py:69 out_of_memory failed"];
     assert!(failed.notes.iter().any(|note| words.iter().all(|words| note.contains(words))), "{:?}", failed.notes);
 }

@@ -54,18 +54,18 @@ fn missing_parts_are_reported_with_alternatives_and_advice() {
     let trace = written(folder.path(), "t.json", TRACE);
     let stacks = written(folder.path(), "stacks.txt", STACKS);
     let memory = written(folder.path(), "p.memory", MEMORY);
-    let message = |path: &PathBuf, of: &dyn Fn(&Run) -> Error| {
-        let fresh = of(&run(std::slice::from_ref(path)));
+    let message = |path: &PathBuf, read_part: &dyn Fn(&Run) -> Error| {
+        let fresh = read_part(&run(std::slice::from_ref(path)));
         let read = run(std::slice::from_ref(path));
         read.parts().unwrap();
-        assert_eq!(fresh.to_string(), of(&read).to_string());
+        assert_eq!(fresh.to_string(), read_part(&read).to_string());
         assert!(fresh.is_wrong_use() && !fresh.is_unreadable());
         fresh.to_string().replace(&folder.path().display().to_string(), "F")
     };
     let traces = |run: &Run| run.traces().unwrap_err();
     let profile = |run: &Run| run.profile().unwrap_err();
     let of_memory = |run: &Run| run.memory(None).unwrap_err();
-    for (path, of, expected) in [
+    for (path, read_part, expected) in [
         (
             &trace,
             &profile as &dyn Fn(&Run) -> Error,
@@ -77,7 +77,7 @@ fn missing_parts_are_reported_with_alternatives_and_advice() {
         (&memory, &traces, ["memory data", "no execution trace", "stackline memory", "--mode trace"]),
         (&memory, &profile, ["memory data", "no call-tree recording", "stackline memory", "stackline record -o"]),
     ] {
-        let text = message(path, of);
+        let text = message(path, read_part);
         assert!(expected.iter().all(|words| text.contains(words)), "{text}");
     }
 }

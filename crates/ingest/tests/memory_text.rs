@@ -101,12 +101,12 @@ fn devices(trace: &MemoryTrace) -> Vec<&str> {
 
 #[test]
 fn devices_are_named_by_the_text() {
-    let of = |text: &str| devices(&read("test", text).unwrap()).join(" ");
-    assert_eq!(of(""), "");
-    assert_eq!(of("a x 8; f x; end"), "gpu:0");
-    assert_eq!(of("device cpu; a x 8; f x; end"), "cpu");
-    assert_eq!(of("device cpu; a x 8 on=\"cuda:0\"; y; f x; end"), "cpu cuda:0");
-    assert_eq!(of("device \"\"; a x 8; y; f x; end"), "");
+    let devices_of = |text: &str| devices(&read("test", text).unwrap()).join(" ");
+    assert_eq!(devices_of(""), "");
+    assert_eq!(devices_of("a x 8; f x; end"), "gpu:0");
+    assert_eq!(devices_of("device cpu; a x 8; f x; end"), "cpu");
+    assert_eq!(devices_of("device cpu; a x 8 on=\"cuda:0\"; y; f x; end"), "cpu cuda:0");
+    assert_eq!(devices_of("device \"\"; a x 8; y; f x; end"), "");
     // An unused device keeps its position, and objects without a device stay so.
     for text in ["device cpu\n", "device a\ndevice b\ndevice a\na x 8\nend\n", "device \"\"\ny t=7\no x 8\nend\n"] {
         assert_eq!(write(&read("test", text).unwrap()), text);

@@ -28,17 +28,17 @@ fn sum(traces: &[Trace], kind: EventKind, name: &str) -> (usize, i64) {
 }
 
 fn bytes(traces: &[Trace], name: &str) -> i64 {
-    let of = |trace: &Trace| -> i64 {
+    let gpu_time = |trace: &Trace| -> i64 {
         let column = trace.attr("bytes");
         trace.events.ids().filter(|&e| trace.name(e).starts_with(name)).filter_map(|e| column.i64(e)).sum()
     };
-    traces.iter().map(of).sum()
+    traces.iter().map(gpu_time).sum()
 }
 
 /// Time in which the GPU ran work, in ns.
 fn union(trace: &Trace, kinds: &[EventKind]) -> i64 {
-    let of = trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e)));
-    let mut spans: Vec<_> = of.map(|e| (trace.events.start[e.index()], trace.events.end(e))).collect();
+    let selected = trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e)));
+    let mut spans: Vec<_> = selected.map(|e| (trace.events.start[e.index()], trace.events.end(e))).collect();
     spans.sort_unstable();
     let (mut all, mut until) = (0, i64::MIN);
     for (start, end) in spans {
@@ -244,23 +244,23 @@ fn nvtx_ranges_marks_and_operators() {
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql));
     let traces = read(&path);
     let trace = &traces[0];
-    let of = |name: &str| trace.events.ids().find(|&e| trace.name(e) == name).unwrap_or(EventId::NONE);
-    let kind = |name: &str| trace.kind(of(name));
+    let find_event = |name: &str| trace.events.ids().find(|&e| trace.name(e) == name).unwrap_or(EventId::NONE);
+    let kind = |name: &str| trace.kind(find_event(name));
     assert_eq!(
         [kind("step"), kind("aten::mm"), kind("here"), kind("across")],
         [EventKind::Annotation, EventKind::Operator, EventKind::Instant, EventKind::Async]
     );
-    assert_eq!(trace.events.phase[of("here").index()], Phase::Instant);
-    assert_eq!(trace.attr("Sequence number").i64(of("aten::mm")), Some(4));
-    assert_eq!(trace.events.parent[of("aten::mm").index()], of("step"));
-    assert_eq!(trace.events.end(of("open")), 90, "not beyond what it was opened in");
-    assert_eq!(trace.events.dur[of("backwards").index()], 0);
-    assert!(trace.events.has(of("timeless"), flags::NO_TIME));
+    assert_eq!(trace.events.phase[find_event("here").index()], Phase::Instant);
+    assert_eq!(trace.attr("Sequence number").i64(find_event("aten::mm")), Some(4));
+    assert_eq!(trace.events.parent[find_event("aten::mm").index()], find_event("step"));
+    assert_eq!(trace.events.end(find_event("open")), 90, "not beyond what it was opened in");
+    assert_eq!(trace.events.dur[find_event("backwards").index()], 0);
+    assert!(trace.events.has(find_event("timeless"), flags::NO_TIME));
     let counts = ["unfinished", "negative_duration", "no_time"].map(|code| trace.report.count_of(code));
     assert_eq!(counts, [1, 1, 1]);
-    assert!(of("domain").is_none());
+    assert!(find_event("domain").is_none());
     let linked: Vec<_> = trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
-    assert_eq!(linked, [(of("aten::mm"), of("MmBackward0"))]);
+    assert_eq!(linked, [(find_event("aten::mm"), find_event("MmBackward0"))]);
 }
 
 #[test]
@@ -282,16 +282,16 @@ fn waits_name_their_event_and_graphs_are_complete() {
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql + &launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77)));
     let traces = read(&path);
     let trace = &traces[0];
-    let of = |name: &str| trace.events.ids().find(|&e| trace.name(e) == name).unwrap();
+    let find_event = |name: &str| trace.events.ids().find(|&e| trace.name(e) == name).unwrap();
     let number = |key: &str, event| trace.attr(key).i64(event);
-    let wait = of("Stream Wait Event");
+    let wait = find_event("Stream Wait Event");
     assert_eq!(
         [number("wait_on_stream", wait), number("wait_on_cuda_event_record_corr_id", wait), number("stream", wait)],
         [Some(20), Some(55), Some(7)]
     );
-    let context = of("Context Sync");
+    let context = find_event("Context Sync");
     assert_eq!((number("stream", context), number("wait_on_stream", context)), (Some(-1), None));
-    let graph = of("CUDA graph 109");
+    let graph = find_event("CUDA graph 109");
     assert_eq!(trace.tracks.get(trace.events.track[graph.index()]).kind, TrackKind::Stream);
     assert!(trace.gpu.launch[trace.gpu.of_event(graph).unwrap().index()].is_some());
     let counts = ["graphs_as_a_whole", "table_not_read"].map(|code| trace.report.count_of(code));

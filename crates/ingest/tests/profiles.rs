@@ -206,10 +206,13 @@ fn uncountable_values_are_reported() {
 
 #[test]
 fn metrics_follow_from_names_and_units() {
-    let of = |kinds: &str| {
+    let metrics_of = |kinds: &str| {
         let stacks = SAMPLED.replace("\"unit\": \"seconds\"", kinds).replace("0.01, 0.005, 0.02, 0.1", "10, 5, 20, 1");
         text(&read("a.json", stacks.as_bytes()))
     };
-    assert!(of("\"unit\": \"bytes\"").contains(CallMetric::Allocated.name(&stackline_model::StringTable::default())));
-    assert!(of("\"unit\": \"none\"").contains("samples"));
+    assert!(
+        metrics_of("\"unit\": \"bytes\"")
+            .contains(CallMetric::Allocated.name(&stackline_model::StringTable::default()))
+    );
+    assert!(metrics_of("\"unit\": \"none\"").contains("samples"));
 }

@@ -160,10 +160,13 @@ fn outages_are_reported_with_their_reason() {
         writer.push(&record).unwrap();
     }
     let tree = read_streams([("7-0.slr", file(&[writer.finish().to_vec()]).as_slice())]);
-    let of = |code: &str| tree.report.problems.iter().find(|problem| problem.code == code).unwrap();
-    assert_eq!(of("write_delayed").example, "7-0.slr: disk full for 2.1 s; all records were written later");
-    assert_eq!(of("not_written").count, 12);
-    assert_eq!(of("not_written").example, "7-0.slr: file too large (RLIMIT_FSIZE) for 0.5 s; 12 records not written");
+    let problem_of = |code: &str| tree.report.problems.iter().find(|problem| problem.code == code).unwrap();
+    assert_eq!(problem_of("write_delayed").example, "7-0.slr: disk full for 2.1 s; all records were written later");
+    assert_eq!(problem_of("not_written").count, 12);
+    assert_eq!(
+        problem_of("not_written").example,
+        "7-0.slr: file too large (RLIMIT_FSIZE) for 0.5 s; 12 records not written"
+    );
     assert!(!tree.report.is_clean());
 }
 

@@ -384,7 +384,7 @@ fn types_and_sizes_come_from_operators() {
 /// An operator without a new tensor writes its last argument; the rest of a partly written object is kept.
 #[test]
 fn partially_written_objects_are_not_results() {
-    let of = |bytes: u64| {
+    let accesses_for = |bytes: u64| {
         let trace = Stream::new()
             .touch(10, 0, Allocated, 0x1000, 64)
             .touch(12, 0, Allocated, 0x2000, 64)
@@ -394,8 +394,8 @@ fn partially_written_objects_are_not_results() {
             .read();
         listing(&trace)[2].2.clone()
     };
-    assert_eq!(of(64), [(0, AccessMode::Read), (1, AccessMode::Write)]);
-    assert_eq!(of(32), [(0, AccessMode::Read), (1, AccessMode::Both)]);
+    assert_eq!(accesses_for(64), [(0, AccessMode::Read), (1, AccessMode::Write)]);
+    assert_eq!(accesses_for(32), [(0, AccessMode::Read), (1, AccessMode::Both)]);
 }
 
 /// `aten::linear` lets `aten::copy_` fill its result and then uses it; its own input is not passed on.

@@ -93,9 +93,9 @@ fn missing_files_are_reported() {
 fn folders_may_contain_several_runs() {
     let Some(corpus) = corpus() else { return };
     let traces = read(&[corpus.join("rocprof")]);
-    let of: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
+    let counts: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
     assert_eq!(
-        of,
+        counts,
         [
             ("amd-mi350x-rocprofv3.json.gz", 43_915),
             ("decode_fetch_counter_collection.csv", 34),
@@ -113,7 +113,7 @@ fn text(traces: &[Trace]) -> String {
         let at = (trace.events.start[row], trace.events.dur[row], track.kind.name());
         format!("{} {} {at:?}{}", trace.kind(event).name(), trace.name(event), arguments(trace, event))
     };
-    let of = |trace: &Trace| {
+    let totals = |trace: &Trace| {
         let mut lines: Vec<String> = trace.events.ids().map(|event| line(trace, event)).collect();
         lines.sort();
         let mut launches: Vec<_> =
@@ -121,7 +121,7 @@ fn text(traces: &[Trace]) -> String {
         launches.sort();
         format!("rank {:?}\n{}\n{launches:?} {:?}\n", trace.meta.rank, lines.join("\n"), trace.meta.entries)
     };
-    traces.iter().map(of).collect()
+    traces.iter().map(totals).collect()
 }
 
 const DOCUMENT: &str = r#"{"rocprofiler-sdk-tool": [{
@@ -397,8 +397,9 @@ fn files_of_a_run_count_once() {
     assert_eq!(traces[0].report.count_of("repeated_file"), 1);
     // The document has the data of all tables, more than these.
     let traces = read(&[folder.path().to_owned()]);
-    let of: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, trace.report.count_of("same_profile"))).collect();
-    assert_eq!(of, [("908_results.json", 1), ("run_00ab_results.db", 0)]);
+    let counts: Vec<_> =
+        traces.iter().map(|trace| (&*trace.meta.name, trace.report.count_of("same_profile"))).collect();
+    assert_eq!(counts, [("908_results.json", 1), ("run_00ab_results.db", 0)]);
 }
 
 #[test]
@@ -438,8 +439,8 @@ fn processes_of_two_machines_may_have_the_same_number() {
     let path = folder.path().join("908_results.json");
     std::fs::write(&path, two).unwrap();
     let traces = read(&[path]);
-    let of: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
-    assert_eq!(of, [("908_results.json/process 908", 2), ("908_results.json/process 908 (2)", 2)]);
+    let counts: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
+    assert_eq!(counts, [("908_results.json/process 908", 2), ("908_results.json/process 908 (2)", 2)]);
     // Tables that were made from a database have an identifier in each row.
     let with_guid = |text: &str| {
         let mut lines = text.lines();

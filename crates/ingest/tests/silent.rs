@@ -111,12 +111,12 @@ fn steps_belong_to_their_process() {
         x("user_annotation", &format!("ProfilerStep#{number}"), (pid, pid), ts, dur, "")
     };
     let trace = merged(&[step(100, 1, "0", "40"), step(200, 2, "12", "20")]);
-    let of = |device: i32| {
+    let kernels_of = |device: i32| {
         let own = trace.gpu.ids().filter(|g| trace.gpu.device[g.index()] == device);
         own.map(|g| trace.steps.get(trace.gpu.step[g.index()] as usize).map(|s| s.number)).collect::<Vec<_>>()
     };
-    assert_eq!(of(0), [Some(1), Some(1)]);
-    assert_eq!(of(1), [None, Some(2), None]);
+    assert_eq!(kernels_of(0), [Some(1), Some(1)]);
+    assert_eq!(kernels_of(1), [None, Some(2), None]);
 }
 
 #[test]

@@ -236,7 +236,7 @@ fn operators_that_run_on_the_host_are_operators() {
 /// A different number denotes another program of the same name.
 #[test]
 fn source_lines_come_from_the_program_with_the_number() {
-    let of = |program: Option<u64>| {
+    let lines_of = |program: Option<u64>| {
         let event = Event::new("add_1", 0, 1_000)
             .stat("hlo_op", Stat::Text("add.1".into()))
             .stat("hlo_module", Stat::Text("jit_f".into()));
@@ -244,9 +244,9 @@ fn source_lines_come_from_the_program_with_the_number() {
         let trace = read(&space(&[programs(), device(event)], &[]));
         argument(&trace, EventId::new(0), "source")
     };
-    assert_eq!(of(Some(7)).as_deref(), Some("a.py:5"));
-    assert_eq!(of(None).as_deref(), Some("a.py:5"), "the only one of its name");
-    assert_eq!(of(Some(9)), None);
+    assert_eq!(lines_of(Some(7)).as_deref(), Some("a.py:5"));
+    assert_eq!(lines_of(None).as_deref(), Some("a.py:5"), "the only one of its name");
+    assert_eq!(lines_of(Some(9)), None);
     let add = Instruction { name: "add.1", opcode: "add", operator: "jit(f)/add", line: ("tpu.py", 8) };
     let name = format!("jit_f({})", u64::MAX);
     let of_tpu =
@@ -430,19 +430,19 @@ fn non_profiles_report_the_reason() {
 #[test]
 fn profiles_of_the_corpus() {
     let Some(corpus) = corpus() else { return };
-    let of = |name: &str| read(&std::fs::read(corpus.join("xplane").join(name)).unwrap());
+    let read_profile = |name: &str| read(&std::fs::read(corpus.join("xplane").join(name)).unwrap());
     let sum = |trace: &Trace, kind| -> i64 {
         trace.events.ids().filter(|&e| trace.kind(e) == kind).map(|e| trace.events.dur[e.index()]).sum()
     };
-    let conv = of("jax-0.6-amd-conv.xplane.pb");
+    let conv = read_profile("jax-0.6-amd-conv.xplane.pb");
     assert_eq!((count(&conv, EventKind::Kernel), sum(&conv, EventKind::Kernel)), (25, 3_586_493));
     assert_eq!((count(&conv, EventKind::Memcpy), sum(&conv, EventKind::Memcpy)), (53, 889_028));
     let streams = |trace: &Trace| trace.tracks.tracks.iter().filter(|t| t.kind == TrackKind::Stream).count();
     assert_eq!(streams(&conv), 5);
-    let tensorflow = of("tensorflow-v100x8.xplane.pb");
+    let tensorflow = read_profile("tensorflow-v100x8.xplane.pb");
     assert_eq!(tensorflow.tracks.processes.len(), 4, "the host, and the three of eight GPUs that did something");
-    let newer = of("jax-0.8-amd-conv.xplane.pb");
-    let gemm = of("jax-0.8-amd-gemm.xplane.pb");
+    let newer = read_profile("jax-0.8-amd-conv.xplane.pb");
+    let gemm = read_profile("jax-0.8-amd-gemm.xplane.pb");
     assert_eq!(count(&gemm, EventKind::Kernel), 54);
     for trace in [&conv, &newer, &gemm] {
         let linked = trace.gpu.launch.iter().filter(|call| call.is_some()).count();

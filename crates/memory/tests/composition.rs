@@ -89,8 +89,8 @@ pub(crate) fn parts(trace: &MemoryTrace) -> Vec<Part> {
     composition(trace, curve.device, curve.peak().position)
 }
 
-pub(crate) fn bytes_of(parts: &[Part], use_of_part: Use) -> u64 {
-    parts.iter().filter(|part| part.of == use_of_part).map(|part| part.bytes).sum()
+pub(crate) fn bytes_of(parts: &[Part], purpose: Use) -> u64 {
+    parts.iter().filter(|part| part.purpose == purpose).map(|part| part.bytes).sum()
 }
 
 /// AdamW with `foreach`: five equal sets; the last one is freed after each step.
@@ -119,10 +119,10 @@ fn temporaries_of_the_step_are_not_optimizer_state() {
         [(4, "_multi_tensor_adam", true), (2, "update", false), (1, "_multi_tensor_adam", false), (3, "update", true)]
     {
         let parts = parts(&foreach(steps, function, frees));
-        for use_of_part in all {
-            assert_eq!(bytes_of(&parts, use_of_part), set(), "{steps} {function} {frees} {use_of_part:?}: {parts:?}");
+        for purpose in all {
+            assert_eq!(bytes_of(&parts, purpose), set(), "{steps} {function} {frees} {purpose:?}: {parts:?}");
         }
-        let temporaries = parts.iter().find(|part| part.of == Use::OptimizerTemporaries).unwrap();
+        let temporaries = parts.iter().find(|part| part.purpose == Use::OptimizerTemporaries).unwrap();
         assert_eq!(temporaries.evidence, Evidence::Lifetime);
         let notes = remedies(&parts).join(" ");
         assert!(notes.contains("optimizer state are 80.0 %"), "{notes}");
@@ -205,7 +205,7 @@ fn optimizers_written_by_hand_are_recognized() {
         program.free(updates.into_iter().chain(copies).chain(gradients));
     }
     let parts = parts(&program.trace());
-    for (use_of_part, times, place) in [
+    for (purpose, times, place) in [
         (Use::Parameters, 1, "train.py:3 build"),
         (Use::Gradients, 1, "AddmmBackward0"),
         (Use::FirstMoments, 2, "opt.py:44 step"),
@@ -213,8 +213,8 @@ fn optimizers_written_by_hand_are_recognized() {
         (Use::EqualSets, 2, "opt.py:12 __init__"),
         (Use::OptimizerTemporaries, 4, ""),
     ] {
-        let part = parts.iter().find(|part| part.of == use_of_part).unwrap();
-        assert_eq!((part.bytes, part.place.as_str()), (times * set(), place), "{use_of_part:?}: {parts:?}");
+        let part = parts.iter().find(|part| part.purpose == purpose).unwrap();
+        assert_eq!((part.bytes, part.place.as_str()), (times * set(), place), "{purpose:?}: {parts:?}");
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::OptimizerState)], [0, 0]);
     let notes = remedies(&parts).join(" ");
@@ -242,11 +242,11 @@ fn parameters_of_several_lines_match_handwritten_state() {
             program.make(KIB, &forward(33, "train"));
         }
         let parts = parts(&program.trace());
-        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|use_of_part| bytes_of(&parts, use_of_part));
+        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|purpose| bytes_of(&parts, purpose));
         assert_eq!(of_state, [set(); 2], "{parts:?}");
         let expected = if is_kept { [set(), 0] } else { [0, set()] };
         assert_eq!([bytes_of(&parts, Use::Parameters), bytes_of(&parts, Use::Other)], expected, "{parts:?}");
-        let parameters = parts.iter().find(|part| part.of == Use::Parameters);
+        let parameters = parts.iter().find(|part| part.purpose == Use::Parameters);
         assert!(parameters.is_none_or(|part| part.evidence == Evidence::EqualSizes), "{parts:?}");
     }
 }
@@ -292,7 +292,7 @@ fn evaluation(batches: u32, kept: &[Value]) -> MemoryTrace {
 fn kept_evaluation_results_are_not_activations() {
     let trace = evaluation(40, &forward(36, "evaluate"));
     let parts = parts(&trace);
-    let kept = parts.iter().find(|part| part.of == Use::KeptResults).unwrap();
+    let kept = parts.iter().find(|part| part.purpose == Use::KeptResults).unwrap();
     assert_eq!((kept.bytes, kept.place.as_str()), (80 * MIB, "model.py:36 forward"));
     assert_eq!(kept.left_by_passes, Some((40, 2 * MIB)));
     assert_eq!([bytes_of(&parts, Use::Activations), bytes_of(&parts, Use::Forward)], [0, 2 * MIB]);
@@ -400,7 +400,7 @@ fn activations_that_each_pass_frees_are_not_kept() {
 fn results_kept_of_each_pass_grow() {
     let trace = layers(12, More { log: true, ..More::default() });
     let parts = parts(&trace);
-    let kept: Vec<&Part> = parts.iter().filter(|part| part.of == Use::KeptResults).collect();
+    let kept: Vec<&Part> = parts.iter().filter(|part| part.purpose == Use::KeptResults).collect();
     let [kept] = kept[..] else { panic!("{parts:?}") };
     assert_eq!((kept.bytes, kept.place.as_str()), (36 * MIB, "train.py:77 log"));
     assert_eq!(kept.left_by_passes, Some((12, 3 * MIB)));

@@ -198,12 +198,12 @@ fn impossible_timeline_sizes_are_counted() {
 #[test]
 fn bytes_of_the_report_equal_the_file_size() {
     let text = "a x 64; k one x>x; f x; end\n";
-    let of = |bytes: &[u8]| read_bytes("source", bytes).unwrap().report.bytes;
-    assert_eq!(of(text.as_bytes()), text.len() as u64);
-    assert_eq!(of(&stackline_testkit::io::gzip(text.as_bytes())), text.len() as u64);
+    let bytes_of = |bytes: &[u8]| read_bytes("source", bytes).unwrap().report.bytes;
+    assert_eq!(bytes_of(text.as_bytes()), text.len() as u64);
+    assert_eq!(bytes_of(&stackline_testkit::io::gzip(text.as_bytes())), text.len() as u64);
     let json = r#"{"segments": [], "device_traces": []}"#;
-    assert_eq!(of(json.as_bytes()), json.len() as u64);
+    assert_eq!(bytes_of(json.as_bytes()), json.len() as u64);
     // {"segments": [], "device_traces": []}, by protocol 2.
     let pickle = b"\x80\x02}(X\x08\x00\x00\x00segments]X\x0d\x00\x00\x00device_traces]u.";
-    assert_eq!(of(pickle), pickle.len() as u64);
+    assert_eq!(bytes_of(pickle), pickle.len() as u64);
 }

@@ -38,8 +38,8 @@ fn parts(trace: &MemoryTrace) -> Vec<Part> {
     composition(trace, curve.device, curve.peak().position)
 }
 
-fn bytes(parts: &[Part], of: Use) -> u64 {
-    parts.iter().find(|part| part.of == of).map_or(0, |part| part.bytes)
+fn bytes(parts: &[Part], purpose: Use) -> u64 {
+    parts.iter().find(|part| part.purpose == purpose).map_or(0, |part| part.bytes)
 }
 
 fn sizes() -> impl Iterator<Item = u64> {
@@ -90,8 +90,8 @@ fn kept_activations_are_not_parameters() {
     // Results of backward have the same sizes, too.
     sizes().for_each(|bytes| program.make(4 * bytes, &backward()));
     let parts = parts(&program.trace());
-    for of in [Use::Parameters, Use::FirstMoments, Use::SecondMoments] {
-        assert_eq!(bytes(&parts, of), set, "{of:?}: {parts:?}");
+    for purpose in [Use::Parameters, Use::FirstMoments, Use::SecondMoments] {
+        assert_eq!(bytes(&parts, purpose), set, "{purpose:?}: {parts:?}");
     }
     assert_eq!(parts[0].place, "train.py:3 build");
     assert_eq!([bytes(&parts, Use::Gradients), bytes(&parts, Use::Activations)], [0, 16 * set]);
@@ -125,9 +125,10 @@ fn workspaces_of_libraries_are_a_separate_part() {
     program.make(MIB, &forward(12));
     let trace = program.trace();
     let parts = parts(&trace);
-    let workspaces = parts.iter().find(|part| part.of == Use::Workspaces).unwrap();
+    let workspaces = parts.iter().find(|part| part.purpose == Use::Workspaces).unwrap();
     assert_eq!((workspaces.bytes, workspaces.objects, workspaces.evidence), (65 * MIB, 3, Evidence::CallPath));
-    let by_library: Vec<_> = workspaces.libraries.iter().map(|(of, bytes)| (of.name, bytes / MIB)).collect();
+    let by_library: Vec<_> =
+        workspaces.libraries.iter().map(|(bytes_of, bytes)| (bytes_of.name, bytes / MIB)).collect();
     assert_eq!(by_library, [("cuBLAS", 64), ("cuBLASLt", 1)]);
     assert_eq!([bytes(&parts, Use::Activations), bytes(&parts, Use::Backward)], [MIB, 0]);
     let note = remedies(&parts).join(" ");
@@ -175,13 +176,17 @@ fn compositions_of_real_peaks_match_the_program() {
     ] {
         let trace = real(name);
         let parts = parts(&trace);
-        let of = |of| bytes(&parts, of);
-        let found_bytes = [of(Use::Parameters), of(Use::Gradients), of(Use::FirstMoments) + of(Use::SecondMoments)];
+        let bytes_of = |bytes_of| bytes(&parts, bytes_of);
+        let found_bytes = [
+            bytes_of(Use::Parameters),
+            bytes_of(Use::Gradients),
+            bytes_of(Use::FirstMoments) + bytes_of(Use::SecondMoments),
+        ];
         // Small parameters are rounded up to 512 bytes, and some blocks are not split.
         for (found_bytes, known) in found_bytes.into_iter().zip([parameters, gradients, states]) {
             assert!((known..=known + known / 50).contains(&found_bytes), "{name}: {found_bytes} of {known}: {parts:?}");
         }
-        assert_eq!(of(Use::Workspaces), workspaces, "{name}");
+        assert_eq!(bytes_of(Use::Workspaces), workspaces, "{name}");
     }
 }
 

@@ -238,12 +238,12 @@ fn kineto_without_addresses() {
     assert_eq!(trace.report.count_of("without_addresses"), 12838);
     // Operators have their thread as text, memory events as a number: it is the same thread.
     let made: Vec<usize> = (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_some()).collect();
-    let of = |begin: &str| {
+    let trace_of = |begin: &str| {
         let name = |row: &&usize| trace.strings.get(trace.objects.operator[**row]);
         made.iter().filter(|row| !name(row).is_empty() && name(row).starts_with(begin)).count()
     };
     // As counted in the file; allocations outside of `aten` are in autograd nodes, the optimizer and the data loader.
-    assert_eq!((made.len(), of(""), of("aten::")), (6420, 6420, 4944));
+    assert_eq!((made.len(), trace_of(""), trace_of("aten::")), (6420, 6420, 4944));
 }
 
 #[test]

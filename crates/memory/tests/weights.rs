@@ -29,7 +29,8 @@ fn frozen_weights_are_identified_by_allocating_code() {
         (0..6).for_each(|at| _ = program.make((9 + at) * MIB, frames));
         step(&mut program);
         let parts = parts(&program.trace());
-        let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
+        let frozen =
+            parts.iter().find(|part| part.purpose == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
         assert_eq!((frozen.bytes, frozen.objects, frozen.evidence), (69 * MIB, 6, Evidence::CallPath), "{parts:?}");
         for trained in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
             assert_eq!(bytes_of(&parts, trained), set(), "{trained:?}: {parts:?}");
@@ -54,7 +55,8 @@ fn frozen_weights_are_identified_by_line_and_lifetime() {
     program.free([batch]);
     program.make(KIB, &forward(33, "train"));
     let parts = parts(&program.trace());
-    let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
+    let frozen =
+        parts.iter().find(|part| part.purpose == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
     assert_eq!((frozen.bytes, frozen.evidence), (20 * MIB, Evidence::Lifetime), "{parts:?}");
     assert_eq!(bytes_of(&parts, Use::Other), 25 * MIB, "what is freed, and what another line made: {parts:?}");
 }
@@ -70,7 +72,7 @@ fn weights_of_inference_are_parameters() {
     let hidden = program.make(KIB, &forward(33, "serve"));
     program.free([hidden]);
     let parts = parts(&program.trace());
-    let parameters = parts.iter().find(|part| part.of == Use::Parameters).unwrap();
+    let parameters = parts.iter().find(|part| part.purpose == Use::Parameters).unwrap();
     assert_eq!((parameters.bytes, parameters.evidence), (set(), Evidence::CallPath), "{parts:?}");
     assert_eq!([bytes_of(&parts, Use::FrozenParameters), bytes_of(&parts, Use::Other)], [0, 32 * MIB], "{parts:?}");
 }
@@ -89,7 +91,7 @@ fn weights_without_gradients_yet_are_parameters() {
         let parts = parts(&program.trace());
         assert_eq!(
             [Use::Parameters, Use::Gradients, Use::FrozenParameters, Use::EqualSets]
-                .map(|use_of_part| bytes_of(&parts, use_of_part)),
+                .map(|purpose| bytes_of(&parts, purpose)),
             [24 * 320 * KIB, 6 * 320 * KIB, 0, 0],
             "{parts:?}"
         );
@@ -141,8 +143,7 @@ fn weights_without_optimizer_state_yet_are_parameters() {
         });
         let parts = parts(&program.trace());
         assert_eq!(
-            [Use::Parameters, Use::FrozenParameters, Use::FirstMoments]
-                .map(|use_of_part| bytes_of(&parts, use_of_part)),
+            [Use::Parameters, Use::FrozenParameters, Use::FirstMoments].map(|purpose| bytes_of(&parts, purpose)),
             [layer_bytes(LAYERS), 20 * MIB, layer_bytes(WITH_STATE)],
             "{parts:?}"
         );
@@ -239,8 +240,8 @@ fn buffers_of_the_size_of_weights_are_not_parameters() {
     }
     let parts = parts(&program.trace());
     let model = 16 * (MIB + KIB);
-    for (use_of_part, place) in [(Use::Parameters, "train.py:3 build"), (Use::Gradients, "AddmmBackward0")] {
-        let part = parts.iter().find(|part| part.of == use_of_part).unwrap();
+    for (purpose, place) in [(Use::Parameters, "train.py:3 build"), (Use::Gradients, "AddmmBackward0")] {
+        let part = parts.iter().find(|part| part.purpose == purpose).unwrap();
         assert_eq!((part.bytes, part.place.as_str(), part.evidence), (model, place, Evidence::EqualSizes), "{parts:?}");
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::EqualSets)], [16 * MIB, 0], "{parts:?}");
@@ -253,7 +254,7 @@ fn parameters_by_sizes_alone_are_of_low_confidence() {
     program.set(1, &build());
     program.passes();
     let parts = parts(&program.trace());
-    let evidence = |use_of_part: Use| parts.iter().find(|part| part.of == use_of_part).unwrap().evidence;
+    let evidence = |purpose: Use| parts.iter().find(|part| part.purpose == purpose).unwrap().evidence;
     assert_eq!([evidence(Use::Parameters), evidence(Use::Gradients)], [Evidence::EqualSizesOnly, Evidence::EqualSizes]);
     assert_eq!(Evidence::EqualSizesOnly.name(), "equal sizes only");
 }

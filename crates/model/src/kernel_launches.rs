@@ -81,7 +81,7 @@ impl Tails {
         let is = |event: &EventId, kind: CallKind| {
             let name = trace.events.name[event.index()];
             let has_returned = trace.events.has(*event, flags::HAS_DURATION) && trace.events.is_plausible(*event);
-            kinds.get(name.index()).is_some_and(|of| *of == Some(kind))
+            kinds.get(name.index()).is_some_and(|known| *known == Some(kind))
                 && trace.kind(*event).is_api_call()
                 && has_returned
         };

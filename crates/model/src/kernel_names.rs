@@ -257,10 +257,15 @@ mod tests {
 
     #[test]
     fn different_kernels_keep_different_short_names() {
-        let of = |numbers: &str, ty: &str| {
+        let name_of = |numbers: &str, ty: &str| {
             format!("void at::native::reduce_kernel<{numbers}, at::native::ReduceOp<{ty}> >(int)")
         };
-        let names = [of("512, 1", "float"), of("512, 1", "double"), of("128, 4", "float"), of("512, 1", "float")];
+        let names = [
+            name_of("512, 1", "float"),
+            name_of("512, 1", "double"),
+            name_of("128, 4", "float"),
+            name_of("512, 1", "float"),
+        ];
         let shown = short_names(&names);
         assert_eq!(shown[0], shown[3]);
         assert_eq!(shown[1], "reduce double");

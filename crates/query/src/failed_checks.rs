@@ -60,7 +60,7 @@ mod tests {
         let mut report = ReadReport::default();
         let failed = |report: &ReadReport, operations: u64| {
             let failed = FailedCheck::of_reports(|| std::iter::once(report), operations);
-            failed.into_iter().map(|of| (of.check, of.count)).collect::<Vec<_>>()
+            failed.into_iter().map(|check| (check.check, check.count)).collect::<Vec<_>>()
         };
         assert_eq!(failed(&report, 4), []);
         report.count("no_device_record", Severity::Note, "", None, "");

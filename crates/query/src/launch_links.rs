@@ -17,7 +17,7 @@ impl Launched {
     pub(crate) fn by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
         let pairs = || trace.gpu.launch.iter().copied().zip(trace.gpu.event.iter().copied());
         if self.index.get().is_none() && !self.was_asked.swap(true, Ordering::Relaxed) {
-            return pairs().filter(|(launch, _)| *launch == event).map(|(_, of)| of).take(most).collect();
+            return pairs().filter(|(launch, _)| *launch == event).map(|(_, launched)| launched).take(most).collect();
         }
         let index = self.index.get_or_init(|| {
             let mut all: Vec<(EventId, EventId)> = pairs().filter(|(launch, _)| launch.some().is_some()).collect();
@@ -25,6 +25,11 @@ impl Launched {
             all
         });
         let from = index.partition_point(|&(launch, _)| launch < event);
-        index[from..].iter().take_while(|(launch, _)| *launch == event).map(|&(_, of)| of).take(most).collect()
+        index[from..]
+            .iter()
+            .take_while(|(launch, _)| *launch == event)
+            .map(|&(_, launched)| launched)
+            .take(most)
+            .collect()
     }
 }

@@ -94,14 +94,15 @@ impl Content {
 
     /// Merge the reports of all traces.
     pub fn merge(all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
-        let has_operators = all.iter().flat_map(|of| &of.tables).any(|t| t.name == OPERATORS && t.rows() > 0);
+        let has_operators =
+            all.iter().flat_map(|tables_of_trace| &tables_of_trace.tables).any(|t| t.name == OPERATORS && t.rows() > 0);
         let many = infos.len() > 1;
         let (mut read_reports, mut per_rank, mut paths) = (Vec::new(), Vec::new(), Vec::new());
-        for (of, info) in all.into_iter().zip(infos) {
-            let instead = if has_operators { Vec::new() } else { of.instead };
-            read_reports.push(of.read_report);
-            per_rank.push((info.rank, of.tables, instead));
-            paths.push(of.path.of_rank(info.rank, many));
+        for (tables_of_trace, info) in all.into_iter().zip(infos) {
+            let instead = if has_operators { Vec::new() } else { tables_of_trace.instead };
+            read_reports.push(tables_of_trace.read_report);
+            per_rank.push((info.rank, tables_of_trace.tables, instead));
+            paths.push(tables_of_trace.path.of_rank(info.rank, many));
         }
         let (tables, instead) = per_rank.into_iter().map(|(rank, tables, more)| ((rank, tables), (rank, more))).unzip();
         let mut tables = stackline_engine::concatenate(tables);
@@ -147,7 +148,7 @@ impl OfTrace {
 struct PathOfTrace {
     json: Value,
     /// The steps that it is of, as a label has them.
-    of: String,
+    window_label: String,
     is_of_inferred_steps: bool,
     sentence: String,
     /// Additional lines, each with its first word.
@@ -165,7 +166,7 @@ impl PathOfTrace {
         let is_default = !scope.whole && has_default_steps();
         let start_up = StartUp::from_trace(trace).filter(|_| is_default);
         let after = AfterSteps::from_trace(trace).filter(|_| is_default);
-        let of = match choice {
+        let window_label = match choice {
             WindowChoice::Whole => String::new(),
             choice => format!(" of {}", choice.in_words()),
         };
@@ -194,7 +195,7 @@ impl PathOfTrace {
         let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up, after_steps };
         // All keys are texts: there is no error.
         let json = serde_json::to_value(&document).unwrap_or_default();
-        Self { json, of, is_of_inferred_steps: looked.are_inferred(), sentence, additional_lines }
+        Self { json, window_label, is_of_inferred_steps: looked.are_inferred(), sentence, additional_lines }
     }
 
     fn of_rank(mut self, number: i64, many: bool) -> PathSummary {
@@ -202,7 +203,7 @@ impl PathOfTrace {
             *rank = number.into();
         }
         let rank = if many { format!(", rank {number}") } else { String::new() };
-        let mut line = format!("Critical path{}{rank}: {}", self.of, self.sentence);
+        let mut line = format!("Critical path{}{rank}: {}", self.window_label, self.sentence);
         for (word, text) in self.additional_lines {
             line.push_str(&format!("\n{word}{rank}: {text}."));
         }

@@ -67,11 +67,14 @@ fn waste_and_ticks_are_within_object_lifetimes() {
         (numbers(&lanes, "waste_lane"), numbers(&lanes, "waste_from"), numbers(&lanes, "waste_to"));
     assert!(!lane.is_empty());
     for at in 0..lane.len() {
-        let of = lane[at] as usize;
-        assert!(from[of] <= begin[at] && begin[at] < end[at] && end[at] <= to[of]);
+        let object = lane[at] as usize;
+        assert!(from[object] <= begin[at] && begin[at] < end[at] && end[at] <= to[object]);
     }
     let (lane, at) = (numbers(&lanes, "tick_lane"), numbers(&lanes, "tick_at"));
-    assert!(!lane.is_empty() && lane.iter().zip(&at).all(|(&of, &at)| from[of as usize] <= at && at < to[of as usize]));
+    assert!(
+        !lane.is_empty()
+            && lane.iter().zip(&at).all(|(&object, &at)| from[object as usize] <= at && at < to[object as usize])
+    );
     // Why the object that nobody touches is there for nothing: all its life; and it is no lane too few if one alone is asked for.
     let why = numbers(&lanes, "waste_why");
     assert!(why.contains(&3.0) && why.contains(&4.0) && why.contains(&0.0), "{why:?}");
@@ -158,7 +161,7 @@ fn stored_memory_is_available_for_traces_without_memory_events() {
     let run = folder.path().join("run.stackline");
     stackline_engine::save_with(&set, &[kept], &run, &WriteOptions::default()).expect("saved");
     let opened = OpenRun::open(&[run], &options).expect("opens");
-    let of = |name| document(&run_query(&opened, name, &Arguments::default()).expect("answered"));
-    assert_eq!(of("meta")["has"]["memory"], true);
-    assert_eq!(of("memory")["tables"]["memory_peaks"]["rows"][0]["bytes"], 4096);
+    let document_of = |name| document(&run_query(&opened, name, &Arguments::default()).expect("answered"));
+    assert_eq!(document_of("meta")["has"]["memory"], true);
+    assert_eq!(document_of("memory")["tables"]["memory_peaks"]["rows"][0]["bytes"], 4096);
 }

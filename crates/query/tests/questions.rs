@@ -208,12 +208,12 @@ fn comparison_of_a_run_with_itself_has_no_changes() {
 fn steps_equal_those_of_the_command_line() {
     let steps = |text: &str| document(&answer("overview", &[("steps", text)]).expect("answered"));
     let (all, one) = (steps("10..12"), steps("11"));
-    let rows = |of: &Value| of["tables"]["steps"]["rows"].as_array().map_or(0, Vec::len);
+    let rows = |overview: &Value| overview["tables"]["steps"]["rows"].as_array().map_or(0, Vec::len);
     assert_eq!((rows(&all), rows(&one)), (3, 1));
     let default = document(&answer("overview", &[]).expect("answered"));
     assert_eq!(default["tables"], all["tables"], "all of them are looked at where none warms up");
     assert!(steps("10..99").to_string().contains("of steps 10 to 99, the trace has only 10 to 12"));
-    let length = |of: &Value| of["critical_path"][0]["exact"]["window_ns"].as_i64().expect("a path");
+    let length = |overview: &Value| overview["critical_path"][0]["exact"]["window_ns"].as_i64().expect("a path");
     assert!(length(&default) < length(&steps("whole")));
     // Its tree of calls has as many steps, and the time of these alone.
     let calls = |text: &str| answer("calls", &[("steps", text), ("metric", "host_time")]).expect("answered");
@@ -318,8 +318,8 @@ fn unknown_names_list_the_nearest() {
 #[test]
 fn names_are_searched_everywhere() {
     let found = document(&answer("search", &[("text", "ATEN::")]).expect("answered"));
-    let names = |of: &str| {
-        let rows = found[of].as_array().expect("a list").iter();
+    let names = |query: &str| {
+        let rows = found[query].as_array().expect("a list").iter();
         rows.map(|row| row["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
     assert!(!names("names").is_empty() && names("names").iter().all(|name| name.contains("aten::")));

@@ -80,9 +80,10 @@ fn zoomed_frames_keep_their_numbers_for_each_metric() {
         let frame = document(&run_query(&run, "frame", &Arguments::new(arguments)).expect("answered"));
         assert_eq!(frame["path"].as_array().map(Vec::len), Some(path.len()));
         let metrics = frame["metrics"].as_array().expect("metrics");
-        let of = |name: &str| metrics.iter().find(|one| one["name"] == name).expect("measured")["inclusive"].as_f64();
-        assert_eq!(of("host_time"), Some(inclusive), "{path:?}");
-        assert!(of("gpu_time").is_some());
+        let inclusive_of =
+            |name: &str| metrics.iter().find(|one| one["name"] == name).expect("measured")["inclusive"].as_f64();
+        assert_eq!(inclusive_of("host_time"), Some(inclusive), "{path:?}");
+        assert!(inclusive_of("gpu_time").is_some());
     }
 }
 

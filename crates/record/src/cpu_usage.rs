@@ -211,8 +211,8 @@ mod tests {
 
     /// Read threads with these running times; threads below 10 are the recorder's.
     fn look(usage: &mut CpuUsage, tids: &[u32], times: &[(u32, u64)]) -> (u64, u32) {
-        let of = |tid| times.iter().find(|one| one.0 == tid).map(|&(_, ran)| (ran, 1));
-        let ((ran, _), threads) = usage.look_at(tids, |tid| tid < 10, of);
+        let times_of_thread = |tid| times.iter().find(|one| one.0 == tid).map(|&(_, ran)| (ran, 1));
+        let ((ran, _), threads) = usage.look_at(tids, |tid| tid < 10, times_of_thread);
         (ran, threads)
     }
 

@@ -160,11 +160,11 @@ mod tests {
     #[test]
     fn inputs_beyond_the_limit_share_a_text() {
         let mut frames = Frames::default();
-        let mut of = |size: usize| frames.inputs(&format!("f32[{size}]"));
-        let first = of(0);
-        assert_eq!((1..MAX_INPUTS).map(&mut of).filter(|&id| id == first).count(), 0);
-        let (other, another) = (of(MAX_INPUTS), of(MAX_INPUTS + 1));
-        assert_eq!((other, of(0)), (another, first), "and known ones stay what they are");
+        let mut frame_with_inputs = |size: usize| frames.inputs(&format!("f32[{size}]"));
+        let first = frame_with_inputs(0);
+        assert_eq!((1..MAX_INPUTS).map(&mut frame_with_inputs).filter(|&id| id == first).count(), 0);
+        let (other, another) = (frame_with_inputs(MAX_INPUTS), frame_with_inputs(MAX_INPUTS + 1));
+        assert_eq!((other, frame_with_inputs(0)), (another, first), "and known ones stay what they are");
         assert_eq!(frames.text("…"), other);
     }
 

@@ -177,12 +177,12 @@ mod tests {
         let mut names = Names::default();
         let mut buffer = *b"first\0";
         let name = |buffer: &[u8]| CString::new(&buffer[..5]).unwrap();
-        let of = |names: &mut Names, buffer: &[u8], id: u32| {
+        let frame_of = |names: &mut Names, buffer: &[u8], id: u32| {
             names.frame(0, CStr::from_bytes_with_nul(buffer).unwrap(), |_| id)
         };
-        assert_eq!(of(&mut names, &buffer, 1), 1);
+        assert_eq!(frame_of(&mut names, &buffer, 1), 1);
         buffer.copy_from_slice(b"other\0");
-        assert_eq!(of(&mut names, &buffer, 2), 2, "the same address holds another name");
+        assert_eq!(frame_of(&mut names, &buffer, 2), 2, "the same address holds another name");
         assert_eq!(names.frame(0, &*name(b"first"), |_| 3), 1, "the same name at another address");
         assert_eq!(names.frame(1, &*name(b"first"), |_| 4), 4, "another kind");
     }

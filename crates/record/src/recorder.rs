@@ -55,8 +55,8 @@ fn state<'a>(session: &'static Session, client: &'a mut Option<NonNull<c_void>>)
 #[inline]
 fn is_left_over(session: &'static Session, thread: &Thread) -> bool {
     // SAFETY: as in `state`; the reference ends with the expression.
-    let of = thread.client.map(|state| unsafe { state.cast::<State>().as_ref() }.process);
-    of.is_some_and(|process| process != session.process.number())
+    let client_process = thread.client.map(|state| unsafe { state.cast::<State>().as_ref() }.process);
+    client_process.is_some_and(|process| process != session.process.number())
 }
 
 /// Return the state of a recording that has ended. The operators in progress are not recorded.

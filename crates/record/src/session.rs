@@ -459,7 +459,7 @@ mod tests {
         session.write_last(None);
         let file = run.path().join(format!("streams/{}-0.slr", std::process::id()));
         let records: Vec<Record> = Reader::new(&std::fs::read(file).unwrap()).unwrap().collect();
-        let found = |of: fn(&Record) -> Option<u64>| records.iter().find_map(of).unwrap();
+        let found = |value_of: fn(&Record) -> Option<u64>| records.iter().find_map(value_of).unwrap();
         let step_ns = found(|record| if let Record::StepEnds(ends) = record { Some(ends.last_ns) } else { None });
         let end_ns = found(|record| if let Record::End { at_ns } = record { Some(*at_ns) } else { None });
         assert!(step_ns <= end_ns, "a step ended {step_ns} ns after the begin, the process {end_ns} ns after it");
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn future_begins_are_rejected() {
-        let of = |given_ns| begin_of(given_ns, 1_000);
-        assert_eq!([None, Some(400), Some(1_001), Some(-1)].map(of), [1_000, 400, 1_000, 1_000]);
+        let begin_for = |given_ns| begin_of(given_ns, 1_000);
+        assert_eq!([None, Some(400), Some(1_001), Some(-1)].map(begin_for), [1_000, 400, 1_000, 1_000]);
     }
 }

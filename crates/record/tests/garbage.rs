@@ -36,15 +36,15 @@ fn garbage_collections_are_spans_below_their_caller() {
             |frame| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == "with_finalizer"),
         )
     };
-    let of = |metric: Metric, is_match: &dyn Fn(&[&FrameKey]) -> bool| {
+    let totals = |metric: Metric, is_match: &dyn Fn(&[&FrameKey]) -> bool| {
         let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && is_match(&stream.path(key.0, key.1)));
         found.fold((0, 0), |(count, sum), (_, stats)| (count + stats.count, sum + stats.sum))
     };
     let is_product = |path: &[&FrameKey]| {
         finalized(path) && matches!(path, [.., FrameKey::Operator { name }] if stream.text(*name) == "aten::mm")
     };
-    let (products, within) = of(Metric::CallTime, &is_product);
-    let (collections, alone) = of(Metric::GcTime, &|path| finalized(path) && is_collection(path));
+    let (products, within) = totals(Metric::CallTime, &is_product);
+    let (collections, alone) = totals(Metric::GcTime, &|path| finalized(path) && is_collection(path));
     let spans = stream.events.iter().filter(|&&(thread, node, _)| {
         let path = stream.path(thread, node);
         finalized(&path) && is_collection(&path)

@@ -76,8 +76,8 @@ fn children_forked_in_unrecorded_steps_are_recorded() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let streams = streams(run.path());
     let count = |name: &str, role: Role| {
-        let of = streams.iter().filter(|stream| stream.process.role == role);
-        let mut counts: Vec<u64> = of.map(|stream| called(stream, name)).collect();
+        let with_role = streams.iter().filter(|stream| stream.process.role == role);
+        let mut counts: Vec<u64> = with_role.map(|stream| called(stream, name)).collect();
         counts.sort_unstable();
         counts
     };

@@ -127,8 +127,9 @@ fn sums_equal_those_of_the_profiler() {
         }
     }
     // The gradients that a step frees first are older than the profiler, which leaves them out.
-    let sums =
-        |of: usize| [0, 1].map(|column: usize| theirs.iter().skip(of).step_by(2).map(|line| line[column]).sum::<u64>());
+    let sums = |first_line: usize| {
+        [0, 1].map(|column: usize| theirs.iter().skip(first_line).step_by(2).map(|line| line[column]).sum::<u64>())
+    };
     let ours = [allocated.len() as u64, allocated.iter().map(|one| one.0).sum()];
     assert_eq!(ours, sums(0), "allocations, and their bytes");
     assert!(ours[0] > 200 && sums(1)[0] > 200);

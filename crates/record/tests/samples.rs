@@ -131,7 +131,7 @@ fn shares_of_python(python: &Path) -> Option<String> {
         return Some(wrong);
     }
     // Times that samples represent: their sum is the used time, up to one interval per thread.
-    let of = |name: &str| -> f64 {
+    let share_of = |name: &str| -> f64 {
         let on_path = |path: &[&FrameKey]| path.iter().any(|frame| function(stream, frame) == name);
         samples(stream, Metric::CpuTime)
             .iter()
@@ -141,9 +141,10 @@ fn shares_of_python(python: &Path) -> Option<String> {
     };
     let (main, thread): (f64, f64) = (truth.used("python_").values().sum(), truth.used["thread"]);
     let noticed_late = 0.06;
-    let near = (of("main") - main).abs() < 0.03 * main + 0.03
-        && (of("in_thread") - thread).abs() < 0.03 * thread + noticed_late;
-    let sampled = || format!("{} and {} s sampled, {main} and {thread} s used", of("main"), of("in_thread"));
+    let near = (share_of("main") - main).abs() < 0.03 * main + 0.03
+        && (share_of("in_thread") - thread).abs() < 0.03 * thread + noticed_late;
+    let sampled =
+        || format!("{} and {} s sampled, {main} and {thread} s used", share_of("main"), share_of("in_thread"));
     (!near).then(sampled)
 }
 

@@ -117,10 +117,10 @@ fn native_frames_take_little_of_a_small_stack() {
         let is_native = |frame: &&FrameKey| matches!(frame, FrameKey::Native { .. });
         let is_multiplication = |path: &[&FrameKey]| matches!(path.last(), Some(FrameKey::Operator { name }) if stream.text(*name) == "aten::mul");
         let calls = stream.calls();
-        let of = |native: bool| {
+        let hits_of = |native: bool| {
             calls.iter().filter(move |(path, _)| is_multiplication(path) && path.iter().any(is_native) == native)
         };
-        let [with, without] = [true, false].map(|native| of(native).map(|(_, count)| count).sum::<u64>());
+        let [with, without] = [true, false].map(|native| hits_of(native).map(|(_, count)| count).sum::<u64>());
         assert_eq!(with + without, 500, "{kibibytes} KiB");
         assert_eq!(with > 0, has_room, "{kibibytes} KiB: {with} with native frames");
         assert!(stream.lost.contains_key("native_frames_without_stack") || has_room, "{:?}", stream.lost);

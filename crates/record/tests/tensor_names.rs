@@ -54,7 +54,7 @@ fn tensor_names_equal_those_of_modules() {
     assert_eq!(trace.report.problems, []);
     let mut named = named(&trace);
     let mut take = |name: &str| named.remove(name).unwrap_or_else(|| panic!("{name}"));
-    let of = |count, bytes, kind, module: &str| (count, bytes, kind, module.to_owned());
+    let expected_object = |count, bytes, kind, module: &str| (count, bytes, kind, module.to_owned());
     let trained = [
         ("0.norm", "weight", 32),
         ("0.norm", "bias", 32),
@@ -66,16 +66,20 @@ fn tensor_names_equal_those_of_modules() {
     ];
     for (module, name, bytes) in trained {
         let path = format!("{module}.{name}");
-        assert_eq!(take(&path), of(1, bytes, Parameter, module));
-        assert_eq!(take(&format!("{path}.grad")), of(2, bytes, Gradient, module), "a new one in each step");
+        assert_eq!(take(&path), expected_object(1, bytes, Parameter, module));
+        assert_eq!(
+            take(&format!("{path}.grad")),
+            expected_object(2, bytes, Gradient, module),
+            "a new one in each step"
+        );
         for moment in ["exp_avg", "exp_avg_sq"] {
-            assert_eq!(take(&format!("{path}.{moment}")), of(1, bytes, OptimizerState, module));
+            assert_eq!(take(&format!("{path}.{moment}")), expected_object(1, bytes, OptimizerState, module));
         }
-        assert_eq!(take(&format!("{path}.step")), of(1, 4, OptimizerState, module));
+        assert_eq!(take(&format!("{path}.step")), expected_object(1, 4, OptimizerState, module));
     }
     assert_eq!(
         take("part.weight"),
-        of(1, 256, Parameter, "part"),
+        expected_object(1, 256, Parameter, "part"),
         "as it was made, not the buffer that it became a part of"
     );
     for (name, count, kind) in [("0.norm.running_mean", 1, None), ("embedding.weight", 1, Some(Parameter))] {

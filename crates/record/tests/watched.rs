@@ -161,10 +161,14 @@ fn children_of_every_kind_are_recorded() {
     let program = here("tests/programs/children.py");
     let (_, run) = same(&[program.to_str().unwrap()]);
     let streams = streams(run.path());
-    let of = |role| streams.iter().filter(|stream| stream.process.role == role && !stream.calls().is_empty()).count();
+    let processes_with_calls =
+        |role| streams.iter().filter(|stream| stream.process.role == role && !stream.calls().is_empty()).count();
     use stackline_recording::Role;
     // The program itself and its subprocess; two workers and one plain fork; two spawned and two from the fork server.
-    assert_eq!((of(Role::Main), of(Role::Fork), of(Role::Spawn)), (2, 3, 4));
+    assert_eq!(
+        (processes_with_calls(Role::Main), processes_with_calls(Role::Fork), processes_with_calls(Role::Spawn)),
+        (2, 3, 4)
+    );
 }
 
 #[test]
@@ -329,11 +333,11 @@ fn only_selected_steps_are_recorded() {
         let stream = &streams(run.path())[0];
         let called = |operator: &str| -> u64 {
             let calls = stream.calls();
-            let of = |path: &[&FrameKey]| match path.last() {
+            let is_called = |path: &[&FrameKey]| match path.last() {
                 Some(FrameKey::Span { name } | FrameKey::Operator { name }) => stream.text(*name).starts_with(operator),
                 _ => false,
             };
-            calls.iter().filter(|(path, _)| of(path)).map(|(_, count)| count).sum()
+            calls.iter().filter(|(path, _)| is_called(path)).map(|(_, count)| count).sum()
         };
         assert_eq!(called("Optimizer.step#"), steps, "{variable}");
         assert_eq!(called("aten::cross_entropy_loss"), steps, "{variable}");

@@ -14,9 +14,9 @@ fn symbolizer(folders: &[&Path]) -> Symbolizer {
 
 /// Address of the middle of a function.
 fn middle(path: &Path, function: &str) -> u64 {
-    let of = functions(path, |name| name == function);
-    assert_eq!(of.len(), 1, "{}: {of:?}", path.display());
-    of[0].1 + of[0].2 / 2
+    let found_functions = functions(path, |name| name == function);
+    assert_eq!(found_functions.len(), 1, "{}: {found_functions:?}", path.display());
+    found_functions[0].1 + found_functions[0].2 / 2
 }
 
 /// Offsets in an exported and in a static function.

@@ -19,9 +19,9 @@ fn agree(ours: &[Frame], theirs: &[Frame]) -> bool {
 
 /// Compare all addresses of functions; returns their number, and the largest number of frames at one address.
 fn compare(path: &Path, is_included: impl Fn(&str) -> bool) -> (usize, usize) {
-    let of = functions(path, is_included);
-    assert!(!of.is_empty(), "{}", path.display());
-    let addresses: Vec<u64> = of.iter().flat_map(|(_, start, size)| *start..start + size).collect();
+    let found_functions = functions(path, is_included);
+    assert!(!found_functions.is_empty(), "{}", path.display());
+    let addresses: Vec<u64> = found_functions.iter().flat_map(|(_, start, size)| *start..start + size).collect();
     // Libraries are linked to address 0, so addresses are offsets.
     let found = Symbolizer::with_debug_folders(Vec::new()).names(&described(path), &addresses);
     assert_eq!(found.state, State::Same);

@@ -27,8 +27,8 @@ pub(crate) fn command() -> Command {
 /// Parse the command line. The error is a message for the terminal, or the requested help.
 pub(crate) fn parse() -> Result<Cli, Error> {
     let mut command = command();
-    let of = |matches: &ArgMatches| Cli::from_arg_matches(matches);
-    of(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
+    let parse_cli = |matches: &ArgMatches| Cli::from_arg_matches(matches);
+    parse_cli(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
 }
 
 /// A given common option that selects data.

@@ -266,8 +266,8 @@ fn extra<'a>(
     Ok(extra)
 }
 
-fn value(of: &(impl Serialize + ?Sized)) -> Result<Extra<'static>> {
-    Ok(serde_json::to_value(of).map_err(io::Error::from)?.into())
+fn value(content: &(impl Serialize + ?Sized)) -> Result<Extra<'static>> {
+    Ok(serde_json::to_value(content).map_err(io::Error::from)?.into())
 }
 
 fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>) -> String {

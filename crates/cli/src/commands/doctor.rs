@@ -109,8 +109,8 @@ fn inputs(session: &Session<'_>) -> Table {
 
 fn contents(session: &Session<'_>) -> Table {
     let count = |kind: EventKind| {
-        let of = |t: &Trace| t.events.kind.iter().filter(|&&k| k == kind).count();
-        session.set.traces.iter().map(of).sum::<usize>() as i64
+        let count_of = |t: &Trace| t.events.kind.iter().filter(|&&k| k == kind).count();
+        session.set.traces.iter().map(count_of).sum::<usize>() as i64
     };
     let kinds: Vec<(&str, i64)> =
         EventKind::ALL.iter().map(|&k| (k.name(), count(k))).filter(|(_, n)| *n > 0).collect();
@@ -226,8 +226,8 @@ fn advice(session: &Session<'_>) -> Table {
     let state = |n: &Need| match (with(n), concerned(n)) {
         (0, 0) => "no collectives".to_owned(),
         (0, _) => "missing".to_owned(),
-        (with, of) if with == of => "there".to_owned(),
-        (with, of) => format!("in {with} of {of}"),
+        (with, count_of) if with == count_of => "there".to_owned(),
+        (with, count_of) => format!("in {with} of {count_of}"),
     };
     let is_recording = traces.iter().any(|t| t.meta.format == RECORDING);
     let how =

@@ -240,10 +240,10 @@ fn header(session: &Session<'_>) -> String {
     }
     let older: u64 = session.set.traces.iter().map(|trace| older_cycles(&trace.report)).sum();
     if older > 0 {
-        let of = if infos.len() > 1 { "each process" } else { "its process" };
+        let processes = if infos.len() > 1 { "each process" } else { "its process" };
         let are = if older == 1 { "older one is" } else { "older ones are" };
         out.push_str(&format!(
-            "Newest profiler cycle of {of}: {older} {are} omitted; give the file of another cycle to see it\n"
+            "Newest profiler cycle of {processes}: {older} {are} omitted; give the file of another cycle to see it\n"
         ));
     }
     if infos.len() > LISTED {
@@ -291,7 +291,7 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
         let columns =
             ["rank", "process", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
         // Of several ranks or processes only the steps' times.
-        let is_one = ["rank", "process"].iter().all(|of| spread.column(of).is_none());
+        let is_one = ["rank", "process"].iter().all(|column_name| spread.column(column_name).is_none());
         let times = |r: &usize| is_one || text(spread, "measure", *r) == Some("time");
         let times: Vec<usize> = (0..spread.rows()).filter(times).collect();
         out.push(select(&rows(spread, &times), &columns));

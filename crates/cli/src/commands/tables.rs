@@ -56,11 +56,11 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
     let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &default_analyses), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
     let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for of in of_traces {
-        of_each.push(of.tables);
-        looked.extend(of.looked);
-        marks.extend(of.marks);
-        ends.extend(of.ends);
+    for trace_tables in of_traces {
+        of_each.push(trace_tables.tables);
+        looked.extend(trace_tables.looked);
+        marks.extend(trace_tables.marks);
+        ends.extend(trace_tables.ends);
     }
     let is_of_steps = OF_STEPS.contains(&command);
     let window = if is_of_steps { session.looked_at(&looked) } else { None };

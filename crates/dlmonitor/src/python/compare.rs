@@ -63,7 +63,7 @@ pub(super) enum Common {
 }
 
 impl Common {
-    pub(super) fn of(layout: &Layout) -> Option<Self> {
+    pub(super) fn from_layout(layout: &Layout) -> Option<Self> {
         let is_like = |common: Layout| {
             // Fields that this module does not read may differ. So may the fingerprint fields of code objects without
             // version numbers, in versions that have numbers.
@@ -168,10 +168,10 @@ mod tests {
 
     #[test]
     fn versions_share_layouts_with_equal_reads() {
-        let of = |minor| Layout::of((3, minor), None).ok().and_then(|layout| Common::of(&layout));
-        assert_eq!([10, 11, 12, 13].map(of), [None, Some(Common::V311), Some(Common::V312), Some(Common::V312)]);
-        assert_eq!(Common::of(&Layout { frame_locals: 88, ..V312 }), None);
-        assert_eq!(Common::of(&Layout { code_file: 88, ..V311 }), None, "it tells code objects apart");
-        assert_eq!(Common::of(&Layout { code_file: 88, ..V312 }), Some(Common::V312), "they have numbers");
+        let common = |minor| Layout::for_version((3, minor), None).ok().and_then(|layout| Common::from_layout(&layout));
+        assert_eq!([10, 11, 12, 13].map(common), [None, Some(Common::V311), Some(Common::V312), Some(Common::V312)]);
+        assert_eq!(Common::from_layout(&Layout { frame_locals: 88, ..V312 }), None);
+        assert_eq!(Common::from_layout(&Layout { code_file: 88, ..V311 }), None, "it tells code objects apart");
+        assert_eq!(Common::from_layout(&Layout { code_file: 88, ..V312 }), Some(Common::V312), "they have numbers");
     }
 }

@@ -337,8 +337,9 @@ impl FrameSampler {
         if self.memory.gather(&objects, &mut bytes) != bytes.len() {
             return None;
         }
-        let of = |index: usize| bytes.get(index * OBJECT..(index + 1) * OBJECT);
-        let (name_head, file_head, lines_head, short_head) = (of(0)?, of(1)?, of(2)?, of(3)?);
+        let object_bytes = |index: usize| bytes.get(index * OBJECT..(index + 1) * OBJECT);
+        let (name_head, file_head, lines_head, short_head) =
+            (object_bytes(0)?, object_bytes(1)?, object_bytes(2)?, object_bytes(3)?);
         if fingerprint(layout, &head, lines_head, short_head)? != frame.fingerprint {
             return None;
         }

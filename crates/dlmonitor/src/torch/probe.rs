@@ -91,13 +91,13 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
 impl Shim {
     /// Look up the functions of this torch.
     pub(super) fn find(library: Library) -> Result<Self, String> {
-        let of = |library: Library, name: &CStr| {
+        let symbol_of = |library: Library, name: &CStr| {
             let symbol = library.symbol(name).map(std::ptr::NonNull::as_ptr);
             symbol.ok_or_else(|| format!("this PyTorch has no {}", name.to_string_lossy()))
         };
-        let symbol = |name| of(library, name);
+        let symbol = |name| symbol_of(library, name);
         let c10 = Library::loaded(c"libc10.so").ok_or("libc10 is not loaded")?;
-        let c10 = of(c10, c"_ZN3c1019UndefinedTensorImpl10_singletonE")?;
+        let c10 = symbol_of(c10, c"_ZN3c1019UndefinedTensorImpl10_singletonE")?;
         let [empty, delete] = [c"aoti_torch_empty_strided", c"aoti_torch_delete_tensor_object"].map(symbol);
         let reshape = symbol(c"aoti_torch_cpu_reshape")?;
         let add = symbol(c"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE")?;

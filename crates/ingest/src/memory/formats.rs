@@ -76,9 +76,9 @@ pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     }
 }
 
-fn sniff(content: &Content<'_>, of: impl Fn(Form) -> Sniff) -> Sniff {
+fn sniff(content: &Content<'_>, sniff_form: impl Fn(Form) -> Sniff) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
-    form(head).map_or(Sniff::No, of)
+    form(head).map_or(Sniff::No, sniff_form)
 }
 
 /// Read a memory trace of any of these formats.

@@ -278,16 +278,16 @@ impl Values {
 
     /// Memory of the table of parsed values, in bytes.
     pub fn memory(&self) -> u64 {
-        let of = |count: usize, size: usize| (count * size) as u64;
-        of(self.nodes.len(), size_of::<Node>())
-            + of(self.items.len(), size_of::<Value>())
-            + of(self.wide.len(), 16)
-            + of(self.floats.len(), 8)
-            + of(self.rooms.len(), 12)
-            + of(self.shared.len(), size_of::<SharedItems>())
-            + of(self.strings.len(), 16)
-            + of(self.long_items, size_of::<Value>())
-            + of(self.long.len(), size_of::<Vec<Value>>())
+        let size_of_items = |count: usize, size: usize| (count * size) as u64;
+        size_of_items(self.nodes.len(), size_of::<Node>())
+            + size_of_items(self.items.len(), size_of::<Value>())
+            + size_of_items(self.wide.len(), 16)
+            + size_of_items(self.floats.len(), 8)
+            + size_of_items(self.rooms.len(), 12)
+            + size_of_items(self.shared.len(), size_of::<SharedItems>())
+            + size_of_items(self.strings.len(), 16)
+            + size_of_items(self.long_items, size_of::<Value>())
+            + size_of_items(self.long.len(), size_of::<Vec<Value>>())
             + self.packed.memory()
     }
 

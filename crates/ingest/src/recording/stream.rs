@@ -254,11 +254,14 @@ impl Stream {
 
     /// Replace names that threads inherited from their creators.
     fn name_threads(&self, builder: &mut CallingContextTreeBuilder, process: CallProcessId) {
-        let Some((pid, command)) = builder.process_mut(process).map(|of| (of.pid, of.command.clone())) else { return };
+        let Some((pid, command)) = builder.process_mut(process).map(|entry| (entry.pid, entry.command.clone())) else {
+            return;
+        };
         // Operators and samples of a thread have separate trees.
         let tree: &CallingContextTreeBuilder = builder;
         let threads = || self.threads.values().filter_map(move |open| Some((open, tree.known_thread(open.id)?)));
-        let python: FxHashSet<u32> = threads().filter(|(open, _)| open.runs_python).map(|(_, of)| of.tid).collect();
+        let python: FxHashSet<u32> =
+            threads().filter(|(open, _)| open.runs_python).map(|(_, open_thread)| open_thread.tid).collect();
         let replaced = |(open, thread): (&OpenThread, CallThread)| {
             let may_run_python = self.skipped > 0 || python.contains(&thread.tid);
             let name = replace_inherited(tree.text_of(thread.name), thread.tid, (pid, &command), may_run_python)?;

@@ -15,7 +15,9 @@ pub(super) fn up_to_each(trace: &Trace, marks: &[EventId]) -> Vec<Step> {
     let track = |event: EventId| trace.events.track[event.index()];
     let mut counts: FxHashMap<TrackId, usize> = FxHashMap::default();
     marks.iter().for_each(|&event| *counts.entry(track(event)).or_default() += 1);
-    let Some(busiest) = counts.into_iter().max_by_key(|&(of, count)| (count, Reverse(of))).map(|(of, _)| of) else {
+    let Some(busiest) =
+        counts.into_iter().max_by_key(|&(thread, count)| (count, Reverse(thread))).map(|(thread, _)| thread)
+    else {
         return Vec::new();
     };
     let mut spans: Vec<EventId> = Vec::new();

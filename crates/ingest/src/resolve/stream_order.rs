@@ -35,8 +35,9 @@ fn of_streams(trace: &Trace) -> BTreeMap<TrackId, Vec<Launched>> {
         let Some(call) = trace.gpu.launch[gpu].some().filter(|&call| events.is_plausible(call)) else { continue };
         if events.is_plausible(event) {
             let process = trace.tracks.pid(events.track[call.index()]);
-            let (of, stream) = streams.entry(events.track[event.index()]).or_insert((Some(process), Vec::new()));
-            *of = of.filter(|of| *of == process);
+            let (process_of_stream, stream) =
+                streams.entry(events.track[event.index()]).or_insert((Some(process), Vec::new()));
+            *process_of_stream = process_of_stream.filter(|process_of_stream| *process_of_stream == process);
             stream.push((events.start[call.index()], events.start[event.index()], event));
         }
     }
@@ -70,10 +71,10 @@ mod tests {
     proptest! {
         #[test]
         fn only_operations_out_of_order_are_marked(
-            of in prop::collection::vec((0_i64..3 * FAR_NS, 0_i64..FAR_NS), 8..40), bad in 4_usize..36, off in prop::bool::ANY,
+            gaps_and_lengths in prop::collection::vec((0_i64..3 * FAR_NS, 0_i64..FAR_NS), 8..40), bad in 4_usize..36, off in prop::bool::ANY,
         ) {
             let (mut launched, mut free) = (0, 0);
-            let mut stream: Vec<_> = (0..).zip(of).map(|(id, (between, length))| {
+            let mut stream: Vec<_> = (0..).zip(gaps_and_lengths).map(|(id, (between, length))| {
                 launched += between;
                 let start = launched.max(free);
                 free = start + length;

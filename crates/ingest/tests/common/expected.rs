@@ -173,10 +173,10 @@ fn codes(report: &Report, whole: &Trace, damaged: &Trace, shows: bool) -> Result
 }
 
 /// Number of occurrences of each value.
-fn tally<'a, K: Ord>(trace: &'a Trace, of: impl Fn(&'a Trace, EventId) -> K) -> BTreeMap<K, usize> {
+fn tally<'a, K: Ord>(trace: &'a Trace, key_of: impl Fn(&'a Trace, EventId) -> K) -> BTreeMap<K, usize> {
     let mut tally = BTreeMap::new();
     for event in trace.events.ids() {
-        *tally.entry(of(trace, event)).or_insert(0) += 1;
+        *tally.entry(key_of(trace, event)).or_insert(0) += 1;
     }
     tally
 }

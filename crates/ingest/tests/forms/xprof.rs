@@ -93,7 +93,7 @@ fn fixture(name: &str) -> Trace {
 /// Operations with a launch, launch calls, and spans of threads by kind, as counted by Python in the file.
 #[test]
 fn all_jax_gpu_work_has_a_launch() {
-    let of = |trace: &Trace| {
+    let counts = |trace: &Trace| {
         let mut calls: Vec<_> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
         let linked = calls.len();
         calls.sort_unstable();
@@ -104,8 +104,8 @@ fn all_jax_gpu_work_has_a_launch() {
     };
     let (train, eager) = (fixture("jax-train.trace.json.gz"), fixture("jax-eager.trace.json.gz"));
     // Python frames without the 7 of the profile's start and similar ones.
-    assert_eq!(of(&train), (250, 250, 10, [41, 5, 7, 90]));
-    assert_eq!(of(&eager), (36, 36, 36, [72, 20, 5, 1036]));
+    assert_eq!(counts(&train), (250, 250, 10, [41, 5, 7, 90]));
+    assert_eq!(counts(&eager), (36, 36, 36, [72, 20, 5, 1036]));
     assert_eq!(train.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     for trace in [train, eager] {
         assert_eq!(trace.report.count_of("unknown_record"), 0);

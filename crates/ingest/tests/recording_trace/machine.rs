@@ -39,8 +39,8 @@ fn ranks_of_one_machine_are_listed_together() {
     let set = traces_of("run", files.iter().map(|file| ("stream", file.as_slice())));
     let processes = |trace: &Trace| -> Vec<(i64, bool)> {
         let entry = described(trace);
-        let of = entry["processes"].as_array().unwrap().iter();
-        of.map(|one| (one["pid"].as_i64().unwrap(), one["own"].as_bool().unwrap())).collect()
+        let process_entries = entry["processes"].as_array().unwrap().iter();
+        process_entries.map(|one| (one["pid"].as_i64().unwrap(), one["own"].as_bool().unwrap())).collect()
     };
     let found: Vec<_> = set.traces.iter().map(processes).collect();
     assert_eq!(found, [vec![(7, true), (8, false)], vec![(7, false), (8, true)], vec![(9, true)]]);
@@ -68,7 +68,7 @@ fn cpu_usage_of_long_recordings_is_thinned() {
 
 /// Number of load samples per process of an entry; the samples are on a line from the first to the last one.
 fn kept(entry: &Value) -> Vec<usize> {
-    let of = entry["processes"].as_array().unwrap().iter().map(|process| {
+    let process_entries = entry["processes"].as_array().unwrap().iter().map(|process| {
         let loads = process["loads"].as_array().unwrap();
         let at = |index: usize| (loads[index][0].as_i64().unwrap(), loads[index][1].as_i64().unwrap());
         let first = at(0).0;
@@ -76,7 +76,7 @@ fn kept(entry: &Value) -> Vec<usize> {
         assert_eq!(at(loads.len() - 1).0, first + 9_999);
         loads.len()
     });
-    of.collect()
+    process_entries.collect()
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) fn of_program(
         true => alike(trace, classes, &left),
         false => of_sizes(trace, of_line(trace, &left), &recognized.sizes),
     };
-    let has = |uses: &[Use]| recognized.uses.iter().any(|(_, of, _)| uses.contains(of));
+    let has = |uses: &[Use]| recognized.uses.iter().any(|(_, purpose, _)| uses.contains(purpose));
     let has_state = has(&[Use::FirstMoments, Use::OptimizerState]);
     let is_state = |set: &&Vec<MemoryObjectId>| !has_state && is_state_by_hand(trace, lifetimes, set);
     let states: Vec<&Vec<MemoryObjectId>> = sets.iter().filter(is_state).collect();
@@ -38,14 +38,14 @@ pub(super) fn of_program(
     let mut uses: Vec<ObjectUse> = parameters.collect();
     for mut set in sets {
         set.retain(|object| !taken.contains(object));
-        let (of, evidence) = if set.iter().all(|object| is_temporary_by_hand(lifetimes, *object)) {
+        let (purpose, evidence) = if set.iter().all(|object| is_temporary_by_hand(lifetimes, *object)) {
             (Use::OptimizerTemporaries, Evidence::Lifetime)
         } else if !has_state && is_state_by_hand(trace, lifetimes, &set) {
             (names.pop().unwrap_or(Use::OptimizerState), Evidence::EqualSizes)
         } else {
             (Use::EqualSets, Evidence::EqualSizesOnly)
         };
-        uses.extend(set.into_iter().map(|object| (object, of, evidence)));
+        uses.extend(set.into_iter().map(|object| (object, purpose, evidence)));
     }
     uses
 }

@@ -152,7 +152,7 @@ impl Evidence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Use of the memory.
-    pub of: Use,
+    pub purpose: Use,
     /// Evidence of the use.
     pub evidence: Evidence,
     /// Bytes.
@@ -170,9 +170,9 @@ pub struct Part {
 }
 
 impl Part {
-    fn new(of: Use, evidence: Evidence, place: String) -> Self {
+    fn new(purpose: Use, evidence: Evidence, place: String) -> Self {
         Self {
-            of,
+            purpose,
             evidence,
             bytes: 0,
             objects: 0,
@@ -203,17 +203,19 @@ pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: Memory
 pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
     let lookups = Lookups::new(trace);
     let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(&lookups, device, at)).collect();
-    let is_carried = |of: Use, evidence: Evidence| evidence.is_of_sizes() || of == Use::FrozenParameters;
+    let is_carried = |purpose: Use, evidence: Evidence| evidence.is_of_sizes() || purpose == Use::FrozenParameters;
     let mut known: FxHashMap<MemoryObjectId, (Use, Evidence)> = FxHashMap::default();
-    for (object, of, evidence) in all.iter().flatten().filter(|(_, of, evidence)| is_carried(*of, *evidence)) {
-        let known = known.entry(*object).or_insert((*of, *evidence));
+    for (object, purpose, evidence) in
+        all.iter().flatten().filter(|(_, purpose, evidence)| is_carried(*purpose, *evidence))
+    {
+        let known = known.entry(*object).or_insert((*purpose, *evidence));
         if matches!(known.0, Use::EqualSets | Use::FrozenParameters) {
-            *known = (*of, *evidence);
+            *known = (*purpose, *evidence);
         }
     }
-    for (object, of, evidence) in all.iter_mut().flatten().filter(|(.., evidence)| *evidence != Evidence::Source) {
+    for (object, purpose, evidence) in all.iter_mut().flatten().filter(|(.., evidence)| *evidence != Evidence::Source) {
         if let Some(recognized) = known.get(object) {
-            (*of, *evidence) = *recognized;
+            (*purpose, *evidence) = *recognized;
         }
     }
     all.iter().map(|uses| parts(&lookups, uses)).collect()
@@ -248,8 +250,8 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     let sum = |objects: &mut dyn Iterator<Item = &MemoryObjectId>| objects.map(bytes).fold(0, u64::saturating_add);
     let bytes_of_known_kind = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
     if bytes_of_known_kind > 0 && bytes_of_known_kind >= sum(&mut alive.iter()) / 2 {
-        let of = |object: &MemoryObjectId| of_kind(kind(object), callers.phase_of(*object));
-        return alive.iter().map(|object| (*object, of(object), Evidence::Source)).collect();
+        let purpose = |object: &MemoryObjectId| purpose_of_kind(kind(object), callers.phase_of(*object));
+        return alive.iter().map(|object| (*object, purpose(object), Evidence::Source)).collect();
     }
     let (classes, mut uses) = classify(lookups, &alive);
     let recognized = recognize(trace, &classes);
@@ -257,8 +259,8 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     let mut of_sets = [recognized.uses, by_hand].concat();
     let weights = Weights::new(lookups, position, &classes, &of_sets);
     // Parameters without gradients so far are as large as those with gradients.
-    let is_weight = |object| weights.use_of(object).is_some_and(|(_, of, _)| of == Use::Parameters);
-    of_sets.retain(|(object, of, _)| *of != Use::EqualSets || !is_weight(*object));
+    let is_weight = |object| weights.use_of(object).is_some_and(|(_, purpose, _)| purpose == Use::Parameters);
+    of_sets.retain(|(object, purpose, _)| *purpose != Use::EqualSets || !is_weight(*object));
     uses.extend(of_sets);
     let known: FxHashSet<MemoryObjectId> = uses.iter().map(|(object, ..)| *object).collect();
     let temporaries = classes.temporaries.iter().copied();
@@ -269,7 +271,7 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     uses
 }
 
-fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
+fn purpose_of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
     match kind {
         MemoryObjectKind::Parameter => Use::Parameters,
         MemoryObjectKind::Gradient => Use::Gradients,
@@ -323,7 +325,7 @@ fn is_made(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
 /// Use of a memory object (inputs, activations …) by the call path of its allocation, for objects outside of equal-size
 /// sets.
 fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
-    let (of, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
+    let (purpose, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
         ("optimizer", _) => (Use::Optimizer, Evidence::CallPath),
         ("backward", _) => (Use::Backward, Evidence::CallPath),
         ("forward", None) => (Use::Activations, Evidence::CallPath),
@@ -333,22 +335,22 @@ fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
         _ if !is_made(lookups.trace, object) => (Use::Older, Evidence::Unknown),
         _ => (Use::Other, Evidence::Unknown),
     };
-    (object, of, evidence)
+    (object, purpose, evidence)
 }
 
 fn parts(lookups: &Lookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
     let trace = lookups.trace;
     let mut parts = BTreeMap::<(Use, String), (Part, Vec<MemoryObjectId>)>::new();
     let mut places: FxHashMap<MemoryStackId, String> = FxHashMap::default();
-    for &(object, of, evidence) in uses {
+    for &(object, purpose, evidence) in uses {
         let stack = trace.objects.stack[object.index()];
         let place = places.entry(stack).or_insert_with(|| place_text(trace, stack)).clone();
-        let key = (of, if of.is_by_line() { place.clone() } else { String::new() });
-        let new = || (Part::new(of, evidence, place.clone()), Vec::new());
+        let key = (purpose, if purpose.is_by_line() { place.clone() } else { String::new() });
+        let new = || (Part::new(purpose, evidence, place.clone()), Vec::new());
         let (part, objects) = parts.entry(key).or_insert_with(new);
         let bytes = trace.objects.bytes[object.index()];
         part.bytes = part.bytes.saturating_add(bytes);
-        if let Some(library) = lookups.callers.workspace_of(object).filter(|_| of == Use::Workspaces) {
+        if let Some(library) = lookups.callers.workspace_of(object).filter(|_| purpose == Use::Workspaces) {
             part.add_library(library, bytes);
         }
         part.objects += 1;
@@ -359,7 +361,7 @@ fn parts(lookups: &Lookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
         }
     }
     let finish = |(mut part, objects): (Part, Vec<MemoryObjectId>)| {
-        let kept = lookups.kept.as_ref().filter(|_| part.of == Use::KeptResults);
+        let kept = lookups.kept.as_ref().filter(|_| part.purpose == Use::KeptResults);
         part.left_by_passes = kept.map(|kept| kept.passes(trace, &objects));
         part
     };

@@ -174,8 +174,8 @@ fn assign(
         _ => &[Use::OptimizerState; MOST_COPIES],
     };
     let (mut sets, has_states) = (states.len(), !states.is_empty());
-    for (state, of) in states.into_iter().zip(names) {
-        uses.extend(state.into_iter().map(|object| (object, *of, Evidence::EqualSizes)));
+    for (state, purpose) in states.into_iter().zip(names) {
+        uses.extend(state.into_iter().map(|object| (object, *purpose, Evidence::EqualSizes)));
     }
     let gradients = take_any_type(trace, &classes.backward, set);
     let parameters = parameters(trace, classes, set);
@@ -188,9 +188,9 @@ fn assign(
         false => Evidence::EqualSizesOnly,
     };
     let found = [(gradients, Use::Gradients, Evidence::EqualSizes), (parameters, Use::Parameters, evidence)];
-    for (taken, of, evidence) in found {
+    for (taken, purpose, evidence) in found {
         sets += usize::from(taken.is_some());
-        uses.extend(taken.into_iter().flatten().map(|object| (object, of, evidence)));
+        uses.extend(taken.into_iter().flatten().map(|object| (object, purpose, evidence)));
     }
     (sets >= 2).then_some(uses)
 }

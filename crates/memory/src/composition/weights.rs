@@ -29,7 +29,7 @@ impl<'a> Weights<'a> {
         classes: &Classes,
         recognized: &[ObjectUse],
     ) -> Self {
-        let parameters = recognized.iter().filter(|(_, of, _)| *of == Use::Parameters);
+        let parameters = recognized.iter().filter(|(_, purpose, _)| *purpose == Use::Parameters);
         let line = |&(object, ..): &ObjectUse| {
             let frame = frame_of(lookups.trace, lookups.trace.objects.stack[object.index()]);
             frame.filter(|frame| frame.line().is_some())
@@ -77,8 +77,8 @@ impl<'a> Weights<'a> {
 fn is_optimizer_step_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
     let (objects, callers) = (&lookups.trace.objects, &lookups.callers);
     let made = |object: MemoryObjectId| objects.allocated_by[object.index()].some();
-    let is_state = |of: Use| matches!(of, Use::FirstMoments | Use::SecondMoments | Use::OptimizerState);
-    let states = recognized.iter().filter(|(_, of, _)| is_state(*of));
+    let is_state = |purpose: Use| matches!(purpose, Use::FirstMoments | Use::SecondMoments | Use::OptimizerState);
+    let states = recognized.iter().filter(|(_, purpose, _)| is_state(*purpose));
     // State that is older than the records precedes all calls.
     let Some(first) = states.map(|(object, ..)| made(*object)).min() else { return false };
     let is_after = |object: &MemoryObjectId| made(*object).is_some_and(|call| Some(call) > first && call <= position);
@@ -90,7 +90,7 @@ fn is_optimizer_step_over(lookups: &Lookups<'_>, position: MemoryCallId, recogni
 fn is_backward_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
     let (objects, callers) = (&lookups.trace.objects, &lookups.callers);
     let made = |object: MemoryObjectId| objects.allocated_by[object.index()].some();
-    let gradients = recognized.iter().filter(|(_, of, _)| *of == Use::Gradients);
+    let gradients = recognized.iter().filter(|(_, purpose, _)| *purpose == Use::Gradients);
     let Some(last) = gradients.filter_map(|(object, ..)| made(*object)).max() else { return false };
     let is_after = |object: &MemoryObjectId| made(*object).is_some_and(|call| call > last && call <= position);
     objects.ids().filter(is_after).any(|object| match callers.phase_of(object) {

@@ -43,11 +43,11 @@ impl<'a> Plan<'a> {
         }
         let shared = self.giver.contains_key(&new.object) || self.taker.contains_key(&new.object);
         let fits = match new.action.giver() {
-            Some(of) => {
+            Some(owner) => {
                 let whole = |at: &usize| self.suggestions[*at].action.keeps_whole();
-                let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(&of);
-                let room = || self.takers_until(of) + self.takers_of(new.object) + 1 < MOST_IN_TURN;
-                free && room() && mine.iter().all(whole) && self.applied_to(of).iter().all(whole)
+                let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(&owner);
+                let room = || self.takers_until(owner) + self.takers_of(new.object) + 1 < MOST_IN_TURN;
+                free && room() && mine.iter().all(whole) && self.applied_to(owner).iter().all(whole)
             }
             None => !shared || new.action.keeps_whole(),
         };
@@ -63,7 +63,7 @@ impl<'a> Plan<'a> {
 
     /// True if a new suggestion keeps all inputs of applied recomputations.
     fn leaves_what_is_needed(&self, new: &Suggestion) -> bool {
-        if new.action.giver().is_some_and(|of| self.needed_by.contains_key(&of)) {
+        if new.action.giver().is_some_and(|owner| self.needed_by.contains_key(&owner)) {
             return false;
         }
         let needing = self.needed_by.get(&new.object).into_iter().flatten();
@@ -75,7 +75,7 @@ impl<'a> Plan<'a> {
 
     /// Number of objects that use the memory before this one.
     fn takers_until(&self, object: MemoryObjectId) -> usize {
-        std::iter::successors(self.giver.get(&object), |of| self.giver.get(of)).count()
+        std::iter::successors(self.giver.get(&object), |owner| self.giver.get(owner)).count()
     }
 
     /// Number of objects that use the memory after this one.
@@ -95,13 +95,13 @@ impl<'a> Plan<'a> {
         if apply {
             applied.push(suggestion);
         }
-        if let Some(of) = action.giver() {
+        if let Some(owner) = action.giver() {
             if apply {
-                self.giver.insert(*object, of);
-                self.taker.insert(of, *object);
+                self.giver.insert(*object, owner);
+                self.taker.insert(owner, *object);
             } else {
                 self.giver.remove(object);
-                self.taker.remove(&of);
+                self.taker.remove(&owner);
             }
         }
         if let Action::Recompute { needs, .. } = action {
@@ -126,7 +126,7 @@ impl<'a> Plan<'a> {
     pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let mut roots = vec![self.root(*object)];
-        roots.extend(action.giver().map(|of| self.root(of)));
+        roots.extend(action.giver().map(|owner| self.root(owner)));
         roots.sort_unstable();
         roots.dedup();
         roots.into_iter().flat_map(|root| self.block(root)).collect()

@@ -47,13 +47,13 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             let instead = if suggestion.fills > 0 { " instead of filling it" } else { "" };
             format!("set gradient {object} to None after {after}{instead}; {before} allocates it again")
         }
-        Action::Reuse { of } => {
+        Action::Reuse { owner } => {
             let moved = if suggestion.fills > 0 {
                 ", and move the calls that fill it after the last use of that memory"
             } else {
                 ""
             };
-            format!("let {object} reuse the memory of {}{moved}", named(trace, *of))
+            format!("let {object} reuse the memory of {}{moved}", named(trace, *owner))
         }
         Action::Shrink { to } => {
             let less = if suggestion.fills > 0 { ", and fill and copy only that much" } else { "" };
@@ -64,12 +64,12 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
         Action::Offload { after, before } => {
             format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
         }
-        Action::InPlace { of } => {
+        Action::InPlace { owner } => {
             let operator = trace.strings.get(operator_of(trace, suggestion.object));
             let by = if operator.is_empty() { "the operator that allocates it" } else { operator };
             format!(
                 "let {by} write {object} over {} in place (inplace=True, +=, or the operator with a trailing _)",
-                named(trace, *of)
+                named(trace, *owner)
             )
         }
         Action::Recompute { after, before, by, first, .. } => {

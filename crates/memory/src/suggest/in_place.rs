@@ -174,7 +174,7 @@ fn suggest(usage: &ObjectUsage<'_>, input: MemoryObjectId, output: MemoryObjectI
     let certainty = Certainty::determine(usage, input, joint.clone()).max(Certainty::determine(usage, output, joint));
     let new = NewSuggestion {
         object: output,
-        action: Action::InPlace { of: input },
+        action: Action::InPlace { owner: input },
         pattern: Pattern::RedundantAllocation,
         // The trace does not show if autograd permits it.
         certainty: certainty.max(Certainty::Partial),

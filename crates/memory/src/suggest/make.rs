@@ -47,7 +47,7 @@ fn action(usage: &ObjectUsage<'_>, found: &PatternMatch) -> Option<Action> {
         // Objects that are live at the end of a truncated trace may be used later.
         Pattern::MemoryLeak if usage.trace.saw_end => used.last_use.some().map(|after| Action::MoveFree { after }),
         Pattern::UnusedAllocation | Pattern::NeverRead => Some(Action::Remove),
-        Pattern::RedundantAllocation => Some(Action::Reuse { of: found.other }),
+        Pattern::RedundantAllocation => Some(Action::Reuse { owner: found.other }),
         Pattern::Overallocation => match found.measure {
             Some(Measure::Touched { bytes, fragmentation, .. }) if fragmentation < usage.rules.fragmentation => {
                 Some(Action::Shrink { to: bytes })

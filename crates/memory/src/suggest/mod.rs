@@ -52,12 +52,12 @@ pub enum Action {
     /// Reuse the memory of an object after its last use.
     Reuse {
         /// Object whose memory is reused.
-        of: MemoryObjectId,
+        owner: MemoryObjectId,
     },
     /// Write the result into the operator's input, after its last use.
     InPlace {
         /// Input, of the same size and type.
-        of: MemoryObjectId,
+        owner: MemoryObjectId,
     },
     /// Allocate fewer bytes.
     Shrink {
@@ -148,7 +148,7 @@ impl Action {
     /// Object whose memory this change reuses, if it reuses any.
     pub(crate) fn giver(&self) -> Option<MemoryObjectId> {
         match self {
-            Self::Reuse { of } | Self::InPlace { of } => Some(*of),
+            Self::Reuse { owner } | Self::InPlace { owner } => Some(*owner),
             _ => None,
         }
     }

@@ -75,11 +75,11 @@ fn change(before: Option<u64>, after: Option<u64>) -> Option<i64> {
 /// One row per device: highest peak before and after; null if a trace lacks the device.
 pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let pairs = pairs(before, after);
-    let of = |value: fn(&PeakOf) -> u64| {
+    let highest = |value: fn(&PeakOf) -> u64| {
         let both = move |(before, after): &Pair| (before.as_ref().map(value), after.as_ref().map(value));
         pairs.values().map(both).collect::<Vec<_>>()
     };
-    let (bytes, older) = (of(|peak| peak.bytes), of(|peak| peak.older));
+    let (bytes, older) = (highest(|peak| peak.bytes), highest(|peak| peak.older));
     let percent = |(before, after): &(Option<u64>, Option<u64>)| {
         let before_bytes = before.filter(|bytes| *bytes > 0)?;
         Some(100.0 * change(*before, *after)? as f64 / before_bytes as f64)
@@ -103,11 +103,11 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
 pub fn comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let mut rows: Vec<(String, String, Option<Sum>, Option<Sum>)> = Vec::new();
     for (device, (before, after)) in pairs(before, after) {
-        let of = |peak: &Option<PeakOf>, place: &String| {
+        let bytes_at = |peak: &Option<PeakOf>, place: &String| {
             peak.as_ref().map(|peak| peak.places.get(place).copied().unwrap_or_default())
         };
         let places: BTreeSet<&String> = before.iter().chain(&after).flat_map(|peak| peak.places.keys()).collect();
-        let both = places.into_iter().map(|place| (place, of(&before, place), of(&after, place)));
+        let both = places.into_iter().map(|place| (place, bytes_at(&before, place), bytes_at(&after, place)));
         let changed = both.filter(|(_, before, after)| before != after);
         rows.extend(changed.map(|(place, before, after)| (device.clone(), place.clone(), before, after)));
     }

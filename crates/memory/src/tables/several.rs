@@ -252,7 +252,7 @@ impl SeveralMemories {
             .map(|(_, (_, file))| places(file))
             .collect();
         let names: BTreeSet<&String> = others.iter().chain([&own]).flat_map(BTreeMap::keys).collect();
-        let bytes = |of: &BTreeMap<String, (u64, u64)>, place: &String| of.get(place).map_or(0, |sum| sum.0);
+        let bytes = |sums: &BTreeMap<String, (u64, u64)>, place: &String| sums.get(place).map_or(0, |sum| sum.0);
         let row = |place: &String| {
             let usual = median(others.iter().map(|other| bytes(other, place))).unwrap_or(0);
             (place.clone(), bytes(&own, place), usual)
@@ -326,11 +326,11 @@ impl SeveralMemories {
         let peaks: Vec<&PeakOf> =
             self.files.iter().filter_map(|(_, file)| file.highest()).map(|(_, peak)| peak).collect();
         let places: BTreeSet<&String> = peaks.iter().flat_map(|peak| peak.places.keys()).collect();
-        let of = |place: &String| Growth {
+        let growth_of = |place: &String| Growth {
             place: place.clone(),
             bytes: peaks.iter().map(|peak| peak.places.get(place).map_or(0, |sum| sum.0)).collect(),
         };
-        let mut rows: Vec<Growth> = places.into_iter().map(of).filter(|row| row.first() != row.last()).collect();
+        let mut rows: Vec<Growth> = places.into_iter().map(growth_of).filter(|row| row.first() != row.last()).collect();
         rows.sort_by_key(|row| (Reverse(row.change()), row.place.clone()));
         rows
     }

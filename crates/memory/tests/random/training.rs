@@ -199,8 +199,8 @@ impl Program {
                 self.insert_after(after.index(), Op::Leave(object));
                 self.insert_before(before.index(), Op::Return(object));
             }
-            Action::InPlace { of } => {
-                let (old, new) = (self.block[object], self.block[of.index()]);
+            Action::InPlace { owner } => {
+                let (old, new) = (self.block[object], self.block[owner.index()]);
                 self.block.iter_mut().filter(|block| **block == old).for_each(|block| *block = new);
             }
             Action::SmallerDtype { to } => self.sizes[object] = self.sizes[object].min(*to),

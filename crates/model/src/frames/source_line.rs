@@ -65,10 +65,10 @@ mod tests {
     fn python_files_make_python_frames() {
         let mut strings = StringTable::new();
         let [step, train, gemm] = ["step", "train.py", "gemm.cpp"].map(|text| strings.intern(text));
-        let of = |file, line| Frame::of_line(step, file, line, &strings);
+        let frame_at = |file, line| Frame::of_line(step, file, line, &strings);
         let python = Frame::Python { function: step, file: train, line: 3, first_line: 0 };
-        assert_eq!(of(train, 3), python);
-        let kinds = [of(train, 0), of(gemm, 7), of(StrId::NONE, 0)].map(|frame| frame.kind());
+        assert_eq!(frame_at(train, 3), python);
+        let kinds = [frame_at(train, 0), frame_at(gemm, 7), frame_at(StrId::NONE, 0)].map(|frame| frame.kind());
         assert_eq!(kinds, [FrameKind::Python, FrameKind::Native, FrameKind::Native]);
     }
 

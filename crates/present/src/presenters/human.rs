@@ -74,14 +74,14 @@ mod tests {
 
     #[test]
     fn times_since_an_epoch_stay_distinguishable() {
-        let of = |values: [i64; 2]| {
+        let formatted = |values: [i64; 2]| {
             let values = Values::I64(values.map(Some).to_vec());
             scale(&Column { name: "time_ns".to_owned(), unit: Unit::Ns, values })
         };
-        let epoch = of([1_621_401_187_000_123_000, 1_621_401_187_001_000_000]);
+        let epoch = formatted([1_621_401_187_000_123_000, 1_621_401_187_001_000_000]);
         assert_eq!((epoch.suffix, number(1_621_401_187_000_123_000.0, &epoch)), ("s", "1621401187.000123".into()));
-        assert_eq!(of([0, 1_621_401_187_000_123_000]).decimals, 0, "durations");
-        assert_eq!(of([1_000, 2_000_000]).suffix, "µs");
+        assert_eq!(formatted([0, 1_621_401_187_000_123_000]).decimals, 0, "durations");
+        assert_eq!(formatted([1_000, 2_000_000]).suffix, "µs");
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn looked(found: &Findings) -> Vec<Rule<'_>> {
     let could = |rule: &&Arc<RuleInfo>| found.unchecked.iter().all(|one| one.rule.code != rule.code);
     let rules = found.rules.iter().filter(could);
     rules
-        .map(|of| Rule { code: &of.code, name: &of.name, about: &of.about, thresholds: thresholds(&of.code) })
+        .map(|info| Rule { code: &info.code, name: &info.name, about: &info.about, thresholds: thresholds(&info.code) })
         .collect()
 }
 
@@ -103,7 +103,7 @@ fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
 /// Thresholds of a rule for `--set`: name, value, meaning. Empty for Python rules.
 fn thresholds(code: &str) -> Vec<(&'static str, f64, &'static str)> {
     let settings = findings::rules::find(code).map_or(&[][..], |rule| rule.settings);
-    settings.iter().map(|of| (of.name, of.default, of.about)).collect()
+    settings.iter().map(|setting| (setting.name, setting.default, setting.about)).collect()
 }
 
 /// The documentation of a rule, as Markdown.

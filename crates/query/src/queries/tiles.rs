@@ -239,7 +239,9 @@ impl Boxes {
         let names: Vec<u32> = boxes.iter().map(|(.., one)| texts.index(trace.name(one.event))).collect();
         let mut types = NameTypes::new(trace, RULES);
         let kinds = boxes.iter().map(|(.., one)| drawn_as(trace, &mut types, one.event) as u8).collect();
-        let numbers = |of: &dyn Fn(&Slice) -> i64| Column::F64(boxes.iter().map(|(.., one)| of(one) as f64).collect());
+        let numbers = |value_of: &dyn Fn(&Slice) -> i64| {
+            Column::F64(boxes.iter().map(|(.., one)| value_of(one) as f64).collect())
+        };
         let columns = vec![
             ("track", Column::U32(boxes.iter().map(|(track, ..)| track.0).collect())),
             ("depth", Column::U32(boxes.iter().map(|&(_, depth, _)| depth).collect())),

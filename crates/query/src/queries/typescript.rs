@@ -77,8 +77,11 @@ impl Declarations {
     /// Text of the file with the TypeScript declarations of all answers.
     fn text(&self) -> String {
         let types: String = self.types.values().map(|declared| format!("\n{declared}")).collect();
-        let documents: String =
-            self.documents.iter().map(|(query, of)| format!("  readonly \"{query}\": {};\n", of.name)).collect();
+        let documents: String = self
+            .documents
+            .iter()
+            .map(|(query, document)| format!("  readonly \"{query}\": {};\n", document.name))
+            .collect();
         let columns: String = ALL.iter().filter(|query| !query.columns.is_empty()).map(columns).collect();
         format!(
             "{HEAD}{types}\n/** The document of each query. */\nexport interface Answers {{\n{documents}}}\n\n\

@@ -334,7 +334,8 @@ impl Sampler {
         let taken = rates.into_iter().filter(|&(_, hz)| hz > 0).map(|(name, hz)| format!("{name} at {hz} Hz"));
         let mut line = taken.collect::<Vec<_>>().join(", ");
         line.push_str(&settings.remarks);
-        let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
+        let sum =
+            |counter: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| counter(record)).sum::<u64>();
         let losses = [
             (
                 sum(|record| record.losses.full.load(Ordering::Relaxed)),

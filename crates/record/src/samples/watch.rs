@@ -382,13 +382,13 @@ mod tests {
         let rates = Rates { cpu: 99, ..Rates::default() };
         let settings = Settings { rates, counters: counters::parse("page-faults"), ..Settings::default() };
         let mut watched = Watched { settings: Arc::new(settings), signal: libc::SIGRTMAX(), ..Watched::default() };
-        let of = |watched: &mut Watched, tid| {
+        let look_at_thread = |watched: &mut Watched, tid| {
             let thread = sampler.begin(watched, tid, "thread".into()).unwrap();
             let counts = [&sampler.refused, &sampler.without_file].map(|count| count.load(Ordering::Relaxed));
             (thread.timer.is_some(), counts)
         };
-        assert_eq!(of(&mut watched, gone), (false, [0, 0]));
-        assert!(of(&mut watched, tid()).0, "one that is there has a timer");
+        assert_eq!(look_at_thread(&mut watched, gone), (false, [0, 0]));
+        assert!(look_at_thread(&mut watched, tid()).0, "one that is there has a timer");
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Recorded {
     }
 
     fn read(&self) -> Read {
-        Read::of(&self.disk.bytes())
+        Read::parse(&self.disk.bytes())
     }
 }
 
@@ -133,7 +133,7 @@ struct Read {
 
 impl Read {
     /// Fails if a record refers to a missing one.
-    fn of(file: &[u8]) -> Self {
+    fn parse(file: &[u8]) -> Self {
         let mut reader = Reader::new(file).unwrap();
         let (mut read, mut last, mut number) = (Self::default(), 0, 0);
         let (mut texts, mut frames, mut nodes) = (0, 0, 1);

@@ -263,13 +263,13 @@ pub(crate) struct Text<'a> {
 
 /// Converted values of a column's distinct texts, kept between batches: all batches of a row group share a dictionary.
 pub(crate) struct Meanings<T> {
-    of: Option<StringArray>,
+    dictionary: Option<StringArray>,
     pub(crate) table: Vec<T>,
 }
 
 impl<T> Default for Meanings<T> {
     fn default() -> Self {
-        Self { of: None, table: Vec::new() }
+        Self { dictionary: None, table: Vec::new() }
     }
 }
 
@@ -288,17 +288,17 @@ impl<T> Meanings<T> {
                 && old.value_data().as_ptr() == texts.value_data().as_ptr()
         };
         // A column of nulls has a dictionary with an empty text without references.
-        if column.array.null_count() == column.array.len() || self.of.as_ref().is_some_and(same) {
+        if column.array.null_count() == column.array.len() || self.dictionary.as_ref().is_some_and(same) {
             return Ok(());
         }
-        self.of = None;
+        self.dictionary = None;
         self.table.clear();
         self.table.reserve(texts.len());
         for i in 0..texts.len() {
             let text = texts.value(i);
             self.table.push(map(text).ok_or_else(|| column.unknown(text))?);
         }
-        self.of = Some(texts.clone());
+        self.dictionary = Some(texts.clone());
         Ok(())
     }
 }

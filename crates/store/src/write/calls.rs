@@ -138,7 +138,7 @@ fn row(frame: &Frame) -> Row {
 }
 
 fn frames(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
-    let of = |at: usize| row(&tree.frames[at]);
+    let frame_row = |at: usize| row(&tree.frames[at]);
     let columns = [
         rows("frame", |at| at as u32),
         words(
@@ -146,15 +146,15 @@ fn frames(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error>
             |at| tree.frames[at].kind() as u32,
             |kind| FrameKind::ALL.get(kind as usize).map(|kind| kind.name()),
         ),
-        text("name", &tree.strings, move |at| of(at).name),
-        text("file", &tree.strings, move |at| of(at).file),
-        numbers32("line", move |at| of(at).line),
-        numbers32("first_line", move |at| of(at).first_line),
-        numbers64("offset", move |at| of(at).offset),
-        text("detail", &tree.strings, move |at| of(at).detail),
-        numbers32("process", move |at| of(at).process),
-        text("source", &tree.strings, move |at| of(at).source),
-        numbers32("inlined", move |at| of(at).inlined),
+        text("name", &tree.strings, move |at| frame_row(at).name),
+        text("file", &tree.strings, move |at| frame_row(at).file),
+        numbers32("line", move |at| frame_row(at).line),
+        numbers32("first_line", move |at| frame_row(at).first_line),
+        numbers64("offset", move |at| frame_row(at).offset),
+        text("detail", &tree.strings, move |at| frame_row(at).detail),
+        numbers32("process", move |at| frame_row(at).process),
+        text("source", &tree.strings, move |at| frame_row(at).source),
+        numbers32("inlined", move |at| frame_row(at).inlined),
     ];
     files.put("call_frames", tree.frames.len(), &columns)
 }

@@ -41,7 +41,9 @@ impl<'a> MemoryTable<'a> {
 
 /// All tables of a memory trace except the strings.
 pub(crate) fn tables(trace: &MemoryTrace) -> impl Iterator<Item = MemoryTable<'_>> {
-    [places, stacks, calls, objects, accesses, segments, allocator_data].into_iter().flat_map(move |of| of(trace))
+    [places, stacks, calls, objects, accesses, segments, allocator_data]
+        .into_iter()
+        .flat_map(move |tables_of| tables_of(trace))
 }
 
 /// Tables of the devices, streams and phases of a memory trace.

@@ -54,8 +54,8 @@ fn row_number(name: &str) -> Column<'static> {
 /// Columns of a source key: text for people, and the number if the key is one (which distinguishes `7` from `"7"`).
 fn key_columns<'a>(name: &str, trace: &'a Trace, key: impl Fn(usize) -> Key + Copy + 'a) -> [Column<'a>; 2] {
     let as_text = Column::new(name, DataType::Utf8, true, Packing::Dictionary, move |r: Range<usize>| {
-        let of = |i| (key(i) != Key::None).then(|| trace.key_text(key(i)));
-        Ok(Arc::new(StringArray::from_iter(r.map(of))) as ArrayRef)
+        let label = |i| (key(i) != Key::None).then(|| trace.key_text(key(i)));
+        Ok(Arc::new(StringArray::from_iter(r.map(label))) as ArrayRef)
     });
     [as_text, ints(&format!("{name}_number"), move |i| key(i).as_int())]
 }

@@ -119,11 +119,11 @@ pub(super) fn time_before_window(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
 /// Start of the runtime call with the same correlation as each selected GPU event.
 fn launches(doc: &Doc<'_>) -> std::collections::BTreeMap<Vec<u8>, i128> {
     let calls = doc.all(|doc, i| doc.is(i, &["cuda_runtime", "cuda_driver", "Runtime"]));
-    let of = |i: usize| {
+    let time_of = |i: usize| {
         let id = doc.argument(i, "correlation").or_else(|| doc.argument(i, "External id"))?;
         Some((doc.text[id.value].to_vec(), ns(doc.value(i, "ts"))?))
     };
-    calls.into_iter().filter_map(of).collect()
+    calls.into_iter().filter_map(time_of).collect()
 }
 
 pub(super) fn kernel_before_launch(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {

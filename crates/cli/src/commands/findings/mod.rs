@@ -241,7 +241,7 @@ pub(super) fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) ->
 /// Findings that were asked not to be shown, as a table.
 fn ignored(view: &Shown<'_>) -> Table {
     let rows = view.suppressed;
-    let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(move |(finding, _)| of(finding));
+    let text = |text_of: fn(&Finding) -> Option<String>| rows.iter().map(move |(finding, _)| text_of(finding));
     Table::new(IGNORED, "Ignored findings")
         .text("code", text(|f| Some(f.rule.code.clone())))
         .text("title", text(|f| Some(f.title.clone())))

@@ -63,8 +63,8 @@ impl Looked {
             return;
         };
         (*known, *known_report) = (info, report);
-        self.found.retain(|(of, _)| *of != rank);
-        self.failed.retain(|(of, _)| *of != rank);
+        self.found.retain(|(described, _)| *described != rank);
+        self.failed.retain(|(described, _)| *described != rank);
     }
 }
 

@@ -120,7 +120,7 @@ impl Judged {
     /// Keys that memory findings add to JSON documents: peaks, excluded findings and gate results.
     pub(super) fn keys(&self) -> Vec<(&'static str, Value)> {
         let before = |peak: &DevicePeak| self.before.as_ref().and_then(|before| before.get(&peak.device)).copied();
-        let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes, "before_bytes": before(of)});
+        let peak = |device_peak: &DevicePeak| json!({"device": device_peak.device, "bytes": device_peak.bytes, "mended_bytes": device_peak.mended_bytes, "before_bytes": before(device_peak)});
         let peaks = json!(self.found.peaks.iter().map(peak).collect::<Vec<_>>());
         let keys = [("peaks", peaks), ("left_out", json!(self.found.small.len()))];
         keys.into_iter().chain(self.shown(|shown| outcome(shown, &self.held))).collect()

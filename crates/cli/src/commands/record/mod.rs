@@ -180,10 +180,10 @@ mod tests {
     #[test]
     fn programs_that_failed_immediately_are_not_reported_as_run_without_operators() {
         let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
-        let of = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
-        let failed = of("the command exited with 1. ");
+        let summary_for = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
+        let failed = summary_for("the command exited with 1. ");
         assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
-        assert!(of("").contains("; no PyTorch operator ran"));
+        assert!(summary_for("").contains("; no PyTorch operator ran"));
         let nothing = summary(&CallingContextTree::default(), ("", "a.stackline", "calls"), (Part::All, ""));
         assert!(nothing.contains("it is unknown if PyTorch operators ran"), "{nothing}");
     }
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn reason_for_missing_measurements_follows_from_the_requested_part() {
         let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
-        let of = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
-        let (later, ends) = (of(Part::Later), of(Part::Ends));
+        let summary_for = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
+        let (later, ends) = (summary_for(Part::Later), summary_for(Part::Ends));
         assert!(later.contains("may not have been reached. Next"), "{later}");
         assert!(ends.contains("may not have been reached, or ended earlier. Next"), "{ends}");
     }

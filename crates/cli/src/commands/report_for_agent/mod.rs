@@ -190,17 +190,17 @@ fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut Stri
     };
     let rows: Vec<usize> = (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).collect();
     for &row in rows.iter().take(most) {
-        let of = |column| number(spread, column, row).unwrap_or(0.0);
+        let value = |column| number(spread, column, row).unwrap_or(0.0);
         let rank = number(spread, "rank", row).map_or_else(String::new, |rank| format!(" of rank {rank}"));
         let process = text(spread, "process", row).map_or_else(String::new, |name| format!(", process {name}"));
         let _ = writeln!(
             out,
             "Steps{rank}{process}: {}, mean {:.0} us, median {:.0}, min {:.0}, max {:.0}",
-            of("steps"),
-            of("mean_us"),
-            of("median_us"),
-            of("min_us"),
-            of("max_us")
+            value("steps"),
+            value("mean_us"),
+            value("median_us"),
+            value("min_us"),
+            value("max_us")
         );
     }
     more(rows.len(), most, "lines of steps", out);
@@ -215,14 +215,14 @@ fn more(count: usize, listed: usize, what: &str, out: &mut String) {
 
 fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let place_of = |text: &str| if lengths.whole_paths { text.to_owned() } else { names::without_folders(text) };
-    let of = match found.steps {
+    let unit = match found.steps {
         0 => "the trace",
         _ if found.are_inferred => "an inferred step",
         _ => "a step",
     };
     let rank = RankTimes::slowest(&found.ranks).map(|slowest| format!(" of rank {}, the slowest,", slowest.rank));
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
-    let _ = writeln!(out, "\nFindings, by predicted gain ({of}{rank} takes {length}):");
+    let _ = writeln!(out, "\nFindings, by predicted gain ({unit}{rank} takes {length}):");
     if found.with_gpu_work && !found.are_inferred {
         out.push_str("A step here ends when its GPU work ends; \"Steps\" above are CPU spans.\n");
     }
@@ -277,8 +277,9 @@ fn gain(finding: &Finding, found: &Findings) -> String {
         return format!("; predicted saving {}", memory_gain(saved));
     }
     // What is rounded to nothing has no sign.
-    let percent =
-        |ns: i64| Some(100.0 * ns as f64 / found.step_ns.max(1) as f64).filter(|of| of.abs() >= 0.05).unwrap_or(0.0);
+    let percent = |ns: i64| {
+        Some(100.0 * ns as f64 / found.step_ns.max(1) as f64).filter(|share| share.abs() >= 0.05).unwrap_or(0.0)
+    };
     finding.gain.map_or_else(String::new, |gain| {
         let (low, high) = (percent(gain.low_ns), percent(gain.high_ns));
         let bounds = match bounds_are_unknown(found, gain) {

@@ -54,14 +54,14 @@ fn root(calls: &Calls) -> String {
         FrameKey::Python { file, .. } => Some(calls.text(file)),
         _ => None,
     });
-    let of = |file: &str| {
+    let short_name = |file: &str| {
         let folder = file.strip_suffix(script)?;
         match script.starts_with('/') {
             true => script.rfind('/').map(|end| script[..=end].to_owned()).filter(|_| folder.is_empty()),
             false => folder.ends_with('/').then(|| folder.to_owned()),
         }
     };
-    files.into_iter().find_map(of).unwrap_or_default()
+    files.into_iter().find_map(short_name).unwrap_or_default()
 }
 
 /// Name of a file of an installed package or of Python, below its search path.

@@ -133,8 +133,8 @@ fn batches(calls: &Calls, thread: &ThreadCalls) -> Vec<i64> {
 pub(super) fn count(calls: &Calls) -> usize {
     let is_optimizer =
         |thread: &ThreadCalls, call: &Call| name(calls, thread, call).is_some_and(|name| is_optimizer(calls, name));
-    let of = |thread: &ThreadCalls| thread.calls.iter().filter(|call| is_optimizer(thread, call)).count();
-    calls.threads.iter().map(of).sum()
+    let optimizer_calls = |thread: &ThreadCalls| thread.calls.iter().filter(|call| is_optimizer(thread, call)).count();
+    calls.threads.iter().map(optimizer_calls).sum()
 }
 
 /// Name of a call that is a span.

@@ -111,8 +111,8 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
         return Some(memory::gain(saved));
     }
     let gain = finding.gain?;
-    let (per, of) = if found.steps > 0 { ("/step", "") } else { ("", " of the window") };
-    Some(format!("{}{per} ({}{of}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
+    let (per, window_suffix) = if found.steps > 0 { ("/step", "") } else { ("", " of the window") };
+    Some(format!("{}{per} ({}{window_suffix}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
 /// Text with the bounds of a finding's gain, to append to the gain.
@@ -183,10 +183,10 @@ fn length(found: &Findings) -> String {
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.told_of()?;
-    let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
+    let ranks: Vec<i64> = finding.ranks.iter().map(|times| times.rank).collect();
     let on =
         if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) };
-    let least = finding.ranks.iter().filter_map(|of| Some((of.gain_ns?, of.rank))).min();
+    let least = finding.ranks.iter().filter_map(|times| Some((times.gain_ns?, times.rank))).min();
     Some(match least {
         _ if ranks.len() == 1 => on,
         Some((ns, rank)) if rank != shown => {
@@ -260,7 +260,7 @@ fn surprise(found: &Findings, together: i64) -> &'static str {
 fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
     for SkippedRule { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
-        match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
+        match by_need.iter_mut().find(|(known, _)| *known == reason.short()) {
             Some((_, codes)) => codes.push(&rule.code),
             None => by_need.push((reason.short(), vec![&rule.code])),
         }

@@ -173,7 +173,7 @@ fn result(
     if let Some(on) = on_ranks(shown.found, finding) {
         let text = format!("{}.{gain} {} {}", finding.title, capital(&format!("{on}.")), finding.rule.advice);
         result["message"]["text"] = json!(text.trim_end());
-        let gains = finding.ranks.iter().map(|of| json!({"rank": of.rank, "gainNs": of.gain_ns}));
+        let gains = finding.ranks.iter().map(|rank| json!({"rank": rank.rank, "gainNs": rank.gain_ns}));
         result["properties"]["ranks"] = gains.collect();
     }
     if let Some(change) = change {

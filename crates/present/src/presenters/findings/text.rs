@@ -113,13 +113,13 @@ fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     for reason in unchecked.iter().map(|unchecked| &unchecked.reason).filter(|r| matches!(r, Reason::Missing(_))) {
         let short = reason.short();
         let what = short.split_once(" (").or(short.split_once(':')).map_or(short, |(what, _)| what);
-        match by_need.iter_mut().find(|(of, _)| *of == what) {
+        match by_need.iter_mut().find(|(known, _)| *known == what) {
             Some((_, count)) => *count += 1,
             None => by_need.push((what, 1)),
         }
     }
     by_need.sort_by_key(|(_, count)| Reverse(*count));
-    let sum = |of: &[(&str, usize)]| of.iter().map(|(_, count)| count).sum::<usize>();
+    let sum = |counts: &[(&str, usize)]| counts.iter().map(|(_, count)| count).sum::<usize>();
     let rules = counted(sum(&by_need), "rule");
     let (listed, others) = by_need.split_at(by_need.len().min(MOST_REASONS));
     let mut reasons: Vec<String> = match listed {

@@ -61,8 +61,8 @@ pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Res
         let view = opened
             .view(&request.key(&arguments.clone().with("metric", metric.name(&tree.strings))), || request.view(metric));
         let node = find(&view, &path);
-        let of = |sum: fn(&ViewNode) -> u64| node.map(|row| row.map_or(0, |row| sum(&view.nodes[row])));
-        FrameMetric::new(&view, of(|node| node.inclusive.sum), of(|node| node.exclusive.sum))
+        let sum_of = |sum: fn(&ViewNode) -> u64| node.map(|row| row.map_or(0, |row| sum(&view.nodes[row])));
+        FrameMetric::new(&view, sum_of(|node| node.inclusive.sum), sum_of(|node| node.exclusive.sum))
     });
     Answer::document(&FrameDetail {
         path: labels.iter().map(Label::new).collect(),

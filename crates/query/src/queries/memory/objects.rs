@@ -159,7 +159,8 @@ fn of_lanes(memory: &Memory, shown: &[MemoryObjectId]) -> (Vec<String>, Columns)
         .collect();
     let mut texts = Texts::default();
     let indices: Vec<[u32; 2]> = named.iter().map(|names| names.each_ref().map(|name| texts.index(name))).collect();
-    let numbers = |of: &dyn Fn(MemoryObjectId) -> f64| Column::F64(shown.iter().map(|object| of(*object)).collect());
+    let numbers =
+        |value_of: &dyn Fn(MemoryObjectId) -> f64| Column::F64(shown.iter().map(|object| value_of(*object)).collect());
     let row = |object: MemoryObjectId| object.index();
     let columns = vec![
         ("object", Column::U32(shown.iter().map(|object| object.0).collect())),

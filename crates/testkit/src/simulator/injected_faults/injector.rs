@@ -63,7 +63,7 @@ impl<'a> FaultInjector<'a> {
         let program = &mut self.b.program;
         let ops = &program.ops;
         let on_the_cpu = |step: Step| match step {
-            Step::Launch { ops: of, .. } => Some(Step::Spend(ops[of].iter().map(|op| op.duration).sum())),
+            Step::Launch { ops: launched, .. } => Some(Step::Spend(ops[launched].iter().map(|op| op.duration).sum())),
             Step::Blocking { op, .. } => Some(Step::Spend(ops[op].duration)),
             Step::Call { .. } | Step::Record { .. } | Step::Wait { .. } | Step::Sync { .. } | Step::Poll { .. } => None,
             step => Some(step),

@@ -164,9 +164,9 @@ fn stalled(p: &mut FaultInjector<'_>) {
         );
         b.program.ops[op].details.stalls = Some(stalls);
         // Shares as in the samples, which are integers.
-        let (of, all) =
+        let (selected, all) =
             (samples * stalled / 100, samples * (90 - stalled) / 100 + samples * stalled / 100 + samples / 10);
-        vec![(op, ns - ns * of / all / 2)]
+        vec![(op, ns - ns * selected / all / 2)]
     });
 }
 

@@ -420,12 +420,12 @@ impl AllocationReplay<'_> {
 
     /// Accesses to the inputs of an operator, at most one per object.
     fn access_handed(&mut self, thread: usize, operator: usize, handed: &[(Input, MemoryObjectId)]) {
-        let of = &self.threads[thread].operators.list[operator];
-        let effect = of.effect;
-        let name = self.trace.strings.get(self.place(thread, of.node).operator).to_owned();
+        let open_operator = &self.threads[thread].operators.list[operator];
+        let effect = open_operator.effect;
+        let name = self.trace.strings.get(self.place(thread, open_operator.node).operator).to_owned();
         let makes_nothing =
             effect == Effect::Reads && !self.has_result(thread, operator) && !only_returns_numbers(&name);
-        let output = makes_nothing.then(|| last_argument(of)).flatten();
+        let output = makes_nothing.then(|| last_argument(open_operator)).flatten();
         let mut places: FxHashMap<MemoryObjectId, usize> = FxHashMap::default();
         let mut accesses: Vec<(MemoryObjectId, AccessMode, AccessExtent)> = Vec::new();
         for &(input, object) in handed {

@@ -87,7 +87,7 @@ fn swept(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
     if !trace.has_accesses && !calls.windows.is_empty() {
         diagnostics::MEMORY_WINDOW.count(&mut trace.report, None, name);
     }
-    let is_ours = |what: &str| ["touches_", "inputs_", "names_"].iter().any(|of| what.starts_with(of));
+    let is_ours = |what: &str| ["touches_", "inputs_", "names_"].iter().any(|prefix| what.starts_with(prefix));
     for (what, count) in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
         diagnostics::NOT_RECORDED.count_many(&mut trace.report, *count, None, &format!("{name}: {}", sentence(what)));
     }

@@ -69,8 +69,8 @@ impl TensorNames {
 }
 
 /// Full name of a tensor, such as `layers.0.weight`, `layers.0.weight.grad` or `layers.0.weight.exp_avg`.
-fn full_name(of: &TensorName) -> String {
-    let TensorName { module, name, part } = of;
+fn full_name(tensor: &TensorName) -> String {
+    let TensorName { module, name, part } = tensor;
     let parameter = if module.is_empty() { name.clone() } else { format!("{module}.{name}") };
     match part {
         TensorPart::Gradient => format!("{parameter}.grad"),
