@@ -23,14 +23,9 @@ type Stream<'a> = Box<dyn Read + Send + 'a>;
 /// Start of the description of an unknown format.
 pub(crate) const UNKNOWN: &str = "an unknown format";
 
-/// Read one file, folder of a single run, or standard input (`-`); `requested` limits the content.
-pub(crate) fn read_file(
-    path: &Path,
-    label: &str,
-    options: &ReadOptions,
-    requested: ContentKinds,
-) -> Result<Found, Error> {
-    let mut found = Found::new(requested);
+/// Read one file, folder of a single run, or standard input (`-`); `kinds` limits the content.
+pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, kinds: ContentKinds) -> Result<Found, Error> {
+    let mut found = Found::new(kinds);
     read_into(path, label, options, &mut found)?;
     Ok(found)
 }
