@@ -53,7 +53,7 @@ impl Answer<'_> {
             Format::Csv => {
                 to_output(common, |out| csv::write_all(&self.tables, out))?;
                 // CSV has no place for it: a reader of the data must not stumble over it.
-                say_read_report(&self.session.set)
+                print_read_report(&self.session.set)
             }
         }
     }
@@ -192,14 +192,14 @@ pub(crate) fn save_run(set: &TraceSet, memory: &[MemoryTrace], run: &Path, force
 }
 
 /// Print the read report on standard error, if it is not empty.
-pub(crate) fn say_read_report(set: &TraceSet) -> Result<()> {
+pub(crate) fn print_read_report(set: &TraceSet) -> Result<()> {
     let text = read_report_text(set, &stderr_style());
     io::stderr().write_all(text.as_bytes()).or_else(ignore_closed)?;
     Ok(())
 }
 
 /// A line for people on standard error, wrapped at the width of a terminal. Commands are left whole: people copy them.
-pub(crate) fn say(text: &str) -> Result<()> {
+pub(crate) fn print_message(text: &str) -> Result<()> {
     let mut line = terminal::clean(text) + "\n";
     if io::stderr().is_terminal() && !line.starts_with("Next: ") {
         line = terminal::wrap_lines(&line, &stderr_style());

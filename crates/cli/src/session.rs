@@ -241,8 +241,8 @@ impl<'a> Session<'a> {
     }
 
     /// Print the read report on standard error, for commands that write a file.
-    pub(crate) fn say_read_report(&self) -> Result<()> {
-        output::say_read_report(&self.set)
+    pub(crate) fn print_read_report(&self) -> Result<()> {
+        output::print_read_report(&self.set)
     }
 }
 

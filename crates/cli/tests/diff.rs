@@ -323,12 +323,12 @@ fn functions_of_recorded_programs_are_named() {
     let Some(python) = torch() else { return };
     let case = Case::new();
     // The second one is elsewhere, and its lines are others.
-    let record = |folder: &str, text: &str, (mode, turns): (&str, &str)| {
+    let record = |folder: &str, text: &str, (mode, iterations): (&str, &str)| {
         fs::create_dir_all(case.path(folder)).unwrap();
         let (script, run) =
             (case.path(&format!("{folder}/train.py")), case.path(&format!("{folder}/{mode}.stackline")));
         fs::write(&script, text).unwrap();
-        let args = ["record", "--mode", mode, "-o", &run, "--", python.to_str().unwrap(), &script, turns];
+        let args = ["record", "--mode", mode, "-o", &run, "--", python.to_str().unwrap(), &script, iterations];
         let recorded = common::stackline(&args).env("STACKLINE_RECORDER", recorder()).output().unwrap();
         assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
         run

@@ -224,8 +224,8 @@ fn runs_are_replaced_only_on_request() {
         assert!(text.contains("--force"), "{text}");
         assert!(run(&[command, &["--force"]].concat()).status.success());
         std::fs::create_dir_all(&photos).unwrap();
-        let elsewhere: Vec<&str> = command.iter().map(|a| if *a == run_dir { &photos } else { *a }).collect();
-        assert_eq!(failure(&[&elsewhere[..], &["--force"]].concat()).0, Some(2), "no run, never replaced");
+        let to_other_folder: Vec<&str> = command.iter().map(|a| if *a == run_dir { &photos } else { *a }).collect();
+        assert_eq!(failure(&[&to_other_folder[..], &["--force"]].concat()).0, Some(2), "no run, never replaced");
     }
 }
 

@@ -65,9 +65,9 @@ fn finds(how: &[&str], program: &str) {
     let gain = |found: &[Found]| found.iter().find(fits).map(|found| found.3);
     let before = gain(&found);
     assert!(before.is_some(), "{program}: {code} at line {line} is not among {found:?}");
-    let mended = found_in(&python, how, program, &["--steps", "20", "--mended"]);
+    let repaired = found_in(&python, how, program, &["--steps", "20", "--mended"]);
     // A busy machine may leave something: workers that come late, a collection of garbage.
-    assert!(gain(&mended) < before.map(|gain| gain / 2.0), "{program} --mended: {before:?}, then {mended:?}");
+    assert!(gain(&repaired) < before.map(|gain| gain / 2.0), "{program} --mended: {before:?}, then {repaired:?}");
 }
 
 macro_rules! programs {

@@ -240,8 +240,8 @@ fn comments_ignore_findings() {
         assert_eq!(left["ignored"][0]["by"].as_str().unwrap().split(':').next(), Some("comment at train.py"));
         assert!(left["peaks"][0]["mended_bytes"].as_u64() > all["peaks"][0]["mended_bytes"].as_u64());
     }
-    let elsewhere = case.json(&["memory", "waste.memory", "--source-root", "/"]);
-    assert_eq!(codes(&elsewhere), codes(&all));
+    let other_root = case.json(&["memory", "waste.memory", "--source-root", "/"]);
+    assert_eq!(codes(&other_root), codes(&all));
     assert_eq!(codes(&case.json(&["memory", "waste.memory", "--no-source"])), codes(&all));
 }
 

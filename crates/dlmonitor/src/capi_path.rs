@@ -142,7 +142,7 @@ impl PathCache {
 
     /// Update the first frames of the cache to the path that ends with `newest`, and return their number.
     fn refresh(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
-        let Some(top) = self.compare(interpreter, newest) else { return self.anew(interpreter, newest) };
+        let Some(top) = self.compare(interpreter, newest) else { return self.rebuild(interpreter, newest) };
         while let Some((at, frame)) = self.changed.pop() {
             let seen = interpreter.see_again(frame, &self.seen[at]);
             self.frames[at] = self.line(interpreter, &seen);
@@ -194,7 +194,7 @@ impl PathCache {
 
     /// Walk the whole path, and keep the outer frames that equal those of the last path.
     #[cold]
-    fn anew(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
+    fn rebuild(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
         self.new.clear();
         self.new.extend(std::iter::successors(Some(newest), |&frame| interpreter.caller(frame)));
         let pairs = self.seen.iter().zip(self.new.iter().rev());

@@ -97,8 +97,8 @@ fn begin(observer: &dyn Observer, operator: Operator) {
         torch::look(functions, &operator);
     }
     thread::with(|thread| {
-        thread.turn = if thread.turn == 0 { cost::EVERY } else { thread.turn } - 1;
-        let since = (thread.turn == 0).then(clock::ticks);
+        thread.countdown = if thread.countdown == 0 { cost::EVERY } else { thread.countdown } - 1;
+        let since = (thread.countdown == 0).then(clock::ticks);
         let python = interpreter().and_then(python::Interpreter::newest);
         thread.open.push(OpenOperator { handle: operator.handle(), python, client: [0; 4] });
         thread.begins = true;
@@ -127,7 +127,7 @@ fn end(handle: usize, report_end: impl FnOnce(&dyn Observer, &OpenOperator, &mut
     guarded(|| {
         thread::with(|thread| {
             // Ends are timed halfway between timed begins.
-            let since = (thread.turn == cost::EVERY / 2).then(clock::ticks);
+            let since = (thread.countdown == cost::EVERY / 2).then(clock::ticks);
             let mut ended = OpenOperator::default();
             if thread.close(handle, &mut ended) {
                 match observer() {

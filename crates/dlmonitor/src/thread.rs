@@ -42,7 +42,7 @@ pub struct Thread {
     /// Flag by which other threads see that it runs a callback.
     present: Present,
     /// Number of operators until a callback is timed.
-    pub(crate) turn: u32,
+    pub(crate) countdown: u32,
     /// True while the last operator of `open` begins: it has not run any code yet.
     pub(crate) begins: bool,
     /// Number of operators whose begin or end was seen only on another thread.

@@ -85,7 +85,7 @@ pub(crate) fn several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
 /// If the input cannot be read, or has no memory trace.
 pub(crate) fn read_all(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     if is_run(path) {
-        return all_beside(path, options);
+        return all_memory_next_to(path, options);
     }
     let within = files(&[path.to_owned()])?;
     if !matches!(&within[..], [(file, _)] if file == path) {
@@ -118,7 +118,7 @@ fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result
 ///
 /// # Errors
 /// If it exists and cannot be read.
-pub(crate) fn beside(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
+pub(crate) fn memory_next_to(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
     if has_streams(path) {
         let processes = of_recording(path, options)?;
         let count = processes.len();
@@ -142,8 +142,8 @@ pub(crate) fn one_of(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
 /// Memory traces of an input in addition to its traces; for a recording, the one with the highest peak first.
 ///
 /// # Errors
-/// Errors of [`beside`].
-pub(crate) fn all_beside(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+/// Errors of [`memory_next_to`].
+pub(crate) fn all_memory_next_to(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     if has_streams(path) {
         return of_recording(path, options);
     }

@@ -313,16 +313,16 @@ impl Run {
             let set = self.traces()?;
             let trace = &set.traces[position_of_rank(&set, rank)?];
             for input in &self.inputs {
-                let beside = memory::all_beside(input, &self.options)?;
-                if let Some(own) = beside.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
+                let additional = memory::all_memory_next_to(input, &self.options)?;
+                if let Some(own) = additional.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
                     return Ok(Some(own));
                 }
             }
             return Ok(from_trace(trace));
         }
         for input in &self.inputs {
-            if let Some(beside) = memory::beside(input, &self.options)? {
-                return Ok(Some(beside));
+            if let Some(additional) = memory::memory_next_to(input, &self.options)? {
+                return Ok(Some(additional));
             }
         }
         // The lock is released, because other callers may need the traces meanwhile.
@@ -373,10 +373,10 @@ impl Run {
     pub fn memories(&self) -> Result<Vec<MemoryTrace>, Error> {
         let mut found = Vec::new();
         for input in &self.inputs {
-            match memory::all_beside(input, &self.options) {
+            match memory::all_memory_next_to(input, &self.options) {
                 // The read report of the traces lists unreadable streams.
                 Err(error) if !matches!(error, Error::Cancelled) && has_streams(input) => {}
-                beside => found.extend(beside?),
+                additional => found.extend(additional?),
             }
         }
         if found.is_empty() && self.is_memory_alone()? {
@@ -417,7 +417,7 @@ impl Run {
         self.is_memory_alone()?;
         let mut processes = Vec::new();
         for input in &self.inputs {
-            processes.extend(memory::all_beside(input, &self.options)?);
+            processes.extend(memory::all_memory_next_to(input, &self.options)?);
         }
         let count = processes.len();
         Ok(processes.into_iter().map(|trace| memory::one_of(trace, count)).collect())

@@ -308,16 +308,16 @@ fn rules_without_recorded_data_are_skipped() {
 /// In a trace that ends before the program, memory left per training iteration is reported without a gain.
 #[test]
 fn growth_is_reported_without_a_gain() {
-    let turns = |kept: &str| {
-        let turn = |at: usize| {
+    let iterations = |kept: &str| {
+        let iteration = |at: usize| {
             format!(
                 "a loss{at} 1024 at=train.py:12:step; {kept} a tmp{at} 64 at=torch/optim/adam.py:5:step; f tmp{at}; ",
                 kept = kept.replace('N', &at.to_string())
             )
         };
-        (0..8).map(turn).collect::<String>()
+        (0..8).map(iteration).collect::<String>()
     };
-    let found_here = found(&turns(""));
+    let found_here = found(&iterations(""));
     assert_eq!(
         titles(&found_here),
         [
@@ -328,8 +328,8 @@ fn growth_is_reported_without_a_gain() {
     assert_eq!((&leak.rule.code[..], leak.support, leak.confidence), ("SL055", Support::Inferred, Confidence::Low));
     assert_eq!((leak.place.file.as_deref(), leak.place.line, &leak.memory), (Some("train.py"), Some(12), &None));
     assert!(found_here.unchecked.iter().all(|one| one.rule.code != "SL055"));
-    let mended = found(&turns("f lossN;"));
-    assert!(mended.findings.is_empty() && mended.unchecked.iter().all(|one| one.rule.code != "SL055"));
+    let fixed = found(&iterations("f lossN;"));
+    assert!(fixed.findings.is_empty() && fixed.unchecked.iter().all(|one| one.rule.code != "SL055"));
 }
 
 #[test]

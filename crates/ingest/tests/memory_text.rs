@@ -174,9 +174,9 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
     let objects = trace.objects.len();
     let target = MemoryObjectId::new(usize::from(draws[2]) % objects.max(1));
     let bytes = u64::from(draws[3]);
-    let elsewhere = trace.device(["cpu", "gpu:0"][usize::from(draws[1] & 1)]);
+    let other_device = trace.device(["cpu", "gpu:0"][usize::from(draws[1] & 1)]);
     let object =
-        NewObject { bytes, device: elsewhere, stream, name, pool: name, address: bytes, ..NewObject::default() };
+        NewObject { bytes, device: other_device, stream, name, pool: name, address: bytes, ..NewObject::default() };
     match MemoryCallKind::ALL.get(kind) {
         None => {
             trace.older(NewObject { stack, ..object });

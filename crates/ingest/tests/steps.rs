@@ -145,8 +145,8 @@ fn spans_within_steps_of_another_thread_are_reported() {
 #[test]
 fn alternating_optimizers_of_one_class() {
     let mut events = Vec::new();
-    for turn in 0..5 {
-        let at = turn * 1000;
+    for iteration in 0..5 {
+        let at = iteration * 1000;
         for (start, parameters) in [(200, 6), (700, 3)] {
             events.push((1, "aten::mm", at + start - 100, 50, ""));
             events.push((1, "Optimizer.step#Adam.step", at + start, 100, ""));
@@ -162,9 +162,9 @@ fn alternating_optimizers_of_one_class() {
 fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
     let ends = |second: &str| {
         let mut events = Vec::new();
-        for turn in 0..5 {
+        for iteration in 0..5 {
             for (start, dims) in [(200, "[[64, 32]]"), (700, second)] {
-                let at = turn * 1000 + start;
+                let at = iteration * 1000 + start;
                 events.push((1, "Optimizer.step#Adam.step", at, 100, String::new()));
                 events.push((1, "aten::add_", at + 10, 5, format!(r#", "args": {{"Input Dims": {dims}}}"#)));
             }
@@ -181,8 +181,8 @@ fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
 fn optimizers_of_one_class_differ_by_their_backward_passes() {
     let ends = |nodes: [u32; 2]| {
         let mut events = Vec::new();
-        for (turn, half) in (0..5).flat_map(|turn| [(turn, 0), (turn, 1)]) {
-            let at = turn * 1000 + half * 500;
+        for (iteration, half) in (0..5).flat_map(|iteration| [(iteration, 0), (iteration, 1)]) {
+            let at = iteration * 1000 + half * 500;
             let name = "autograd::engine::evaluate_function: AddmmBackward0";
             events.extend((0..nodes[half as usize]).map(|node| (1, name, at + 100 + 10 * node, 8, "")));
             events.push((1, "Optimizer.step#Adam.step", at + 200, 100, ""));
@@ -200,11 +200,11 @@ fn first_step_begins_like_the_second() {
     let operators = ["aten::embedding", "aten::mm", "aten::relu", "aten::mm"];
     let starts = |missing: usize, before: &[(&'static str, u32)]| {
         let mut events: Vec<Event<'_>> = before.iter().map(|&(name, at)| (1, name, at, 50, "")).collect();
-        for turn in 10..14 {
-            let missing = if turn == 10 { missing } else { 0 };
-            let times = (turn * 1000..).step_by(100);
+        for iteration in 10..14 {
+            let missing = if iteration == 10 { missing } else { 0 };
+            let times = (iteration * 1000..).step_by(100);
             events.extend(operators.into_iter().zip(times).skip(missing).map(|(name, at)| (1, name, at, 50, "")));
-            events.push((1, "Optimizer.step#Adam.step", turn * 1000 + 400, 100, ""));
+            events.push((1, "Optimizer.step#Adam.step", iteration * 1000 + 400, 100, ""));
         }
         steps(&read(&events, None)).iter().map(|step| step.1).collect::<Vec<i64>>()
     };

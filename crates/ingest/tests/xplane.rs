@@ -395,10 +395,10 @@ fn packed_profile_and_profile_next_to_its_chrome_form() {
     assert_eq!(names(&[archive]), ["profile.tar/profile/vm.xplane.pb"]);
     let files = ["vm.trace.json.gz", "vm.xplane.pb"].map(|name| folder.path().join(name));
     assert_eq!(names(&files), ["vm.xplane.pb"]);
-    let elsewhere = folder.path().join("other");
-    std::fs::create_dir(&elsewhere).unwrap();
-    std::fs::copy(&files[0], elsewhere.join("vm.trace.json.gz")).unwrap();
-    assert_eq!(names(&[elsewhere.join("vm.trace.json.gz"), files[1].clone()]), ["vm.trace.json.gz", "vm.xplane.pb"]);
+    let other_folder = folder.path().join("other");
+    std::fs::create_dir(&other_folder).unwrap();
+    std::fs::copy(&files[0], other_folder.join("vm.trace.json.gz")).unwrap();
+    assert_eq!(names(&[other_folder.join("vm.trace.json.gz"), files[1].clone()]), ["vm.trace.json.gz", "vm.xplane.pb"]);
 }
 
 #[test]

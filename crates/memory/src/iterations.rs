@@ -15,7 +15,7 @@ pub enum Origin {
     Steps,
     /// Training iterations by call paths: allocations of an optimizer, or of backward, followed by other allocations. A
     /// step with two optimizers has two iterations.
-    Turns,
+    TrainingIterations,
     /// Forward passes without a backward pass, as in evaluation or inference.
     Passes,
     /// Equal parts of all calls, without known iterations.
@@ -24,10 +24,10 @@ pub enum Origin {
 
 impl Origin {
     /// Noun for one iteration, such as `step`; none for [`Self::Parts`].
-    pub const fn round(self) -> Option<&'static str> {
+    pub const fn noun(self) -> Option<&'static str> {
         match self {
             Self::Steps => Some("step"),
-            Self::Turns => Some("training iteration"),
+            Self::TrainingIterations => Some("training iteration"),
             Self::Passes => Some("forward pass"),
             Self::Parts => None,
         }
@@ -52,12 +52,12 @@ impl Iterations {
     /// Find the iterations of a trace. An optimizer must show at least `enough` of them.
     pub(crate) fn from_trace(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Self {
         let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
-        if let Some(rounds) = of_steps(trace) {
-            return rounds;
+        if let Some(iterations) = of_steps(trace) {
+            return iterations;
         }
         let begins = of_training(trace, callers, enough);
         if begins.len() > 1 {
-            return Self { begins, end: all, origin: Origin::Turns, is_sure: true };
+            return Self { begins, end: all, origin: Origin::TrainingIterations, is_sure: true };
         }
         let (begins, is_sure) = of_passes(trace, callers, enough);
         if begins.len() > 1 {
@@ -80,8 +80,8 @@ impl Iterations {
     /// Iteration in which a call happens; `None` outside of all iterations.
     pub(crate) fn at(&self, call: MemoryCallId) -> Option<u32> {
         let begun = self.begins.partition_point(|begin| *begin <= call.0);
-        let round = begun.checked_sub(1).filter(|_| call.0 < self.end)?;
-        u32::try_from(round).ok()
+        let iteration = begun.checked_sub(1).filter(|_| call.0 < self.end)?;
+        u32::try_from(iteration).ok()
     }
 }
 
@@ -149,8 +149,8 @@ fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u3
         objects.ids().filter(|object| is_made(object) && callers.phase_of(*object) == "forward").collect();
     let begins_of = |edge: Option<&MemoryObjectId>| -> Vec<u32> {
         let Some(edge) = edge else { return Vec::new() };
-        let alike = made.iter().filter(|object| objects.stack[object.index()] == objects.stack[edge.index()]);
-        alike.map(|object| objects.allocated_by[object.index()].0).collect()
+        let of_same_stack = made.iter().filter(|object| objects.stack[object.index()] == objects.stack[edge.index()]);
+        of_same_stack.map(|object| objects.allocated_by[object.index()].0).collect()
     };
     let (first, last) = (begins_of(made.first()), begins_of(made.last()));
     let edges = if last.len() < first.len() { last } else { first };
@@ -207,11 +207,11 @@ pub(crate) fn is_in_cache(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
 
 /// True if something is left in at least `least` iterations, without a gap of a quarter of all. Objects that are
 /// allocated once at the start, or kept for a few iterations, are no growth.
-pub(crate) fn is_steady(rounds: &BTreeSet<u32>, all: u32, least: u32) -> bool {
-    let known = rounds.iter().map(|round| i64::from(*round));
+pub(crate) fn is_steady(iterations: &BTreeSet<u32>, all: u32, least: u32) -> bool {
+    let known = iterations.iter().map(|iteration| i64::from(*iteration));
     let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();
     let longest = marks.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap_or(0);
-    rounds.len() >= least as usize && longest <= i64::from(all) / 4
+    iterations.len() >= least as usize && longest <= i64::from(all) / 4
 }
 
 /// True if the call path shows that the program allocated an object outside of a model. Lines of a model allocate per

@@ -405,6 +405,6 @@ fn results_kept_of_each_pass_grow() {
     assert_eq!((kept.bytes, kept.place.as_str()), (36 * MIB, "train.py:77 log"));
     assert_eq!(kept.left_by_passes, Some((12, 3 * MIB)));
     let measure =
-        stackline_memory::Measure::Growth { left: 11, rounds: 11, per_round: 3 * MIB, origin: Origin::Passes };
+        stackline_memory::Measure::Growth { left: 11, iterations: 11, per_iteration: 3 * MIB, origin: Origin::Passes };
     assert_eq!(MemoryAnalysis::new(&trace, 1).matches[0].measure, Some(measure));
 }

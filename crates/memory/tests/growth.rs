@@ -16,14 +16,14 @@ fn leaks(trace: &MemoryTrace) -> Vec<PatternMatch> {
 }
 
 /// Training iterations: each allocates and frees an activation, the optimizer's memory, and the objects of `more`.
-fn training(turns: usize, more: impl Fn(usize) -> String) -> MemoryTrace {
-    let turn = |at: usize| {
+fn training(iterations: usize, more: impl Fn(usize) -> String) -> MemoryTrace {
+    let iteration = |at: usize| {
         format!(
             "a act{at} 4096 at=train.py:10:step; {} a tmp{at} 64 at=train.py:14:step at=torch/optim/adam.py:5:step; f tmp{at}; f act{at}; ",
             more(at)
         )
     };
-    read(&(0..turns).map(turn).collect::<String>())
+    read(&(0..iterations).map(iteration).collect::<String>())
 }
 
 fn loss(at: usize) -> String {
@@ -40,23 +40,23 @@ fn objects_kept_by_each_iteration_leak() {
         (0..8).map(|at| format!("loss{at}")).collect::<Vec<_>>()
     );
     assert!(found.iter().all(|leak| leak.certainty == Certainty::Inferred && leak.bytes == 1000));
-    let measure = Measure::Growth { left: 8, rounds: 8, per_round: 1000, origin: Origin::Turns };
+    let measure = Measure::Growth { left: 8, iterations: 8, per_iteration: 1000, origin: Origin::TrainingIterations };
     assert_eq!(found[0].measure, Some(measure));
     assert!(MemoryAnalysis::new(&trace, 1).ranked.is_empty(), "until when they are needed, nobody knows");
     // The first iteration lacks the objects that follow the optimizer: the others leave 1000 bytes each.
     let after = |at: usize| if at > 0 { loss(at) } else { String::new() };
     let found = leaks(&training(9, after));
-    let measure = Measure::Growth { left: 7, rounds: 7, per_round: 1000, origin: Origin::Turns };
+    let measure = Measure::Growth { left: 7, iterations: 7, per_iteration: 1000, origin: Origin::TrainingIterations };
     assert_eq!(found[0].measure, Some(measure));
     // If some iterations leave nothing, the first one counts as one of them.
     let found = leaks(&training(31, |at| if at % 2 == 1 { loss(at) } else { String::new() }));
-    let measure = Measure::Growth { left: 15, rounds: 30, per_round: 500, origin: Origin::Turns };
+    let measure = Measure::Growth { left: 15, iterations: 30, per_iteration: 500, origin: Origin::TrainingIterations };
     assert_eq!(found[0].measure, Some(measure));
     // Only every third iteration, in a longer trace.
     let some = training(30, |at| if at % 3 == 0 { loss(at) } else { String::new() });
     assert_eq!(leaks(&some).len(), 10);
     // A setting can require more iterations.
-    let rules = Rules { leak_rounds: 9, ..Rules::default() };
+    let rules = Rules { leak_iterations: 9, ..Rules::default() };
     assert!(
         MemoryAnalysis::by_rules(&trace, 1, rules).matches.iter().all(|found| found.pattern != Pattern::MemoryLeak)
     );
@@ -70,31 +70,33 @@ fn iterations_end_with_their_optimizer() {
         |at: usize| format!("a g{at} 64 at=\"\":0:\"autograd::engine::evaluate_function: MmBackward0\"; f g{at};");
     let clip =
         |at: usize| format!("a norm{at} 64 at=torch/nn/utils/clip_grad.py:5:clip at=train.py:13:step; f norm{at};");
-    let rounds = |trace: &MemoryTrace| match leaks(trace).first().and_then(|leak| leak.measure.clone()) {
-        Some(Measure::Growth { left, rounds, per_round, origin: Origin::Turns }) => Some((left, rounds, per_round)),
+    let iterations = |trace: &MemoryTrace| match leaks(trace).first().and_then(|leak| leak.measure.clone()) {
+        Some(Measure::Growth { left, iterations, per_iteration, origin: Origin::TrainingIterations }) => {
+            Some((left, iterations, per_iteration))
+        }
         _ => None,
     };
     let clipped = training(9, |at| format!("{} {} {} {}", loss(at), backward(at), clip(at), backward(at + 100)));
-    assert_eq!(rounds(&clipped), Some((8, 8, 1000)));
+    assert_eq!(iterations(&clipped), Some((8, 8, 1000)));
     // Two optimizers: each of them ends an iteration.
     let second = |at: usize| {
         format!("a t{at} 64 at=torch/optim/sgd.py:5:step; f t{at}; a fake{at} 64 at=gan.py:5:step; f fake{at};")
     };
     let two = training(9, |at| format!("{} {}", loss(at), second(at)));
-    assert_eq!(rounds(&two), Some((9, 17, 529)));
+    assert_eq!(iterations(&two), Some((9, 17, 529)));
     let bare = |at: usize| format!("a act{at} 4096 at=train.py:10:step; {} {} f act{at}; ", loss(at), backward(at));
     let state = "a s0 64 at=train.py:14:step at=torch/optim/adam.py:5:step; ";
     let bare = read(&format!("{}{state}{}", bare(0), (1..9).map(bare).collect::<String>()));
-    assert_eq!(rounds(&bare), Some((8, 8, 1000)));
+    assert_eq!(iterations(&bare), Some((8, 8, 1000)));
     // Momentum in the first step, and one more when a parameter is unfrozen: backward still separates the iterations.
     let momentum = |at: usize| match at {
         0 | 29 => format!("a m{at} 64 at=train.py:14:step at=torch/optim/sgd.py:5:step; "),
         _ => String::new(),
     };
-    let turn = |at: usize| {
+    let iteration = |at: usize| {
         format!("a act{at} 4096 at=train.py:10:step; {} {} f act{at}; {}", loss(at), backward(at), momentum(at))
     };
-    assert_eq!(rounds(&read(&(0..60).map(turn).collect::<String>())), Some((59, 59, 1000)));
+    assert_eq!(iterations(&read(&(0..60).map(iteration).collect::<String>())), Some((59, 59, 1000)));
 }
 
 #[test]
@@ -160,7 +162,7 @@ fn recorded_steps_are_iterations() {
     trace.check().unwrap();
     let found = leaks(&trace);
     assert_eq!(found.len(), 9);
-    let measure = Measure::Growth { left: 9, rounds: 9, per_round: 1000, origin: Origin::Steps };
+    let measure = Measure::Growth { left: 9, iterations: 9, per_iteration: 1000, origin: Origin::Steps };
     assert_eq!(found[0].measure, Some(measure));
     assert!(MemoryAnalysis::new(&trace, 1).can_detect_leaks());
 }
@@ -260,7 +262,7 @@ fn growth_in_profiler_traces_is_found() {
     let operators: Vec<&str> =
         found.iter().map(|leak| kept.strings.get(kept.objects.operator[leak.object.index()])).collect();
     assert_eq!(operators, ["aten::sum"; 7]);
-    let measure = Measure::Growth { left: 7, rounds: 7, per_round: 512, origin: Origin::Steps };
+    let measure = Measure::Growth { left: 7, iterations: 7, per_iteration: 512, origin: Origin::Steps };
     assert_eq!(found[0].measure, Some(measure));
     assert!(leaks(&profile(8, false)).is_empty());
     assert!(leaks(&profile(5, true)).is_empty(), "too few steps");

@@ -92,11 +92,11 @@ fn source_text_of_the_baseline_is_read_like_that_of_the_run() {
     for made in [&run, &code] {
         std::fs::create_dir(made).expect("made");
     }
-    let [beside, named] = [run.join("beside.py"), code.join("named.py")].map(|path| {
+    let [next_to_run, named] = [run.join("beside.py"), code.join("named.py")].map(|path| {
         std::fs::write(&path, "a = 1\n").expect("written");
         path.display().to_string()
     });
-    let lines = [&beside, &named].map(|file| format!("1/1 python_function {file}(1): f 1+5\n")).concat();
+    let lines = [&next_to_run, &named].map(|file| format!("1/1 python_function {file}(1): f 1+5\n")).concat();
     std::fs::write(run.join("trace.json"), mini::trace(&lines)).expect("written");
     let open = || OpenRun::open(std::slice::from_ref(&run), &OpenOptions::default()).expect("opens");
     let text = |opened: &OpenRun, file: &str| {
@@ -112,8 +112,8 @@ fn source_text_of_the_baseline_is_read_like_that_of_the_run() {
         (open().without_source().compared_with(open()), [false, false]),
     ];
     for (at, (opened, is_read)) in cases.iter().enumerate() {
-        assert_eq!([&beside, &named].map(|file| text(opened, file)), *is_read, "case {at}");
-        let files = [&beside, &named].into_iter().zip(is_read).filter(|(_, is_read)| **is_read);
+        assert_eq!([&next_to_run, &named].map(|file| text(opened, file)), *is_read, "case {at}");
+        let files = [&next_to_run, &named].into_iter().zip(is_read).filter(|(_, is_read)| **is_read);
         let files: BTreeSet<String> = files.map(|(file, _)| file.clone()).collect();
         assert_eq!(opened.take_source_files().into_iter().collect::<BTreeSet<String>>(), files, "case {at}");
     }

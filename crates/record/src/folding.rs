@@ -110,7 +110,7 @@ pub(crate) type OwnFrames = FxHashMap<Box<[u8]>, u32>;
 #[derive(Debug, Default)]
 pub(crate) struct SpanNames {
     /// Names by template.
-    alike: FxHashMap<Box<[u8]>, Arc<OwnFrames>>,
+    by_template: FxHashMap<Box<[u8]>, Arc<OwnFrames>>,
     count: usize,
     bytes: usize,
     examples: Vec<Examples>,
@@ -144,17 +144,17 @@ impl SpanNames {
         self.count += 1;
         self.bytes += name.len();
         let Some(template) = template else { return };
-        if let Some(own) = self.alike.get_mut(template) {
+        if let Some(own) = self.by_template.get_mut(template) {
             Arc::make_mut(own).insert(name.as_bytes().into(), frame);
         } else {
             let own = FxHashMap::from_iter([(name.as_bytes().into(), frame)]);
-            self.alike.insert(template.into(), Arc::new(own));
+            self.by_template.insert(template.into(), Arc::new(own));
         }
     }
 
     /// Names of a template with separate frames, if all other names share a frame.
     pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<OwnFrames>> {
-        self.alike.get(template).filter(|own| own.len() >= MAX_ALIKE)
+        self.by_template.get(template).filter(|own| own.len() >= MAX_ALIKE)
     }
 
     /// Keep a name as an example of those that share a frame.

@@ -110,8 +110,8 @@ impl Modules {
     pub(crate) fn inherit(&self, parent: &Self) {
         if let Ok(known) = parent.known.try_lock() {
             // Frames get new numbers.
-            let anew = known.by_address.iter().map(|(&module, known)| (module, Known { named: None, ..known.clone() }));
-            self.lock().by_address = anew.collect();
+            let kept = known.by_address.iter().map(|(&module, known)| (module, Known { named: None, ..known.clone() }));
+            self.lock().by_address = kept.collect();
             self.next_id.store(parent.next_id.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }

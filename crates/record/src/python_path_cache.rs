@@ -130,7 +130,7 @@ impl PathCache {
         match self.compare(context.interpreter, newest, outer) {
             Some(top) if self.changed.is_empty() && self.new.is_empty() => self.nodes.get(top).copied(),
             Some(top) => Some(self.advance(context, top)),
-            None => self.anew(context, newest, outer),
+            None => self.rebuild(context, newest, outer),
         }
     }
 
@@ -202,7 +202,7 @@ impl PathCache {
 
     /// Walk the whole path, and reuse the shared outer frames of the last path.
     #[cold]
-    fn anew(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame, outer: Outer<'_>) -> Option<NodeId> {
+    fn rebuild(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame, outer: Outer<'_>) -> Option<NodeId> {
         self.new.clear();
         let mut next = Some(*newest);
         // A path from the root that is too deep begins in the middle.

@@ -187,7 +187,7 @@ impl Stream {
         }
         // Single calls are written once and must be kept.
         if !process.traces() && !is_blocked && self.output.len() > COMPACT.max(4 * self.whole) {
-            self.start_anew(process, window, sources);
+            self.rewrite(process, window, sources);
         }
         self.append(process, window, sources);
         true
@@ -434,25 +434,27 @@ impl Stream {
     }
 
     /// Rewrite all data to a new file, which replaces the old one. If this fails, the old one is kept.
-    fn start_anew(&mut self, process: &Process, window: &Window, sources: &[Source]) {
-        let beside = self.path.with_extension("new");
-        let _ = std::fs::remove_file(&beside);
-        let Ok(mut anew) = Self::create(&beside, (self.head.clone(), self.boot), self.calls_left) else { return };
+    fn rewrite(&mut self, process: &Process, window: &Window, sources: &[Source]) {
+        let new_path = self.path.with_extension("new");
+        let _ = std::fs::remove_file(&new_path);
+        let Ok(mut rewritten) = Self::create(&new_path, (self.head.clone(), self.boot), self.calls_left) else {
+            return;
+        };
         for outage in &self.outages {
-            anew.push(outage);
+            rewritten.push(outage);
         }
-        anew.outages.clone_from(&self.outages);
-        anew.append(process, window, sources);
-        if anew.output.is_blocked() || std::fs::rename(&beside, &self.path).is_err() {
-            let _ = std::fs::remove_file(&beside);
+        rewritten.outages.clone_from(&self.outages);
+        rewritten.append(process, window, sources);
+        if rewritten.output.is_blocked() || std::fs::rename(&new_path, &self.path).is_err() {
+            let _ = std::fs::remove_file(&new_path);
             // Not again before the file has grown.
             self.whole = self.output.len();
             return;
         }
-        anew.path.clone_from(&self.path);
-        anew.output.moved(&self.path);
-        anew.whole = anew.output.len();
-        *self = anew;
+        rewritten.path.clone_from(&self.path);
+        rewritten.output.moved(&self.path);
+        rewritten.whole = rewritten.output.len();
+        *self = rewritten;
     }
 
     fn push(&mut self, record: &Record) {

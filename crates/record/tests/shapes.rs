@@ -97,8 +97,8 @@ fn three_programs() {
     }
     let tree = as_single_calls(stream);
     let layer = "aten::addmm f32[96], f32[64,32], f32[32,96], scalar, scalar";
-    let alike = || tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>();
-    assert!(tree.contains_key(layer), "{:#?}", alike());
+    let addmm_keys = || tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>();
+    assert!(tree.contains_key(layer), "{:#?}", addmm_keys());
     // Of tensors that hold no sizes of their own the profiler says nothing; the tree keeps their types.
     assert!(tree.keys().any(|key| key.starts_with("aten::to_padded_tensor f32[?]")), "{tree:#?}");
 }

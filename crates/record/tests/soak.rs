@@ -20,16 +20,16 @@ fn iterations_add_no_nodes_and_change_no_results() {
     let program = here("tests/programs/soak.py");
     let alone = digest(&Command::new(&python).arg(&program).args(["0", "1"]).output().unwrap());
     assert!(!alone.contains(','), "a round gives the same each time: {alone}");
-    let nodes = ["2", "6"].map(|rounds| {
+    let nodes = ["2", "6"].map(|iterations| {
         let run = tempfile::tempdir().unwrap();
         let output = recorded(&python, run.path())
             .env("STACKLINE_SAMPLE_HZ", "99")
             .env("STACKLINE_MEMORY", "1")
             .arg(&program)
-            .args(["0", rounds])
+            .args(["0", iterations])
             .output()
             .unwrap();
-        assert_eq!(digest(&output), alone, "{rounds} rounds");
+        assert_eq!(digest(&output), alone, "{iterations} rounds");
         let streams = streams(run.path());
         let main = streams.iter().find(|stream| stream.process.role == stackline_recording::Role::Main).unwrap();
         assert!(main.ended && !main.damaged);

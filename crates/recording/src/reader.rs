@@ -100,14 +100,14 @@ impl<'a> Reader<'a> {
             let crc = u32::from_le_bytes([prefix[4], prefix[5], prefix[6], prefix[7]]);
             let mut rest = Some(&chunk[..]).filter(|chunk| crc32fast::hash(chunk) == crc)?;
             while !rest.is_empty() {
-                let (block, behind) = Block::open(rest)?;
+                let (block, after) = Block::open(rest)?;
                 if Record::SINGLE.contains(&block.kind) {
                     return Some(true);
                 }
                 if Record::MISSING.contains(&block.kind) || !block.is_known() {
                     return None;
                 }
-                rest = behind;
+                rest = after;
             }
         }
     }

@@ -172,9 +172,9 @@ fn any_request_is_answered_or_refused() {
         let pairs: Vec<String> =
             names.flat_map(|name| values.iter().map(move |value| format!("{name}={value}"))).collect();
         // Each query with other pairs, several at once, and one of them twice.
-        for round in 0..12 {
-            let from = (at * 31 + round * 47) % (pairs.len() - 12);
-            let query_text = [&pairs[from..from + 1 + round], &pairs[from..=from]].concat().join("&");
+        for iteration in 0..12 {
+            let from = (at * 31 + iteration * 47) % (pairs.len() - 12);
+            let query_text = [&pairs[from..from + 1 + iteration], &pairs[from..=from]].concat().join("&");
             let (status, ..) = get(&host, &format!("{path}query/{query}?{query_text}"), &host);
             assert!([200, 400, 404, 422].contains(&status), "{status} for {query}?{query_text}");
         }

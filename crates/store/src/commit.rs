@@ -17,7 +17,7 @@ impl Partial {
     /// Create `TARGET.partial-PID-N`. Fails if the target exists, unless it is a run that may be replaced.
     pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self, Error> {
         may_take(target, overwrite)?;
-        let path = beside(target, "partial")?;
+        let path = sibling_path(target, "partial")?;
         // Remains of a killed process with this PID.
         remove(&path)?;
         fs::create_dir_all(&path).map_err(Error::io(&path, "create"))?;
@@ -35,7 +35,7 @@ impl Partial {
         }
         // Another process may have created the target meanwhile.
         may_take(&self.target, self.overwrite)?;
-        let old = beside(&self.target, "old")?;
+        let old = sibling_path(&self.target, "old")?;
         let replaces = fs::symlink_metadata(&self.target).is_ok();
         if replaces {
             remove(&old)?;
@@ -81,7 +81,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn beside(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
+fn sibling_path(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
     let name = target.file_name().ok_or_else(|| {
         let detail = "the name of a run cannot end in '..' or '/'".to_owned();
         Error::NotARun { path: target.to_path_buf(), detail }

@@ -42,11 +42,11 @@ pub(crate) fn by_link(folders: &[PathBuf], library: &Path, elf: &Elf<'_>) -> Opt
     // The link is relative to the real file, and packages use the path by which the file is known.
     let real = library.canonicalize().ok();
     let homes: Vec<&Path> = [Some(library), real.as_deref()].into_iter().flatten().filter_map(Path::parent).collect();
-    let beside = homes.iter().flat_map(|home| [home.join(name), home.join(".debug").join(name)]);
+    let next_to_library = homes.iter().flat_map(|home| [home.join(name), home.join(".debug").join(name)]);
     let below = folders.iter().flat_map(|folder| {
         homes.iter().filter_map(move |home| Some(folder.join(home.strip_prefix("/").ok()?).join(name)))
     });
-    beside.chain(below).find_map(|path| {
+    next_to_library.chain(below).find_map(|path| {
         let bytes = map(&path)?;
         let debug = Elf::parse(&bytes)?;
         let belongs = match (elf.build_id(), debug.build_id()) {

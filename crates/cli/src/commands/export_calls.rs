@@ -3,7 +3,7 @@
 use super::calls::metric;
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
-use crate::output::{say, say_read_report, to_output};
+use crate::output::{print_message, print_read_report, to_output};
 use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use flate2::Compression;
@@ -76,7 +76,7 @@ fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), w
     let mut trace = Trace::default();
     trace.meta.name = input.display().to_string();
     trace.report = tree.report;
-    say_read_report(&TraceSet { traces: vec![trace] })
+    print_read_report(&TraceSet { traces: vec![trace] })
 }
 
 /// Export the calls of a trace, for the default or selected steps.
@@ -99,7 +99,7 @@ fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> 
     to_output(common, |out| write(&tree, metric, out))?;
     if part == TimeRange::Chosen && steps > 0 {
         let plural = if steps == 1 { "step" } else { "steps" };
-        say(&format!("Of {steps} {plural}; --whole exports the whole trace."))?;
+        print_message(&format!("Of {steps} {plural}; --whole exports the whole trace."))?;
     }
-    session.say_read_report()
+    session.print_read_report()
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
-use crate::output::{may_become_run, save_run, say, to_output};
+use crate::output::{may_become_run, print_message, save_run, to_output};
 use crate::session::{reading, run_of};
 use anyhow::Result;
 use stackline_engine::Run;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     to_output(common, |out| out.write_all(written.as_bytes()))?;
     if left_out > 0 {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);
-        say(&format!(
+        print_message(&format!(
             "{} omitted: accesses to objects that are not live, bytes outside an object, waits for missing events.",
             human::count(count)
         ))?;
@@ -64,7 +64,7 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
 }
 
 /// Memory of an exported trace as additional lanes; `None` without memory data.
-pub(super) fn beside(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
+pub(super) fn memory_lanes(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     let known = run.memories()?;
     // Only what came from the trace itself, or from its one process, has its clock.
     let memory = known.iter().find(|memory| memory.label == trace.meta.name);

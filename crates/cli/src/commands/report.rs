@@ -4,7 +4,7 @@ use super::fail_on::Condition;
 use super::how_it_ended::how_it_ended;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, options_for, refused};
 use crate::failure::{command_line, is_closed_pipe, wrong_use};
-use crate::output::{Answer, checks_that_failed, say, to_file, to_output};
+use crate::output::{Answer, checks_that_failed, print_message, to_file, to_output};
 use crate::session::{Session, not_an_input, reading, run_of};
 use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Error, Result, anyhow};
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         other => other?,
     }
     if conditions.is_empty() {
-        return say_next(&session, args, common).map(|()| false);
+        return print_next(&session, args, common).map(|()| false);
     }
     if gpu_rows == 0 {
         return Err(anyhow!(
@@ -107,14 +107,14 @@ fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Ve
 
 /// Report the results of [`judge`]. If a condition held, conditions that could not be judged are warnings.
 fn verdict(held: &[String], unjudged: Vec<Error>) -> Result<bool> {
-    held.iter().try_for_each(|text| say(&format!("--fail-on {text}")))?;
+    held.iter().try_for_each(|text| print_message(&format!("--fail-on {text}")))?;
     let mut unjudged = unjudged.into_iter();
     if held.is_empty()
         && let Some(error) = unjudged.next()
     {
         return Err(error);
     }
-    unjudged.try_for_each(|error| say(&format!("warning: {error}")))?;
+    unjudged.try_for_each(|error| print_message(&format!("warning: {error}")))?;
     Ok(!held.is_empty())
 }
 
@@ -149,7 +149,7 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "only memory data" } else { "sums of calls, not each call" };
-    say(&format!("{} holds {holds}: showing `stackline {name}`", run.name()))?;
+    print_message(&format!("{} holds {holds}: showing `stackline {name}`", run.name()))?;
     let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
@@ -160,16 +160,16 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         Command::Calls(args) => (false, if super::calls::run(&args, common)? { "findings" } else { "view" }),
         _ => return Ok(false),
     };
-    say_next_instead(next, args, common).map(|()| held)
+    print_next_instead(next, args, common).map(|()| held)
 }
 
 /// The command to go on with where another one answered in place of `report`.
-fn say_next_instead(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
-    say_next_with(next, None, args, common)
+fn print_next_instead(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
+    print_next_with(next, None, args, common)
 }
 
 /// The command to go on with, of one rank where one is given.
-fn say_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Common) -> Result<()> {
+fn print_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Common) -> Result<()> {
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
     // What was read of a pipe is gone.
     if !is_for_people || args.inputs.inputs.iter().any(|input| is_read_once(input)) {
@@ -177,16 +177,16 @@ fn say_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Comm
     }
     let mut options = options_for(next, common, Some(&args.source));
     options.extend(rank.filter(|_| common.rank.is_none()).map(|rank| format!("--rank {rank}")));
-    say(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
+    print_message(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
 }
 
 /// The command to go on with, for people who read the report on a terminal or in a log.
-fn say_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result<()> {
+fn print_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result<()> {
     let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
     let next = if has_operations { "findings" } else { "view" };
     // Findings are of the ranks of one job, or of one trace.
     let rank = session.infos.first().filter(|_| next == "findings" && !session.is_one_job()).map(|info| info.rank);
-    say_next_with(next, rank, args, common)
+    print_next_with(next, rank, args, common)
 }
 
 /// Write the interactive page, with all answers that it needs, to one HTML file.
@@ -210,16 +210,16 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
         pruned = stackline_serve::report(&opened, ReportOptions { most }, out)?;
         Ok(())
     })?;
-    say(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
+    print_message(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
     if !pruned.source_files.is_empty() {
         let files: Vec<&str> = pruned.source_files.iter().map(String::as_str).collect();
         let sources = if files.len() == 1 { "this source file" } else { "these source files" };
-        say(&format!("the file embeds text of {sources} (--no-source omits it): {}", files.join(", ")))?;
+        print_message(&format!("the file embeds text of {sources} (--no-source omits it): {}", files.join(", ")))?;
     }
     if let Some(left_out) = pruned.in_words() {
-        say(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;
+        print_message(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;
     }
-    say("for filters by text and all single events, run stackline view on the input")?;
+    print_message("for filters by text and all single events, run stackline view on the input")?;
     Ok(())
 }
 

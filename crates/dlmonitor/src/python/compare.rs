@@ -68,7 +68,7 @@ impl Common {
             // Fields that this module does not read may differ. So may the fingerprint fields of code objects without
             // version numbers, in versions that have numbers.
             let identifying = if layout.code_version.is_none() { *layout } else { common };
-            let alike = Layout {
+            let expected = Layout {
                 frame_code: layout.frame_code,
                 frame_previous: layout.frame_previous,
                 frame_instruction: layout.frame_instruction,
@@ -84,7 +84,7 @@ impl Common {
                 bytes_data: identifying.bytes_data,
                 ..common
             };
-            alike == common
+            expected == common
         };
         [(V311, Self::V311), (V312, Self::V312)]
             .into_iter()

@@ -36,21 +36,23 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         }
         (Pattern::UnusedAllocation, _) => "never accessed".to_owned(),
         (Pattern::NeverRead, _) => "written, but never read".to_owned(),
-        (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds: all, per_round, origin })) => match origin.round() {
-            Some(step) => {
-                let by = bytes(*per_round);
-                let graph = if found.model_call.is_some() {
-                    "kept by the autograd graph of the model called here, which "
-                } else {
-                    ""
-                };
-                format!(
-                    "{graph}grows by {by} per {step}: {left} of {all} left memory that is live at the end of the \
+        (Pattern::MemoryLeak, Some(Measure::Growth { left, iterations: all, per_iteration, origin })) => {
+            match origin.noun() {
+                Some(step) => {
+                    let by = bytes(*per_iteration);
+                    let graph = if found.model_call.is_some() {
+                        "kept by the autograd graph of the model called here, which "
+                    } else {
+                        ""
+                    };
+                    format!(
+                        "{graph}grows by {by} per {step}: {left} of {all} left memory that is live at the end of the \
                          recording"
-                )
+                    )
+                }
+                None => "allocated throughout the recording, and live at its end".to_owned(),
             }
-            None => "allocated throughout the recording, and live at its end".to_owned(),
-        },
+        }
         (Pattern::MemoryLeak, _) => "never freed".to_owned(),
         (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
@@ -123,16 +125,16 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
                 ));
             }
         }
-        Some(Measure::Growth { left, rounds, per_round, origin }) => {
-            let Some(step) = origin.round() else { return list };
+        Some(Measure::Growth { left, iterations, per_iteration, origin }) => {
+            let Some(step) = origin.noun() else { return list };
             let several = match origin {
-                Origin::Turns => "training iterations",
+                Origin::TrainingIterations => "training iterations",
                 Origin::Passes => "forward passes",
                 _ => "steps",
             };
-            list.push(fact(&format!("bytes per {step}"), *per_round as f64, Unit::Bytes));
+            list.push(fact(&format!("bytes per {step}"), *per_iteration as f64, Unit::Bytes));
             list.push(fact(&format!("{several} that left memory"), f64::from(*left), Unit::None));
-            list.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));
+            list.push(fact(&format!("{several} before the last one"), f64::from(*iterations), Unit::None));
         }
         Some(Measure::Slices { count, largest }) => {
             list.push(fact("slices", f64::from(*count), Unit::None));

@@ -88,8 +88,8 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
 /// Check if a process mostly launches on another device while another process mostly uses this one. An equal
 /// correlation ID is then a coincidence of merged ranks.
 fn is_foreign(pid: Key, device: i32, home: &FxHashMap<i32, Key>) -> bool {
-    let elsewhere = home.iter().any(|(&d, &p)| d != device && p == pid);
-    elsewhere && home.get(&device).is_some_and(|&p| p != pid)
+    let on_other_device = home.iter().any(|(&d, &p)| d != device && p == pid);
+    on_other_device && home.get(&device).is_some_and(|&p| p != pid)
 }
 
 /// Correlation ID of an event; 0 if it has none.

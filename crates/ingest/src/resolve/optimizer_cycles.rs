@@ -96,10 +96,10 @@ fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
     let (mut ends, mut from) = (Vec::new(), 0);
     while from < names.len() {
         // Last occurrence of the first optimizer of the cycle.
-        let behind = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
-        let known: FxHashSet<N> = names[from..behind - 1].iter().copied().collect();
-        let next = names[behind..].iter().position(|name| !known.contains(name)).filter(|_| behind - from > 1);
-        let to = next.map_or(names.len(), |at| behind + at);
+        let after = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
+        let known: FxHashSet<N> = names[from..after - 1].iter().copied().collect();
+        let next = names[after..].iter().position(|name| !known.contains(name)).filter(|_| after - from > 1);
+        let to = next.map_or(names.len(), |at| after + at);
         ends.extend(ends_of_alike(&names[from..to], next.is_none()).into_iter().map(|at| from + at));
         from = to;
     }
@@ -199,12 +199,12 @@ mod tests {
 
     #[test]
     fn optimizers_of_one_class_are_distinguished_by_shared_batches() {
-        let alike = |count, batches: &[i64]| of_one_class(Kinds::Contents(vec![5; count]), count, batches);
-        assert_eq!(alike(8, &[50, 250, 450, 650]), [1, 3, 5, 7]);
-        assert_eq!(alike(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
-        assert_eq!(alike(16, &[50, 450, 850, 1250]).len(), 16, "four parts of each batch");
-        assert_eq!(alike(3, &[50, 150, 250]), [0, 1, 2]);
-        assert_eq!(alike(3, &[10, 50, 110, 150, 210, 250]), [0, 1, 2], "gradients of two batches");
-        assert_eq!(alike(6, &[50, 250, 350, 450]), [0, 1, 2, 3, 4, 5], "not the same for all");
+        let equal_contents = |count, batches: &[i64]| of_one_class(Kinds::Contents(vec![5; count]), count, batches);
+        assert_eq!(equal_contents(8, &[50, 250, 450, 650]), [1, 3, 5, 7]);
+        assert_eq!(equal_contents(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
+        assert_eq!(equal_contents(16, &[50, 450, 850, 1250]).len(), 16, "four parts of each batch");
+        assert_eq!(equal_contents(3, &[50, 150, 250]), [0, 1, 2]);
+        assert_eq!(equal_contents(3, &[10, 50, 110, 150, 210, 250]), [0, 1, 2], "gradients of two batches");
+        assert_eq!(equal_contents(6, &[50, 250, 350, 450]), [0, 1, 2, 3, 4, 5], "not the same for all");
     }
 }

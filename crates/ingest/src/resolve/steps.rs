@@ -58,7 +58,7 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     if trace.steps.is_empty() {
         trace.steps = of_device(trace, pattern);
     }
-    mend_lengths(trace);
+    set_lengths(trace);
     let within = requested.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
     for event in within {
         diagnostics::STEP_WITHIN_ANOTHER.count(
@@ -155,7 +155,7 @@ const BETWEEN_PERCENT: i64 = 5;
 
 /// Set the length of steps whose marks have no duration. If marks are consecutive, such a step lasts until the next one
 /// of its process begins. Otherwise, and at the end, its length is unknown and it is removed.
-fn mend_lengths(trace: &mut Trace) {
+fn set_lengths(trace: &mut Trace) {
     let is_empty = |step: &Step| step.end <= step.start;
     if !trace.steps.iter().any(is_empty) {
         return;
@@ -170,12 +170,12 @@ fn mend_lengths(trace: &mut Trace) {
     };
     let mut whole = pairs.iter().filter(|(step, _)| !is_empty(step)).filter_map(|(step, next)| Some((step, (*next)?)));
     let are_adjacent = whole.all(|(step, next)| follows(step, next));
-    let mended = |&(step, next): &(&Step, Option<i64>)| match next.filter(|_| are_adjacent) {
+    let new_end = |&(step, next): &(&Step, Option<i64>)| match next.filter(|_| are_adjacent) {
         _ if !is_empty(step) => Some(*step),
         Some(next) => Some(Step { end: next, ..*step }),
         None => None,
     };
-    let steps: Vec<Step> = pairs.iter().filter_map(mended).collect();
+    let steps: Vec<Step> = pairs.iter().filter_map(new_end).collect();
     for step in trace.steps.iter().filter(|step| is_empty(step)) {
         trace.events.flags[step.event.index()] |= flags::IMPLAUSIBLE;
         let name = trace.strings.get(trace.events.name[step.event.index()]);

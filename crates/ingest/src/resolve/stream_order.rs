@@ -55,8 +55,8 @@ fn out_of_order(stream: &mut [Launched]) -> Vec<EventId> {
     let is_out = |&at: &usize| {
         let (_, start, _) = stream[at];
         let before = middle(&stream[at.saturating_sub(NEIGHBORS)..at]);
-        let behind = middle(&stream[at + 1..(at + 1 + NEIGHBORS).min(stream.len())]);
-        behind.is_some_and(|behind| start.saturating_sub(behind) > FAR_NS)
+        let after = middle(&stream[at + 1..(at + 1 + NEIGHBORS).min(stream.len())]);
+        after.is_some_and(|after| start.saturating_sub(after) > FAR_NS)
             || before.is_some_and(|before| before.saturating_sub(start) > FAR_NS)
     };
     (0..stream.len()).filter(is_out).map(|at| stream[at].2).collect()

@@ -49,7 +49,7 @@ fn truncation_keeps_the_rows_before_the_cut() {
     let whole = lines(&read(STEP));
     // Every prefix is a truncated file: it has the first rows of the complete one, and reports the truncation.
     let list = STEP.find("\"traceEvents\": [").unwrap() + 16;
-    let behind = STEP.find("],\n  \"traceName\"").unwrap();
+    let list_end = STEP.find("],\n  \"traceName\"").unwrap();
     for end in (list..STEP.trim_end().len()).step_by(7) {
         let Some(prefix) = STEP.get(..end) else { continue };
         let trace = read(prefix);
@@ -57,6 +57,6 @@ fn truncation_keeps_the_rows_before_the_cut() {
         let names = |rows: &[String]| rows.iter().map(|r| r.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>();
         let rows = names(&lines(&trace));
         assert_eq!(rows, names(&whole)[..rows.len()], "cut at {end}");
-        assert!(end < behind || rows.len() == whole.len());
+        assert!(end < list_end || rows.len() == whole.len());
     }
 }

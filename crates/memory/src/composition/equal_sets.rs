@@ -18,7 +18,7 @@ pub(super) fn of_program(
     let known: FxHashSet<MemoryObjectId> = recognized.uses.iter().map(|(object, ..)| *object).collect();
     let left: Vec<MemoryObjectId> = classes.others.iter().copied().filter(|object| !known.contains(object)).collect();
     let sets = match recognized.uses.is_empty() {
-        true => alike(trace, classes, &left),
+        true => with_equal_sizes(trace, classes, &left),
         false => of_sizes(trace, of_line(trace, &left), &recognized.sizes),
     };
     let has = |uses: &[Use]| recognized.uses.iter().any(|(_, purpose, _)| uses.contains(purpose));
@@ -95,7 +95,7 @@ fn of_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: &Sizes)
 }
 
 /// Largest group of equal sets, each allocated by one line; none if only one line has these sizes.
-fn alike(trace: &MemoryTrace, classes: &Classes, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
+fn with_equal_sizes(trace: &MemoryTrace, classes: &Classes, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
     let (lines, is_large) = (of_line(trace, objects), large(trace, classes));
     let sizes = lines.iter().map(|line| sizes_of(trace, line));
     let mut candidates: Vec<Sizes> = sizes.filter(|set| set.len() >= FEWEST_SIZES && is_large(set)).collect();

@@ -152,9 +152,9 @@ pub enum Measure {
         left: u32,
         /// Number of counted iterations: without the last one, whose objects may all be in use, and without a first one
         /// that left nothing.
-        rounds: u32,
+        iterations: u32,
         /// Mean bytes left per iteration.
-        per_round: u64,
+        per_iteration: u64,
         /// Origin of the iterations.
         origin: Origin,
     },

@@ -245,7 +245,7 @@ mod tests {
                 "{explanation}"
             );
         }
-        let elsewhere = explained(50, 350, Situation { largest_free: Some(120), ..sound() });
-        assert!(elsewhere.contains("Either the request was for another pool"), "{elsewhere}");
+        let in_other_segment = explained(50, 350, Situation { largest_free: Some(120), ..sound() });
+        assert!(in_other_segment.contains("Either the request was for another pool"), "{in_other_segment}");
     }
 }

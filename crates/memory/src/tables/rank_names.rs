@@ -42,8 +42,8 @@ pub(super) fn distinct(ranks: &[i64]) -> usize {
 /// Length of the common folder of the files, with its slash.
 fn shared_folder(names: &[&str]) -> usize {
     let Some(first) = names.first().map(|name| name.as_bytes()) else { return 0 };
-    let alike = |name: &&str| name.bytes().zip(first).take_while(|(own, of_first)| own == *of_first).count();
-    let shared = names.iter().map(alike).min().unwrap_or(0);
+    let common_length = |name: &&str| name.bytes().zip(first).take_while(|(own, of_first)| own == *of_first).count();
+    let shared = names.iter().map(common_length).min().unwrap_or(0);
     first[..shared].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1)
 }
 

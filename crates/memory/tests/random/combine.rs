@@ -42,9 +42,9 @@ proptest! {
         prop_assert!(combination.before.bytes - combination.after.bytes >= alone, "{:?}", &combination);
         prop_assert_eq!(replay.peak(), combination.after);
         // Applying the list in order gives the same result.
-        let mut anew = Replay::new(&trace, MemoryDeviceId(0), &all);
-        combination.chosen.iter().for_each(|at| { anew.apply(*at); });
-        prop_assert_eq!(anew.peak(), combination.after);
+        let mut recomputed = Replay::new(&trace, MemoryDeviceId(0), &all);
+        combination.chosen.iter().for_each(|at| { recomputed.apply(*at); });
+        prop_assert_eq!(recomputed.peak(), combination.after);
     }
 }
 

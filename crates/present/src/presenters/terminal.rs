@@ -132,8 +132,9 @@ pub fn wrap_lines(text: &str, style: &Style) -> String {
 
 /// Check for a character that controls a terminal: control characters, line breaks, and marks of text direction.
 pub(super) fn is_unseen(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || c.is_control()
+    let changes_direction =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    changes_direction || c.is_control()
 }
 
 /// Replace characters that could control a terminal by blanks.
@@ -216,9 +217,9 @@ fn scale_beside(table: &Table, at: usize) -> human::Scale {
         return own;
     }
     let before = columns[..at].iter().rev().take_while(|column| is_size(column));
-    let beside = before.chain(columns[at + 1..].iter().take_while(|column| is_size(column)));
+    let size_columns = before.chain(columns[at + 1..].iter().take_while(|column| is_size(column)));
     let largest = |column: &Column| human::largest(&column.values);
-    let Some(most) = beside.max_by(|a, b| largest(a).total_cmp(&largest(b))) else { return own };
+    let Some(most) = size_columns.max_by(|a, b| largest(a).total_cmp(&largest(b))) else { return own };
     let (mine, theirs) = (largest(&columns[at]), largest(most));
     if mine < theirs && theirs < mine * COMPARABLE { human::scale(most) } else { own }
 }

@@ -177,7 +177,7 @@ impl ViewRow {
 /// Request for a view, with its options.
 struct ViewRequest<'o> {
     source: Source<'o>,
-    beside: Option<Source<'o>>,
+    baseline: Option<Source<'o>>,
     options: ViewOptions,
     /// Minimum width of boxes, if given.
     least: Option<f64>,
@@ -196,17 +196,17 @@ impl<'o> ViewRequest<'o> {
             return Err(QueryError::unavailable("no call has measurements, so there is no tree to draw"));
         }
         let options = options(source.tree(), &measured, arguments)?;
-        let beside = before.map(|before| before.calls(rank, before.like(rank, part, opened))).transpose()?;
-        if let Some(before) = &beside {
+        let baseline = before.map(|before| before.calls(rank, before.like(rank, part, opened))).transpose()?;
+        if let Some(before) = &baseline {
             check_measured(before.tree(), source.tree(), options.metric)?;
         }
-        Ok(Self { source, beside, options, least: arguments.number("least")? })
+        Ok(Self { source, baseline, options, least: arguments.number("least")? })
     }
 
     fn view(&self, metric: CallMetric) -> CallView {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, continued) = (self.source.tree(), self.source.continued());
-        match &self.beside {
+        match &self.baseline {
             Some(before) => {
                 let mut view = calls::compare(before.tree(), tree, &options);
                 view.scale_before(before.steps(), self.source.steps());
@@ -226,7 +226,7 @@ impl<'o> ViewRequest<'o> {
         let (tree, continued) = (self.source.tree(), self.source.continued());
         // Nobody sees any callers of it.
         let view = || calls::view_upwards(tree, &options, continued, labels, f64::INFINITY);
-        if self.beside.is_some() { None } else { view() }
+        if self.baseline.is_some() { None } else { view() }
     }
 
     /// Check for a request of rows that are too narrow to be visible.
@@ -245,7 +245,7 @@ impl<'o> ViewRequest<'o> {
         let key = self.key(arguments);
         let view = opened.view(&key, || self.view(self.options.metric));
         let root: u64 = arguments.number("root")?.unwrap_or(0);
-        let has_parts = !self.is_fine() && self.beside.is_none() && calls::can_view_upwards(&self.options);
+        let has_parts = !self.is_fine() && self.baseline.is_none() && calls::can_view_upwards(&self.options);
         if root == 0 || !has_parts {
             let row = row(&view, root)?;
             return Ok(ViewRow { view, row, part: None });
@@ -350,7 +350,7 @@ fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryErro
         metrics: request.metrics(),
         guessed: request.source.guesses_lines(),
         steps: request
-            .beside
+            .baseline
             .as_ref()
             .map(|before| ComparedSteps { before: before.steps(), after: request.source.steps() }),
         path: place.path().into_iter().map(|(row, label)| (row, label.short())).collect(),
@@ -441,8 +441,9 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
         }
         Stage::Merged => {
             let named = || chosen(opened).with("merge", "name");
-            let ways = [named(), chosen(opened).with("recursion", "collapsed"), named().with("recursion", "collapsed")];
-            ways.iter().flat_map(shapes).collect()
+            let argument_sets =
+                [named(), chosen(opened).with("recursion", "collapsed"), named().with("recursion", "collapsed")];
+            argument_sets.iter().flat_map(shapes).collect()
         }
         Stage::WholeTree => shapes(&Part::Whole.arguments(opened)),
         Stage::Step(number, ..) => shapes(&alone(number)),

@@ -198,8 +198,8 @@ fn temporarily_full_disks_lose_nothing() {
             (0..3000).for_each(|call| program.call(call % 500));
             assert!(program.update());
             program.disk.leave(room);
-            for turn in 0..4 {
-                (0..40_000).for_each(|call| program.call(room as u32 + turn * 1000 + call % 700));
+            for iteration in 0..4 {
+                (0..40_000).for_each(|call| program.call(room as u32 + iteration * 1000 + call % 700));
                 program.update();
                 assert_eq!(program.stream.error().and_then(|error| error.raw_os_error()), Some(libc::ENOSPC));
                 // If the process were killed now, the file would be complete.
@@ -323,12 +323,12 @@ fn records_dropped_while_the_disk_is_full_are_counted() {
     program.call(1);
     assert!(program.update());
     program.disk.leave(0);
-    let mut turns = 0;
+    let mut iterations = 0;
     while program.stream.output.waiting_bytes() < MAX_WAITING {
         (0..100_000).for_each(|call| program.call(call % 10));
         program.update();
-        turns += 1;
-        assert!(turns < 100, "{} bytes wait", program.stream.output.waiting_bytes());
+        iterations += 1;
+        assert!(iterations < 100, "{} bytes wait", program.stream.output.waiting_bytes());
     }
     for _ in 0..4 {
         (0..100_000).for_each(|call| program.call(call % 10));
@@ -381,10 +381,10 @@ proptest! {
     #[test]
     fn files_are_complete_for_any_free_space(
         trace: bool,
-        turns in proptest::collection::vec((0_u32..400, prop_oneof![Just(usize::MAX), 0_usize..4000], any::<bool>()), 1..12),
+        iterations in proptest::collection::vec((0_u32..400, prop_oneof![Just(usize::MAX), 0_usize..4000], any::<bool>()), 1..12),
     ) {
         let mut program = Recorded::new(trace, usize::MAX);
-        for (calls, room, is_replaced) in turns {
+        for (calls, room, is_replaced) in iterations {
             match room {
                 usize::MAX => program.disk.set_room(room),
                 room => program.disk.leave(room),

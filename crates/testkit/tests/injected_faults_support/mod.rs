@@ -134,8 +134,8 @@ const END: &str = "<!-- table: end -->";
 /// A page with its table replaced.
 pub fn put_into(page: &str, table: &str) -> String {
     let (before, rest) = page.split_once(BEGIN).unwrap();
-    let (_, behind) = rest.split_once(END).unwrap();
-    format!("{before}{BEGIN}\n\n{table}\n{END}{behind}")
+    let (_, after) = rest.split_once(END).unwrap();
+    format!("{before}{BEGIN}\n\n{table}\n{END}{after}")
 }
 
 /// Print the table; with `STACKLINE_BLESS=1` it is also written into its page.

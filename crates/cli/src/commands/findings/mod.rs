@@ -13,7 +13,7 @@ pub(super) use ranks::of_session;
 
 use crate::args::{Common, Document, FindingsArgs, Format};
 use crate::failure::{did_you_mean, is_closed_pipe, wrong_use};
-use crate::output::{Answer, say, say_read_report, style, to_output};
+use crate::output::{Answer, print_message, print_read_report, style, to_output};
 use crate::session::{Session, lost_part, reading, run_of};
 use anyhow::{Context, Result, anyhow};
 use baseline::Baseline;
@@ -85,8 +85,8 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
-    suppressions.warnings().iter().try_for_each(|text| say(text))?;
-    held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
+    suppressions.warnings().iter().try_for_each(|text| print_message(text))?;
+    held.iter().try_for_each(|text| print_message(&format!("--fail-on: {text}")))?;
     // What holds for a part is an answer; that nothing holds is none.
     let lost = lost_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report));
     match lost.or_else(|| failed_rule(&found)).filter(|_| held.is_empty() && !conditions.is_empty()) {
@@ -180,11 +180,11 @@ fn write(
     if let Some(document) = args.document {
         let text = for_tools(document, view, args.inputs.inputs.first().map(PathBuf::as_path))?;
         to_output(common, |out| out.write_all(text.as_bytes()))?;
-        say_failed(view.found)?;
-        return say_read_report(&session.set);
+        print_failed_rules(view.found)?;
+        return print_read_report(&session.set);
     }
     if common.format == Format::Csv {
-        say_failed(view.found)?;
+        print_failed_rules(view.found)?;
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     let head = if people { text(view, &style(common)) } else { String::new() };
@@ -217,11 +217,15 @@ pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Pat
 }
 
 /// Print on standard error which Python rules of the user failed, with the reasons.
-fn say_failed(found: &Findings) -> Result<()> {
+fn print_failed_rules(found: &Findings) -> Result<()> {
     for SkippedRule { rule, reason } in &found.unchecked {
         if let Reason::Failed(why, _) | Reason::Cut(why) = reason {
-            say(&format!("rule {}: {why}", rule.code))?;
-            reason.traceback().into_iter().flat_map(str::lines).try_for_each(|line| say(&format!("  {line}")))?;
+            print_message(&format!("rule {}: {why}", rule.code))?;
+            reason
+                .traceback()
+                .into_iter()
+                .flat_map(str::lines)
+                .try_for_each(|line| print_message(&format!("  {line}")))?;
         }
     }
     Ok(())

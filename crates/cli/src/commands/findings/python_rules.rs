@@ -6,7 +6,7 @@
 use super::worker::{Said, Worker};
 use crate::args::{Common, FindingsArgs};
 use crate::failure::wrong_use;
-use crate::output::say;
+use crate::output::print_message;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use stackline_findings::{ExternalRules, Message, RuleInfo, rules};
@@ -195,7 +195,7 @@ fn each_once(given: &[PathBuf]) -> Result<Vec<&Path>> {
     let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
     for path in given {
         match once.iter().any(|known| same(known, path)) {
-            true => say(&format!("--rules {}: given twice and loaded once", path.display()))?,
+            true => print_message(&format!("--rules {}: given twice and loaded once", path.display()))?,
             false => once.push(path),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::args::CommentArgs;
 use crate::failure::{did_you_mean, unreadable, wrong_use};
-use crate::output::say;
+use crate::output::print_message;
 use anyhow::Result;
 use stackline_critical_path as critical_path;
 use stackline_findings::{Finding, RuleInfo, rules};
@@ -167,7 +167,7 @@ pub(crate) fn comment_sources(args: &CommentArgs, inputs: &[PathBuf]) -> Result<
         return Err(wrong_use(format!("--source-root {}: no such directory", missing.display())));
     }
     if args.source.is_some() {
-        say("--source was renamed to --source-root")?;
+        print_message("--source was renamed to --source-root")?;
     }
     if args.no_source {
         return Ok(SourceRoots::default());

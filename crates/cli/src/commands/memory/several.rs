@@ -3,7 +3,7 @@
 use super::described;
 use crate::args::{Common, Format, MemoryArgs};
 use crate::failure::{command_line, wrong_use};
-use crate::output::{Answer, say};
+use crate::output::{Answer, print_message};
 use crate::progress::ProgressDisplay;
 use crate::session::{Session, reading};
 use anyhow::Result;
@@ -42,7 +42,7 @@ pub(super) fn run(run: &Run, files: &Files, args: &MemoryArgs, common: &Common) 
     let extra = vec![("inputs", json!(inputs).into())];
     Answer { command: name, session: &session, extra, tables, head, shown: None }.write(common)?;
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
-    if is_for_people { say(&next(&memories, run)) } else { Ok(()) }
+    if is_for_people { print_message(&next(&memories, run)) } else { Ok(()) }
 }
 
 /// Memory trace of a rank. If file names contain the rank, no other file is read.

@@ -9,7 +9,7 @@ mod surviving_processes;
 
 use crate::args::{Common, Mode, RecordArgs};
 use crate::failure::command_line;
-use crate::output::say;
+use crate::output::print_message;
 use anyhow::Result;
 use run_directory::RunDirectory;
 use stackline_engine::{OpenOptions, Run};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let place = match RunDirectory::create(common.output.as_deref(), &args.command) {
         Ok(place) => place,
         Err(error) if is_full(&error) => {
-            say(&format!("stackline: {error:#}: nothing is recorded, the command runs without recording"))?;
+            print_message(&format!("stackline: {error:#}: nothing is recorded, the command runs without recording"))?;
             return Ok(launch::end_like(launch::run(&args.command, &[])?.1));
         }
         Err(error) => return Err(error),
@@ -51,12 +51,12 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let running = surviving_processes::sentence(place.path());
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
-        Ok(tree) => say(&summary(&tree, (&how, &run, next(args, &tree)), (part(args, common), &running))),
+        Ok(tree) => print_message(&summary(&tree, (&how, &run, next(args, &tree)), (part(args, common), &running))),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
             place.give_up();
-            say(&format!("stackline: {how}{NOTHING}"))
+            print_message(&format!("stackline: {how}{NOTHING}"))
         }
-        Err(error) => say(&not_merged(args, common, &place, (&how, &error))),
+        Err(error) => print_message(&not_merged(args, common, &place, (&how, &error))),
     };
     Ok(launch::end_like(ended))
 }

@@ -38,8 +38,8 @@ fn difference(name: &str, others: &[&str]) -> String {
     let word = chars[..from].iter().rev().take_while(|c| c.is_alphanumeric()).count();
     let start = from - word.min(BEFORE);
     let end = (from + PART).min(chars.len());
-    let (before, behind) = (if start > 0 { "…" } else { "" }, if end < chars.len() { "…" } else { "" });
-    short(&format!("{before}{}{behind}", chars[start..end].iter().collect::<String>()), 2 * PART)
+    let (before, after) = (if start > 0 { "…" } else { "" }, if end < chars.len() { "…" } else { "" });
+    short(&format!("{before}{}{after}", chars[start..end].iter().collect::<String>()), 2 * PART)
 }
 
 /// Folders of a file that are shown.

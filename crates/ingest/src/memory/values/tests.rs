@@ -120,10 +120,10 @@ fn equal_lists_share_their_items() {
 fn growing_lists_free_their_earlier_positions() {
     let mut values = Values::default();
     let list = values.node(NodeKind::List, &[]).unwrap();
-    for round in 0..1000 {
+    for iteration in 0..1000 {
         let other = values.node(NodeKind::Tuple, &[Value::NONE]).unwrap();
         values.extend(list, &[other.into(); 100]).unwrap();
-        assert_eq!(values.items(list).len(), 100 * (round + 1));
+        assert_eq!(values.items(list).len(), 100 * (iteration + 1));
     }
     assert!(values.memory() < 100_000 * 9 + 1000 * 40, "{}", values.memory());
     assert_eq!(values.item_count(), values.items.len() + values.items(list).len());

@@ -7,7 +7,7 @@
 //! from before the position of a module in the model was known is assigned to the open module of its class.
 
 use super::calls::{Call, Calls, ThreadCalls};
-use super::sampled_python_spans::Glimpse;
+use super::sampled_python_spans::SampledSpan;
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
 
@@ -76,13 +76,18 @@ struct Open {
 
 /// Infer the frames of the thread with this index; no frame crosses one of `cuts` (ascending). Calls are sorted by
 /// start, outer ones first. The result has the frames and the depth of each call.
-pub(super) fn infer(calls: &Calls, tree: usize, glimpses: &[Glimpse], cuts: &[i64]) -> (Vec<InferredFrame>, Vec<u32>) {
+pub(super) fn infer(
+    calls: &Calls,
+    tree: usize,
+    sampled_spans: &[SampledSpan],
+    cuts: &[i64],
+) -> (Vec<InferredFrame>, Vec<u32>) {
     let thread = &calls.threads[tree];
     let mut inference = Inference {
         calls,
         thread,
         tree,
-        glimpses,
+        sampled_spans,
         cuts,
         running: Vec::new(),
         nodes: FxHashMap::default(),
@@ -114,7 +119,7 @@ struct Inference<'a> {
     thread: &'a ThreadCalls,
     tree: usize,
     /// Samples that are not processed yet.
-    glimpses: &'a [Glimpse],
+    sampled_spans: &'a [SampledSpan],
     /// Times at which frames are still to be cut.
     cuts: &'a [i64],
     /// Running calls, outermost first.
@@ -232,10 +237,10 @@ impl Inference<'_> {
 
     /// Process the samples before a time, except those that contradict the running calls.
     fn see_before(&mut self, time: i64, path: &mut Vec<u32>, elements: &mut Vec<Element>) {
-        while let [glimpse, rest @ ..] = self.glimpses
+        while let [glimpse, rest @ ..] = self.sampled_spans
             && glimpse.start < time
         {
-            self.glimpses = rest;
+            self.sampled_spans = rest;
             self.end_before(glimpse.start, glimpse.end);
             self.cut_until(glimpse.start);
             self.calls.threads[glimpse.tree].path(glimpse.node, path);

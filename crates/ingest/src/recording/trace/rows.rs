@@ -5,7 +5,7 @@ use super::files::Files;
 use super::frames;
 use super::frames::{InferredFrame, Place};
 use super::inputs::Inputs;
-use super::sampled_python_spans::{glimpses, shown};
+use super::sampled_python_spans::{sampled_spans, shown};
 use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -124,7 +124,7 @@ impl<'a> Rows<'a> {
     }
 
     fn spans(&mut self, calls: &Calls, tree: usize, steps: &[Step], track: TrackId) {
-        let (thread, seen) = (&calls.threads[tree], glimpses(calls, &self.shown, tree));
+        let (thread, seen) = (&calls.threads[tree], sampled_spans(calls, &self.shown, tree));
         let (mut inferred, mut depths) = frames::infer(calls, tree, &seen, &[]);
         let steps = steps::extend(steps, &inferred);
         if !steps.is_empty() {

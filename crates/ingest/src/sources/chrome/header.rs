@@ -71,8 +71,8 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
             _ => break,
         }
     }
-    let (key, mended) = cursor.key()?;
-    met.extend(mended.then_some(diagnostics::MISSING_QUOTE));
+    let (key, repaired) = cursor.key()?;
+    met.extend(repaired.then_some(diagnostics::MISSING_QUOTE));
     let next = cursor.peek()?;
     let (key, marks) = text::decode(key.raw);
     met.extend(codes_of(marks));

@@ -112,9 +112,9 @@ impl<'a> MeasureOf<'a> {
             Measure::Frequency { variation, histogram } => {
                 Self::Frequency { variation: *variation, histogram: &histogram[..histogram.len().min(LISTED)] }
             }
-            &Measure::Growth { left, rounds, per_round, origin } => {
-                let round = origin.round();
-                Self::Growth { left_in: left, rounds, per_round: round.map(|_| per_round), round }
+            &Measure::Growth { left, iterations, per_iteration, origin } => {
+                let round = origin.noun();
+                Self::Growth { left_in: left, rounds: iterations, per_round: round.map(|_| per_iteration), round }
             }
             &Measure::Slices { count, largest } => Self::Slices { slices: count, largest },
         }

@@ -20,7 +20,7 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
         inline_loading: false,
         gil: false,
         main_frame: true,
-        alike: true,
+        has_equal_steps: true,
         unique: false,
         ..Profile::any(seed)
     };

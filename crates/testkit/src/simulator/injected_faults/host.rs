@@ -45,10 +45,10 @@ fn nonzero(p: &mut FaultInjector<'_>) {
         let faulty = p.write(|b| b.python("model.py(61): select", |b| b.op("aten::nonzero", select)));
         let mut wait = false;
         let stays = |step: &Step| {
-            let goes = matches!(step, Step::Sync { .. })
+            let is_removed = matches!(step, Step::Sync { .. })
                 || matches!(step, Step::Launch { name, .. } if name == "cudaMemcpyAsync");
-            wait |= goes;
-            !goes
+            wait |= is_removed;
+            !is_removed
         };
         let mut repaired = faulty.clone();
         repaired.retain(stays);

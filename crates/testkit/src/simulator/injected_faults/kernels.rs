@@ -85,7 +85,7 @@ fn pair(
         let before = p.write(|b| {
             b.numbered(operator, Sequence::Forward(sequence), |b| repaired_durations.extend(write(b, false)))
         });
-        let behind = p.write(|b| {
+        let after = p.write(|b| {
             let outer = format!("autograd::engine::evaluate_function: {node}");
             b.numbered(outer, Sequence::Backward(sequence), |b| {
                 b.numbered(node, Sequence::Backward(sequence), |b| repaired_durations.extend(write(b, true)));
@@ -93,7 +93,7 @@ fn pair(
         });
         repaired_durations.into_iter().for_each(|(op, ns)| p.set_repaired_duration(op, ns));
         p.put((At::Forward, forward, pass), before.clone(), before);
-        p.put((At::Backward, backward, pass), behind.clone(), behind);
+        p.put((At::Backward, backward, pass), after.clone(), after);
     }
 }
 
