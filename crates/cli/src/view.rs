@@ -43,7 +43,7 @@ const OF_GPU: [&str; 5] =
 /// The tables for people of programs that use no GPU: without columns and rows that could only say so.
 pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
     let is_about_it = |name: &str| ["gpu", "launch", "kernel"].iter().any(|part| name.contains(part));
-    let says_nothing = |column: &Column| match &column.values {
+    let is_zero_or_empty = |column: &Column| match &column.values {
         Values::I64(values) => values.iter().flatten().all(|&value| value == 0),
         Values::F64(values) => values.iter().flatten().all(|&value| value == 0.0),
         Values::Str(_) | Values::Bool(_) => false,
@@ -53,7 +53,7 @@ pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
             .filter(|&row| text(&table, "measure", row).is_none_or(|name| !is_about_it(name)))
             .collect();
         let mut table = rows(&table, &host);
-        let gone: Vec<Column> = table.columns.extract_if(.., |c| is_about_it(&c.name) && says_nothing(c)).collect();
+        let gone: Vec<Column> = table.columns.extract_if(.., |c| is_about_it(&c.name) && is_zero_or_empty(c)).collect();
         table.notes.retain(|note| !note.starts_with("Coverage") && !gone.iter().any(|c| note.starts_with(&c.name)));
         table
     };

@@ -55,8 +55,8 @@ fn wait_until_it_listens(child: &mut Child) {
 /// Processor time that a process has used, in ticks of 10 ms. It does not grow while the machine does other things.
 fn ticks(child: &Child) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    let behind_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    behind_name.split_whitespace().nth(11).and_then(|utime| utime.parse().ok()).unwrap_or(0)
+    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split_whitespace().nth(11).and_then(|utime| utime.parse().ok()).unwrap_or(0)
 }
 
 fn end(child: Child) -> (Output, String, String) {

@@ -36,7 +36,7 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
         };
     }
     if !recording::has_streams(run) {
-        let has = if crate::memory::is_alone(run).unwrap_or(false) { Part::Memory } else { Part::Traces };
+        let has = if crate::memory::is_memory_only(run).unwrap_or(false) { Part::Memory } else { Part::Traces };
         return stackline_store::read_calls(run)?.map_or_else(|| lacks(&[has]), Ok);
     }
     // A process may have written more since the tables were made, or the writer of the tables may have been killed.

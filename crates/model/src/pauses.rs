@@ -235,9 +235,9 @@ mod tests {
         let child = [(2, Some(0), 900, 1000), (2, Some(1), 1000, 1100)];
         assert_eq!(found(&[launcher, child].concat()), [(200, 900, true)]);
         // The launcher continues, so its numbers decide for both.
-        let goes_on = |number| [&launcher[..], &child, &[(1, Some(number), 950, 1050)]].concat();
-        assert_eq!(found(&goes_on(2)), [], "it waited");
-        assert_eq!(found(&goes_on(7)), [(200, 900, false)], "its profiler paused");
+        let continued = |number| [&launcher[..], &child, &[(1, Some(number), 950, 1050)]].concat();
+        assert_eq!(found(&continued(2)), [], "it waited");
+        assert_eq!(found(&continued(7)), [(200, 900, false)], "its profiler paused");
     }
 
     #[test]

@@ -58,9 +58,9 @@ impl Trace {
         let follows = |one: EventId, two: EventId| {
             track(one) == track(two) && (1..=MOST_BETWEEN).contains(&at(two).saturating_sub(at(one)))
         };
-        let goes_on =
+        let continues =
             |a: &Repeat, b: &Repeat| may_be(a) && may_be(b) && follows(a.first, b.first) && follows(a.again, b.again);
-        let others = repeats.chunk_by(goes_on).filter(|run| run.len() < LEAST_OF_A_GRAPH);
+        let others = repeats.chunk_by(continues).filter(|run| run.len() < LEAST_OF_A_GRAPH);
         let mut repeated: Vec<EventId> = others.flatten().map(|repeat| repeat.again).collect();
         repeated.sort_unstable();
         repeated

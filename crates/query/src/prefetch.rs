@@ -13,7 +13,7 @@ pub(crate) type Question = (&'static str, Arguments);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Data that the page waits for.
-    Soonest,
+    Urgent,
     /// Data of the whole page and of its first view.
     Opening,
     /// The same for a run with only memory data.
@@ -98,8 +98,8 @@ pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
 }
 
 /// First questions of the page, which can be computed before the page asks.
-pub(crate) fn soonest(opened: &OpenRun) -> Vec<Question> {
-    stage_questions(opened, Stage::Soonest)
+pub(crate) fn urgent(opened: &OpenRun) -> Vec<Question> {
+    stage_questions(opened, Stage::Urgent)
 }
 
 /// Prefetched queries of the Memory page, for each device with memory.
@@ -130,7 +130,7 @@ pub(crate) fn none(_: &OpenRun, _: Stage) -> Vec<Arguments> {
 }
 
 /// Prefetched arguments of a query that needs none: one empty set.
-pub(crate) fn plain() -> Vec<Arguments> {
+pub(crate) fn one_empty_set() -> Vec<Arguments> {
     vec![Arguments::default()]
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn alone(step: i64) -> Arguments {
 }
 
 /// Prefetched query arguments for the baseline run, if there is one.
-pub(crate) fn of_before(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
+pub(crate) fn for_baseline(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
     let all = opened.before().map_or_else(|_| Vec::new(), find);
     all.into_iter().map(|arguments| arguments.with("run", "before")).collect()
 }

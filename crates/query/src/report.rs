@@ -72,13 +72,13 @@ const BY_STEP: &str = "steps";
 /// If the options' watch was canceled.
 pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<Table>, Error> {
     let analyses: Vec<&Analysis> = FIRST.iter().filter_map(|name| stackline_analyze::analyses::find(name)).collect();
-    let mut tables = stackline_engine::run(set, &analyses, &of_chosen_steps(options))?;
+    let mut tables = stackline_engine::run(set, &analyses, &for_selected_steps(options))?;
     tables.retain(|table| table.name != BY_STEP);
     Ok(tables)
 }
 
 /// A report's tables are all of the same steps.
-fn of_chosen_steps(options: &RunOptions) -> RunOptions {
+fn for_selected_steps(options: &RunOptions) -> RunOptions {
     RunOptions { scope: Scope { chosen: true, ..options.scope }, ..options.clone() }
 }
 
@@ -111,15 +111,15 @@ impl Content {
     }
 
     /// Stored report of a whole run that `import` kept in its directory, if it is still valid.
-    pub fn kept(run: &Path) -> Option<Self> {
+    pub fn load_cached(run: &Path) -> Option<Self> {
         let whole = stackline_engine::is_run(run) && stackline_engine::is_complete(run);
         whole.then(|| cache::load(run, ENTRY)).flatten()
     }
 
     /// Store the report in a run directory that was just written. Best effort: without it, a report is worked out
     /// again.
-    pub fn keep(&self, run: &Path) {
-        cache::keep(run, ENTRY, self);
+    pub fn store_in_cache(&self, run: &Path) {
+        cache::store_in_cache(run, ENTRY, self);
     }
 }
 
@@ -129,7 +129,7 @@ impl OfTrace {
     /// # Errors
     /// If the options' watch was canceled.
     pub fn compute(trace: &Trace, options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
-        let of_steps = of_chosen_steps(options);
+        let of_steps = for_selected_steps(options);
         let run = |names: &[&str]| {
             let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
             stackline_engine::run_trace(trace, &analyses, &of_steps)
@@ -176,12 +176,12 @@ impl PathOfTrace {
             (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
         });
         let sentence = match &exact {
-            Ok(ExactPath { report, calls, .. }) => sentence(report) + &large(calls),
+            Ok(ExactPath { report, calls, .. }) => sentence(report) + &large_calls_sentence(calls),
             Err(error) => format!("none: {error}."),
         };
         // Where steps are inferred, the notes of what is looked at say so.
         let marks = if looked.are_inferred() { None } else { step_marks::note(trace) };
-        let marks = marks.into_iter().chain(small_part(trace, &looked)).chain(notes.iter().cloned());
+        let marks = marks.into_iter().chain(small_part_note(trace, &looked)).chain(notes.iter().cloned());
         let start = start_up.map(|start_up| ("Start-up", start_up.to_string()));
         let start = start.into_iter().chain(after.as_ref().map(|after| ("After the last step", after.to_string())));
         let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
@@ -212,7 +212,7 @@ impl PathOfTrace {
 }
 
 /// That steps are less than half of the trace, if they are: what else it holds is in no table of the report.
-fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
+fn small_part_note(trace: &Trace, looked: &Looked) -> Option<String> {
     let (start, end) = looked.window(trace)?;
     let (first, last) = trace.span()?;
     let (steps, all) = (end.saturating_sub(start), last.saturating_sub(first));
@@ -246,7 +246,7 @@ fn exact_path(trace: &Trace, looked: &Looked) -> Result<ExactPath, CriticalPathE
 }
 
 /// Large calls as a sentence; empty without any.
-fn large(calls: &[LargeCall]) -> String {
+fn large_calls_sentence(calls: &[LargeCall]) -> String {
     let one = |call: &LargeCall| {
         let times =
             if call.count == 1 { "1 call".to_owned() } else { format!("{} calls", human::count(call.count as u64)) };

@@ -24,7 +24,7 @@ fn prefetch_follows_the_declared_order() {
     let step = stackline_testkit::demo::Config { steps: 3, ..Default::default() };
     std::fs::write(&path, stackline_testkit::demo::generate(&step)).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
-    assert_eq!(names(opened.soonest_questions()), ["meta", "overview"]);
+    assert_eq!(names(opened.urgent_questions()), ["meta", "overview"]);
     let mut prefetched = names(opened.first_questions());
     prefetched.retain(|name| *name != "finding");
     let opening = ["meta", "overview", "findings", "path", "lanes", "calls", "source", "tiles", "counters"];

@@ -120,7 +120,7 @@ impl<T> EventSender<T> {
     #[inline]
     pub(crate) fn post(&mut self, one: T) -> bool {
         if let Err(rtrb::PushError::Full(one)) = self.waiting.push(one) {
-            return self.post_elsewhere(one);
+            return self.post_to_new_ring(one);
         }
         self.waiting.slots() == self.room / 2
     }
@@ -132,7 +132,7 @@ impl<T> EventSender<T> {
 
     /// Post to a larger ring, if there is none yet.
     #[cold]
-    fn post_elsewhere(&mut self, one: T) -> bool {
+    fn post_to_new_ring(&mut self, one: T) -> bool {
         if self.room == WAITING {
             self.lose();
             return false;

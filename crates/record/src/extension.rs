@@ -7,7 +7,7 @@ mod exec;
 
 use crate::options::Options;
 use crate::session::Session;
-use crate::standard_error::{self, say};
+use crate::standard_error::{self, print_message};
 use stackline_recording::{BEGIN, Begin, TensorPart, boot};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
@@ -180,8 +180,8 @@ fn none() -> *mut c_void {
 fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     match std::panic::catch_unwind(AssertUnwindSafe(action)) {
         Ok(Ok(())) => {}
-        Ok(Err(reason)) => say(&format!("not recording this process: {reason}")),
-        Err(_) => say("not recording this process: the recorder failed"),
+        Ok(Err(reason)) => print_message(&format!("not recording this process: {reason}")),
+        Err(_) => print_message("not recording this process: the recorder failed"),
     }
     none()
 }
@@ -220,7 +220,7 @@ unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mu
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     begun(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
-        say("recording without Python frames: their layout in this interpreter is unknown");
+        print_message("recording without Python frames: their layout in this interpreter is unknown");
         Session::begin(Options { python: false, ..options })
     })
 }

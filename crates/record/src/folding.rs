@@ -1,7 +1,7 @@
 //! Folding of span names: after a program has made many names that differ only in numbers, further ones share one
 //! frame.
 //!
-//! The template of a name has a placeholder for each number and each generated identifier. The first [`MAX_ALIKE`]
+//! The template of a name has a placeholder for each number and each generated identifier. The first [`MAX_NAMES_OF_TEMPLATE`]
 //! names of a template keep separate frames, so that `layer 0` to `layer 47` remain distinct.
 
 use crate::process::Process;
@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 /// Names of one template with separate frames.
-const MAX_ALIKE: usize = 64;
+const MAX_NAMES_OF_TEMPLATE: usize = 64;
 /// Span names with separate frames per process: their number and bytes.
 const MAX_SPANS: usize = 1 << 13;
 const MAX_SPANS_BYTES: usize = 1 << 20;
@@ -103,7 +103,7 @@ pub(crate) enum Verdict {
     Other,
 }
 
-/// Names of a template with separate frames, and the frames. Unchanged once there are [`MAX_ALIKE`].
+/// Names of a template with separate frames, and the frames. Unchanged once there are [`MAX_NAMES_OF_TEMPLATE`].
 pub(crate) type OwnFrames = FxHashMap<Box<[u8]>, u32>;
 
 /// Span names of a process, counted by template.
@@ -154,7 +154,7 @@ impl SpanNames {
 
     /// Names of a template with separate frames, if all other names share a frame.
     pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<OwnFrames>> {
-        self.by_template.get(template).filter(|own| own.len() >= MAX_ALIKE)
+        self.by_template.get(template).filter(|own| own.len() >= MAX_NAMES_OF_TEMPLATE)
     }
 
     /// Keep a name as an example of those that share a frame.
@@ -219,7 +219,7 @@ impl FoldedNames {
 
 #[cfg(test)]
 mod tests {
-    use super::{FOLDED, FoldedNames, MAX_ALIKE, MAX_SPANS, write_template};
+    use super::{FOLDED, FoldedNames, MAX_NAMES_OF_TEMPLATE, MAX_SPANS, write_template};
     use crate::process::{Kept, Process};
     use std::collections::HashSet;
     use std::ffi::CString;
@@ -262,11 +262,11 @@ mod tests {
         let (mut thread, mut other) = (FoldedNames::default(), FoldedNames::default());
         let name = |number: u32| CString::new(format!("layer {number}")).unwrap();
         let own: HashSet<u32> =
-            (0..MAX_ALIKE as u32).map(|number| thread.frame(&process, false, &name(number))).collect();
-        assert!(own.len() == MAX_ALIKE && own.iter().all(|frame| frame & FOLDED == 0));
-        let folded = thread.frame(&process, false, &name(MAX_ALIKE as u32));
+            (0..MAX_NAMES_OF_TEMPLATE as u32).map(|number| thread.frame(&process, false, &name(number))).collect();
+        assert!(own.len() == MAX_NAMES_OF_TEMPLATE && own.iter().all(|frame| frame & FOLDED == 0));
+        let folded = thread.frame(&process, false, &name(MAX_NAMES_OF_TEMPLATE as u32));
         assert_ne!(folded & FOLDED, 0);
-        for number in MAX_ALIKE as u32..10_000 {
+        for number in MAX_NAMES_OF_TEMPLATE as u32..10_000 {
             assert_eq!(thread.frame(&process, false, &name(number)), folded);
             assert_eq!(other.frame(&process, true, &name(number)), folded, "on another thread, in a full tree");
         }

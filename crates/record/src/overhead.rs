@@ -36,7 +36,7 @@ const LEAST: usize = 6;
 const _: () = assert!(LEAST as u64 * (BLOCK + SETTLE) == LEAST_UNRECORDED_STEPS as u64);
 /// Largest ratio of the mean and the median of a comparison's recorded steps. Steps with a larger ratio are not
 /// alike.
-const ALIKE: f64 = 1.3;
+const MAX_RATIO: f64 = 1.3;
 /// Largest distance of half of a comparison's recorded steps from their median, as a fraction of the median.
 const APART: f64 = 0.2;
 /// Largest ratio of a step without callbacks to recorded steps. Beyond it, the program does something other than
@@ -175,7 +175,8 @@ impl Overhead {
         let usual = median(&mut self.recorded) as f64;
         let (with, without) = (median(&mut self.with) as f64, median(&mut self.without) as f64);
         let mut apart: Vec<i64> = self.recorded.iter().map(|&ns| (ns - usual as i64).abs()).collect();
-        let is_even = mean <= ALIKE * usual && usual <= ALIKE * mean && (median(&mut apart) as f64) <= APART * usual;
+        let is_even =
+            mean <= MAX_RATIO * usual && usual <= MAX_RATIO * mean && (median(&mut apart) as f64) <= APART * usual;
         if is_even && without > 0.0 {
             self.found.push(with / without - 1.0);
         }

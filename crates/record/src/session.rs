@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::overhead::Change;
 use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
-use crate::standard_error::say;
+use crate::standard_error::print_message;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::NodeId;
@@ -79,9 +79,9 @@ pub(crate) struct Session {
     replacing: Mutex<u32>,
     pid: u32,
     /// True after the message that the stream cannot be written.
-    complained: AtomicBool,
+    has_reported_failure: AtomicBool,
     /// True after the message that the end would be missing if another program replaced this one.
-    complained_of_replacing: AtomicBool,
+    has_reported_replacing: AtomicBool,
 }
 
 impl Session {
@@ -105,8 +105,8 @@ impl Session {
             lifetime: Lifetime::default(),
             replacing: Mutex::new(0),
             pid: std::process::id(),
-            complained: AtomicBool::new(false),
-            complained_of_replacing: AtomicBool::new(false),
+            has_reported_failure: AtomicBool::new(false),
+            has_reported_replacing: AtomicBool::new(false),
         }))
     }
 
@@ -163,7 +163,7 @@ impl Session {
     #[cold]
     pub(crate) fn enter_thread(&self) -> Box<State> {
         if let Err(reason) = self.start_writing() {
-            self.complain(&reason, "the program continues without recording");
+            self.report_failure(&reason, "the program continues without recording");
         }
         self.process.enter_thread()
     }
@@ -230,7 +230,7 @@ impl Session {
             let shapes = dlmonitor::start_shapes();
             if let Err(reason) = &shapes.state {
                 let data = if touches { "memory accesses of operators are" } else { "shapes are" };
-                say(&format!("{data} not recorded: {reason}"));
+                print_message(&format!("{data} not recorded: {reason}"));
             }
             self.note(shapes);
         }
@@ -266,7 +266,7 @@ impl Session {
         if self.role == Role::Fork
             && let Err(reason) = self.start_writing()
         {
-            self.complain(&reason, "the program continues without recording");
+            self.report_failure(&reason, "the program continues without recording");
         }
     }
 
@@ -338,7 +338,7 @@ impl Session {
         stream.overhead(self.window.overhead());
         stream.step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
-            self.complain(&error.to_string(), "the program continues, and the recorder tries again");
+            self.report_failure(&error.to_string(), "the program continues, and the recorder tries again");
         }
         if is_taken {
             stream.forget(&leaving);
@@ -349,18 +349,20 @@ impl Session {
     }
 
     /// Print this message once, because standard error belongs to the program.
-    fn complain(&self, reason: &str, then: &str) {
-        if !self.complained.swap(true, Ordering::Relaxed) {
-            say(&format!("cannot write the recording: {reason}; {then}"));
+    fn report_failure(&self, reason: &str, then: &str) {
+        if !self.has_reported_failure.swap(true, Ordering::Relaxed) {
+            print_message(&format!("cannot write the recording: {reason}; {then}"));
         }
     }
 
-    /// Variant of [`Self::complain`] before another program replaces this one. A search along `PATH` fails for most folders,
+    /// Variant of [`Self::report_failure`] before another program replaces this one. A search along `PATH` fails for most folders,
     /// so this message has its own flag, and later messages are still printed.
-    fn complain_of_replacing(&self, reason: &str) {
-        if !self.complained.load(Ordering::Relaxed) && !self.complained_of_replacing.swap(true, Ordering::Relaxed) {
+    fn report_replacing(&self, reason: &str) {
+        if !self.has_reported_failure.load(Ordering::Relaxed)
+            && !self.has_reported_replacing.swap(true, Ordering::Relaxed)
+        {
             let then = "if another program replaces this one now, the end of the recording is missing";
-            say(&format!("cannot write the recording: {reason}; {then}"));
+            print_message(&format!("cannot write the recording: {reason}; {then}"));
         }
     }
 

@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 /// Identity of standard error when the recorder was loaded; `None` if it was closed.
 static KNOWN: OnceLock<Option<Identity>> = OnceLock::new();
 
-/// Store the identity of standard error, and print panics of this library by [`say`].
+/// Store the identity of standard error, and print panics of this library by [`print_message`].
 pub(crate) fn take_over() {
     known();
-    std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
+    std::panic::set_hook(Box::new(|panic| print_message(&panic.to_string())));
 }
 
 /// Identity of the original standard error. If the program closes it, its next opened file has that number, and must
@@ -20,7 +20,7 @@ fn known() -> Option<Identity> {
 
 /// Print one line, if it can be written at once; otherwise it is dropped. A full disk, a closed reader or one that
 /// does not read has no effect on the program.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_message(line: &str) {
     let now = descriptors::identity(libc::STDERR_FILENO).ok();
     if now.is_none() || now != known() || !takes_bytes() {
         return;

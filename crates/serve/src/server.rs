@@ -254,7 +254,7 @@ async fn query(
 /// computations.
 async fn begin(shared: Arc<Shared>) {
     let opened = Arc::clone(&shared.opened);
-    let Ok(questions) = spawn_blocking(move || opened.soonest_questions()).await else { return };
+    let Ok(questions) = spawn_blocking(move || opened.urgent_questions()).await else { return };
     for (name, arguments) in questions {
         let key = format!("{name}\n{}", arguments.key());
         tokio::spawn(answered(Arc::clone(&shared), key, name.to_owned(), arguments));

@@ -60,8 +60,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
         (calls::view_table(&view), text(&view, top == 0, common))
     };
     let before = before.iter().map(|before| read_report_of(&args.runs[0], before));
-    let session = Session::of_reports(std::iter::once(read_report_of(run, &tree)).chain(before).collect(), common);
-    let tables = session.pick(vec![table])?;
+    let session = Session::from_reports(std::iter::once(read_report_of(run, &tree)).chain(before).collect(), common);
+    let tables = session.select_tables(vec![table])?;
     let metric = json!(calls::metric_name(&tree, metric));
     let extra =
         vec![("recording", Extra::Value(recording(&tree, run, step.as_ref()))), ("metric", Extra::Value(metric))];

@@ -225,7 +225,7 @@ fn answer(
     if is_points_requested || common.format == Format::Csv {
         tables.push(points(path));
     }
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let head = if people { head(&report, before) } else { String::new() };
     let shown = None;
     let extra = if common.format == Format::Json { extra(path, &report, before)? } else { Vec::new() };

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
             (session, tables)
         }
     };
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let shown = (common.format == Format::Table).then(|| tables.iter().map(for_people).collect());
     Answer { command: "doctor", session: &session, extra: Vec::new(), tables, head: String::new(), shown }.write(common)
 }

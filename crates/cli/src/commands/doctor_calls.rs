@@ -11,7 +11,7 @@ use std::path::Path;
 /// Tables of `doctor` for a recording or profile, and a session with the read report.
 pub(super) fn tables<'a>(run: &Run, common: &'a Common) -> Result<(Session<'a>, Vec<Table>)> {
     let (tree, path) = (reading(run, Run::profile)?, &run.inputs()[0]);
-    let session = Session::of_reports(vec![read_report_of(path, &tree)], common);
+    let session = Session::from_reports(vec![read_report_of(path, &tree)], common);
     Ok((session, vec![processes(path, &tree), sources(&tree)]))
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
             save_run(&TraceSet { traces }, &[], directory, args.force)?;
         }
         (Target::Parquet, Some(directory)) => {
-            let memory = if common.rank.is_none() { run.memories()? } else { run.memories_within()? };
+            let memory = if common.rank.is_none() { run.memories()? } else { run.memories_of_traces()? };
             save_run(&session.set, &memory, directory, args.force)?;
         }
         _ => {}

@@ -43,7 +43,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
 
 /// Export inputs with only memory data: lanes for viewers, or a run directory.
 pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) -> Result<()> {
-    let lanes = || traces.first().map(drawn).unwrap_or_default();
+    let lanes = || traces.first().map(lanes_of).unwrap_or_default();
     match (args.to, &common.output) {
         (Target::Perfetto, _) => {
             let lanes = lanes();
@@ -69,14 +69,14 @@ pub(super) fn memory_lanes(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     // Only what came from the trace itself, or from its one process, has its clock.
     let memory = known.iter().find(|memory| memory.label == trace.meta.name);
     Ok(memory.map(|memory| {
-        let mut lanes = drawn(memory);
+        let mut lanes = lanes_of(memory);
         lanes.meta.base_ns = trace.meta.base_ns;
         lanes
     }))
 }
 
 /// Lanes of a memory trace with waste, source locations of allocations, and suggestions.
-fn drawn(trace: &MemoryTrace) -> Trace {
+fn lanes_of(trace: &MemoryTrace) -> Trace {
     let analysis = MemoryAnalysis::new(trace, 2);
     let waste = analysis.matches.iter().map(|found| Waste {
         object: found.object,

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("import stores whole traces: use --steps with commands that analyze them"));
     }
     may_become_run(run, args.force)?;
-    let (mut memory, traces) = apart(&args.inputs.inputs, common)?;
+    let (mut memory, traces) = split_memory_inputs(&args.inputs.inputs, common)?;
     let Some(mut traces) = traces else {
         save_run(&TraceSet::default(), &memory, run, args.force)?;
         print_memory_note(&memory, run)?;
@@ -29,14 +29,14 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     };
     let session = Session::from_run(&mut traces, common)?;
     // Which process of a recording a rank is, its memory does not say.
-    memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_within()? });
+    memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_of_traces()? });
     // Worked out before the run gets its name: what is kept there must be of this run and no other.
     let whole =
         common.rank.is_none().then(|| Content::compute(&session.set, &session.infos, &session.run_options(), true));
     let report = whole.transpose()?;
     save_run(&session.set, &memory, run, args.force)?;
     if let Some(report) = report {
-        report.keep(run);
+        report.store_in_cache(run);
     }
     let events: usize = session.infos.iter().map(|i| i.events).sum();
     print_message(&format!(
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
 }
 
 /// The memory traces of inputs that are of memory alone, and the run of the others, if there are any.
-fn apart(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Option<Run>)> {
+fn split_memory_inputs(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Option<Run>)> {
     if let [_] = inputs {
         // A single input is told by being read.
         let run = run_of(inputs, common)?;

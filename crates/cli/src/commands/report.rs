@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let inputs = &args.inputs.inputs;
-    let known = if args.for_agent { None } else { kept(inputs, common) };
+    let known = if args.for_agent { None } else { load_cached(inputs, common) };
     let (session, content) = match known {
         Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
@@ -70,11 +70,11 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
             head.push('\n');
         }
         if common.tables.is_empty() {
-            let tables = screenful(&tables);
+            let tables = fit_to_screen(&tables);
             shown = Some(if session.is_of_host_alone() { without_gpu(tables) } else { tables });
         }
     }
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let written = Answer { command: "report", session: &session, extra, tables, head, shown }.write(common);
     match written {
         // The exit code answers the conditions even if nobody reads the report to its end.
@@ -144,8 +144,8 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         )));
     }
     if args.for_agent {
-        use super::report_for_agent::{of_calls, of_memory};
-        let text = if is_memory { of_memory(run, common)? } else { of_calls(run, common, &args.source)? };
+        use super::report_for_agent::{report_calls, report_memory};
+        let text = if is_memory { report_memory(run, common)? } else { report_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "only memory data" } else { "sums of calls, not each call" };
@@ -224,10 +224,10 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
 }
 
 /// The report that `import` kept in a run directory, if these inputs and options ask for just that.
-fn kept(inputs: &[PathBuf], common: &Common) -> Option<Content> {
+fn load_cached(inputs: &[PathBuf], common: &Common) -> Option<Content> {
     let whole = common.rank.is_none() && common.scope() == Scope::default();
     match inputs {
-        [run] if whole => Content::kept(run),
+        [run] if whole => Content::load_cached(run),
         _ => None,
     }
 }
@@ -283,7 +283,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
 }
 
 /// Shorten the tables of a report so that they fit a screen.
-fn screenful(tables: &[Table]) -> Vec<Table> {
+fn fit_to_screen(tables: &[Table]) -> Vec<Table> {
     let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
     let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
     let mut out = Vec::new();
@@ -297,11 +297,11 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
         out.push(select(&rows(spread, &times), &columns));
     }
     if let Some(time) = find("gpu_time") {
-        out.push(noted(devices(time), coverage.as_deref()));
+        out.push(with_note(devices(time), coverage.as_deref()));
     }
     if let Some(kernels) = find("gpu_kernels") {
         let columns = ["rank", "name", "percent", "total_ns", "count", "mean_ns"];
-        out.push(noted(select(&top(kernels, "total_ns", TOP), &columns), short.as_deref()));
+        out.push(with_note(select(&top(kernels, "total_ns", TOP), &columns), short.as_deref()));
     }
     if let Some(lines) = find("gpu_lines").filter(|lines| known_share(lines) >= 50.0) {
         let columns = ["rank", "line", "percent", "total_ns", "count", "longest"];
@@ -314,11 +314,11 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
         } else {
             "host_self_us"
         };
-        out.push(noted(select(&top(operators, by, TOP), &columns), short.as_deref()));
+        out.push(with_note(select(&top(operators, by, TOP), &columns), short.as_deref()));
     }
     if let Some(spans) = find("spans") {
         let columns = ["rank", "name", "thread", "calls", "self_ns", "total_ns", "max_ns"];
-        out.push(noted(select(&top(spans, "total_ns", 2 * TOP), &columns), None));
+        out.push(with_note(select(&top(spans, "total_ns", 2 * TOP), &columns), None));
     }
     if let Some(collectives) = find("coll_analysis") {
         let columns =
@@ -330,7 +330,7 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
     out
 }
 
-fn noted(mut table: Table, note: Option<&str>) -> Table {
+fn with_note(mut table: Table, note: Option<&str>) -> Table {
     table.notes.clear();
     table.notes.extend(note.map(str::to_owned));
     table

@@ -63,13 +63,13 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
         ends.extend(trace_tables.ends);
     }
     let is_of_steps = OF_STEPS.contains(&command);
-    let window = if is_of_steps { session.looked_at(&looked) } else { None };
-    let mut tables = session.together(of_each);
+    let window = if is_of_steps { session.window_sentence(&looked) } else { None };
+    let mut tables = session.combined(of_each);
     if command == TableCommand::Collectives && session.infos.len() > 1 {
         let ranks: Vec<i64> = session.infos.iter().map(|info| info.rank).collect();
         tables.push(stackline_engine::rank_clock_table(&ranks, &ends));
     }
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let of_host = session.is_of_host_alone();
     let of_gpu = [TableCommand::Kernels, TableCommand::Timeline].contains(&command);

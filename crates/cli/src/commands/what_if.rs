@@ -67,7 +67,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         let tables = tables(&prediction).into_iter().chain(path).collect();
         (tables, extra(&prediction, steps), head(&prediction, &choice, steps))
     };
-    let tables = session.pick_or(tables, if args.sweep { &[] } else { &[what_if::PATH] })?;
+    let tables = session.select_tables_or(tables, if args.sweep { &[] } else { &[what_if::PATH] })?;
     let head = if people { head } else { String::new() };
     let extra = if common.format == Format::Json { extra } else { Vec::new() };
     let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();

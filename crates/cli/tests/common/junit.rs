@@ -108,11 +108,11 @@ fn wrong(around: Option<&String>, start: &BytesStart<'_>, declared: &mut BTreeMa
     let name = name_of(start);
     let Some(element) = element(&name) else { return vec![format!("an element {name}")] };
     let mut faults = Vec::new();
-    let may_stand = match around {
+    let is_allowed = match around {
         None => name == "testsuites",
         Some(around) => self::element(around).is_some_and(|around| around.inside.contains(&name.as_str())),
     };
-    faults.extend((!may_stand).then(|| format!("{name} in {around:?}")));
+    faults.extend((!is_allowed).then(|| format!("{name} in {around:?}")));
     let mut has = Vec::new();
     for attribute in start.attributes() {
         let Ok(attribute) = attribute else { return vec![format!("{name} has an attribute that is none")] };

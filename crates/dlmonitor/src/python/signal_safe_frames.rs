@@ -62,7 +62,7 @@ pub enum Walk {
     /// Same as [`Self::Whole`], but only the newest [`MAX_SAMPLED`].
     Cut,
     /// The frame at which the walk was to stop has returned: all frames up to the root are present.
-    Elsewhere,
+    NotReached,
     /// The chain was partly constructed or invalid: discard the sample.
     Broken,
 }
@@ -204,7 +204,7 @@ impl FrameSampler {
         // Shim frames count, too, so that the walk of a cyclic chain ends.
         for _ in 0..2 * MAX_SAMPLED {
             if address == 0 {
-                return Some(if until.is_none() { Walk::Whole } else { Walk::Elsewhere });
+                return Some(if until.is_none() { Walk::Whole } else { Walk::NotReached });
             }
             let bytes = self.frame_bytes(layout, address)?;
             let previous = word(bytes, layout.frame_previous)?;

@@ -159,7 +159,7 @@ pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
     let mut found = Found::new(ContentKinds::MEMORY);
     input::read_into(path, &label, &ReadOptions::default(), &mut found)
-        .map_err(|error| asked_for_memory(error.located(&label, path)))?;
+        .map_err(|error| as_memory_error(error.located(&label, path)))?;
     one_trace(path, found.memory)
 }
 
@@ -170,7 +170,7 @@ pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
 pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
     let mut found = Found::new(ContentKinds::MEMORY);
     input::read_stream(Path::new(label), label, Box::new(bytes), 0, &ReadOptions::default(), &mut found)
-        .map_err(asked_for_memory)?;
+        .map_err(as_memory_error)?;
     one_trace(Path::new(label), found.memory)
 }
 
@@ -189,13 +189,13 @@ pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrac
                 "give one of them (unpack an archive first), or compare all with `stackline memory`",
             ))
         }
-        (None, _) => Err(asked_for_memory(Error::NoTrace { path: path.to_owned() })),
+        (None, _) => Err(as_memory_error(Error::NoTrace { path: path.to_owned() })),
     }
 }
 
 /// Adapt an error for a caller that requested memory: the advice for an unknown format lists memory formats.
 #[must_use]
-pub fn asked_for_memory(error: Error) -> Error {
+pub fn as_memory_error(error: Error) -> Error {
     let advice = WHAT_IS_READ.to_owned();
     match error {
         Error::Unsupported { path, found, .. } if found.starts_with(input::UNKNOWN) => {

@@ -21,6 +21,6 @@ pub const WHAT_IS_READ: &str = "give a PyTorch memory snapshot (`torch.cuda.memo
     (docs/formats/memory-text.md)";
 
 pub use formats::{
-    asked_for_memory, count_memory_files, files_of_memory, is_memory_file, one_trace, read_bytes, read_path,
+    as_memory_error, count_memory_files, files_of_memory, is_memory_file, one_trace, read_bytes, read_path,
 };
 pub use kineto::from_trace;

@@ -100,14 +100,14 @@ fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
         let known: FxHashSet<N> = names[from..after - 1].iter().copied().collect();
         let next = names[after..].iter().position(|name| !known.contains(name)).filter(|_| after - from > 1);
         let to = next.map_or(names.len(), |at| after + at);
-        ends.extend(ends_of_alike(&names[from..to], next.is_none()).into_iter().map(|at| from + at));
+        ends.extend(ends_of_one_class_run(&names[from..to], next.is_none()).into_iter().map(|at| from + at));
         from = to;
     }
     ends
 }
 
 /// Last optimizer of each cycle, if all cycles are equal except for an incomplete last one.
-fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
+fn ends_of_one_class_run<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let is_first = |at: usize| names.get(at) == names.first();
     let is_last = |at: &usize| *at + 1 == names.len() || is_first(*at + 1);
     let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
@@ -115,7 +115,7 @@ fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let in_cycle = |at: usize| (at..names.len()).take_while(|&at| is_first(at)).count();
     let begins = |&at: &usize| is_first(at) && (at == 0 || !is_first(at - 1));
     let counts: Vec<usize> = (0..names.len()).filter(begins).map(in_cycle).collect();
-    let are_alike = match &counts[..] {
+    let are_equal_counts = match &counts[..] {
         [first, last] => first == last,
         // The trace may begin and end within a cycle.
         [first, usual, others @ .., last] => {
@@ -123,7 +123,7 @@ fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
         }
         _ => false,
     };
-    if are_alike {
+    if are_equal_counts {
         ends.retain(|&at| !is_first(at) || at + 1 == names.len());
     }
     if let [others @ .., last] = &ends[..]

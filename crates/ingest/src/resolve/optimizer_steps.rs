@@ -114,14 +114,14 @@ fn begin(trace: &Trace, spans: &[EventId], one: i64, two: i64) -> Option<i64> {
     let events = operations(trace, spans, (one, two));
     let (before, step) = events.split_at(events.partition_point(|&(start, _)| start < one));
     let row = ROW.min(step.len()).max(1);
-    let is_alike = |one: &[(i64, StrId)], other: &[(i64, StrId)]| {
+    let is_same_sequence = |one: &[(i64, StrId)], other: &[(i64, StrId)]| {
         one.iter().map(|(_, name)| name).eq(other.iter().map(|(_, name)| name))
     };
     // Of several matches (a step may take several batches), use the one whose distance from the end equals that in the
     // next step.
     let (found, at) = step.windows(row).take(MOST_TRIED).enumerate().find_map(|(at, window)| {
         let length = step.len() - at;
-        let rows = before.windows(row).enumerate().filter(|(_, other)| is_alike(window, other));
+        let rows = before.windows(row).enumerate().filter(|(_, other)| is_same_sequence(window, other));
         let found = rows.map(|(found, _)| found).min_by_key(|found| (before.len() - found).abs_diff(length))?;
         Some((found, at))
     })?;

@@ -10,7 +10,7 @@ use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 /// before the recording.
 const BEFORE_NS: i64 = 100_000_000;
 /// One tenth of the tolerance after the host's last event, in ns, or the recording's length if that is larger.
-const BEHIND_NS: i64 = 1_000_000_000;
+const AFTER_NS: i64 = 1_000_000_000;
 
 /// Number of complete later operations of its stream after which an operation counts as too long. A stream runs one
 /// operation after another, and in no trace of the corpus an operation outlasts more than two.
@@ -19,14 +19,14 @@ const COVERED: usize = 16;
 const COVERING: usize = 4;
 /// Limit on the operations that are compared with a longer one. If all of a stream are damaged, each would be compared
 /// with all.
-const LOOKED_AT: usize = 64 * COVERED;
+const CHECKED_LATER: usize = 64 * COVERED;
 
 /// Mark implausible GPU records. Without CPU events no comparison is possible.
 pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let Some((first, last)) = host_span(trace) else { return };
     let length = last.saturating_sub(first);
     let earliest = first.saturating_sub(BEFORE_NS.max(length));
-    let latest = last.saturating_add(BEHIND_NS.max(length).saturating_mul(10));
+    let latest = last.saturating_add(AFTER_NS.max(length).saturating_mul(10));
     let mut marked = Tally::default();
     for event in trace.events.ids() {
         let row = event.index();
@@ -80,7 +80,7 @@ fn covers(trace: &Trace, correlation: &impl Fn(EventId) -> i64, work: &[EventId]
         return false;
     }
     let own = correlation(first);
-    let during = later.iter().take(LOOKED_AT).take_while(|e| events.start[e.index()] < end);
+    let during = later.iter().take(CHECKED_LATER).take_while(|e| events.start[e.index()] < end);
     let whole = during.filter(|e| events.end(**e) <= end && (own <= 0 || correlation(**e) != own));
     whole.take(COVERED).count() == COVERED
 }

@@ -112,7 +112,7 @@ pub(super) fn find(trace: &mut Trace) {
     }
     let around = around_others(trace, &roles);
     let mut counted: FxHashSet<EventId> = around.iter().copied().collect();
-    counted.extend(counted_elsewhere(trace, &roles));
+    counted.extend(duplicate_operations(trace, &roles));
     let kind = |e: EventId| {
         let role = roles[trace.events.track[e.index()].index()]?;
         Some(if counted.contains(&e) { EventKind::GpuAnnotation } else { kind(role, trace.name(e)) })
@@ -203,7 +203,7 @@ fn around_others(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
 
 /// Operations of [`Copies`] that rows of streams of their device, or an earlier such row, also contain: same name, same
 /// time, same number.
-fn counted_elsewhere(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
+fn duplicate_operations(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     if !roles.contains(&Some(Copies)) {
         return Vec::new();
     }

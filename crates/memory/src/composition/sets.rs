@@ -49,7 +49,7 @@ pub(super) const FEWEST_SIZES: usize = 2;
 const BETTER: f64 = 1.05;
 
 /// Share of bytes, size by size, from which two sets count as equal.
-const ALIKE: f64 = 0.95;
+const MIN_EQUAL_SHARE: f64 = 0.95;
 
 /// Ratios of sizes between sets of one model: float32 state of bfloat16 parameters has twice their bytes.
 pub(super) const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
@@ -247,7 +247,7 @@ fn take(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Opt
     };
     let (taken, left): (Vec<MemoryObjectId>, Vec<MemoryObjectId>) = from.iter().copied().partition(is_missing);
     let is_enough = !taken.is_empty()
-        && bytes_of(trace, &taken) as f64 >= ALIKE * bytes(set) as f64
+        && bytes_of(trace, &taken) as f64 >= MIN_EQUAL_SHARE * bytes(set) as f64
         && is_varied(&sizes_of(trace, &taken), set);
     if !is_enough {
         return None;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of objects that use one memory in turn. In a loop, each object could reuse the memory of the previous
 /// one without limit, and each lookup would visit all.
-const MOST_IN_TURN: usize = 64;
+const MOST_SUCCESSIVE_OWNERS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
@@ -38,7 +38,7 @@ impl<'a> Plan<'a> {
     pub(super) fn accepts(&self, suggestion: usize) -> bool {
         let new = self.suggestions[suggestion];
         let mine = self.applied_to(new.object);
-        if mine.iter().any(|old| *old == suggestion || !new.action.goes_with(&self.suggestions[*old].action)) {
+        if mine.iter().any(|old| *old == suggestion || !new.action.is_compatible_with(&self.suggestions[*old].action)) {
             return false;
         }
         let shared = self.giver.contains_key(&new.object) || self.taker.contains_key(&new.object);
@@ -46,7 +46,7 @@ impl<'a> Plan<'a> {
             Some(owner) => {
                 let whole = |at: &usize| self.suggestions[*at].action.keeps_whole();
                 let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(&owner);
-                let room = || self.takers_until(owner) + self.takers_of(new.object) + 1 < MOST_IN_TURN;
+                let room = || self.takers_until(owner) + self.takers_of(new.object) + 1 < MOST_SUCCESSIVE_OWNERS;
                 free && room() && mine.iter().all(whole) && self.applied_to(owner).iter().all(whole)
             }
             None => !shared || new.action.keeps_whole(),

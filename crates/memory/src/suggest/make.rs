@@ -106,13 +106,13 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
     if structured.is_empty() {
         return Vec::new();
     }
-    let besides = set_and_copied(usage, &structured);
+    let set_or_copied = set_and_copied(usage, &structured);
     let mut made = Vec::new();
     for (object, touches) in intra::by_object(usage.touches()) {
         let Some(found) = structured.get(&object) else { continue };
         // Copies and sets of the whole object need all slices at once; those of a slice need only this slice.
-        let Some(besides) = besides.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
-        let slices = overlapping(&[touches, besides].concat());
+        let Some(set_or_copied) = set_or_copied.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
+        let slices = overlapping(&[touches, set_or_copied].concat());
         if slices.len() < 2 {
             continue;
         }

@@ -171,7 +171,7 @@ impl Action {
     }
 
     /// True if this and another suggested change can apply to one object.
-    pub(crate) fn goes_with(&self, other: &Self) -> bool {
+    pub(crate) fn is_compatible_with(&self, other: &Self) -> bool {
         let is_setting = |action: &Self| *action == Self::ExpandableSegments;
         if is_setting(self) || is_setting(other) {
             return self != other;

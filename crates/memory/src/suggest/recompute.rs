@@ -91,7 +91,7 @@ struct Made {
 struct Again {
     reads: Vec<MemoryObjectId>,
     /// Bytes of temporary results.
-    besides: u64,
+    other_bytes: u64,
     time_ns: u64,
 }
 
@@ -108,7 +108,7 @@ impl Maker<'_> {
         let maker = self.maker(gap.object, before)?;
         let by = maker.by;
         let mut again = self.run(gap.object, maker, before)?;
-        let (mut first, mut scratch, mut cost_ns) = (None, again.besides, again.time_ns);
+        let (mut first, mut scratch, mut cost_ns) = (None, again.other_bytes, again.time_ns);
         let gone = again.reads.iter().position(|read| !self.is_there(*read, by, before));
         if let Some(gone) = gone {
             let gone = again.reads.swap_remove(gone);
@@ -121,7 +121,7 @@ impl Maker<'_> {
             }
             again.reads.extend(more.reads);
             first = Some(earlier);
-            scratch = scratch.saturating_add(self.bytes(gone)).saturating_add(more.besides);
+            scratch = scratch.saturating_add(self.bytes(gone)).saturating_add(more.other_bytes);
             cost_ns = cost_ns.saturating_add(more.time_ns);
         }
         again.reads.sort_unstable();
@@ -192,7 +192,7 @@ impl Maker<'_> {
                 AccessMode::Read if access.object != made => again.reads.push(access.object),
                 AccessMode::Write if access.object == made => {}
                 AccessMode::Both if access.object == made && filled.is_some() => {}
-                AccessMode::Write => again.besides = again.besides.saturating_add(self.bytes(access.object)),
+                AccessMode::Write => again.other_bytes = again.other_bytes.saturating_add(self.bytes(access.object)),
                 _ => return None,
             }
         }

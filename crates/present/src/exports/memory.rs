@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Maximum number of lanes with one object each, per device. Beyond it, objects with disjoint lifetimes share lanes.
-const OWN_LANES: usize = 256;
+const MAX_OWN_LANES: usize = 256;
 
 /// A time in which an object is of no use.
 #[derive(Clone, Debug)]
@@ -206,7 +206,7 @@ impl<'a> Writer<'a> {
                 .ids()
                 .filter(|object| self.memory.objects.device[object.index()] == device)
                 .collect();
-            for (object, lane) in self.placed(objects) {
+            for (object, lane) in self.assign_lanes(objects) {
                 let name = lane.map_or_else(|| self.memory.object_name(object), |lane| format!("objects {lane}"));
                 // Below the lanes of the streams.
                 let number = self.memory.streams.len() + 1 + lane.unwrap_or(object.index());
@@ -218,9 +218,9 @@ impl<'a> Writer<'a> {
 
     /// Memory objects in the order of their allocation, each with the lane that it shares, if there are too many for
     /// one each.
-    fn placed(&self, mut objects: Vec<MemoryObjectId>) -> Vec<(MemoryObjectId, Option<usize>)> {
+    fn assign_lanes(&self, mut objects: Vec<MemoryObjectId>) -> Vec<(MemoryObjectId, Option<usize>)> {
         objects.sort_by_key(|object| self.memory.life(*object).start);
-        if objects.len() <= OWN_LANES {
+        if objects.len() <= MAX_OWN_LANES {
             return objects.into_iter().map(|object| (object, None)).collect();
         }
         let (mut open, mut lanes) = (BinaryHeap::new(), 0);
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn objects_with_disjoint_lifetimes_share_lanes() {
-        let lines = (0..OWN_LANES + 10).map(|at| format!("a o{at} 8; f o{at}\n"));
+        let lines = (0..MAX_OWN_LANES + 10).map(|at| format!("a o{at} 8; f o{at}\n"));
         let memory = text::read("m", &lines.collect::<String>()).unwrap();
         let trace = lanes(&memory, &[], &nothing);
         assert_eq!(trace.tracks.tracks.len(), 3, "a counter, a stream, one lane");

@@ -4,7 +4,7 @@
 //! right, with a note. Color never carries meaning alone.
 
 use super::{human, spread};
-use crate::cells::cut_apart;
+use crate::cells::shorten_distinctly;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, presets};
 use stackline_model::kernel_names::short_names;
 use stackline_model::{Column, Table, Unit, Values};
@@ -59,7 +59,7 @@ pub fn table(table: &Table, style: &Style) -> String {
     let mut lanes: Vec<TextColumn> = Vec::new();
     let bar = bar_column(table);
     for (i, column) in table.columns.iter().enumerate().filter(|(_, c)| rows == 0 || has_value(&c.values)) {
-        lanes.push(lane(column, &scale_beside(table, i), shown));
+        lanes.push(lane(column, &scale_of_size_columns(table, i), shown));
         if Some(i) == bar && style.width >= WIDTH_FOR_BARS {
             lanes.push(bars(column, shown));
         }
@@ -207,7 +207,7 @@ fn bar_column(table: &Table) -> Option<usize> {
 }
 
 /// Scale of a column. Sizes in a memory table share the scale of the largest adjacent column.
-fn scale_beside(table: &Table, at: usize) -> human::Scale {
+fn scale_of_size_columns(table: &Table, at: usize) -> human::Scale {
     let (columns, own) = (&table.columns, human::scale(&table.columns[at]));
     let is_size = |column: &Column| column.unit == Unit::Bytes && matches!(column.values, Values::I64(_));
     if let Some(scale) = spread::scale(columns, at) {
@@ -307,7 +307,7 @@ fn fit(lanes: &mut Vec<TextColumn>, width: usize) -> usize {
         if lane.wraps {
             lane.cells.iter_mut().for_each(|cell| *cell = wrap_hard(cell, most).join("\n"));
         } else {
-            lane.cells = cut_apart(&lane.cells, most, shorten);
+            lane.cells = shorten_distinctly(&lane.cells, most, shorten);
         }
         lane.header = shorten(&lane.header, most);
     }

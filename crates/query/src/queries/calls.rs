@@ -189,14 +189,17 @@ impl<'o> ViewRequest<'o> {
         let is_compared = arguments.choice("beside", &[("before", ())])?.is_some();
         let before = if is_compared { Some(opened.before()?) } else { None };
         // Where nobody chose steps, a warm-up of either side is left out of both.
-        let own = before.filter(|_| opened.is_all(rank, part)).map_or(part, |before| opened.like(rank, part, before));
+        let own = before
+            .filter(|_| opened.is_default_part(rank, part))
+            .map_or(part, |before| opened.corresponding_part(rank, part, before));
         let source = opened.calls(rank, own)?;
         let measured = source.tree().measured();
         if measured.is_empty() {
             return Err(QueryError::unavailable("no call has measurements, so there is no tree to draw"));
         }
         let options = options(source.tree(), &measured, arguments)?;
-        let baseline = before.map(|before| before.calls(rank, before.like(rank, part, opened))).transpose()?;
+        let baseline =
+            before.map(|before| before.calls(rank, before.corresponding_part(rank, part, opened))).transpose()?;
         if let Some(before) = &baseline {
             check_measured(before.tree(), source.tree(), options.metric)?;
         }
@@ -221,7 +224,7 @@ impl<'o> ViewRequest<'o> {
     }
 
     /// Node by another metric at the path of these labels; `None` if that needs the whole view.
-    fn there(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
+    fn view_at_path(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, continued) = (self.source.tree(), self.source.continued());
         // Nobody sees any callers of it.

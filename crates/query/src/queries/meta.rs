@@ -1,6 +1,6 @@
 //! Query that describes the run: its traces, sources, devices and missing records.
 
-use crate::prefetch::{Stage, of_before, plain};
+use crate::prefetch::{Stage, for_baseline, one_empty_set};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_findings::Recording;
@@ -269,8 +269,8 @@ fn has_python(opened: &OpenRun) -> bool {
 
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
-        Stage::Soonest | Stage::Opening | Stage::OpeningOfMemory => plain(),
-        Stage::Comparison => of_before(opened, |_| plain()),
+        Stage::Urgent | Stage::Opening | Stage::OpeningOfMemory => one_empty_set(),
+        Stage::Comparison => for_baseline(opened, |_| one_empty_set()),
         _ => Vec::new(),
     }
 }

@@ -89,7 +89,7 @@ fn near(opened: &OpenRun, rank: Option<i64>, flat: Option<&CallView>, text: &str
 
 /// Matching event names with total times, longest first, and the number of omitted ones.
 fn events(trace: &Trace, names: &Names, origin: i64, needle: &str) -> (Vec<FoundName>, usize) {
-    let mut rows = names.holding(trace, needle);
+    let mut rows = names.containing(trace, needle);
     let total = rows.len();
     rows.truncate(MOST);
     let row = |found: &Found| {

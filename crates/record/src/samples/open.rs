@@ -111,14 +111,14 @@ impl Open {
             if let (Some(entry), Some(last)) = (published, open.last())
                 && entry.handle.load(Ordering::Relaxed) != last.handle
             {
-                self.write_anew(open);
+                self.rewrite(open);
             }
         }
     }
 
     /// Write all entries of open operators anew, because one ended before its callees.
     #[cold]
-    fn write_anew(&self, open: &[OpenOperator]) {
+    fn rewrite(&self, open: &[OpenOperator]) {
         self.depth.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::Release);
         for (outer, opened) in open.iter().enumerate() {

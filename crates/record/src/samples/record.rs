@@ -277,7 +277,7 @@ impl ThreadRecord {
                 self.losses.broken.fetch_add(1, Ordering::Relaxed);
             }
             // The frame that opened a span has returned, so its common frames with this path are unknown.
-            Walk::Elsewhere => operator = None,
+            Walk::NotReached => operator = None,
             // The frame that called an operator is above it already. For a span it continues to run.
             Walk::Whole if operator.is_some_and(|operator| operator.python.is_some() && !operator.span) => {
                 found.caller = true;

@@ -48,7 +48,7 @@ impl Session {
         let mut made = Ok(());
         self.started.call_once(|| made = self.make_stream());
         if let Err(reason) = made {
-            self.complain(&reason, "the program continues without recording");
+            self.report_failure(&reason, "the program continues without recording");
         }
         self.close_stream(exit);
     }
@@ -76,7 +76,7 @@ impl Session {
         if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
             && let Err(error) = stream.end(clock::monotonic_ns(), exit)
         {
-            self.complain(&error.to_string(), "the end of the recording is missing");
+            self.report_failure(&error.to_string(), "the end of the recording is missing");
         }
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
         self.written.notify_all();

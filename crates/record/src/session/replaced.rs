@@ -82,7 +82,7 @@ impl Session {
         if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
             && let Err(error) = stream.end_provisionally(clock::monotonic_ns())
         {
-            self.complain_of_replacing(&error.to_string());
+            self.report_replacing(&error.to_string());
         }
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         if *phase == Phase::Replacing {
@@ -124,8 +124,9 @@ mod tests {
     fn messages_before_exec_are_no_recording_complaints() {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
         let session = Session::new(options, Role::Main, Vec::new());
-        session.complain_of_replacing("disk full");
-        let flags = [&session.complained, &session.complained_of_replacing].map(|flags| flags.load(Ordering::Relaxed));
+        session.report_replacing("disk full");
+        let flags =
+            [&session.has_reported_failure, &session.has_reported_replacing].map(|flags| flags.load(Ordering::Relaxed));
         assert_eq!(flags, [false, true]);
     }
 

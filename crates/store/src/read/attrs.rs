@@ -213,7 +213,7 @@ fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_w
             let text = keys.get(row).filter(|_| positions.value(row) as usize == fields.len()).ok_or_else(wrong)?;
             let key = strings.find(text).ok_or_else(wrong)?;
             let kind = types.get(row).and_then(attr_type::from_name).ok_or_else(wrong)?;
-            let is_selected = selection.wants(text);
+            let is_selected = selection.selects(text);
             let name = column.filter(|c| c.is_valid(row)).map(|c| c.value(row));
             let wide = name.map(|name| match index.get(name) {
                 // An unselected column is not read, so its index does not matter.

@@ -30,7 +30,7 @@ pub enum Attributes {
 }
 
 impl Attributes {
-    fn wants(&self, key: &str) -> bool {
+    fn selects(&self, key: &str) -> bool {
         match self {
             Self::All => true,
             Self::Keys(keys) => keys.contains(key),

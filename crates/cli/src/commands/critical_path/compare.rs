@@ -70,7 +70,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         return Err(failure);
     }
     let start_ns = session.infos.first().and_then(|i| i.start_ns).unwrap_or(0);
-    let tables = session.pick(vec![table(&rows, start_ns)])?;
+    let tables = session.select_tables(vec![table(&rows, start_ns)])?;
     // Where the window is, people learn from a note if it matters.
     let people = common.format == Format::Table;
     let mut columns = vec!["method", "graph_nodes", "window_ns", "path_ns", "path_percent", "bound_by"];

@@ -73,7 +73,7 @@ fn answer(path: &CtdaPath, before: Option<&(i64, CtdaReport)>, session: &Session
     if !is_path_requested && common.format != Format::Csv {
         tables.retain(|t| t.name != PATH);
     }
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let head = if people { head(&report, before) } else { String::new() };
     let extra = if common.format == Format::Json { extra(&report, before)? } else { Vec::new() };
     Answer { command: "critical-path", session, extra, tables, head, shown: None }.write(common)

@@ -25,7 +25,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     // An overlay is drawn into the text of one trace.
     let scope = session.scope;
     let look = |trace: &Trace| window(trace, args.annotation(), args.instance, &scope);
-    let slowest = if args.overlay.is_none() { session.keep_slowest(look)? } else { None };
+    let slowest = if args.overlay.is_none() { session.select_slowest_trace(look)? } else { None };
     let trace = one_trace(&session)?;
     let Looked { choice, mut notes, .. } = look(trace)?;
     notes.splice(0..0, slowest);
@@ -51,7 +51,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     {
         all.push(exact::hops_table(&hops));
     }
-    let tables = session.pick_or(all, &exact::ON_DEMAND)?;
+    let tables = session.select_tables_or(all, &exact::ON_DEMAND)?;
     let head = if people { head(&report, &choice, &notes) } else { String::new() };
     let extra =
         if common.format == Format::Json { extra(&report, &hops, &harmless, &steps, &notes)? } else { Vec::new() };

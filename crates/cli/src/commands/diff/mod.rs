@@ -7,7 +7,7 @@ use crate::args::{Common, DiffArgs, DiffDocument, Format, KernelsBy};
 use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{Answer, print_message, print_read_report, style, to_output};
 use crate::progress::ProgressDisplay;
-use crate::session::{Session, lost_part, not_an_input};
+use crate::session::{Session, incomplete_part, not_an_input};
 use anyhow::{Result, anyhow};
 use conditions::{Condition, Outcome};
 use serde_json::json;
@@ -90,7 +90,7 @@ fn incomplete(opened: &OpenedSides) -> Option<String> {
     if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {
         return Some(format!("{} has no events with a duration", empty.name));
     }
-    lost_part(&opened.infos, opened.reports.iter())
+    incomplete_part(&opened.infos, opened.reports.iter())
 }
 
 /// Paths of the runs before the change and of those after.
@@ -173,7 +173,7 @@ fn write(
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     let head = if people { text(&shown, &style(common)) } else { String::new() };
-    let tables = session.pick(diff::tables(diff, &opened.before, &opened.after))?;
+    let tables = session.select_tables(diff::tables(diff, &opened.before, &opened.after))?;
     let tables = if people { Vec::new() } else { tables };
     let extra = vec![
         ("before", json!(before).into()),

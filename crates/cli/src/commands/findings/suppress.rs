@@ -127,7 +127,7 @@ impl Suppressions {
     fn comments(&self, file: &str, text: &str, (unknown, idle): (&mut Vec<String>, &mut Vec<String>)) {
         let used = self.used_comments.borrow();
         for (number, line) in (1..).zip(text.lines()) {
-            if names_nothing(line) {
+            if has_empty_list(line) {
                 unknown.push(format!("{file}:{number}: # {MARK} ignore[] has no code and ignores no finding"));
             }
             let Some(codes) = codes(line, &self.rules) else { continue };
@@ -184,7 +184,7 @@ const MOST_BYTES: usize = 1 << 26;
 const MARK: &str = "stackline:";
 
 /// Check if a code looks like one of a Python rule, such as `MY001`, and not like a misspelled name.
-pub(super) fn looks_own(code: &str) -> bool {
+pub(super) fn is_python_rule_code(code: &str) -> bool {
     !code.starts_with("SL") && code.ends_with(|c: char| c.is_ascii_digit())
 }
 
@@ -195,8 +195,11 @@ fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
         let Some(code) = line.split_whitespace().next() else { continue };
         let Some(known) = rules.find(code) else {
             let near = did_you_mean(code, rules.names());
-            let hint =
-                if rules.is_of_users(code) && looks_own(code) { " (load Python rules with --rules)" } else { "" };
+            let hint = if rules.is_of_users(code) && is_python_rule_code(code) {
+                " (load Python rules with --rules)"
+            } else {
+                ""
+            };
             return Err(format!("line {number}: unknown finding {code:?}{hint}{near}"));
         };
         let path = line[code.len()..].trim();
@@ -218,7 +221,7 @@ fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
 }
 
 /// Check if a line has the comment with an empty list, which ignores nothing.
-fn names_nothing(line: &str) -> bool {
+fn has_empty_list(line: &str) -> bool {
     let list = || line.split_once('#')?.1.split_once(MARK)?.1.trim_start().strip_prefix("ignore[")?.split_once(']');
     list().is_some_and(|(list, _)| list.chars().all(|c| c == ',' || c.is_whitespace()))
 }
@@ -245,8 +248,8 @@ mod tests {
             assert_eq!(codes(none), None, "{none}");
         }
         assert_eq!(codes("x  # noqa"), None);
-        assert!(names_nothing("x  # stackline: ignore[ , ]") && !names_nothing("x  # stackline: ignore[SL004]"));
-        assert!(!names_nothing("x  # stackline: ignore") && !names_nothing("x = ignore[]"));
+        assert!(has_empty_list("x  # stackline: ignore[ , ]") && !has_empty_list("x  # stackline: ignore[SL004]"));
+        assert!(!has_empty_list("x  # stackline: ignore") && !has_empty_list("x = ignore[]"));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         }
         None if !files.is_empty() => return several::run(&run, &files, args, common).map(|()| false),
         Some(rank) if !files.is_empty() && args.process.is_none() => trace_of_rank(&run, &files, (rank, common))?,
-        rank => opened(&mut run, args.process.as_deref(), rank)?,
+        rank => select_memory(&mut run, args.process.as_deref(), rank)?,
     };
     if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };
@@ -72,10 +72,10 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
 }
 
 /// The memory trace of the input; of a process or a rank, if one was chosen.
-fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
+fn select_memory(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
     match (process, rank) {
         (Some(_), Some(_)) => return Err(wrong_use("--process and --rank both select a process; give one of them")),
-        (Some(requested), None) => return of_process(run, requested),
+        (Some(requested), None) => return memory_of_process(run, requested),
         (None, Some(_)) if run.is_memory_alone()? => {
             return Err(wrong_use("a memory file has no ranks to select"));
         }
@@ -86,7 +86,7 @@ fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<Mem
 }
 
 /// The memory trace of one process of a recording.
-fn of_process(run: &Run, requested: &str) -> Result<MemoryTrace> {
+fn memory_of_process(run: &Run, requested: &str) -> Result<MemoryTrace> {
     let mut processes = run.memories_of_processes()?;
     let is_match = |label: &str| label == requested || label.rsplit_once(':').is_some_and(|(_, pid)| pid == requested);
     if let Some(at) = processes.iter().position(|trace| is_match(&trace.label)) {
@@ -123,7 +123,7 @@ fn write(
     }
     let head = clean_lines(&head);
     let session = session(common, trace);
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let own = [("memory", stackline_query::memory_summary(trace))].into_iter().chain(keys);
     let extra = own.map(|(key, value)| (key, Extra::Value(value))).collect();
     Answer { command: "memory", session: &session, extra, tables, head, shown: None }.write(common)
@@ -131,7 +131,7 @@ fn write(
 
 /// A session that has nothing but the read report.
 fn session<'a>(common: &'a Common, trace: &MemoryTrace) -> Session<'a> {
-    Session::of_reports(vec![described(trace)], common)
+    Session::from_reports(vec![described(trace)], common)
 }
 
 /// The tables of a view other than the usual one.
@@ -171,8 +171,8 @@ fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_
         tables::at_peak_table(trace, peaks, args.by()),
     ];
     // A table that says only that nothing is known is for programs alone.
-    let says_nothing = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);
-    all.retain(|table| is_requested(table.name.as_ref()) || !says_nothing(table));
+    let is_uninformative = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);
+    all.retain(|table| is_requested(table.name.as_ref()) || !is_uninformative(table));
     if !trace.out_of_memory.is_empty() || is_requested("memory_out_of_memory") {
         all.push(tables::failed_requests_table(trace));
     }
@@ -223,16 +223,17 @@ fn for_people(table: &mut Table) {
     let are_suggestions = table.name == "memory_suggestions";
     let own = if are_suggestions { suggestions } else { &[] };
     let is_part = |name: &str| ["file", "line", "function", "module"].contains(&name) || own.contains(&name);
-    let says_nothing = |values: &Values| matches!(values, Values::I64(values) if values.iter().all(Option::is_none));
-    let is_idle = |column: &Column| are_suggestions && says_nothing(&column.values);
+    let is_empty_column = |values: &Values| matches!(values, Values::I64(values) if values.iter().all(Option::is_none));
+    let is_idle = |column: &Column| are_suggestions && is_empty_column(&column.values);
     let requested = table.column("requested").map(|column| column.values.clone());
-    let is_as_asked = requested.is_some() && requested.as_ref() == table.column("bytes").map(|column| &column.values);
+    let equals_requested =
+        requested.is_some() && requested.as_ref() == table.column("bytes").map(|column| &column.values);
     let is_unknown =
         |values: &Values| matches!(values, Values::Str(all) if all.iter().flatten().all(|kind| kind == "unknown"));
     let is_empty = |column: &Column| match &*column.name {
-        "requested" => is_as_asked,
+        "requested" => equals_requested,
         "kind" => is_unknown(&column.values),
-        "time" | "reserved_bytes" => says_nothing(&column.values),
+        "time" | "reserved_bytes" => is_empty_column(&column.values),
         _ => false,
     };
     table.columns.retain(|column| !is_part(&column.name) && !is_idle(column) && !is_empty(column));

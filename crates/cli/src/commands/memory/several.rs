@@ -36,8 +36,8 @@ pub(super) fn run(run: &Run, files: &Files, args: &MemoryArgs, common: &Common) 
     if common.format == Format::Table {
         head = format!("{}\n{}\n", run.name(), memories.sentences().join("\n"));
     }
-    let session = Session::of_reports(reports, common);
-    let tables = session.pick(memories.tables())?;
+    let session = Session::from_reports(reports, common);
+    let tables = session.select_tables(memories.tables())?;
     let inputs: Vec<String> = run.inputs().iter().map(|path| path.display().to_string()).collect();
     let extra = vec![("inputs", json!(inputs).into())];
     Answer { command: name, session: &session, extra, tables, head, shown: None }.write(common)?;

@@ -25,12 +25,12 @@ const PLACES: usize = 6;
 ///
 /// # Errors
 /// If none can be read.
-pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<String> {
+pub(in crate::commands) fn report_memory(run: &Run, common: &Common) -> Result<String> {
     let (files, path) = (run.memory_files()?, &run.inputs()[0]);
     let trace = match common.rank {
         _ if files.is_empty() => run.memory(None)?,
         Some(rank) => memory::trace_of_rank(run, &files, (rank, common))?,
-        None => return of_several(run, &files, common),
+        None => return report_several_files(run, &files, common),
     };
     let cli = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
     let mut out = String::from("Report of device memory. Numbers are from the file; savings are replayed.\n");
@@ -58,7 +58,7 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
 }
 
 /// Comparison of several files, with the highest peak of each.
-fn of_several(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
+fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
     let memory::Read { memories, reports } = memory::read_several(run, files, common)?;
     let mut out = String::from("Report of device memory from several files. Numbers are from the files.\n");
     for sentence in memories.sentences() {

@@ -5,8 +5,8 @@ mod memory;
 mod names;
 mod ranks;
 
-pub(super) use calls::of_calls;
-pub(super) use memory::of_memory;
+pub(super) use calls::report_calls;
+pub(super) use memory::report_memory;
 
 use super::how_it_ended::how_it_ended;
 use crate::args::{SourceArgs, options_for};
@@ -64,14 +64,14 @@ const LENGTHS: [Lengths; 7] = [
 
 /// Text of the report for agents, with the longest lines that fit; longer text is cut at a line.
 pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content, source: &SourceArgs) -> String {
-    let found = super::findings::of_session(session, run);
+    let found = super::findings::find_in_session(session, run);
     let work = Work::new(session, content);
     let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, (content, &work), &found, *lengths));
     let options = |command| options_for(command, session.common, Some(source));
     let more = |command| command_line(command, run.inputs(), &options(command));
     let [findings, report] = ["findings", "report"].map(more);
     let more = format!("{findings}, {report} --format json");
-    let fitting = first_that(all, |text| text.len() + more.len() + ROOM <= MOST);
+    let fitting = first_fitting(all, |text| text.len() + more.len() + ROOM <= MOST);
     cut(fitting, &more)
 }
 
@@ -79,7 +79,7 @@ pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content
 const ROOM: usize = 16;
 
 /// The first text that fits, or the last one.
-fn first_that(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) -> String {
+fn first_fitting(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) -> String {
     let mut last = String::new();
     for text in texts {
         last = text;
@@ -291,7 +291,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
 }
 
 /// Number of traces that a sum covers; empty for one trace.
-fn summed_over(traces: usize) -> String {
+fn sum_coverage(traces: usize) -> String {
     if traces > 1 { format!(", summed over the {traces} traces") } else { String::new() }
 }
 
@@ -317,7 +317,7 @@ impl Kernels {
         let left_out = if waits > 0.0 { ", without waits and markers on the GPU" } else { "" };
         let head = format!(
             "Kernels by time{} (share of GPU work{left_out}; input shapes of the main launching operator):",
-            summed_over(traces.len())
+            sum_coverage(traces.len())
         );
         let kernels = ranks::by_name(kernels, &["total_ns", "count"]);
         let all: f64 = kernels.iter().map(|kernel| kernel.sums[0]).sum();
@@ -335,7 +335,7 @@ impl Kernels {
     fn write(&self, lengths: Lengths, out: &mut String) {
         let _ = writeln!(out, "\n{}", self.head);
         let names: Vec<&str> = self.rows.iter().map(|kernel| kernel.name.as_str()).collect();
-        for (kernel, shown) in self.rows.iter().zip(names::apart(&names, lengths.name)) {
+        for (kernel, shown) in self.rows.iter().zip(names::distinct_short_names(&names, lengths.name)) {
             let shape = kernel.shape.as_ref();
             let shape = shape.map_or_else(String::new, |shape| format!(", shapes {}", short(shape, lengths.shape)));
             let _ = writeln!(out, "- {shown}: {}{shape}", kernel.cost);
@@ -344,7 +344,7 @@ impl Kernels {
 }
 
 fn operators_of(operators: &[Summed<'_>], traces: usize, lengths: Lengths, out: &mut String) {
-    let _ = writeln!(out, "\nOperators by own CPU time{}:", summed_over(traces));
+    let _ = writeln!(out, "\nOperators by own CPU time{}:", sum_coverage(traces));
     for operator in operators.iter().take(KERNELS) {
         let (name, us, calls) = (short(operator.name, lengths.name), operator.sums[0], operator.sums[1]);
         let _ = writeln!(out, "- {name}: {us:.0} us, {calls} calls");
@@ -426,7 +426,7 @@ fn cut(mut text: String, commands: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LENGTHS, MOST, ROOM, cut, first_that};
+    use super::{LENGTHS, MOST, ROOM, cut, first_fitting};
 
     #[test]
     fn report_ends_with_a_complete_line() {
@@ -445,9 +445,9 @@ mod tests {
     #[test]
     fn lines_are_shortened_before_they_are_dropped() {
         let texts = || ["a".repeat(9), "b".repeat(6), "c".repeat(3)].into_iter();
-        assert_eq!(first_that(texts(), |text| text.len() <= 6), "bbbbbb");
-        assert_eq!(first_that(texts(), |_| true), "aaaaaaaaa");
-        assert_eq!(first_that(texts(), |_| false), "ccc");
+        assert_eq!(first_fitting(texts(), |text| text.len() <= 6), "bbbbbb");
+        assert_eq!(first_fitting(texts(), |_| true), "aaaaaaaaa");
+        assert_eq!(first_fitting(texts(), |_| false), "ccc");
         let shorter =
             |at: usize| LENGTHS[at].name >= LENGTHS[at + 1].name && LENGTHS[at].shape >= LENGTHS[at + 1].shape;
         assert!((0..LENGTHS.len() - 1).all(shorter));

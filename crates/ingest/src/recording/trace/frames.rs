@@ -158,8 +158,8 @@ impl Inference<'_> {
 
     /// End the open functions, except those around a call that continues.
     fn cut(&mut self, at: i64) {
-        let goes_on = |open: &Open| matches!(open.element, Element::Call(call) if self.thread.calls[call].end > at);
-        let from = self.open.iter().rposition(goes_on).map_or(0, |innermost| innermost + 1);
+        let continues = |open: &Open| matches!(open.element, Element::Call(call) if self.thread.calls[call].end > at);
+        let from = self.open.iter().rposition(continues).map_or(0, |innermost| innermost + 1);
         self.close(from);
     }
 
@@ -284,7 +284,7 @@ impl Inference<'_> {
         let mut same = 0;
         let mut moved = false;
         for (open, element) in self.open.iter_mut().zip(elements) {
-            let goes_on = match (&mut open.element, element) {
+            let continues = match (&mut open.element, element) {
                 (Element::Call(open), Element::Call(now)) => open == now,
                 (
                     Element::Frame { frame, identity, at },
@@ -300,7 +300,7 @@ impl Inference<'_> {
                 }
                 _ => false,
             };
-            if !goes_on {
+            if !continues {
                 break;
             }
             same += 1;

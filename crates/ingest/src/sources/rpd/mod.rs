@@ -86,12 +86,12 @@ struct Launch {
 }
 
 /// Calls whose grid is given in work-items, not in groups.
-const ASKED_FOR_ITEMS: &[&str] = &["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
+const LAUNCHES_BY_WORK_ITEMS: &[&str] = &["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
 
 impl Launch {
     /// Convert the grid of a launch from work-items to groups.
     fn count_groups(&mut self, call: &str) {
-        if let (true, Some(grid), Some(block)) = (ASKED_FOR_ITEMS.contains(&call), &mut self.grid, &self.block) {
+        if let (true, Some(grid), Some(block)) = (LAUNCHES_BY_WORK_ITEMS.contains(&call), &mut self.grid, &self.block) {
             for (items, &size) in grid.iter_mut().zip(block).filter(|(_, size)| **size > 0) {
                 *items = items.saturating_add(size - 1) / size;
             }

@@ -15,7 +15,7 @@ pub use evidence::Evidence;
 pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;
-pub use memory::{gain as memory_gain, together as memory_together};
+pub use memory::{combined_gain as memory_together, gain as memory_gain};
 pub use sarif::{Tool, sarif};
 pub use text::text;
 pub use uncovered::uncovered;
@@ -87,7 +87,7 @@ const NOTHING: &str = "0.0 %";
 const ALL: &str = "100.0 %";
 
 /// Format a count with its noun in singular or plural: `1 finding`, `2 findings`.
-fn counted(count: usize, what: &str) -> String {
+fn count_text(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -99,7 +99,7 @@ fn percent(found: &Findings, ns: i64) -> String {
 }
 
 /// Words for the whole to which [`percent`] refers: `of a step` or `of the window`.
-fn of_what(found: &Findings) -> &'static str {
+fn base_of_percent(found: &Findings) -> &'static str {
     if found.steps > 0 { "of a step" } else { "of the window" }
 }
 
@@ -197,8 +197,8 @@ pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
 }
 
 /// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
-fn together(found: &Findings) -> Option<String> {
-    let apart = apart(found);
+fn combined_gain(found: &Findings) -> Option<String> {
+    let apart = excluded_findings(found);
     let Some(all) = found.together.filter(|all| all.ns > 0) else {
         return apart.map(|apart| format!("Combined gain unknown: {apart}."));
     };
@@ -208,13 +208,13 @@ fn together(found: &Findings) -> Option<String> {
         () if all.low_ns <= 0 || least == NOTHING => format!("bounds 0 to {most}"),
         () => format!("bounds {least} to {most}"),
     };
-    let sentence = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
+    let sentence = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), base_of_percent(found));
     let apart = apart.map_or_else(String::new, |apart| format!(" Excluded: {apart}."));
-    Some(sentence + surprise(found, all.ns) + &apart)
+    Some(sentence + gain_difference_note(found, all.ns) + &apart)
 }
 
 /// Findings excluded from the combined gain, with reasons: `1 finding with a speculative gain`.
-fn apart(found: &Findings) -> Option<String> {
+fn excluded_findings(found: &Findings) -> Option<String> {
     let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
     let of_calls = [
         (
@@ -231,7 +231,7 @@ fn apart(found: &Findings) -> Option<String> {
     ];
     let reasons = if found.is_of_calls { of_calls } else { reasons };
     let counts = reasons.iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<String> = counts.map(|(count, why)| format!("{} {why}", counted(*count, "finding"))).collect();
+    let counts: Vec<String> = counts.map(|(count, why)| format!("{} {why}", count_text(*count, "finding"))).collect();
     (!counts.is_empty()).then(|| counts.join(", "))
 }
 
@@ -242,7 +242,7 @@ fn is_beyond(gain_ns: i64, other_ns: i64, step_ns: i64) -> bool {
 
 /// Explanation of a combined gain that differs from the expectation; empty otherwise. With several ranks it is empty
 /// too, since each finding shows the rank with the largest gain and the sum is that of the slowest.
-fn surprise(found: &Findings, together: i64) -> &'static str {
+fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
     let Some(first) = found.findings.first().filter(|_| found.ranks.is_empty()) else { return "" };
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {

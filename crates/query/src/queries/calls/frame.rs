@@ -53,7 +53,7 @@ pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Res
             let node = &view.nodes[row];
             return FrameMetric::new(view, Some(node.inclusive.sum), Some(node.exclusive.sum));
         }
-        if let Some(there) = request.there(metric, &labels) {
+        if let Some(there) = request.view_at_path(metric, &labels) {
             let node = &there.nodes[0];
             return FrameMetric::new(&there, Some(node.inclusive.sum), Some(node.exclusive.sum));
         }

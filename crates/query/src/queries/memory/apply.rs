@@ -86,7 +86,7 @@ const ALONE: usize = 12;
 /// The suggestions that together lower the peak most, and the best ones alone.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
-    let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
+    let Some(whole) = super::whole_of_device(opened, device) else { return Vec::new() };
     let together = suggestions::combination(memory);
     let alone = (1..=suggestions::count(memory).min(ALONE)).map(|one| vec![one]).filter(|one| *one != together);
     let lists = Some(together.clone()).filter(|list| !list.is_empty()).into_iter().chain(alone);

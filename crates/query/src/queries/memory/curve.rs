@@ -70,5 +70,5 @@ pub(super) fn columns(
 
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let Stage::MemoryOf(device) = stage else { return Vec::new() };
-    super::whole_of(opened, device).into_iter().collect()
+    super::whole_of_device(opened, device).into_iter().collect()
 }

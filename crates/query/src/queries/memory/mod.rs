@@ -51,7 +51,7 @@ fn whole(opened: &OpenRun) -> Option<Arguments> {
 }
 
 /// Query arguments that select all calls of the memory trace on one device.
-fn whole_of(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments> {
+fn whole_of_device(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments> {
     Some(whole(opened)?.with("device", &device.0.to_string()))
 }
 

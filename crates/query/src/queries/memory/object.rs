@@ -2,7 +2,7 @@
 
 use super::apply::AtPeak;
 use super::{Brief, FrameAnswer, SourceLocation, objects};
-use crate::memory::{Memory, Waste, Why};
+use crate::memory::{Memory, Waste, WasteReason};
 use crate::prefetch::{Stage, with};
 use crate::queries::shortened;
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -152,7 +152,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let (accesses, accesses_all) = accesses(memory, object);
     let waste = memory.waste_of(object);
     let patterns = memory.matches.iter().filter(|found| found.object == object);
-    let of_waste = |waste: &Waste| WasteOf(Why::ALL[waste.why as usize], waste.from, waste.to);
+    let of_waste = |waste: &Waste| WasteOf(WasteReason::ALL[waste.why as usize], waste.from, waste.to);
     let text = |id| super::text(trace, id);
     Answer::document(&ObjectDetail {
         object: number,

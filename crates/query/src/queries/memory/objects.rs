@@ -270,7 +270,7 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
 /// Prefetched query arguments: objects in each sort order, and those alive at each peak.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
-    let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
+    let Some(whole) = super::whole_of_device(opened, device) else { return Vec::new() };
     let order = |order: &str| whole.clone().with("order", order);
     let peaks = memory.peaks.iter().filter(|peak| peak.device == device);
     let alive = peaks.map(|peak| order("size").with("alive", &peak.name));
