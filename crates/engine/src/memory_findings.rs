@@ -141,7 +141,7 @@ fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
 
 /// Evidence of waste.
 #[derive(Clone, Copy)]
-enum Known<'a> {
+enum WasteEvidence<'a> {
     Match(&'a PatternMatch),
     /// The producing operator could overwrite this input. No pattern covers this: an output may match another object.
     InPlace(MemoryObjectId),
@@ -153,7 +153,7 @@ struct Waste<'a> {
     /// Largest object.
     largest: MemoryObjectId,
     /// Evidence for the largest object.
-    known: Known<'a>,
+    known: WasteEvidence<'a>,
     objects: BTreeSet<MemoryObjectId>,
     bytes: u64,
     certainty: Certainty,
@@ -239,8 +239,8 @@ impl<'a> FindingBuilder<'a> {
             pattern: suggestion.pattern,
             largest: suggestion.object,
             known: match suggestion.action {
-                Action::InPlace { owner } => Known::InPlace(owner),
-                _ => Known::Match(self.matches.get(&(suggestion.pattern, suggestion.object))?),
+                Action::InPlace { owner } => WasteEvidence::InPlace(owner),
+                _ => WasteEvidence::Match(self.matches.get(&(suggestion.pattern, suggestion.object))?),
             },
             objects: suggestion.members().map(|member| member.object).collect(),
             bytes: suggestion.total_bytes(),
@@ -291,7 +291,7 @@ impl<'a> FindingBuilder<'a> {
                 let waste = Waste {
                     pattern: largest.pattern,
                     largest: largest.object,
-                    known: Known::Match(largest),
+                    known: WasteEvidence::Match(largest),
                     objects: group.iter().map(|one| one.object).collect(),
                     bytes,
                     certainty,
@@ -336,8 +336,8 @@ impl<'a> FindingBuilder<'a> {
         let is_one = waste.objects.iter().all(|object| trace.objects.module[object.index()] == module);
         let text = |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
         let stack = match waste.known {
-            Known::Match(found) => found.stack(trace),
-            Known::InPlace(_) => trace.objects.stack[row],
+            WasteEvidence::Match(found) => found.stack(trace),
+            WasteEvidence::InPlace(_) => trace.objects.stack[row],
         };
         let location = locate(trace, stack);
         SourceLocation {

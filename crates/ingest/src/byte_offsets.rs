@@ -45,14 +45,14 @@ impl ByteOffsets {
 
 /// Number of events with a common problem, and the first ones in the text.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ProblemTally {
     count: u64,
     /// First events, in ascending order.
     first: Vec<EventId>,
     example: String,
 }
 
-impl Tally {
+impl ProblemTally {
     /// Count an event. `example` is called only if no example is known yet.
     pub(crate) fn add(&mut self, event: EventId, example: impl FnOnce() -> String) {
         self.count += 1;
@@ -99,7 +99,7 @@ mod tests {
     fn earliest_offsets_are_reported() {
         let mut places = ByteOffsets::default();
         (0..20).for_each(|i| places.push(100 * i));
-        let mut tally = Tally::default();
+        let mut tally = ProblemTally::default();
         for row in [9, 3, 17, 1, 5, 2, 12] {
             tally.add(EventId::new(row), || format!("row {row}"));
         }

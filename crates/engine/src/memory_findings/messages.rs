@@ -1,6 +1,6 @@
 //! Titles, messages and facts of memory findings.
 
-use super::{Known, Waste, fact};
+use super::{Waste, WasteEvidence, fact};
 use stackline_findings::Fact;
 use stackline_memory::suggest::describe_call;
 use stackline_memory::{
@@ -22,8 +22,8 @@ pub(super) fn title(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
 
 fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let found = match waste.known {
-        Known::Match(found) => found,
-        Known::InPlace(input) => {
+        WasteEvidence::Match(found) => found,
+        WasteEvidence::InPlace(input) => {
             return format!("could overwrite {}, which is not read afterwards", facts.trace.object_name(input));
         }
     };
@@ -104,7 +104,7 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
             Unit::Bytes,
         ));
     }
-    let Known::Match(found) = waste.known else { return list };
+    let WasteEvidence::Match(found) = waste.known else { return list };
     if found.from.is_some() && found.to.is_some() && found.kernels > 0 {
         let name = format!("{}s in between", kernel(facts, found));
         list.push(fact(&name, f64::from(found.kernels), Unit::None));

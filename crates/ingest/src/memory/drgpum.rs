@@ -34,7 +34,7 @@ pub(super) fn is_drgpum(directory: &Path) -> bool {
 }
 
 /// Check if a directory contains all required files of DrGPUM's collector.
-pub(super) fn is_whole(directory: &Path) -> bool {
+pub(super) fn has_all_files(directory: &Path) -> bool {
     [LIVENESS, SIZES].into_iter().all(|name| directory.join(name).is_file())
 }
 
@@ -45,7 +45,7 @@ pub(super) fn is_liveness(text: &str) -> bool {
 }
 
 /// Error for a single file of a DrGPUM folder, which cannot be read alone.
-pub(super) fn alone(path: &Path) -> Error {
+pub(super) fn incomplete_folder_error(path: &Path) -> Error {
     let found = format!("a single DrGPUM file; {LIVENESS} and {SIZES} are both required");
     Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that contains both".to_owned() }
 }

@@ -4,7 +4,7 @@
 
 use super::device_shift::Shifts;
 use super::waits;
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{DeviceClock, Trace};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
     let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);
     let new = |device: i32| DeviceClock { applied_ns: shifted(device), ..DeviceClock::new(device) };
     let mut clocks: Clocks = shifts.keys().map(|&device| (device, new(device))).collect();
-    let mut early = Tally::default();
+    let mut early = ProblemTally::default();
     for gpu in trace.gpu.ids() {
         let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
         if call.is_none() || !trace.events.is_plausible(event) || !trace.events.is_plausible(call) {
@@ -30,7 +30,7 @@ pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
             early.add(event, String::new);
         }
     }
-    let mut late = Tally::default();
+    let mut late = ProblemTally::default();
     for wait in waits::find(trace) {
         let after = trace.events.end(wait.call) - wait.ended;
         let device = wait.device;

@@ -7,7 +7,7 @@
 //! it agrees with several others well before the first sign of damage. Other records are kept, but excluded from all
 //! totals.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics::{self, Code};
 use stackline_model::{EventId, Trace, flags};
 
@@ -89,7 +89,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets, is_garbled: bool) {
         (start >= low || (early >= WITNESSES && start >= low.saturating_sub(reach)))
             && (end <= high || (late >= WITNESSES && end <= high.saturating_add(reach)))
     };
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     outside.retain(|e| !vouched(e));
     for event in outside {
         marked.add(event, || trace.name(event).to_owned());

@@ -4,7 +4,7 @@
 //! contradict are marked. These are records outside the recording by its own marks, isolated records far from all
 //! others, and calls that outlast their callers by far. Long waits, slow starts and pauses are none of these.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;
@@ -39,7 +39,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     hide(trace, &torn);
     wrong.extend(torn);
     wrong.sort_unstable();
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     for event in wrong {
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }

@@ -1,6 +1,6 @@
 //! Links between GPU operations and their launch calls, by correlation ID.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use crate::sources::{chrome, xprof};
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
         &calls[from..to]
     };
     let home = device_homes(trace, &work, &correlation, candidates);
-    let mut ambiguous = Tally::default();
+    let mut ambiguous = ProblemTally::default();
     for event in work {
         let row = event.index();
         let id = correlation[row];
@@ -67,7 +67,8 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
 
 /// Count operations without a launch call, and launch calls without an operation.
 pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
-    let (mut missing, mut unrecorded, mut kernels) = (Tally::default(), Tally::default(), Tally::default());
+    let (mut missing, mut unrecorded, mut kernels) =
+        (ProblemTally::default(), ProblemTally::default(), ProblemTally::default());
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|gpu| trace.gpu.launch[*gpu].is_none()) {
         let event = trace.gpu.event[gpu];
         missing.add(event, || trace.name(event).to_owned());

@@ -4,13 +4,13 @@
 //! exceed their Python frames by microseconds. The parent of a span is the innermost open span that covers its start
 //! and at least half of it. For properly nested spans this is the usual stack rule.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventTable, Trace, TrackKind, flags};
 
 /// Fill the parents of all events on CPU threads. Requires the time order.
 pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
-    let mut crossings = Tally::default();
+    let mut crossings = ProblemTally::default();
     let mut stack: Vec<(EventId, i64)> = Vec::new();
     for track in trace.tracks.ids() {
         if trace.tracks.get(track).kind != TrackKind::Thread {

@@ -2,7 +2,7 @@
 //! window.
 
 use super::launches;
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 
@@ -27,7 +27,7 @@ pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let length = last.saturating_sub(first);
     let earliest = first.saturating_sub(BEFORE_NS.max(length));
     let latest = last.saturating_add(AFTER_NS.max(length).saturating_mul(10));
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     for event in trace.events.ids() {
         let row = event.index();
         let kind = trace.events.kind[row];
@@ -46,7 +46,7 @@ pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
 
 /// Mark GPU operations whose length later ones of their stream contradict. Requires the order of tracks.
 pub(super) fn mark_covering(trace: &mut Trace, places: &ByteOffsets) {
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     for event in covering(trace) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));

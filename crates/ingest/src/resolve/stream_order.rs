@@ -3,7 +3,7 @@
 //! A stream runs its operations in launch order. An operation has an impossible time if it starts long after operations
 //! that were launched later, or long before those that were launched earlier.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, Key, Trace, TrackId, flags};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ type Launched = (i64, i64, EventId);
 
 /// Mark operations that contradict the order of their stream.
 pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     for event in of_streams(trace).into_values().flat_map(|mut stream| out_of_order(&mut stream)) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || trace.name(event).to_owned());

@@ -5,7 +5,7 @@
 //! traces contained no frames that cross their caller's end in another way, nor frames inside annotations or operators
 //! that had to end with them.) Begin records without an end are likewise cut at the end of the enclosing span.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{
     AttrValue, EventId, EventKind, EventTable, ProcessId, RECORDED_DURATION, Trace, TrackId, TrackKind, flags,
@@ -32,7 +32,7 @@ pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
         return;
     }
     cut.sort_unstable();
-    let mut cut_spans = Tally::default();
+    let mut cut_spans = ProblemTally::default();
     let key = trace.strings.intern(RECORDED_DURATION);
     for &(event, recorded) in &cut {
         cut_spans.add(event, || format!("{}, recorded duration {recorded} ns", trace.name(event)));

@@ -11,7 +11,7 @@ use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIG
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
-use stackline_ingest::recording::{BEGIN, Begin, Signaled, boot};
+use stackline_ingest::recording::{BEGIN, Begin, SignaledProcess, boot};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -80,11 +80,11 @@ fn start(program: &OsString, arguments: &[OsString], environment: &[(&str, OsStr
 }
 
 /// The signal that ended a process, if one did.
-pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<Signaled> {
+pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<SignaledProcess> {
     let signal = ended.signal()?;
     let name = Signal::try_from(signal).map_or_else(|_| real_time_name(signal), |known| known.as_str().to_owned());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Some(Signaled { pid, signal, name, at_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(0) })
+    Some(SignaledProcess { pid, signal, name, at_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(0) })
 }
 
 /// First real-time signal that programs may use (`kill -l`).

@@ -5,7 +5,7 @@ use super::files::Files;
 use super::frames;
 use super::frames::{InferredFrame, Place};
 use super::inputs::Inputs;
-use super::sampled_python_spans::{sampled_spans, shown};
+use super::sampled_python_spans::{sampled_spans, shown_threads};
 use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -92,7 +92,7 @@ impl<'a> Rows<'a> {
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
         self.files = Files::new(calls);
-        self.shown = shown(calls);
+        self.shown = shown_threads(calls);
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
         let process = self.trace.tracks.process(pid);
@@ -313,7 +313,7 @@ impl<'a> Rows<'a> {
             FrameKey::Python { function, file, line, first_line } => {
                 format!(
                     "{}({}): {}",
-                    self.files.short(calls.text(file)),
+                    self.files.short_name(calls.text(file)),
                     line_of(first_line, line),
                     calls.text(function)
                 )

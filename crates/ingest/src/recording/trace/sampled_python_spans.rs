@@ -42,14 +42,14 @@ pub(super) fn sampled_spans(calls: &Calls, shown: &[Vec<usize>], index: usize) -
         ];
         let (start, end) = (before.into_iter().flatten().max()?, after.into_iter().flatten().min()?);
         let node = without_openmp(calls, tree, node);
-        (end > start && in_python(calls, tree, node)).then_some(SampledSpan { start, end, tree, node })
+        (end > start && ends_in_python(calls, tree, node)).then_some(SampledSpan { start, end, tree, node })
     };
     samples.iter().enumerate().filter_map(span_of).collect()
 }
 
 /// Trees whose samples show the thread of a tree's calls, per tree. A thread without calls shows its own samples. If
 /// several threads had one number after each other, the first one is used.
-pub(super) fn shown(calls: &Calls) -> Vec<Vec<usize>> {
+pub(super) fn shown_threads(calls: &Calls) -> Vec<Vec<usize>> {
     let mut first: FxHashMap<u32, usize> = FxHashMap::default();
     for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| !thread.calls.is_empty()) {
         first.entry(thread.thread.tid).or_insert(tree);
@@ -70,7 +70,7 @@ fn without_openmp(calls: &Calls, tree: usize, node: u32) -> u32 {
 }
 
 /// Check if a path ends in Python, ignoring native code that Python called.
-fn in_python(calls: &Calls, tree: usize, node: u32) -> bool {
+fn ends_in_python(calls: &Calls, tree: usize, node: u32) -> bool {
     let nodes = &calls.threads[tree].nodes;
     let mut at = node;
     while at != 0 {

@@ -91,7 +91,7 @@ const VIEWS: &[&str] = &[
 ];
 
 /// Operators that take the sizes of a tensor and leave the rest to inner operators.
-const LIKES: &[&str] = &[
+const SIZE_OF_INPUT: &[&str] = &[
     "full_like",
     "new_full",
     "new_ones",
@@ -169,7 +169,7 @@ pub(super) enum Effect {
 pub(super) fn effect(name: &str) -> Effect {
     let (space, own) = name.split_once("::").unwrap_or(("aten", name));
     let is_aten = space == "aten";
-    if is_aten && [VIEWS, EMPTIES, LIKES].iter().any(|names| names.contains(&own)) {
+    if is_aten && [VIEWS, EMPTIES, SIZE_OF_INPUT].iter().any(|names| names.contains(&own)) {
         Effect::Nothing
     } else if is_aten && FILLS.contains(&own) {
         Effect::Fills
