@@ -1,7 +1,7 @@
 //! Kinds of content (traces, call trees, memory) that a caller requests, and the content found in an input.
 
 use crate::Error;
-use crate::runs::Part;
+use crate::runs::PendingFile;
 use stackline_model::{CallingContextTree, MemoryTrace, Trace};
 
 /// Kinds of content to read; other kinds are refused with an error that names them.
@@ -35,7 +35,7 @@ pub(crate) struct Found {
     /// Labels of skipped members with the reason.
     pub(crate) skipped: Vec<(String, Error)>,
     /// Files that are read together with others of their run.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<PendingFile>,
 }
 
 impl Found {

@@ -2,9 +2,9 @@
 //! never the name.
 
 use crate::found::{ContentKinds, Found};
-use crate::runs::Part;
+use crate::runs::PendingFile;
 use crate::sources::{Content, Reader, Source};
-use crate::text::without_mark;
+use crate::text::without_byte_order_mark;
 use crate::unsupported::{READS, could_be_read, unsupported};
 use crate::{Error, ReadOptions, diagnostics, sources};
 use flate2::read::MultiGzDecoder;
@@ -139,7 +139,7 @@ fn read_plain(
     let run_of = (source.run_of)(label);
     let is_plain = !packed && run_of.is_some() && is_file_with_head(path, head);
     // The Chrome reader counts bytes of the file and handles the byte order mark itself.
-    let bare = if source.name == "chrome" { head } else { without_mark(head) };
+    let bare = if source.name == "chrome" { head } else { without_byte_order_mark(head) };
     let mut stream = stream;
     stream
         .read_exact(&mut [0; 3][..head.len() - bare.len()])
@@ -166,7 +166,7 @@ fn read_plain(
         return Err(found.requested.refusal_of_trace(label, head));
     }
     if run_of.is_some() {
-        found.parts.push(Part::new(source, path, label, stream, is_plain, options)?);
+        found.parts.push(PendingFile::new(source, path, label, stream, is_plain, options)?);
         return Ok(());
     }
     let traces = if packed && options.threads != 1 {

@@ -151,7 +151,7 @@ fn read(
     let runs = runs::read(parts, options)?;
     placed.extend(runs.traces);
     skipped.extend(runs.skipped);
-    let mut traces = runs::drop_other_forms(placed);
+    let mut traces = runs::drop_redundant_forms(placed);
     if traces.is_empty() && memory.is_empty() {
         let first = skipped.into_iter().next().map(|(_, error)| error);
         return Err(first.unwrap_or_else(|| Error::NoTrace { path: paths.first().cloned().unwrap_or_default() }));

@@ -59,7 +59,7 @@ const KINDS: [Kind; 4] = [
         file: "crates/ingest/src/sources/{name}.rs",
         page: Some(("docs/formats/{dashed}.md", include_str!("source_page.txt"))),
         list: "crates/ingest/src/sources/mod.rs",
-        entry: "    Source { name: \"{dashed}\", sniff: {name}::sniff, read: Traces({name}::open), run_of: alone },\n",
+        entry: "    Source { name: \"{dashed}\", sniff: {name}::sniff, read: Traces({name}::open), run_of: none },\n",
         order: Order::ByName,
         next: "Add a file that a program wrote to fixtures/, with a snapshot of its model in crates/ingest/tests\n\
                Add it to the table of fuzz targets in fuzz/README.md, or write a target",

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(super) type Clocks = BTreeMap<i32, DeviceClock>;
 
 /// Fill the clocks of a trace. Requires launches and parents.
-pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
+pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
     let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);
     let new = |device: i32| DeviceClock { applied_ns: shifted(device), ..DeviceClock::new(device) };
     let mut clocks: Clocks = shifts.keys().map(|&device| (device, new(device))).collect();

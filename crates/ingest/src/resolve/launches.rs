@@ -18,7 +18,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
         let to = from + calls[from..].partition_point(|&(c, ..)| c == id);
         &calls[from..to]
     };
-    let home = device_homes(trace, &work, &correlation, candidates);
+    let home = main_processes(trace, &work, &correlation, candidates);
     let mut ambiguous = ProblemTally::default();
     for event in work {
         let row = event.index();
@@ -32,7 +32,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
             [(_, _, call)] => *call,
             several => {
                 ambiguous.add(event, || trace.name(event).to_owned());
-                pick(trace, several, trace.events.start[row], home.get(&device).copied())
+                nearest_earlier_call(trace, several, trace.events.start[row], home.get(&device).copied())
             }
         };
         let gpu = &mut trace.gpu;
@@ -124,7 +124,7 @@ fn pid(trace: &Trace, event: EventId) -> Key {
 }
 
 /// Main process of each device: the one whose calls launched most operations with an unambiguous call.
-fn device_homes<'a>(
+fn main_processes<'a>(
     trace: &Trace,
     work: &[EventId],
     correlation: &[i64],
@@ -160,7 +160,7 @@ fn has_several_processes(trace: &Trace) -> bool {
 }
 
 /// Last call at or before the operation, else the first one. Calls of the device's main process take precedence.
-fn pick(trace: &Trace, calls: &[(i64, i64, EventId)], start: i64, home: Option<Key>) -> EventId {
+fn nearest_earlier_call(trace: &Trace, calls: &[(i64, i64, EventId)], start: i64, home: Option<Key>) -> EventId {
     let best = |calls: &mut dyn Iterator<Item = &(i64, i64, EventId)>| {
         let (mut before, mut first) = (None, None);
         for &(_, at, call) in calls {

@@ -30,15 +30,15 @@ pub(crate) fn ends<N: Copy + Eq + Hash>(
     let is_one_name = names.len() > 1 && names.iter().all(|name| Some(name) == names.first());
     let by_kinds = || match kinds() {
         Kinds::Places(places) => period(&places, |_| true),
-        Kinds::Contents(contents) => period(&contents, all_differ),
+        Kinds::Contents(contents) => period(&contents, are_distinct),
     };
-    let cycle = is_one_name.then(|| each_batch(ends, batches).or_else(by_kinds)).flatten();
+    let cycle = is_one_name.then(|| steps_per_batch(ends, batches).or_else(by_kinds)).flatten();
     cycle.map_or_else(|| ends_of_names(names), |cycle| (cycle - 1..names.len()).step_by(cycle).collect())
 }
 
 /// Number of optimizer steps per batch, if it is more than one and the same for all but the last batch. Epochs end with
 /// a request that gets no batch.
-fn each_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
+fn steps_per_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
     let within =
         |pair: &[i64]| ends.partition_point(|&end| end <= pair[1]) - ends.partition_point(|&end| end <= pair[0]);
     let counts: Vec<usize> = batches.windows(2).map(within).filter(|&count| count > 0).collect();
@@ -60,7 +60,7 @@ fn period<K: PartialEq>(kinds: &[K], is_cycle: impl Fn(&[K]) -> bool) -> Option<
     })
 }
 
-fn all_differ(kinds: &[u64]) -> bool {
+fn are_distinct(kinds: &[u64]) -> bool {
     kinds.iter().collect::<FxHashSet<_>>().len() == kinds.len()
 }
 
@@ -70,7 +70,7 @@ const AHEAD_PERCENT: i64 = 25;
 
 /// Ends of steps, extended to the next batch request: the work after the optimizer, such as schedulers, `zero_grad` and
 /// logs.
-pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
+pub(crate) fn extend_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
     let later = |(at, &end): (usize, &i64)| {
         let next = ends.get(at + 1).copied();
         // After the last step, the length of the one before sets the limit, because an evaluation requests batches,
@@ -138,7 +138,7 @@ fn ends_of_one_class_run<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usi
 
 #[cfg(test)]
 mod tests {
-    use super::{Kinds, ends, ends_of_names, up_to_batches};
+    use super::{Kinds, ends, ends_of_names, extend_to_batches};
 
     #[test]
     fn cycles_of_alternating_optimizers() {
@@ -159,23 +159,23 @@ mod tests {
     #[test]
     fn steps_last_until_the_next_batch() {
         let ends = [100, 200, 300];
-        assert_eq!(up_to_batches(&ends, &[0, 110, 215, 310]), [110, 215, 310]);
-        assert_eq!(up_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
-        assert_eq!(up_to_batches(&ends, &[]), ends);
-        assert_eq!(up_to_batches(&ends, &[205]), [100, 205, 300]);
-        assert_eq!(up_to_batches(&ends, &[310, 3300]), [100, 200, 310]);
-        assert_eq!(up_to_batches(&ends, &[3300]), ends, "an evaluation after the last step");
-        assert_eq!(up_to_batches(&[100], &[110]), [100], "of one step nothing tells what is soon");
+        assert_eq!(extend_to_batches(&ends, &[0, 110, 215, 310]), [110, 215, 310]);
+        assert_eq!(extend_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
+        assert_eq!(extend_to_batches(&ends, &[]), ends);
+        assert_eq!(extend_to_batches(&ends, &[205]), [100, 205, 300]);
+        assert_eq!(extend_to_batches(&ends, &[310, 3300]), [100, 200, 310]);
+        assert_eq!(extend_to_batches(&ends, &[3300]), ends, "an evaluation after the last step");
+        assert_eq!(extend_to_batches(&[100], &[110]), [100], "of one step nothing tells what is soon");
     }
 
-    fn of_one_class(kinds: Kinds, count: usize, batches: &[i64]) -> Vec<usize> {
+    fn ends_of_one_class(kinds: Kinds, count: usize, batches: &[i64]) -> Vec<usize> {
         let at: Vec<i64> = (1..=count as i64).map(|n| n * 100).collect();
         ends(&vec!["Adam"; count], || kinds, &at, batches)
     }
 
     #[test]
     fn optimizers_of_one_class_are_distinguished_by_call_sites() {
-        let places = |places: &[u64]| of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
+        let places = |places: &[u64]| ends_of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
         assert_eq!(places(&[1, 2, 1, 2, 1, 2]), [1, 3, 5]);
         assert_eq!(places(&[8, 9, 1, 2, 1, 2, 1]), [1, 3, 5], "the first compiles; the last cycle is cut off");
         assert_eq!(places(&[1, 1, 2, 1, 1, 2, 1, 1, 2]), [2, 5, 8], "a critic that steps twice");
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn optimizers_of_one_class_are_distinguished_by_their_operators() {
-        let contents = |contents: &[u64]| of_one_class(Kinds::Contents(contents.to_vec()), contents.len(), &[]);
+        let contents = |contents: &[u64]| ends_of_one_class(Kinds::Contents(contents.to_vec()), contents.len(), &[]);
         assert_eq!(contents(&[90, 40, 60, 20, 60, 20, 60, 20]), [1, 3, 5, 7]);
         assert_eq!(contents(&[9, 5, 5, 5, 5, 5, 5]), [0, 1, 2, 3, 4, 5, 6]);
         let now_and_then = [5, 5, 8, 5, 5, 8, 5, 5, 8];
@@ -199,7 +199,8 @@ mod tests {
 
     #[test]
     fn optimizers_of_one_class_are_distinguished_by_shared_batches() {
-        let equal_contents = |count, batches: &[i64]| of_one_class(Kinds::Contents(vec![5; count]), count, batches);
+        let equal_contents =
+            |count, batches: &[i64]| ends_of_one_class(Kinds::Contents(vec![5; count]), count, batches);
         assert_eq!(equal_contents(8, &[50, 250, 450, 650]), [1, 3, 5, 7]);
         assert_eq!(equal_contents(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
         assert_eq!(equal_contents(16, &[50, 450, 850, 1250]).len(), 16, "four parts of each batch");

@@ -18,14 +18,14 @@ pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
     if !trace.events.ids().any(|e| candidates(&e)) {
         return;
     }
-    let stops = stops(trace);
+    let stops = recording_ends(trace);
     let mut cut = Vec::new();
     for track in trace.tracks.ids() {
         let lane = trace.tracks.get(track);
         if lane.kind == TrackKind::Thread {
             let stop = stops[lane.process.index()];
             let order = trace.track_events(track).to_vec();
-            cut_on(&mut trace.events, &order, stop, &mut cut);
+            cut_spans_of_track(&mut trace.events, &order, stop, &mut cut);
         }
     }
     if cut.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
 
 /// End of the recording per process: the end of its last operator, annotation or call, or that of the whole trace for a
 /// process without any.
-fn stops(trace: &Trace) -> Vec<i64> {
+fn recording_ends(trace: &Trace) -> Vec<i64> {
     let mut stops: Vec<Option<i64>> = vec![None; trace.tracks.processes.len()];
     let process_of = |track: TrackId| -> ProcessId { trace.tracks.get(track).process };
     for event in trace.events.ids() {
@@ -64,7 +64,7 @@ fn stops(trace: &Trace) -> Vec<i64> {
 /// An open span: its end, and true for a Python frame.
 type Open = (i64, bool);
 
-fn cut_on(events: &mut EventTable, order: &[EventId], stop: i64, cut: &mut Vec<(EventId, i64)>) {
+fn cut_spans_of_track(events: &mut EventTable, order: &[EventId], stop: i64, cut: &mut Vec<(EventId, i64)>) {
     let mut open: Vec<Open> = Vec::new();
     for &event in order {
         let row = event.index();

@@ -44,7 +44,7 @@ pub(super) fn find(trace: &Trace) -> Vec<Wait> {
     }
     let copies = copies(trace);
     let (mut waits, mut on_queues) = (Vec::new(), Vec::new());
-    let (recorded, devices) = (recorded(trace), devices(trace));
+    let (recorded, devices) = (synchronization_records(trace), devices(trace));
     let correlation = trace.attr("correlation");
     for track in trace.tracks.ids().filter(|t| trace.tracks.get(*t).kind == TrackKind::Thread) {
         let process = trace.tracks.get(track).process;
@@ -120,7 +120,7 @@ fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
 }
 
 /// Device and stream (`None`: all streams) of synchronization records, by correlation ID of the call.
-fn recorded(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> {
+fn synchronization_records(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> {
     let correlation = trace.attr("correlation");
     let mut found = FxHashMap::default();
     for event in trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Sync) {

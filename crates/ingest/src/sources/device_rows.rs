@@ -110,7 +110,7 @@ pub(super) fn find(trace: &mut Trace) {
     if roles.iter().all(Option::is_none) {
         return;
     }
-    let around = around_others(trace, &roles);
+    let around = operations_with_children(trace, &roles);
     let mut counted: FxHashSet<EventId> = around.iter().copied().collect();
     counted.extend(duplicate_operations(trace, &roles));
     let kind = |e: EventId| {
@@ -171,7 +171,7 @@ fn roles(trace: &Trace) -> Vec<Option<Role>> {
 }
 
 /// Operations that contain others of their row: loops, branches, calls. The inner operations run one after another.
-fn around_others(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
+fn operations_with_children(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     let events = &trace.events;
     let lasts = |e: &EventId| events.is_timed(*e) && events.dur[e.index()] > 0;
     let is_operation = |e: &EventId| {

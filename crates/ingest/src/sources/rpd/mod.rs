@@ -56,7 +56,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let why = processes.why_empty("no GPU work ran during the recording");
+    let why = processes.reason_if_empty("no GPU work ran during the recording");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
         let reason = format!("a rocmProfileData recording without calls and operations: {why}");

@@ -124,9 +124,9 @@ const DEEPEST: usize = 256;
 /// Limit on listed fused operators.
 const MOST_FUSED: usize = 32;
 /// Limit on examined instructions of a fusion.
-const MOST_LOOKED_AT: usize = 4096;
+const MAX_EXAMINED: usize = 4096;
 /// Operations without computation.
-const SILENT: [&str; 4] = ["parameter", "constant", "get-tuple-element", "tuple"];
+const WITHOUT_COMPUTATION: [&str; 4] = ["parameter", "constant", "get-tuple-element", "tuple"];
 
 impl Module {
     /// Parse the module of a serialized `HloProto`.
@@ -174,8 +174,8 @@ impl Module {
         called.sort_unstable();
         called.dedup();
         let computations = called.iter().filter_map(|id| self.message.computations.get(*self.computations.get(id)?));
-        let instructions = computations.flat_map(|computation| &computation.instructions).take(MOST_LOOKED_AT);
-        let working = instructions.filter(|i| !SILENT.iter().any(|silent| silent.as_bytes() == i.opcode));
+        let instructions = computations.flat_map(|computation| &computation.instructions).take(MAX_EXAMINED);
+        let working = instructions.filter(|i| !WITHOUT_COMPUTATION.iter().any(|silent| silent.as_bytes() == i.opcode));
         working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.is_informative()).collect()
     }
 

@@ -12,7 +12,7 @@ mod programs;
 
 use super::row::MAX_NS;
 use super::{Content, Sniff, device_rows, processes, xprof};
-use crate::text::went_through_text;
+use crate::text::was_converted_as_text;
 use crate::{Error, ReadOptions, diagnostics};
 use events::Writer;
 use fields::{Fields, Value};
@@ -34,7 +34,7 @@ const LONGEST: u64 = 2 << 30;
 /// Detect bytes that begin with a plane: a message whose first text is the name of a plane.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
-    if went_through_text(head) {
+    if was_converted_as_text(head) {
         return Sniff::No;
     }
     match Fields::new(head).next() {
