@@ -220,7 +220,7 @@ impl<'a> FindingBuilder<'a> {
 
     /// Reduction of a device's peak per suggestion, by its members with certain waste only.
     fn surely_lower(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
-        let sure = numbers.map(|at| (at, self.suggestion(at).only(is_sure)));
+        let sure = numbers.map(|at| (at, self.suggestion(at).with_members(is_sure)));
         let (none, some): (Vec<_>, Vec<_>) = sure.partition(|(_, sure)| sure.is_none());
         let mut savings: BTreeMap<usize, u64> = none.into_iter().map(|(at, _)| (at, 0)).collect();
         let (numbers, known): (Vec<usize>, Vec<Suggestion>) =
@@ -371,7 +371,7 @@ impl<'a> FindingBuilder<'a> {
     fn needed(&self, peak: &NamedPeak, followed: &[usize], (least, known): (u64, &dyn Fn(&Suggestion) -> bool)) -> u64 {
         let is_waste = |action: &Action| !matches!(action, Action::Recompute { .. } | Action::Offload { .. });
         let of_waste = followed.iter().map(|at| self.suggestion(*at)).filter(|one| is_waste(&one.action));
-        let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.only(known)).collect();
+        let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.with_members(known)).collect();
         let all: Vec<usize> = (0..sure.len()).collect();
         Replay::new(self.trace(), peak.device, &sure).lower(&all, least).after.bytes
     }

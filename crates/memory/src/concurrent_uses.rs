@@ -38,7 +38,7 @@ impl ConcurrentUses {
 
     /// Keep the earlier uses that may still run at a new use at `now.0`; `last` is the latest earlier use. The first
     /// clock belongs to the new use, the second one to the host.
-    pub(crate) fn keep(
+    pub(crate) fn keep_unfinished(
         &mut self,
         object: MemoryObjectId,
         last: (InStream, MemoryCallId),
@@ -64,12 +64,12 @@ impl ConcurrentUses {
             }
         }
         if self.uses.get(&object).is_some_and(|uses| !uses.is_empty()) {
-            self.note(object, since, now.1);
+            self.note_unordered(object, since, now.1);
         }
     }
 
     /// Record a range of unordered uses, from one call to another.
-    fn note(&mut self, object: MemoryObjectId, first: MemoryCallId, last: MemoryCallId) {
+    fn note_unordered(&mut self, object: MemoryObjectId, first: MemoryCallId, last: MemoryCallId) {
         let spans = self.spans.entry(object).or_default();
         let mut span = (first, last);
         while let Some(before) = spans.pop_if(|before| before.1 >= span.0) {
@@ -79,7 +79,7 @@ impl ConcurrentUses {
     }
 
     /// Uses of an object that may still run after the host made the last one.
-    pub(crate) fn at_the_end(&self, object: MemoryObjectId) -> impl Iterator<Item = InStream> + '_ {
+    pub(crate) fn unfinished_uses(&self, object: MemoryObjectId) -> impl Iterator<Item = InStream> + '_ {
         self.uses.get(&object).into_iter().flatten().copied()
     }
 

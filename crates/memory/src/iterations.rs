@@ -52,14 +52,14 @@ impl Iterations {
     /// Find the iterations of a trace. An optimizer must show at least `enough` of them.
     pub(crate) fn from_trace(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Self {
         let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
-        if let Some(iterations) = of_steps(trace) {
+        if let Some(iterations) = steps_of_source(trace) {
             return iterations;
         }
-        let begins = of_training(trace, callers, enough);
+        let begins = training_begins(trace, callers, enough);
         if begins.len() > 1 {
             return Self { begins, end: all, origin: Origin::TrainingIterations, is_sure: true };
         }
-        let (begins, is_sure) = of_passes(trace, callers, enough);
+        let (begins, is_sure) = pass_begins(trace, callers, enough);
         if begins.len() > 1 {
             return Self { begins, end: all, origin: Origin::Passes, is_sure };
         }
@@ -86,7 +86,7 @@ impl Iterations {
 }
 
 /// Steps in the source, without those that overlap an earlier one.
-fn of_steps(trace: &MemoryTrace) -> Option<Iterations> {
+fn steps_of_source(trace: &MemoryTrace) -> Option<Iterations> {
     let is_step = |name| trace.strings.get(name).starts_with(STEP_PREFIX);
     let (mut begins, mut end) = (Vec::new(), 0);
     for step in trace.phases.iter().filter(|phase| is_step(phase.name) && phase.first < phase.end) {
@@ -100,7 +100,7 @@ fn of_steps(trace: &MemoryTrace) -> Option<Iterations> {
 
 /// Begins of training iterations: the first other allocation after an optimizer's. An optimizer step ends an iteration,
 /// independent of the calls between backward and the step. Allocations without a call path are ignored.
-fn of_training(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Vec<u32> {
+fn training_begins(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Vec<u32> {
     let begins = begins_after(trace, |stack| callers.in_optimizer(stack));
     // An optimizer that allocates in its first step and a few others, or never, shows no iterations; then backward is
     // used.
@@ -139,7 +139,7 @@ pub(crate) fn may_train(trace: &MemoryTrace, callers: &Callers<'_>) -> bool {
 /// Begins of forward passes without training, and true if the program shows them. Passes begin at objects of the call
 /// path that allocated the first object. Code before the first or after the last layer runs once per pass; a call path
 /// in between repeats once per layer. If no object of a pass is freed, there may be a single pass of equal layers.
-fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u32>, bool) {
+fn pass_begins(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u32>, bool) {
     if may_train(trace, callers) {
         return (Vec::new(), false);
     }

@@ -174,20 +174,20 @@ impl<'a> ObjectUsage<'a> {
     }
 
     /// True if all uses of `last`, on any stream, happen before the memory of `first` is needed.
-    pub fn done_before(&self, last: MemoryObjectId, first: MemoryObjectId) -> bool {
+    pub fn is_done_before(&self, last: MemoryObjectId, first: MemoryObjectId) -> bool {
         let (used, next) = (&self.uses[last.index()], &self.uses[first.index()]);
         if used.last_use.is_none() || next.needed_from.is_none() || used.last_use >= next.needed_from {
             return false;
         }
         let from = first.index() * self.streams;
         let clock = self.needed_clocks.get(from..from + self.streams).unwrap_or(&[]);
-        let concurrent = self.concurrent_uses.at_the_end(last);
+        let concurrent = self.concurrent_uses.unfinished_uses(last);
         concurrent.chain([used.last_place]).all(|place| is_over(place, next.needed_place, clock))
     }
 
     /// True if other streams may still use an object after the host made its last use.
     pub fn ends_on_several_streams(&self, object: MemoryObjectId) -> bool {
-        self.concurrent_uses.at_the_end(object).next().is_some()
+        self.concurrent_uses.unfinished_uses(object).next().is_some()
     }
 
     /// True if all uses of an object, on any stream, are ordered.
@@ -226,15 +226,15 @@ fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
 }
 
 /// Set or copy without a read so far.
-struct Pending {
+struct PendingWrite {
     call: MemoryCallId,
-    pieces: Pieces,
+    pieces: ByteRanges,
 }
 
 /// Disjoint, ascending byte ranges of an object, none adjacent to the next.
-struct Pieces(Vec<(u64, u64)>);
+struct ByteRanges(Vec<(u64, u64)>);
 
-impl Pieces {
+impl ByteRanges {
     fn new(ranges: &[ByteRange]) -> Self {
         let mut pieces: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -266,7 +266,7 @@ impl Pieces {
 
 /// Accesses of an object since its last use.
 #[derive(Clone, Copy)]
-struct Again {
+struct LaterAccesses {
     /// First access.
     first: MemoryCallId,
     /// True if the first access overwrites the whole object.
@@ -277,15 +277,16 @@ struct Again {
     fills: u32,
 }
 
-const UNTOUCHED: Again = Again { first: MemoryCallId::NONE, overwritten: false, needed: MemoryCallId::NONE, fills: 0 };
+const UNTOUCHED: LaterAccesses =
+    LaterAccesses { first: MemoryCallId::NONE, overwritten: false, needed: MemoryCallId::NONE, fills: 0 };
 
 struct Collector<'a> {
     usage: ObjectUsage<'a>,
     /// None without accesses in the source: then only lifetimes are analyzed, in host order.
     order: Option<OrderTracker>,
-    pending: FxHashMap<MemoryObjectId, Vec<Pending>>,
+    pending: FxHashMap<MemoryObjectId, Vec<PendingWrite>>,
     /// Accesses since the last use, per object.
-    touched_again: Vec<Again>,
+    touched_again: Vec<LaterAccesses>,
     /// Longest gap per object so far, in kernels.
     longest: Vec<u32>,
 }
@@ -397,7 +398,7 @@ impl<'a> Collector<'a> {
         match self.usage.trace.accesses.ranges_of(access.row) {
             [] => pending.clear(),
             ranges => {
-                let read = Pieces::new(ranges);
+                let read = ByteRanges::new(ranges);
                 pending.retain(|old| !read.overlap(&old.pieces));
             }
         }
@@ -416,7 +417,7 @@ impl<'a> Collector<'a> {
             self.gap(before, call, object);
             let clocks = self.order.as_ref().map_or((&[][..], &[][..]), |order| (order.clock(), order.host_clock()));
             let last = (self.usage.uses[row].last_place, before);
-            self.usage.concurrent_uses.keep(object, last, (place, call), clocks);
+            self.usage.concurrent_uses.keep_unfinished(object, last, (place, call), clocks);
         }
         self.touched_again[row] = UNTOUCHED;
         let known = &mut self.usage.uses[row];
@@ -431,7 +432,7 @@ impl<'a> Collector<'a> {
         if kernels < self.usage.rules.idle_kernels.max(1) {
             return;
         }
-        let Again { first, overwritten, needed, fills } = self.touched_again[object.index()];
+        let LaterAccesses { first, overwritten, needed, fills } = self.touched_again[object.index()];
         let (needed_again, fills) = if overwritten { (needed, fills) } else { (first, 0) };
         let gap = Gap { object, after, until, needed_again, fills, content_needed: !overwritten, kernels };
         let longest = &mut self.longest[object.index()];
@@ -463,7 +464,7 @@ impl<'a> Collector<'a> {
             !covered
         });
         if !is_kernel {
-            pending.push(Pending { call, pieces });
+            pending.push(PendingWrite { call, pieces });
         }
     }
 
@@ -476,13 +477,13 @@ impl<'a> Collector<'a> {
     }
 
     /// Bytes that an access certainly covers, if known.
-    fn pieces(&self, access: MemoryAccess) -> Option<Pieces> {
+    fn pieces(&self, access: MemoryAccess) -> Option<ByteRanges> {
         let trace = self.usage.trace;
         match access.extent {
             AccessExtent::Unknown => None,
-            AccessExtent::Whole => Some(Pieces(vec![(0, trace.objects.bytes[access.object.index()])])),
+            AccessExtent::Whole => Some(ByteRanges(vec![(0, trace.objects.bytes[access.object.index()])])),
             AccessExtent::Ranges => {
-                Some(Pieces::new(trace.accesses.ranges_of(access.row))).filter(|own| own.bytes() > 0)
+                Some(ByteRanges::new(trace.accesses.ranges_of(access.row))).filter(|own| own.bytes() > 0)
             }
         }
     }

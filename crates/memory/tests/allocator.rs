@@ -4,7 +4,7 @@ use crate::snapshots::{BASE, block, event, frame, read, segment};
 use proptest::prelude::*;
 use serde_json::json;
 use stackline_memory::MemoryAnalysis;
-use stackline_memory::allocator::{Allocator, AllocatorSettings, NoRoom, reserved};
+use stackline_memory::allocator::{Allocator, AllocatorSettings, OutOfDeviceMemory, reserved};
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::Action;
 use stackline_memory::tables::{named_peaks, peaks_table};
@@ -97,7 +97,7 @@ fn free_segments_go_back_when_there_is_no_room() {
     let failed = allocator.allocate(23 * MIB, 0).unwrap_err();
     assert_eq!(
         failed,
-        NoRoom { bytes: 23 * MIB, cached: 22 * MIB, largest: 22 * MIB },
+        OutOfDeviceMemory { bytes: 23 * MIB, cached: 22 * MIB, largest: 22 * MIB },
         "fragmented: 22 of 24 MiB are free"
     );
 }

@@ -175,7 +175,7 @@ fn is_suffix(ending: &str) -> bool {
 }
 
 /// Prefixes of MUSA's calls, which mirror CUDA's, and CUDA's prefixes.
-const MIRRORED: [(&str, &str); 2] = [("musa", "cuda"), ("mu", "cu")];
+const MIRRORED_PREFIXES: [(&str, &str); 2] = [("musa", "cuda"), ("mu", "cu")];
 
 /// CUDA's name of a mirrored call; other names unchanged.
 fn as_cuda(name: &str) -> Cow<'_, str> {
@@ -183,7 +183,7 @@ fn as_cuda(name: &str) -> Cow<'_, str> {
         let call = name.strip_prefix(prefix).filter(|call| call.starts_with(|c: char| c.is_ascii_uppercase()))?;
         Some(Cow::Owned(format!("{of_cuda}{call}")))
     };
-    MIRRORED.iter().find_map(mirrored).unwrap_or(Cow::Borrowed(name))
+    MIRRORED_PREFIXES.iter().find_map(mirrored).unwrap_or(Cow::Borrowed(name))
 }
 
 /// Effect of a call with this name on the order of work, if any.
@@ -251,10 +251,10 @@ const LAUNCHES: &[(&str, Launched)] = &[
 ];
 
 /// Parts of names of calls that add work to a graph (`cudaGraphAddMemcpyNode`), or change a graph.
-const OF_GRAPHS: &[&str] = &["GraphAdd", "GraphExec", "CommandBufferAppend"];
+const GRAPH_CALL_PARTS: &[&str] = &["GraphAdd", "GraphExec", "CommandBufferAppend"];
 
 fn launched(call: &str) -> Option<Launched> {
-    if OF_GRAPHS.iter().any(|part| call.contains(part)) {
+    if GRAPH_CALL_PARTS.iter().any(|part| call.contains(part)) {
         return None;
     }
     LAUNCHES.iter().find(|(part, _)| call.contains(part)).map(|&(_, launched)| launched)

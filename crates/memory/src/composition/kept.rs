@@ -51,7 +51,8 @@ impl KeptResults {
         }
         let before_last = iterations.len().saturating_sub(1);
         let grows = |line: &Line| {
-            is_steady(&line.left, before_last, least) && (iterations.is_sure || returns(trace, &line.objects) < RETURNS)
+            is_steady(&line.left, before_last, least)
+                && (iterations.is_sure || returns(trace, &line.objects) < MIN_RETURNS)
         };
         let outlives = |object: &MemoryObjectId| {
             let made = iterations.at(trace.objects.allocated_by[object.index()]);
@@ -77,7 +78,7 @@ impl KeptResults {
 
 /// If iterations may be layers, a line does not grow if all of its objects are freed this many times before it
 /// allocates more: then they are activations of separate passes.
-const RETURNS: usize = 2;
+const MIN_RETURNS: usize = 2;
 
 /// Number of times that all objects of a line are freed before it allocates more.
 fn returns(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> usize {

@@ -101,7 +101,7 @@ impl Use {
     }
 
     /// True if the use grows with the model and not with the batch.
-    pub const fn is_of_model(self) -> bool {
+    pub const fn grows_with_model(self) -> bool {
         use Use::{EqualSets, FirstMoments, FrozenParameters, Gradients, OptimizerState, Parameters, SecondMoments};
         matches!(self, Parameters | FrozenParameters | Gradients)
             || matches!(self, FirstMoments | SecondMoments | OptimizerState | EqualSets)
@@ -194,14 +194,14 @@ impl Part {
 
 /// Parts of the live memory on a device at a position, in the order of [`Use`].
 pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<Part> {
-    let lookups = Lookups::new(trace);
+    let lookups = SharedLookups::new(trace);
     parts(&lookups, &uses_at(&lookups, device, position))
 }
 
 /// Parts at each of several peaks. The use of an object stays the same: the parameters of a peak in the forward pass
 /// are those that gradients and moments of another peak reveal.
 pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
-    let lookups = Lookups::new(trace);
+    let lookups = SharedLookups::new(trace);
     let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(&lookups, device, at)).collect();
     let is_carried = |purpose: Use, evidence: Evidence| evidence.is_of_sizes() || purpose == Use::FrozenParameters;
     let mut known: FxHashMap<MemoryObjectId, (Use, Evidence)> = FxHashMap::default();
@@ -222,7 +222,7 @@ pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)
 }
 
 /// Lookups that all peaks of a trace share.
-struct Lookups<'a> {
+struct SharedLookups<'a> {
     trace: &'a MemoryTrace,
     callers: Callers<'a>,
     lifetimes: Lifetimes<'a>,
@@ -230,7 +230,7 @@ struct Lookups<'a> {
     kept: Option<KeptResults>,
 }
 
-impl<'a> Lookups<'a> {
+impl<'a> SharedLookups<'a> {
     fn new(trace: &'a MemoryTrace) -> Self {
         let callers = Callers::new(trace);
         let lifetimes = Lifetimes::new(trace, &callers);
@@ -242,7 +242,7 @@ impl<'a> Lookups<'a> {
 /// Use of an object, with its evidence.
 type ObjectUse = (MemoryObjectId, Use, Evidence);
 
-fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
+fn uses_at(lookups: &SharedLookups<'_>, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
     let (trace, callers) = (lookups.trace, &lookups.callers);
     let alive = alive_at(trace, device, position);
     let bytes = |object: &MemoryObjectId| trace.objects.bytes[object.index()];
@@ -255,7 +255,7 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     }
     let (classes, mut uses) = classify(lookups, &alive);
     let recognized = recognize(trace, &classes);
-    let by_hand = equal_sets::of_program(trace, &lookups.lifetimes, &classes, &recognized);
+    let by_hand = equal_sets::sets_of_program_lines(trace, &lookups.lifetimes, &classes, &recognized);
     let mut of_sets = [recognized.uses, by_hand].concat();
     let weights = Weights::new(lookups, position, &classes, &of_sets);
     // Parameters without gradients so far are as large as those with gradients.
@@ -267,7 +267,7 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     uses.extend(temporaries.map(|object| (object, Use::OptimizerTemporaries, Evidence::Lifetime)));
     let rest = [&classes.optimizer, &classes.backward, &classes.forward, &classes.others].into_iter().flatten();
     let rest = rest.filter(|object| !known.contains(object));
-    uses.extend(rest.map(|object| weights.use_of(*object).unwrap_or_else(|| by_path(lookups, *object))));
+    uses.extend(rest.map(|object| weights.use_of(*object).unwrap_or_else(|| purpose_by_path(lookups, *object))));
     uses
 }
 
@@ -286,7 +286,7 @@ fn purpose_of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
 }
 
 /// Classes of the live objects, and uses that call paths alone determine.
-fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<ObjectUse>) {
+fn classify(lookups: &SharedLookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<ObjectUse>) {
     let (trace, callers) = (lookups.trace, &lookups.callers);
     let mut copies: FxHashMap<MemoryStackId, bool> = FxHashMap::default();
     let (mut classes, mut uses) = (Classes::default(), Vec::new());
@@ -314,17 +314,17 @@ fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<Ob
         }
     }
     // Parameters are older than other objects of their sizes.
-    classes.others.sort_by_key(|object| (is_made(trace, *object), *object));
+    classes.others.sort_by_key(|object| (is_allocated(trace, *object), *object));
     (classes, uses)
 }
 
-fn is_made(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
+fn is_allocated(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
     trace.objects.allocated_by[object.index()].is_some()
 }
 
 /// Use of a memory object (inputs, activations …) by the call path of its allocation, for objects outside of equal-size
 /// sets.
-fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
+fn purpose_by_path(lookups: &SharedLookups<'_>, object: MemoryObjectId) -> ObjectUse {
     let (purpose, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
         ("optimizer", _) => (Use::Optimizer, Evidence::CallPath),
         ("backward", _) => (Use::Backward, Evidence::CallPath),
@@ -332,13 +332,13 @@ fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
         ("forward" | "other", Some(kept)) if kept.has(object) => (Use::KeptResults, Evidence::Lifetime),
         ("forward", _) => (Use::Forward, Evidence::CallPath),
         ("data", _) => (Use::Inputs, Evidence::CallPath),
-        _ if !is_made(lookups.trace, object) => (Use::Older, Evidence::Unknown),
+        _ if !is_allocated(lookups.trace, object) => (Use::Older, Evidence::Unknown),
         _ => (Use::Other, Evidence::Unknown),
     };
     (object, purpose, evidence)
 }
 
-fn parts(lookups: &Lookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
+fn parts(lookups: &SharedLookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
     let trace = lookups.trace;
     let mut parts = BTreeMap::<(Use, String), (Part, Vec<MemoryObjectId>)>::new();
     let mut places: FxHashMap<MemoryStackId, String> = FxHashMap::default();

@@ -13,7 +13,7 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
         let bytes = parts.iter().filter(|part| is(part.purpose)).map(|part| part.bytes).fold(0, u64::saturating_add);
         100.0 * bytes as f64 / all as f64
     };
-    let (model, activations) = (share(&Use::is_of_model), share(&|purpose| purpose == Use::Activations));
+    let (model, activations) = (share(&Use::grows_with_model), share(&|purpose| purpose == Use::Activations));
     let frozen_share = share(&|purpose| purpose == Use::FrozenParameters);
     let trained = model - frozen_share;
     let autocast = share(&|purpose| purpose == Use::AutocastCopies);
@@ -44,7 +44,7 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
              length. Sharding optimizer state or parameters saves at most {model:.1} %."
         ));
     }
-    if frozen_share >= MUCH {
+    if frozen_share >= MIN_MENTIONED {
         notes.push(frozen(frozen_share));
     }
     notes.extend(
@@ -68,7 +68,7 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
 }
 
 /// Least share of the peak, in percent, from which temporaries and kept results are mentioned.
-const MUCH: f64 = 5.0;
+const MIN_MENTIONED: f64 = 5.0;
 
 fn temporaries(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
@@ -78,7 +78,7 @@ fn temporaries(part: &Part, all: u64) -> Option<String> {
     } else {
         "Update in place (add_, mul_, addcdiv_), one parameter after the other, or use torch.optim with fused=True."
     };
-    (share >= MUCH).then(|| {
+    (share >= MIN_MENTIONED).then(|| {
         format!(
             "Temporaries of the optimizer step are {share:.1} % of the peak{place}, and freed after the step. \
             {remedy}"
@@ -109,7 +109,7 @@ fn frozen(share: f64) -> String {
 fn kept_results(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let (passes, each) = part.left_by_passes?;
-    (share >= MUCH).then(|| {
+    (share >= MIN_MENTIONED).then(|| {
         format!(
             "{} ({share:.1} % of the peak) allocated at {} are kept without a backward pass, and grow by {} with each \
              forward pass ({passes} so far). Reduce them per batch (a sum, a metric), move them to the CPU (.cpu()), \

@@ -24,8 +24,9 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
             continue;
         };
         let call = kernel[0].call;
-        let found_here =
-            PatternMatch::new(Pattern::NonUniformAccess, object, bytes).between(call, call, 0).judged(usage, 0..0);
+        let found_here = PatternMatch::new(Pattern::NonUniformAccess, object, bytes)
+            .between(call, call, 0)
+            .with_certainty(usage, 0..0);
         let histogram = histogram(kernel).into_iter().collect();
         let measure = Some(Measure::Frequency { variation, histogram });
         found.push(PatternMatch { times, measure, ..found_here });

@@ -32,7 +32,7 @@ const ITERATIONS_OF_ACTIVATIONS: f64 = 0.6;
 
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     if !usage.trace.saw_end {
-        growth(usage, found);
+        find_growth(usage, found);
         return;
     }
     let in_use = used_all_along(usage.trace);
@@ -41,7 +41,8 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         let life = usage.trace.life(object);
         let kernels = usage.kernels_in(life.clone());
         let unneeded = usage.uses[object.index()].last_use.some().map_or(life.start, |last| last.index() + 1);
-        let leak = PatternMatch::new(Pattern::MemoryLeak, object, bytes).judged_as_over(usage, unneeded..life.end);
+        let leak = PatternMatch::new(Pattern::MemoryLeak, object, bytes)
+            .with_certainty_after_last_use(usage, unneeded..life.end);
         found.push(PatternMatch { from, kernels, ..leak });
     }
 }
@@ -104,14 +105,14 @@ type Path = Vec<(StrId, StrId, u32)>;
 
 /// Objects that one line left; by call path if no line is known.
 #[derive(Default)]
-struct Left {
+struct LeftObjects {
     iterations: BTreeSet<u32>,
     objects: Vec<(MemoryObjectId, u64)>,
     /// For activations: the call of the model.
     model_call: MemoryStackId,
 }
 
-fn growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+fn find_growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     let trace = usage.trace;
     let callers = Callers::new(trace);
     let iterations = usage.iterations();
@@ -124,7 +125,7 @@ fn growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
     let end = if is_parts { trace_end(trace) } else { last_allocation(trace) };
     let mut places = AllocationSites { sites: Sites::new(trace), paths: FxHashMap::default(), trace };
-    let mut left: BTreeMap<(Site, Path), Left> = BTreeMap::new();
+    let mut left: BTreeMap<(Site, Path), LeftObjects> = BTreeMap::new();
     for (object, bytes) in kept(usage, end) {
         let Some(iteration) = trace.objects.allocated_by[object.index()].some().and_then(|call| iterations.at(call))
         else {
@@ -161,7 +162,7 @@ fn growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
-fn matches(trace: &MemoryTrace, left: &Left, (iterations, origin): (u32, Origin)) -> Vec<PatternMatch> {
+fn matches(trace: &MemoryTrace, left: &LeftObjects, (iterations, origin): (u32, Origin)) -> Vec<PatternMatch> {
     let all = left.objects.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
     // Iterations that begin after backward or an optimizer start with objects of the previous one. The first iteration
     // has none of them, and is excluded if all others left something. If others left nothing either, it counts.

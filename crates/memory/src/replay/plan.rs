@@ -57,7 +57,7 @@ impl<'a> Plan<'a> {
     /// True if all inputs of a new recomputation exist when they are needed.
     fn can_be_made_again(&self, new: &Suggestion) -> bool {
         let Action::Recompute { before, needs, .. } = &new.action else { return true };
-        let leaves = |at: &usize| self.suggestions[*at].action.leaves(*before);
+        let leaves = |at: &usize| self.suggestions[*at].action.keeps_content_before(*before);
         needs.iter().all(|need| !self.taker.contains_key(need) && self.applied_to(*need).iter().all(leaves))
     }
 
@@ -68,7 +68,7 @@ impl<'a> Plan<'a> {
         }
         let needing = self.needed_by.get(&new.object).into_iter().flatten();
         needing.map(|at| &self.suggestions[*at].action).all(|action| match action {
-            Action::Recompute { before, .. } => new.action.leaves(*before),
+            Action::Recompute { before, .. } => new.action.keeps_content_before(*before),
             _ => true,
         })
     }
@@ -125,15 +125,15 @@ impl<'a> Plan<'a> {
     /// Memory of all objects that a suggestion can influence.
     pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
-        let mut roots = vec![self.root(*object)];
-        roots.extend(action.giver().map(|owner| self.root(owner)));
+        let mut roots = vec![self.memory_owner(*object)];
+        roots.extend(action.giver().map(|owner| self.memory_owner(owner)));
         roots.sort_unstable();
         roots.dedup();
         roots.into_iter().flat_map(|root| self.block(root)).collect()
     }
 
     /// Object that owns the memory which this object uses.
-    fn root(&self, mut object: MemoryObjectId) -> MemoryObjectId {
+    fn memory_owner(&self, mut object: MemoryObjectId) -> MemoryObjectId {
         while let Some(giver) = self.giver.get(&object) {
             object = *giver;
         }
@@ -146,12 +146,12 @@ impl<'a> Plan<'a> {
             return Vec::new();
         }
         if !self.taker.contains_key(&object) {
-            return self.own(object);
+            return self.own_spans(object);
         }
         let mut whole: Option<Span> = None;
         let mut next = Some(object);
         while let Some(object) = next {
-            for span in self.own(object) {
+            for span in self.own_spans(object) {
                 whole = Some(whole.map_or(span, |whole| Span {
                     from: whole.from.min(span.from),
                     to: whole.to.max(span.to),
@@ -164,7 +164,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Memory that an object itself takes under the applied suggestions, without reuse.
-    fn own(&self, object: MemoryObjectId) -> Vec<Span> {
+    fn own_spans(&self, object: MemoryObjectId) -> Vec<Span> {
         let mut span = span_of(self.trace, object);
         let mut away: Vec<(u32, u32)> = Vec::new();
         let mut scratch = Vec::new();

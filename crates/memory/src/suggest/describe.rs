@@ -9,7 +9,7 @@ use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
 /// One sentence: the change, with its call and line. For several members, the first one and the number of the others.
 pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
-    let first = of_first(trace, suggestion);
+    let first = describe_first(trace, suggestion);
     let which = match suggestion.objects() {
         1 => "at other times",
         _ if place(trace, trace.objects.stack[suggestion.object.index()]).is_some() => "at this line",
@@ -24,7 +24,7 @@ pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     }
 }
 
-fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
+fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let object = named(trace, suggestion.object);
     let fills = match suggestion.fills {
         0 => String::new(),
@@ -58,7 +58,7 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
         Action::Shrink { to } => {
             let less = if suggestion.fills > 0 { ", and fill and copy only that much" } else { "" };
             let whole = trace.objects.bytes[suggestion.object.index()];
-            format!("allocate {} for {object} instead of {}{less}", exactly(*to), bytes(whole))
+            format!("allocate {} for {object} instead of {}{less}", exact_bytes(*to), bytes(whole))
         }
         Action::Split { slices } => format!("allocate the {} slices of {object} one at a time", slices.len()),
         Action::Offload { after, before } => {
@@ -95,7 +95,7 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
 }
 
 /// Size that a user has to type: exact bytes.
-fn exactly(size: u64) -> String {
+fn exact_bytes(size: u64) -> String {
     let text = bytes(size);
     if text.ends_with(" B") { text } else { format!("{text} ({} bytes)", count(size)) }
 }

@@ -21,11 +21,11 @@ pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Sug
     for found in matches {
         let Some(action) = action(usage, found) else { continue };
         let reads = copied.get(&found.object).filter(|_| found.pattern == Pattern::Overallocation);
-        let new = against(found, action);
+        let new = suggestion_for(found, action);
         made.extend(suggestion(usage, new).and_then(|suggestion| shortened(suggestion, reads)));
     }
     made.extend(splits(usage, matches));
-    made.extend(idle_times(usage));
+    made.extend(idle_time_suggestions(usage));
     if usage.trace.has_accesses {
         made.extend(in_place::in_place(usage));
     }
@@ -34,7 +34,7 @@ pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Sug
     made
 }
 
-fn against(found: &PatternMatch, action: Action) -> NewSuggestion {
+fn suggestion_for(found: &PatternMatch, action: Action) -> NewSuggestion {
     let PatternMatch { object, pattern, certainty, .. } = *found;
     NewSuggestion { object, action, pattern, certainty, cost_ns: 0 }
 }
@@ -122,7 +122,7 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
             bytes: slice.end - slice.begin,
         });
         let action = Action::Split { slices: spans.collect() };
-        made.extend(suggestion(usage, against(found, action)));
+        made.extend(suggestion(usage, suggestion_for(found, action)));
     }
     made
 }
@@ -190,7 +190,7 @@ fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion
 }
 
 /// One suggestion per gap, with the certainty that the object is unused in it.
-fn idle_times(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
+fn idle_time_suggestions(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let mut gaps: Vec<&Gap> = usage.gaps.iter().collect();
     let bytes = |gap: &Gap| usage.trace.objects.bytes[gap.object.index()];
     if gaps.len() > MOST_GAPS {
@@ -212,7 +212,7 @@ fn idle_times(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
             (false, false) => Action::FreeWhileIdle { after, before },
         };
         let cost_ns = match action {
-            Action::Offload { .. } => times.exposed(copy_ns(bytes(gap)), after, before),
+            Action::Offload { .. } => times.exposed_copy_ns(copy_ns(bytes(gap)), after, before),
             _ => 0,
         };
         let certainty = usage.certainty_of_gap(gap);

@@ -185,7 +185,7 @@ impl Action {
     }
 
     /// True if the content of the object is still readable just before `call`, provided that it is without this change.
-    pub(crate) fn leaves(&self, call: MemoryCallId) -> bool {
+    pub(crate) fn keeps_content_before(&self, call: MemoryCallId) -> bool {
         match self {
             Self::Remove | Self::Split { .. } => false,
             Self::MoveFree { after } => call <= *after,
@@ -255,7 +255,7 @@ impl Suggestion {
     }
 
     /// Suggestion with only the members that pass a test; none if no member does.
-    pub fn only(&self, keep: impl Fn(&Self) -> bool) -> Option<Self> {
+    pub fn with_members(&self, keep: impl Fn(&Self) -> bool) -> Option<Self> {
         let alone = |member: &Self| Self { more: Vec::new(), ..member.clone() };
         let mut kept = self.members().filter(|member| keep(member)).map(alone);
         let first = kept.next()?;
@@ -274,7 +274,7 @@ impl Suggestion {
     }
 
     /// True if the first member may lower the live bytes at a position.
-    pub(crate) fn reaches(&self, position: u32) -> bool {
+    pub(crate) fn may_affect(&self, position: u32) -> bool {
         self.span.0 <= position && position < self.span.1
     }
 }

@@ -1,7 +1,7 @@
 //! Tables of memory suggestions and of the bytes that each saves.
 
 use super::{NamedPeak, int, modules, places};
-use crate::allocator::{AllocatorSettings, caches, reserved};
+use crate::allocator::{AllocatorSettings, is_from_caching_allocator, reserved};
 use crate::replay::{Combination, Replay};
 use crate::suggest::{Action, Suggestion, describe, grouped, suggestions};
 use crate::{ObjectUsage, PatternMatch};
@@ -140,7 +140,8 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
     for curve in crate::curve::curves(trace) {
         let mut replay = Replay::new(trace, curve.device, &suggestions);
         let before = replay.peak();
-        let held = caches(trace, curve.device).then(|| held_at_peak(trace, curve.device, &replay, false));
+        let held =
+            is_from_caching_allocator(trace, curve.device).then(|| held_at_peak(trace, curve.device, &replay, false));
         let applied: Vec<usize> = numbers.iter().copied().filter(|number| replay.apply(number - 1)).collect();
         let grow = applied.iter().any(|number| suggestions[number - 1].action == Action::ExpandableSegments);
         let held = held.map(|held| (held, held_at_peak(trace, curve.device, &replay, grow)));

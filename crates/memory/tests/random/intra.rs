@@ -118,7 +118,7 @@ proptest! {
         let usage = ObjectUsage::new(&trace, Rules::default());
         let takers = |objects: Vec<MemoryObjectId>| objects.iter().map(|object| program.sizes[object.index()]).sum::<u64>();
         // The paper's algorithm ignores copies that prepare an object within the lifetime of the other one.
-        let sound = |pair: &(MemoryObjectId, MemoryObjectId)| usage.done_before(pair.1, pair.0);
+        let sound = |pair: &(MemoryObjectId, MemoryObjectId)| usage.is_done_before(pair.1, pair.0);
         let paper = takers(paper_one_pass(&usage).into_iter().filter(sound).map(|pair| pair.0).collect());
         let redundant = find(&usage).into_iter().filter(|found| found.pattern == Pattern::RedundantAllocation);
         prop_assert!(paper <= takers(redundant.map(|found| found.object).collect()));

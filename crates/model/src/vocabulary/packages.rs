@@ -69,7 +69,7 @@ const PUBLIC_PARTS_OF_TORCH: &[&str] = &[
 const WITH_PRIVATE_MODULES: &[&str] = &["profiler", "utils"];
 
 /// Words in names of private modules that programs have (`torch/_train.py`), and PyTorch does not.
-const WORDS_OF_PROGRAMS: &[&str] = &[
+const PROGRAM_WORDS: &[&str] = &[
     "data",
     "dataset",
     "datasets",
@@ -159,7 +159,7 @@ const MODULES: &[&str] = &[
 
 /// Modules that start programs and threads. They are Python's own in every folder, because a program with a file of
 /// such a name does not run.
-const STARTERS: &[&str] = &["contextlib.py", "runpy.py", "threading.py"];
+const STARTING_MODULES: &[&str] = &["contextlib.py", "runpy.py", "threading.py"];
 
 /// True if a file belongs to a framework, independent of its installation.
 #[must_use]
@@ -214,7 +214,7 @@ pub fn is_own_code(file: &str) -> bool {
         || has(STANDARD)
         || has(WITHOUT_FILE)
         || is_pythons()
-        || STARTERS.contains(&name)
+        || STARTING_MODULES.contains(&name)
         || is_generated_code(file)
         || is_framework_code(file)
         || is_in_any(file, LIBRARIES)
@@ -236,7 +236,7 @@ fn is_private_in_torch(path: &str) -> bool {
     let name = if WITH_PRIVATE_MODULES.contains(&package) { rest } else { path };
     let Some(name) = name.strip_prefix('_').filter(|name| !name.starts_with('_')) else { return false };
     match name.strip_suffix(".py").filter(|module| !module.contains('/')) {
-        Some(module) => !module.split('_').any(|word| WORDS_OF_PROGRAMS.contains(&word)),
+        Some(module) => !module.split('_').any(|word| PROGRAM_WORDS.contains(&word)),
         None => name.contains('/'),
     }
 }

@@ -164,7 +164,7 @@ fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
 
 /// Suggested next command: one of the ranks, or the change from the first to the last file.
 fn next(memories: &SeveralMemories, run: &Run) -> String {
-    let files = memories.to_look_at();
+    let files = memories.suggested_files();
     let paths: Vec<PathBuf> = files.iter().map(|(_, source)| source.path.clone()).collect();
     let is_packed = files.iter().any(|(_, source)| source.member.is_some() && !source.path.is_dir());
     let command = match (&files[..], memories.arrangement()) {
