@@ -17,8 +17,8 @@ use stackline_timeline::Scope;
 use stackline_timeline::confidence::Confidence;
 use std::sync::Arc;
 
-/// Find issues in one trace or a memory file. `steps` includes both ends. `rule_messages`: messages of Python rules, one JSON
-/// object each.
+/// Find issues in one trace or a memory file. `steps` includes both ends. `rule_messages`: messages of Python rules,
+/// one JSON object each.
 #[pyfunction]
 #[pyo3(signature = (run, rank, steps, whole, settings, least_percent, threads, rule_messages))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]

@@ -1,8 +1,8 @@
 //! Folding of span names: after a program has made many names that differ only in numbers, further ones share one
 //! frame.
 //!
-//! The template of a name has a placeholder for each number and each generated identifier. The first [`MAX_NAMES_OF_TEMPLATE`]
-//! names of a template keep separate frames, so that `layer 0` to `layer 47` remain distinct.
+//! The template of a name has a placeholder for each number and each generated identifier. The first
+//! [`MAX_NAMES_OF_TEMPLATE`] names of a template keep separate frames, so that `layer 0` to `layer 47` remain distinct.
 
 use crate::process::Process;
 use rustc_hash::FxHashMap;

@@ -355,8 +355,8 @@ impl Session {
         }
     }
 
-    /// Variant of [`Self::report_failure`] before another program replaces this one. A search along `PATH` fails for most folders,
-    /// so this message has its own flag, and later messages are still printed.
+    /// Variant of [`Self::report_failure`] before another program replaces this one. A search along `PATH` fails for
+    /// most folders, so this message has its own flag, and later messages are still printed.
     fn report_replacing(&self, reason: &str) {
         if !self.has_reported_failure.load(Ordering::Relaxed)
             && !self.has_reported_replacing.swap(true, Ordering::Relaxed)

@@ -4,7 +4,8 @@ use crate::support::{recorded, streams, torch};
 use crate::watched::called;
 use stackline_recording::{Metric, Role};
 
-/// Prints for each step if its operators were reported: each reported one has a small delay (`STACKLINE_INJECTED_COST_NS`).
+/// Prints for each step if its operators were reported: each reported one has a small delay
+/// (`STACKLINE_INJECTED_COST_NS`).
 const STEPS: &str = r#"
 import ctypes, os
 import torch

@@ -273,9 +273,9 @@ fn injected_cost_ns() -> u64 {
 #[unsafe(no_mangle)]
 static STACKLINE_INJECTED_WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// Variant of [`on_start`] with a mean delay of [`injected_cost_ns`]. The delay is applied once for many operators, because a wait
-/// must be longer than reading the clock. If one wait is too long (another program had the processor), the next ones
-/// are shortened.
+/// Variant of [`on_start`] with a mean delay of [`injected_cost_ns`]. The delay is applied once for many operators,
+/// because a wait must be longer than reading the clock. If one wait is too long (another program had the processor),
+/// the next ones are shortened.
 unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
     const AT_ONCE_NS: i64 = 10_000;
     static DUE_NS: AtomicI64 = AtomicI64::new(0);

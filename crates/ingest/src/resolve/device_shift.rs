@@ -147,8 +147,8 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     found
 }
 
-/// Check if waits contradict a shift: with it, a tenth of them (at least [`MIN_OPERATIONS`]), or a quarter (at least two),
-/// would return before the end of their work, and did not before. Such a clock jumped, or its times are wrong in
+/// Check if waits contradict a shift: with it, a tenth of them (at least [`MIN_OPERATIONS`]), or a quarter (at least
+/// two), would return before the end of their work, and did not before. Such a clock jumped, or its times are wrong in
 /// another way.
 fn contradicts(waits: &[i64], by: i64) -> bool {
     let is_early = |late: i64| late < -LEAST_NS;

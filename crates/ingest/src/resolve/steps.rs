@@ -1,8 +1,8 @@
 //! Detection of steps from the marks that programs, frameworks and servers write for each iteration on CPU threads.
 //!
-//! Only the first kind of marks ([`steps_of_known_marks`]) that a trace contains is used, so marks of the user take precedence over
-//! those of libraries. If no thread has marks, steps come from a device row: a profiler's row of steps, or marks that
-//! Kineto projects onto a stream (`gpu_user_annotation`).
+//! Only the first kind of marks ([`steps_of_known_marks`]) that a trace contains is used, so marks of the user take
+//! precedence over those of libraries. If no thread has marks, steps come from a device row: a profiler's row of steps,
+//! or marks that Kineto projects onto a stream (`gpu_user_annotation`).
 
 use super::optimizer_steps::steps_up_to_optimizers;
 use crate::diagnostics;

@@ -235,8 +235,8 @@ impl PatternMatch {
         Self { certainty, ..self }
     }
 
-    /// Like [`Self::with_certainty`], for an object to be freed after its last use. If several streams use it, the last use of
-    /// the host order need not end last.
+    /// Like [`Self::with_certainty`], for an object to be freed after its last use. If several streams use it, the last
+    /// use of the host order need not end last.
     fn with_certainty_after_last_use(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
         let several = usage.ends_on_several_streams(self.object);
         let certainty = if several { Certainty::Inferred } else { self.certainty };

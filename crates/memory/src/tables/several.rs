@@ -144,7 +144,8 @@ impl SeveralMemories {
         }
     }
 
-    /// Index of the rank that differs most from the median peak, and its difference in percent; none below [`MIN_DIFFERENCE_PERCENT`].
+    /// Index of the rank that differs most from the median peak, and its difference in percent; none below
+    /// [`MIN_DIFFERENCE_PERCENT`].
     fn outlier(&self) -> Option<(usize, f64)> {
         let median = self.median()? as f64;
         let differs = |(at, (_, file)): (usize, &(Option<i64>, MemorySummary))| {

@@ -85,7 +85,7 @@ proptest! {
         let usage = ObjectUsage::new(&trace, Rules::default());
         let found = find(&usage);
         for object in (0..program.sizes.len()).filter(|object| program.sizes[*object] > 0) {
-            let match_of = |pattern: Pattern| found.iter().find(|found| found.pattern == pattern && found.object.index() == object);
+            let match_of = |pattern: Pattern| found.iter().find(|hit| hit.pattern == pattern && hit.object.index() == object);
             let opaque = usage.opaque_in(trace.life(MemoryObjectId::new(object)));
             let kernels = counts(&program, object, opaque).unwrap_or_default();
             let touched: Vec<bool> =
