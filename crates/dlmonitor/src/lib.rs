@@ -35,7 +35,7 @@ pub use cost::{Cost, cost};
 pub use dispatch::{Observer, collection_begins, collection_ends, interpreter};
 pub use path::{NativeFrame, PathFrame, Sources, call_path};
 pub use python::{
-    Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame,
+    FrameSampler, Interpreter, MAX_SAMPLED, Memory, OuterCaller, PythonFrame, PythonLine, SampledCode, SampledFrame,
     SeenFrame, Walk,
 };
 pub use quiet::{Gate, Inside, callbacks_ended};

@@ -63,7 +63,7 @@ fn functions(python: &Path, library: &str, frames: &[&str]) -> Vec<String> {
     let code = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])";
     let output = Command::new(python).args(["-c", code]).output().unwrap();
     let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("lib").join(library);
-    let content = stackline_symbols::content(&path);
+    let content = stackline_symbols::content_hash(&path);
     let library = stackline_symbols::Library { path, build_id: Vec::new(), content };
     let offset = |frame: &&str| u64::from_str_radix(frame.rsplit_once("+0x").unwrap().1, 16).unwrap();
     let offsets: Vec<u64> = frames.iter().map(offset).collect();

@@ -292,7 +292,7 @@ impl OpenRun {
 
     /// First queries of the page, which can be computed before the page asks.
     pub fn urgent_questions(&self) -> Vec<(&'static str, Arguments)> {
-        crate::prefetch::soonest(self)
+        crate::prefetch::urgent(self)
     }
 
     /// Questions of the page's first views, most important first, for the default steps if there are steps.

@@ -5,7 +5,7 @@
 
 use crate::process::Process;
 use crate::tree::{Key, NodeId, Owner};
-use dlmonitor::native::{self, Ended, LEAST_STACK, NativeStack, Registers, Segment};
+use dlmonitor::native::{self, LEAST_STACK, NativeStack, Registers, Segment, WalkEnd};
 use dlmonitor::{OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
@@ -60,7 +60,7 @@ impl NativeFrames {
         let enclosing = open.last().map_or(0, |open| open.handle);
         let segment = Segment { at, from: opened.handle, bounds: [mark, enclosing], end: self.end };
         let hint = u64::from(parent.0) << 32 | u64::from(operator);
-        match self.stack.kept(&segment, hint) {
+        match self.stack.cached_value(&segment, hint) {
             Some(node) => NodeId(node),
             None => self.walk(tree, process, parent, &segment, hint),
         }
@@ -71,8 +71,8 @@ impl NativeFrames {
             process.leave_out_native_frames();
             return parent;
         }
-        let ended = self.stack.above(segment);
-        if ended.is_none_or(|ended| ended == Ended::Lost) {
+        let ended = self.stack.walk_segment(segment);
+        if ended.is_none_or(|ended| ended == WalkEnd::Lost) {
             return parent;
         }
         let frames = self.stack.frames();
@@ -82,7 +82,7 @@ impl NativeFrames {
             None if frames.is_empty() => parent,
             None => self.insert(tree, process, parent, key),
         };
-        self.stack.keep(segment, hint, node.0);
+        self.stack.cache_value(segment, hint, node.0);
         node
     }
 

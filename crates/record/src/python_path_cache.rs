@@ -7,7 +7,7 @@
 
 use crate::process::Process;
 use crate::tree::{Key, NodeId, Owner, ROOT};
-use dlmonitor::{Beyond, Interpreter, PythonFrame, SeenFrame};
+use dlmonitor::{Interpreter, OuterCaller, PythonFrame, SeenFrame};
 
 /// Frames beyond this depth are left out at the outer end.
 const MAX_DEPTH: usize = 1024;
@@ -75,11 +75,11 @@ impl Outer<'_> {
 
     /// True if a path ends with `outermost`, whose caller is `beyond`.
     #[inline]
-    fn is_met(self, outermost: &PythonFrame, beyond: &Beyond) -> bool {
+    fn is_met(self, outermost: &PythonFrame, beyond: &OuterCaller) -> bool {
         match (self, beyond) {
-            (Self::Root, Beyond::Root) => true,
+            (Self::Root, OuterCaller::Root) => true,
             (Self::With(last), _) => is_frame(last, outermost),
-            (Self::Before(last), Beyond::Frame(caller)) => is_frame(last, caller),
+            (Self::Before(last), OuterCaller::Frame(caller)) => is_frame(last, caller),
             _ => false,
         }
     }
@@ -173,7 +173,7 @@ impl PathCache {
             let mut parent = outermost.checked_sub(1).map_or(self.base, |at| self.nodes[at]);
             for at in outermost..=top {
                 if let Some((_, frame)) = self.changed.pop_if(|changed| changed.0 == at) {
-                    self.seen[at] = context.interpreter.see_again(frame, &self.seen[at]);
+                    self.seen[at] = context.interpreter.update_frame(frame, &self.seen[at]);
                 }
                 parent = context.child(parent, &self.seen[at]);
                 self.nodes[at] = parent;
@@ -191,7 +191,7 @@ impl PathCache {
     fn push_new(&mut self, context: &mut PathContext<'_>, skip: usize) -> NodeId {
         let mut node = self.nodes.last().copied().unwrap_or(self.base);
         for &frame in self.new.iter().rev().skip(skip) {
-            let seen = context.interpreter.see(frame);
+            let seen = context.interpreter.copy_frame(frame);
             node = context.child(node, &seen);
             self.places[(frame.address >> 4) % PLACES] = self.seen.len() as u16;
             self.seen.push(seen);
@@ -219,7 +219,7 @@ impl PathCache {
             return None;
         }
         let pairs = self.seen.iter().zip(self.new.iter().rev());
-        let shared = pairs.take_while(|(seen, frame)| **seen == context.interpreter.see(**frame)).count();
+        let shared = pairs.take_while(|(seen, frame)| **seen == context.interpreter.copy_frame(**frame)).count();
         if shared == self.new.len() {
             return self.nodes.get(shared.checked_sub(1)?).copied();
         }

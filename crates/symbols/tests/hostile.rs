@@ -4,7 +4,7 @@ use crate::made;
 use crate::support;
 
 use proptest::prelude::*;
-use stackline_symbols::{Library, Symbolizer, content, names_in};
+use stackline_symbols::{Library, Symbolizer, content_hash, names_in};
 use std::time::{Duration, Instant};
 use support::{Folder, build_id, functions, have};
 
@@ -16,7 +16,7 @@ fn symbolize_file(folder: &Folder, bytes: &[u8], id: &[u8], offsets: &[u64]) {
     let with_id = Library { path: path.clone(), build_id: id.to_vec(), content: None };
     let names = symbolizer.names(&with_id, offsets);
     assert_eq!(names.frames.len(), offsets.len());
-    let with_content = Library { content: content(&path), path, build_id: Vec::new() };
+    let with_content = Library { content: content_hash(&path), path, build_id: Vec::new() };
     assert_eq!(symbolizer.names(&with_content, offsets).frames.len(), offsets.len());
 }
 

@@ -36,7 +36,7 @@ impl Spares {
         Self([const { AtomicPtr::new(null_mut()) }; COUNT])
     }
 
-    fn lacks_one(&self) -> bool {
+    fn has_empty_slot(&self) -> bool {
         self.0.iter().any(|place| place.load(Ordering::Relaxed).is_null())
     }
 
@@ -63,7 +63,7 @@ impl Spares {
 }
 
 /// A cache for the calling thread: a new one if its stack has enough space, otherwise a spare one, if any.
-pub(super) fn obtain() -> Option<Box<Cache>> {
+pub(super) fn own_or_spare() -> Option<Box<Cache>> {
     if has_room() { Some(build()) } else { take() }
 }
 
@@ -79,8 +79,8 @@ pub(super) fn give_back(cache: Box<Cache>) {
 
 /// Build the missing spare caches if the calling thread has enough stack space.
 pub(super) fn refill() {
-    if SPARES.lacks_one() && has_room() {
-        while SPARES.lacks_one() && SPARES.put(build()) {}
+    if SPARES.has_empty_slot() && has_room() {
+        while SPARES.has_empty_slot() && SPARES.put(build()) {}
     }
 }
 

@@ -22,7 +22,7 @@ use layout::{Instruction, Layout, Newest};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use compare::{Beyond, SeenFrame};
+pub use compare::{OuterCaller, SeenFrame};
 pub use describe::PythonLine;
 pub use memory::Memory;
 pub use sampled_code::SampledCode;

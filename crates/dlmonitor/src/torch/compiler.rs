@@ -50,7 +50,7 @@ const NAMES: [&str; 2] = ["compilations", "kernels"];
 /// States of the sources. They are replaced as a whole and then leaked, which happens once.
 static STATES: [AtomicPtr<SourceState>; NAMES.len()] = [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
-fn put(source: usize, state: Result<String, String>) {
+fn set_state(source: usize, state: Result<String, String>) {
     if let (Some(&name), Some(place)) = (NAMES.get(source), STATES.get(source)) {
         place.store(Box::into_raw(Box::new(SourceState { name, state })), Ordering::Release);
     }
@@ -65,14 +65,14 @@ pub(crate) fn states() -> impl Iterator<Item = &'static SourceState> {
 /// Start to report compilations of `torch.compile`.
 pub(crate) fn start_compilations() {
     if let Err(reason) = PYTHON.call(c"compilations") {
-        put(0, Err(reason));
+        set_state(0, Err(reason));
     }
 }
 
 /// Start to report the names of CPU kernels that `torch.compile` generates.
 pub(crate) fn start_kernels() {
     if let Err(reason) = PYTHON.call(c"kernels") {
-        put(1, Err(reason));
+        set_state(1, Err(reason));
     }
 }
 
@@ -122,6 +122,6 @@ unsafe extern "C" fn report_state(_: *mut c_void, tuple: *mut c_void) -> *mut c_
     arguments!(tuple, c"Ips", &raw mut source, &raw mut on, &raw mut detail);
     // SAFETY: a null-terminated text that the tuple keeps alive.
     let detail = unsafe { CStr::from_ptr(detail) }.to_string_lossy().into_owned();
-    put(source as usize, if on != 0 { Ok(detail) } else { Err(detail) });
+    set_state(source as usize, if on != 0 { Ok(detail) } else { Err(detail) });
     number(0)
 }

@@ -8,7 +8,7 @@ use super::ring::Ring;
 use super::scratch::ScratchStack;
 use super::timer::Clock;
 use super::wall::WallTime;
-use dlmonitor::native::{self, Ended, MAX_NATIVE, NativeStack, Registers};
+use dlmonitor::native::{self, MAX_NATIVE, NativeStack, Registers, WalkEnd};
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
 use stackline_recording::MAX_COUNTERS;
 use std::cell::UnsafeCell;
@@ -186,7 +186,7 @@ impl ThreadRecord {
             Some(native) if native.is_ready() && self.stack.is_some() => {
                 let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
                 let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
-                let ended = native.interrupted(at, bounds, Memory::of_thread(tid));
+                let ended = native.walk_interrupted_segment(at, bounds, Memory::of_thread(tid));
                 self.native(ended, native.frames(), &mut found, &mut scratch.words);
             }
             Some(_) => _ = self.losses.no_stack.fetch_add(1, Ordering::Relaxed),
@@ -237,8 +237,8 @@ impl ThreadRecord {
     }
 
     /// Append the native frames of an unwound stack to the words of a sample.
-    fn native(&self, ended: Option<Ended>, frames: &[usize], found: &mut Found, words: &mut [u64]) {
-        if ended == Some(Ended::Lost) {
+    fn native(&self, ended: Option<WalkEnd>, frames: &[usize], found: &mut Found, words: &mut [u64]) {
+        if ended == Some(WalkEnd::Lost) {
             self.losses.lost.fetch_add(1, Ordering::Relaxed);
         }
         for (word, &address) in words.get_mut(found.words..).unwrap_or(&mut []).iter_mut().zip(frames) {

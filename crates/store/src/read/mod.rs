@@ -100,7 +100,7 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     small::tracks(&mut trace, &files)?;
     let file = files.required("events")?;
     let plan = attrs::Plan::new(file.as_ref(), &trace.strings, &files, &selection.attributes)?;
-    let mut values = plan.room()?;
+    let mut values = plan.allocate_values()?;
     let parts = plan.parts(file.as_ref(), &trace.strings, &mut values)?;
     let others = std::thread::scope(|scope| {
         for _ in 1..thread_count(selection.threads).min(MOST_THREADS).min(parts.count() + 1) {

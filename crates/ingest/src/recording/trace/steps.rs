@@ -39,7 +39,7 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
         || Kinds::Places(spans.iter().filter(|_| is_whole).map(|span| place(calls, thread, span.node)).collect());
     let last = optimizer_cycles::ends(&names, places, &ends, if is_whole { &batches } else { &[] });
     let ends: Vec<i64> = last.into_iter().map(|at| ends[at]).collect();
-    let ends = optimizer_cycles::up_to_batches(&ends, &batches);
+    let ends = optimizer_cycles::extend_to_batches(&ends, &batches);
     let first = begin(calls, thread, &ends)?;
     if calls.windows.is_empty() {
         return Some((at, steps(first, 0, &ends, None)));
