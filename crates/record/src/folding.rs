@@ -94,7 +94,7 @@ fn uuid_length(text: &[u8]) -> Option<usize> {
 
 /// Frame of a new span name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SpanFrame {
     /// A separate frame.
     Own,
     /// The frame of its template.
@@ -104,13 +104,13 @@ pub(crate) enum Verdict {
 }
 
 /// Names of a template with separate frames, and the frames. Unchanged once there are [`MAX_NAMES_OF_TEMPLATE`].
-pub(crate) type OwnFrames = FxHashMap<Box<[u8]>, u32>;
+pub(crate) type SeparateFrames = FxHashMap<Box<[u8]>, u32>;
 
 /// Span names of a process, counted by template.
 #[derive(Debug, Default)]
 pub(crate) struct SpanNames {
     /// Names by template.
-    by_template: FxHashMap<Box<[u8]>, Arc<OwnFrames>>,
+    by_template: FxHashMap<Box<[u8]>, Arc<SeparateFrames>>,
     count: usize,
     bytes: usize,
     examples: Vec<Examples>,
@@ -129,14 +129,14 @@ pub(crate) struct Examples {
 
 impl SpanNames {
     /// Choose the frame of a new name; `template` is `None` for a name without number.
-    pub(crate) fn judge(&mut self, name: &str, template: Option<&[u8]>) -> Verdict {
+    pub(crate) fn choose_frame(&mut self, name: &str, template: Option<&[u8]>) -> SpanFrame {
         if template.is_some_and(|template| self.shared(template).is_some()) {
-            return Verdict::Template;
+            return SpanFrame::Template;
         }
         if self.count >= MAX_SPANS || self.bytes + name.len() > MAX_SPANS_BYTES {
-            return Verdict::Other;
+            return SpanFrame::Other;
         }
-        Verdict::Own
+        SpanFrame::Own
     }
 
     /// Register a span name that has a frame of its own.
@@ -153,7 +153,7 @@ impl SpanNames {
     }
 
     /// Names of a template with separate frames, if all other names share a frame.
-    pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<OwnFrames>> {
+    pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<SeparateFrames>> {
         self.by_template.get(template).filter(|own| own.len() >= MAX_NAMES_OF_TEMPLATE)
     }
 
@@ -186,7 +186,7 @@ pub(crate) struct FoldedNames {
 #[derive(Debug)]
 struct Known {
     frame: u32,
-    own: Arc<OwnFrames>,
+    own: Arc<SeparateFrames>,
     /// Number of requests of the frame.
     hits: u64,
 }
@@ -206,21 +206,21 @@ impl FoldedNames {
             }
             return known.frame | FOLDED;
         }
-        let (frame, verdict) = process.span_frame(full, name, varies.then_some(self.template.as_slice()));
-        if verdict == Verdict::Template
+        let (frame, choice) = process.span_frame(full, name, varies.then_some(self.template.as_slice()));
+        if choice == SpanFrame::Template
             && let Some(own) = process.frames().span_names().shared(&self.template)
         {
             let known = Known { frame, own: Arc::clone(own), hits: 1 };
             self.known.insert(self.template.as_slice().into(), known);
         }
-        if verdict == Verdict::Own { frame } else { frame | FOLDED }
+        if choice == SpanFrame::Own { frame } else { frame | FOLDED }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{FOLDED, FoldedNames, MAX_NAMES_OF_TEMPLATE, MAX_SPANS, write_template};
-    use crate::process::{Kept, Process};
+    use crate::process::{ExtraData, Process};
     use std::collections::HashSet;
     use std::ffi::CString;
 
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn names_with_few_numbers_keep_their_frames_and_others_share_one() {
-        let process = Process::new(1 << 20, Kept::default());
+        let process = Process::new(1 << 20, ExtraData::default());
         let (mut thread, mut other) = (FoldedNames::default(), FoldedNames::default());
         let name = |number: u32| CString::new(format!("layer {number}")).unwrap();
         let own: HashSet<u32> =
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn names_of_all_kinds_are_bounded() {
-        let process = Process::new(1 << 20, Kept::default());
+        let process = Process::new(1 << 20, ExtraData::default());
         let mut thread = FoldedNames::default();
         // Words of letters only.
         let word = |number: usize| -> CString {

@@ -4,7 +4,7 @@
 //! lookup finds the last node.
 
 use crate::process::Process;
-use crate::tree::{Key, NodeId, Owner};
+use crate::tree::{Key, NodeId, TreeOwner};
 use dlmonitor::native::{self, LEAST_STACK, NativeStack, Registers, Segment, WalkEnd};
 use dlmonitor::{OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
@@ -44,7 +44,7 @@ impl NativeFrames {
     #[inline(never)]
     pub(crate) fn node(
         &mut self,
-        tree: &mut Owner,
+        tree: &mut TreeOwner,
         process: &Process,
         (parent, operator): (NodeId, u32),
         open: &[OpenOperator],
@@ -66,9 +66,16 @@ impl NativeFrames {
         }
     }
 
-    fn walk(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, segment: &Segment, hint: u64) -> NodeId {
+    fn walk(
+        &mut self,
+        tree: &mut TreeOwner,
+        process: &Process,
+        parent: NodeId,
+        segment: &Segment,
+        hint: u64,
+    ) -> NodeId {
         if segment.at.sp.saturating_sub(self.begin) < LEAST_STACK || !self.stack.prepare() {
-            process.leave_out_native_frames();
+            process.count_without_native_frames();
             return parent;
         }
         let ended = self.stack.walk_segment(segment);
@@ -87,7 +94,7 @@ impl NativeFrames {
     }
 
     #[cold]
-    fn insert(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, key: (u32, u64)) -> NodeId {
+    fn insert(&mut self, tree: &mut TreeOwner, process: &Process, parent: NodeId, key: (u32, u64)) -> NodeId {
         let outermost_first = self.stack.frames().iter().rev();
         let node = outermost_first.fold(parent, |node, &address| native_child(tree, process, node, address));
         if self.segments.len() >= MAX_SEGMENTS {
@@ -111,7 +118,7 @@ fn hash(frames: &[usize]) -> u64 {
     })
 }
 
-fn native_child(tree: &mut Owner, process: &Process, parent: NodeId, address: usize) -> NodeId {
+fn native_child(tree: &mut TreeOwner, process: &Process, parent: NodeId, address: usize) -> NodeId {
     let module = native::module_at(address);
     let tag = NATIVE_KEY | module.as_ref().map_or(0, |module| u64::from(module.id) + 1);
     tree.child(parent, Key(address as u64, tag), process.overflow, |full| {

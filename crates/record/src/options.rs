@@ -1,6 +1,6 @@
 //! Recording options, passed as environment variables so that child processes inherit them.
 
-use crate::process::Kept;
+use crate::process::ExtraData;
 use crate::samples::Rates;
 use crate::window::Selection;
 use stackline_recording::{BEGIN, Begin};
@@ -62,9 +62,9 @@ impl Options {
     }
 
     /// Data that are kept in addition to times by call path.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn extra_data(&self) -> ExtraData {
         let Self { trace, memory, shapes, python, native, .. } = *self;
-        Kept { trace, memory, shapes, python, native }
+        ExtraData { trace, memory, shapes, python, native }
     }
 
     pub(crate) fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {

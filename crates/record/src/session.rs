@@ -88,7 +88,7 @@ impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         let begin_ns = begin_of(options.begin_ns, clock::monotonic_ns());
         Box::leak(Box::new(Self {
-            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.kept()),
+            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.extra_data()),
             window: Window::new(options.window.clone(), options.trace, options.overhead_steps, since(begin_ns)),
             begin_ns,
             options,
@@ -125,16 +125,16 @@ impl Session {
             return Err("another profiler uses DLMonitor in this process".into());
         }
         Self::new(options, Role::Main, Vec::new()).make_current();
-        Self::reclaim();
+        Self::free_replaced();
         let Some(session) = Self::hold() else { return Ok(()) };
         if !first {
             dlmonitor::resume();
         }
         if session.options.python {
-            session.note(dlmonitor::start_python());
+            session.note_source(dlmonitor::start_python());
         }
         if session.options.native {
-            session.note(dlmonitor::start_native());
+            session.note_source(dlmonitor::start_native());
         }
         session.start_writing().inspect_err(|_| session.replace())
     }
@@ -199,7 +199,7 @@ impl Session {
                 return;
             }
             self.write_usage();
-            self.note(SourceState {
+            self.note_source(SourceState {
                 name: "samples",
                 state: crate::samples::start(&self.process, self.options.samples, &self.options.counters),
             });
@@ -232,16 +232,16 @@ impl Session {
                 let data = if touches { "memory accesses of operators are" } else { "shapes are" };
                 print_message(&format!("{data} not recorded: {reason}"));
             }
-            self.note(shapes);
+            self.note_source(shapes);
         }
-        self.note(dlmonitor::start_torch());
+        self.note_source(dlmonitor::start_torch());
         dlmonitor::measure_torch();
         if let Some(version) = dlmonitor::torch_version() {
             // Torch is imported once.
             drop(self.torch.set(version));
         }
         if self.options.memory {
-            self.note(dlmonitor::start_memory());
+            self.note_source(dlmonitor::start_memory());
         }
         if self.options.compilations {
             dlmonitor::start_compilations();
@@ -290,10 +290,10 @@ impl Session {
     /// CPU usage of the threads so far, for comparison with single calls.
     fn load(&self) -> Option<Record> {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        self.options.trace.then(|| usage.look())?
+        self.options.trace.then(|| usage.read_threads())?
     }
 
-    fn note(&self, state: SourceState) {
+    fn note_source(&self, state: SourceState) {
         let (on, detail) = match state.state {
             Ok(detail) => (true, detail),
             Err(detail) => (false, detail),
@@ -308,18 +308,18 @@ impl Session {
         dlmonitor::native::renew();
         let leaving = self.process.leaving();
         if let Some(samples) = crate::samples::drain(&self.process) {
-            self.note(SourceState { name: "samples", state: Ok(samples) });
+            self.note_source(SourceState { name: "samples", state: Ok(samples) });
         }
         // An earlier recording of this process may have had other sources.
         if self.options.pytorch && dlmonitor::torch_state().state.is_ok() {
-            self.note(dlmonitor::torch_state());
+            self.note_source(dlmonitor::torch_state());
         }
         let is_source_on = |state: &&SourceState| match state.name {
             "kernels" => self.options.kernels,
             _ => self.options.compilations,
         };
         for state in dlmonitor::compiler_states().filter(is_source_on) {
-            self.note(state.clone());
+            self.note_source(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let load = self.load();
@@ -329,7 +329,7 @@ impl Session {
             drop(self.process.samples());
         }
         let Some(stream) = stream.as_mut() else { return self.process.release(&leaving) };
-        stream.take_back_end();
+        stream.retract_end();
         if let Some(version) = self.torch.get() {
             stream.torch(version);
         }
@@ -341,10 +341,10 @@ impl Session {
             self.report_failure(&error.to_string(), "the program continues, and the recorder tries again");
         }
         if is_taken {
-            stream.forget(&leaving);
+            stream.forget_trees(&leaving);
             self.process.release(&leaving);
         } else {
-            stream.forget(&self.process.keep(leaving));
+            stream.forget_trees(&self.process.keep(leaving));
         }
     }
 
@@ -402,7 +402,7 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    self.window.look(self.elapsed(), |change| _ = self.report_operators(change));
+                    self.window.check_time(self.elapsed(), |change| _ = self.report_operators(change));
                     self.update(false);
                 }
                 Phase::Replacing => self.write_replaced(),
@@ -450,12 +450,12 @@ mod tests {
     /// A forked child has its session long before its stream, and all times count from the stream's first record.
     #[test]
     fn step_ends_share_the_time_origin_of_the_process_end() {
-        const LATER: Duration = Duration::from_millis(200);
+        const AFTER_BEGIN: Duration = Duration::from_millis(200);
         let run = tempfile::tempdir().unwrap();
         let path = run.path().display().to_string();
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| path.clone())).unwrap();
         let session = Session::new(options, Role::Fork, Vec::new());
-        std::thread::sleep(LATER);
+        std::thread::sleep(AFTER_BEGIN);
         session.started.call_once(|| session.make_stream().unwrap());
         session.step_ended(NodeId(1));
         session.write_last(None);

@@ -28,7 +28,7 @@ struct Name {
 
 /// Use of a name by memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedTensor {
     /// Time, `CLOCK_MONOTONIC`.
     pub(crate) at: i64,
     pub(crate) address: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Tensors {
 struct Inner {
     numbers: FxHashMap<Name, u32>,
     names: Vec<Name>,
-    waiting: Vec<Named>,
+    waiting: Vec<NamedTensor>,
     /// Names of memory whose allocation was not recorded, by address; at most [`MAX_NAMES`].
     older: FxHashMap<usize, u32>,
 }
@@ -78,10 +78,10 @@ impl Tensors {
         let inner = &mut *inner;
         let mut naming = live.name(address, bytes, || inner.number(&key));
         if naming == Naming::NotRecorded {
-            naming = inner.name_older(address, &key);
+            naming = inner.name_unknown_allocation(address, &key);
         }
         match naming {
-            Naming::New(name) => inner.waiting.push(Named { at: clock::now_ns(), address, name }),
+            Naming::New(name) => inner.waiting.push(NamedTensor { at: clock::now_ns(), address, name }),
             Naming::Lost => _ = self.lost.fetch_add(1, Ordering::Relaxed),
             Naming::Known | Naming::NotRecorded => {}
         }
@@ -93,9 +93,9 @@ impl Tensors {
     }
 
     /// Records to write now: names that are new or whose module was moved, and the memory with names.
-    pub(crate) fn take(&self, modules: &Modules, written: &mut Written) -> (Vec<Record>, Vec<Named>) {
+    pub(crate) fn take(&self, modules: &Modules, written: &mut Written) -> (Vec<Record>, Vec<NamedTensor>) {
         // First: a module that is freed from now on may have been moved, or have names, that this call does not read.
-        let gone = modules.gone();
+        let gone = modules.freed_ids();
         let version = modules.version();
         // Of the written names, only those of moved modules can change.
         let again = if version == written.version { Vec::new() } else { std::mem::take(&mut written.alive) };
@@ -124,7 +124,7 @@ impl Tensors {
             }
         }
         written.version = version;
-        modules.let_go(&gone);
+        modules.forget_freed(&gone);
         (records, waiting)
     }
 
@@ -149,7 +149,7 @@ impl Inner {
     }
 
     /// Name memory after a tensor like [`Live::name`], if the allocation is unknown there.
-    fn name_older(&mut self, address: usize, name: &Name) -> Naming {
+    fn name_unknown_allocation(&mut self, address: usize, name: &Name) -> Naming {
         if self.older.contains_key(&address) {
             return Naming::Known;
         }
@@ -177,11 +177,11 @@ mod tests {
         let modules = Modules::default();
         modules.put(20, "linear", 30);
         let id = modules.id(30);
-        let gone = modules.gone();
+        let gone = modules.freed_ids();
         modules.forget(30);
-        modules.let_go(&gone);
+        modules.forget_freed(&gone);
         assert_eq!(modules.path_of(30, id).as_deref(), Some("linear"));
-        modules.let_go(&modules.gone());
+        modules.forget_freed(&modules.freed_ids());
         assert_eq!(modules.path_of(30, id), None);
     }
 

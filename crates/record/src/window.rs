@@ -200,9 +200,9 @@ impl Window {
     }
 
     /// Time has passed. `report` is called if reports of operators start or stop, as in [`Self::step_ended`].
-    pub(crate) fn look(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
+    pub(crate) fn check_time(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
         let mut state = self.state();
-        let gave_up = state.overhead.as_mut().is_some_and(|overhead| overhead.gives_up(nanos(elapsed)));
+        let gave_up = state.overhead.as_mut().is_some_and(|overhead| overhead.drop_stalled_comparison(nanos(elapsed)));
         if gave_up {
             self.resume();
         }
@@ -353,7 +353,7 @@ mod tests {
             Window::new(parse_selection(None, None, Some("1s"), Some("1s")).unwrap(), false, 0, Duration::ZERO);
         let looks = [0, 1, 1, 2, 3].map(|second| {
             let mut applied_change = None;
-            window.look(Duration::from_secs(second), |change| applied_change = Some(change));
+            window.check_time(Duration::from_secs(second), |change| applied_change = Some(change));
             applied_change
         });
         assert_eq!(looks, [Some(Change::Pause), Some(Change::Resume), None, Some(Change::Pause), None]);
@@ -421,7 +421,7 @@ mod tests {
         let changes: Vec<_> = window.changes(0).iter().map(|c| (c.step, c.open, c.at_step)).collect();
         assert_eq!(changes, [(0, false, true), (3, true, true), (4, false, true)]);
         assert_eq!(window.changes(2), window.changes(0)[2..]);
-        window.look(Duration::from_secs(2), drop);
+        window.check_time(Duration::from_secs(2), drop);
         assert_eq!(window.changes(3), [], "step 6 is none of those that are wanted");
         let window = Window::new(parse_selection(None, Some("3"), None, None).unwrap(), false, 0, Duration::ZERO);
         let steps: Vec<bool> = (0..7)
@@ -438,7 +438,7 @@ mod tests {
         );
         let window = Window::new(parse_selection(None, None, Some("1s"), None).unwrap(), true, 0, Duration::ZERO);
         window.step_ended(Duration::ZERO, NodeId(1), true, drop);
-        window.look(Duration::from_secs(2), drop);
+        window.check_time(Duration::from_secs(2), drop);
         assert_eq!(
             window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(),
             [(1, true, false)]

@@ -141,7 +141,7 @@ fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
 fn preexisting(trace: &MemoryTrace) -> (usize, u64) {
     let objects = &trace.objects;
     let older = || (0..objects.len()).filter(|row| objects.allocated_by[*row].is_none());
-    (preexisting().count(), preexisting().map(|row| objects.bytes[row]).fold(0, u64::saturating_add))
+    (older().count(), older().map(|row| objects.bytes[row]).fold(0, u64::saturating_add))
 }
 
 fn history_note(trace: &MemoryTrace) -> Option<String> {

@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 
 /// A thread that has used less CPU time (ns) since its last sample is still in the same wait; the response itself
 /// takes less.
-pub(super) const ANSWER: u64 = 100_000;
+pub(super) const MAX_RESPONSE_CPU_NS: u64 = 100_000;
 /// A wait is sampled again after this fraction of its length. The time after the last sample is not attributed.
-const PARTS: u64 = 10;
+const RESAMPLE_FRACTION: u64 = 10;
 
 /// Number of blocked signals, of the 60 that can be blocked, of a thread that blocks all but those of its own faults.
 const NEARLY_ALL: u32 = 48;
@@ -50,11 +50,11 @@ enum Activity {
 struct WaitCheck {
     activity: Activity,
     /// Time up to which the thread needs no more samples.
-    settled: Option<u64>,
+    new_interval_ns: Option<u64>,
 }
 
 /// True if the system shows the system calls of threads.
-pub(super) fn can_be_seen() -> bool {
+pub(super) fn can_read_system_calls() -> bool {
     std::fs::read("/proc/thread-self/syscall").is_ok()
 }
 
@@ -78,11 +78,11 @@ impl Sampler {
                 thread.waiting = Waiting::default();
                 continue;
             }
-            let Some(look) = thread.waiting.check(now, used, || activity_of(thread.tid, signal)) else { continue };
-            if let Some(settled) = look.settled {
-                record.settle(Clock::Wait, settled);
+            let Some(check) = thread.waiting.check(now, used, || activity_of(thread.tid, signal)) else { continue };
+            if let Some(new_interval_ns) = check.new_interval_ns {
+                record.restart_interval(Clock::Wait, new_interval_ns);
             }
-            match look.activity {
+            match check.activity {
                 Activity::Waiting => self.request_sample(signal, thread.record, record, now),
                 Activity::Uninterruptible => _ = self.uninterruptible.fetch_add(1, Ordering::Relaxed),
                 Activity::Running => {}
@@ -108,14 +108,16 @@ impl Sampler {
 impl Waiting {
     /// Check a thread at a time, with its CPU time; `None` if it is still waiting and needs no new sample yet.
     fn check(&mut self, now: u64, used: u64, activity: impl FnOnce() -> Activity) -> Option<WaitCheck> {
-        let running = WaitCheck { activity: Activity::Running, settled: Some(now) };
+        let running = WaitCheck { activity: Activity::Running, new_interval_ns: Some(now) };
         // Earlier activity is unknown. CPU time never decreases, except for another thread with the same number.
         let Some((last_check_ns, _)) = self.last.replace((now, used)).filter(|last| last.1 <= used) else {
             (self.since, self.used) = (now, used);
             return Some(running);
         };
-        let waits_on = used.saturating_sub(self.used) <= ANSWER;
-        if waits_on && now.saturating_sub(self.requested_ns).saturating_mul(PARTS) < now.saturating_sub(self.since) {
+        let waits_on = used.saturating_sub(self.used) <= MAX_RESPONSE_CPU_NS;
+        if waits_on
+            && now.saturating_sub(self.requested_ns).saturating_mul(RESAMPLE_FRACTION) < now.saturating_sub(self.since)
+        {
             return None;
         }
         let activity = activity();
@@ -125,9 +127,9 @@ impl Waiting {
         (self.requested_ns, self.used) = (now, used);
         match activity {
             Activity::Running => Some(running),
-            Activity::Uninterruptible => Some(WaitCheck { activity, settled: Some(now) }),
+            Activity::Uninterruptible => Some(WaitCheck { activity, new_interval_ns: Some(now) }),
             // Time of an earlier wait does not belong to this one.
-            Activity::Waiting => Some(WaitCheck { activity, settled: (!waits_on).then_some(last_check_ns) }),
+            Activity::Waiting => Some(WaitCheck { activity, new_interval_ns: (!waits_on).then_some(last_check_ns) }),
         }
     }
 }
@@ -137,7 +139,7 @@ fn activity_of(tid: u32, signal: i32) -> Activity {
     let file = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{name}"));
     let found = file("syscall").map_or(Activity::Running, |text| activity(&text, is_pipe));
     // A blocked signal would stay pending, and count against the user's limit of pending signals.
-    let is_blocked = || file("status").map_or(true, |text| blocks(&text, signal));
+    let is_blocked = || file("status").map_or(true, |text| blocks_signal(&text, signal));
     if found == Activity::Waiting && is_blocked() { Activity::Uninterruptible } else { found }
 }
 
@@ -149,15 +151,15 @@ fn is_pipe(descriptor: u64) -> bool {
 
 /// True if a thread blocks the sampler's signal by its `status`, or nearly all signals: then it expects no
 /// interruption, even if it cannot block this one ([`super::signal`]).
-fn blocks(status: &str, signal: i32) -> bool {
+fn blocks_signal(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigBlk:")?.trim(), 16).ok());
     let blocks = |mask: u64| u32::try_from(signal - 1).is_ok_and(|bit| mask >> bit & 1 == 1);
     mask.is_none_or(|mask| blocks(mask) || mask.count_ones() >= NEARLY_ALL)
 }
 
 /// True if a thread blocks the sampler's signal or nearly all signals; `false` if it has ended.
-pub(super) fn is_closed(tid: u32, signal: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).is_ok_and(|text| blocks(&text, signal))
+pub(super) fn blocks_signals(tid: u32, signal: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).is_ok_and(|text| blocks_signal(&text, signal))
 }
 
 /// Parse the system's text about a thread: `running`, or the number of its system call with arguments.
@@ -207,7 +209,7 @@ fn send(signal: i32, tid: u32, value: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Activity, Message, WaitCheck, Waiting, activity, blocks};
+    use super::{Activity, Message, WaitCheck, Waiting, activity, blocks_signal};
 
     #[test]
     fn message_size_equals_that_of_the_system() {
@@ -243,23 +245,23 @@ mod tests {
     #[test]
     fn blocked_signals_are_seen() {
         let status = "Name:\tpython\nSigBlk:\t0000000400000001\nSigIgn:\tffffffffffffffff\n";
-        assert_eq!([1, 2, 34, 35, 64].map(|signal| blocks(status, signal)), [true, false, false, true, false]);
-        assert!(blocks("Name:\tpython\n", 35), "what is not known is not touched");
+        assert_eq!([1, 2, 34, 35, 64].map(|signal| blocks_signal(status, signal)), [true, false, false, true, false]);
+        assert!(blocks_signal("Name:\tpython\n", 35), "what is not known is not touched");
         // The mask of `sigfillset`, without the numbers that glibc reserves, and the same without the signals of
         // faults.
         for mask in ["fffffffe7ffbfeff", "fffffffe7ffbfa07"] {
-            assert!(blocks(&format!("SigBlk:\t{mask}\n"), 33), "{mask}");
+            assert!(blocks_signal(&format!("SigBlk:\t{mask}\n"), 33), "{mask}");
         }
     }
 
-    const REQUESTED: Option<WaitCheck> = Some(WaitCheck { activity: Activity::Waiting, settled: None });
+    const REQUESTED: Option<WaitCheck> = Some(WaitCheck { activity: Activity::Waiting, new_interval_ns: None });
 
     #[test]
     fn long_waits_are_probed_less_often() {
         for activity in [Activity::Waiting, Activity::Uninterruptible] {
             let mut waiting = Waiting::default();
-            let looks = (0..10_000).map(|look| waiting.check(look * 10_000_000, 5, || activity));
-            let request_count = looks.flatten().filter(|look| look.activity == activity).count();
+            let checks = (0..10_000).map(|check| waiting.check(check * 10_000_000, 5, || activity));
+            let request_count = checks.flatten().filter(|check| check.activity == activity).count();
             // At each of ten checks, then after each tenth of the wait: 11 + ln(100 s / 0.1 s) / ln(10/9).
             assert!((70..90).contains(&request_count), "{request_count}");
         }
@@ -269,14 +271,14 @@ mod tests {
     fn threads_that_ran_between_looks_start_a_new_wait() {
         let mut waiting = Waiting::default();
         let mut check = |at: u64, used: u64, activity: Activity| waiting.check(at * 10_000_000, used, || activity);
-        let running = |at: u64| Some(WaitCheck { activity: Activity::Running, settled: Some(at * 10_000_000) });
+        let running = |at: u64| Some(WaitCheck { activity: Activity::Running, new_interval_ns: Some(at * 10_000_000) });
         assert_eq!(check(0, 5, Activity::Waiting), running(0), "of the time before nothing is known");
         for at in 1..=10 {
             assert_eq!(check(at, 5, Activity::Waiting), REQUESTED);
         }
         assert_eq!(check(11, 5, Activity::Waiting), None, "a tenth of 110 ms is not over");
         assert_eq!(check(12, 5, Activity::Waiting), REQUESTED);
-        let new_wait = WaitCheck { activity: Activity::Waiting, settled: Some(120_000_000) };
+        let new_wait = WaitCheck { activity: Activity::Waiting, new_interval_ns: Some(120_000_000) };
         assert_eq!(
             check(13, 900_000, Activity::Waiting),
             Some(new_wait),
@@ -291,8 +293,8 @@ mod tests {
     #[test]
     fn many_short_waits_are_not_merged() {
         let mut waiting = Waiting::default();
-        let looks = (0..1000_u64).map(|look| waiting.check(look * 10_000_000, look * 60_000, || Activity::Waiting));
-        let request_count = looks.flatten().filter(|look| look.activity == Activity::Waiting).count();
+        let checks = (0..1000_u64).map(|check| waiting.check(check * 10_000_000, check * 60_000, || Activity::Waiting));
+        let request_count = checks.flatten().filter(|check| check.activity == Activity::Waiting).count();
         assert!(request_count > 400, "{request_count}");
     }
 }

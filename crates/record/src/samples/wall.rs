@@ -9,7 +9,7 @@
 
 use super::record::ThreadRecord;
 use super::timer::Clock;
-use super::waits::ANSWER;
+use super::waits::MAX_RESPONSE_CPU_NS;
 use super::watch::Watched;
 use super::{Sampler, lock};
 use crate::session::Session;
@@ -17,7 +17,7 @@ use dlmonitor::native::Registers;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// First interval after which a waiting thread is sampled again, in ns.
-const AGAIN: u64 = 1_000_000_000;
+const FIRST_INTERVAL_NS: u64 = 1_000_000_000;
 /// Largest size of a system call instruction in bytes. The system restarts an interrupted call by returning to this
 /// instruction.
 const CALL_BYTES: usize = 4;
@@ -52,13 +52,13 @@ pub(super) struct WallRequest {
 
 impl Default for WallRequest {
     fn default() -> Self {
-        Self { next_request: 0, interval: AGAIN, used: 0, waiting: 0, call: None }
+        Self { next_request: 0, interval: FIRST_INTERVAL_NS, used: 0, waiting: 0, call: None }
     }
 }
 
 /// Action at a check of a thread.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum WallAction {
     /// Request a sample.
     Request,
     /// Attribute the time to its last sample, because it is still waiting there.
@@ -77,7 +77,7 @@ impl WallTime {
 
     /// Called by the handler: the thread responded, and wrote a sample or none (if nothing is recorded or the ring is
     /// full).
-    pub(super) fn answer(&self, at: Registers, is_written: bool) {
+    pub(super) fn note_response(&self, at: Registers, is_written: bool) {
         self.pc.store(at.pc, Ordering::Relaxed);
         self.sp.store(at.sp, Ordering::Relaxed);
         self.is_written.store(is_written, Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl WallTime {
     }
 
     /// True if a system call, in the system's text, is at the position of the thread's last response.
-    fn is_at(&self, call: &str) -> bool {
+    fn is_at_last_response(&self, call: &str) -> bool {
         let mut last = call.rsplit(' ').map(|word| usize::from_str_radix(word.trim_start_matches("0x"), 16));
         let (Some(Ok(pc)), Some(Ok(sp))) = (last.next(), last.next()) else { return false };
         sp == self.sp.load(Ordering::Relaxed)
@@ -105,11 +105,11 @@ impl WallTime {
 
 impl WallRequest {
     /// Choose the action for a thread at a time, with its CPU time.
-    fn next(&mut self, wall: &WallTime, now: u64, used: u64, call: impl FnOnce() -> String) -> Next {
+    fn next(&mut self, wall: &WallTime, now: u64, used: u64, call: impl FnOnce() -> String) -> WallAction {
         if wall.is_requested.load(Ordering::Acquire) {
             // A thread that has run since has lost the request: its handler may have been busy.
-            let is_lost = now >= self.next_request && used > self.used.saturating_add(ANSWER);
-            return if is_lost { self.request_sample(now, used, false) } else { Next::Skip };
+            let is_lost = now >= self.next_request && used > self.used.saturating_add(MAX_RESPONSE_CPU_NS);
+            return if is_lost { self.request_sample(now, used, false) } else { WallAction::Skip };
         }
         if !self.waits_on(wall, used, call) {
             return self.request_sample(now, used, false);
@@ -117,7 +117,7 @@ impl WallRequest {
         if now >= self.next_request {
             return self.request_sample(now, used, true);
         }
-        if wall.is_written.load(Ordering::Relaxed) { Next::Count } else { Next::Skip }
+        if wall.is_written.load(Ordering::Relaxed) { WallAction::Count } else { WallAction::Skip }
     }
 
     /// True if the thread still waits at the position of its last response.
@@ -128,20 +128,20 @@ impl WallRequest {
         let call = call();
         let waits_on = match &self.call {
             Some(before) => *before == call,
-            None => wall.is_at(&call),
+            None => wall.is_at_last_response(&call),
         };
         self.waiting = used;
         self.call = waits_on.then_some(call);
         waits_on
     }
 
-    fn request_sample(&mut self, now: u64, used: u64, waits_on: bool) -> Next {
-        self.interval = if waits_on { self.interval.saturating_mul(2) } else { AGAIN };
+    fn request_sample(&mut self, now: u64, used: u64, waits_on: bool) -> WallAction {
+        self.interval = if waits_on { self.interval.saturating_mul(2) } else { FIRST_INTERVAL_NS };
         self.next_request = now.saturating_add(self.interval);
         self.used = used;
         // After an interruption the system's text for the same call may differ.
         self.call = None;
-        Next::Request
+        WallAction::Request
     }
 }
 
@@ -156,14 +156,14 @@ impl Sampler {
         let is_open = Session::hold().is_some_and(|session| session.window.is_sampled());
         let mut watched = lock(&self.watched);
         let Watched { threads, stopped: false, .. } = &mut *watched else { return };
-        for thread in threads.iter_mut().filter(|thread| !thread.is_closed()) {
+        for thread in threads.iter_mut().filter(|thread| !thread.blocks_signals()) {
             let Some(record) = self.record(thread.record) else { continue };
             let (Some(now), Some(used)) = (Clock::Real.now(thread.tid), Clock::Cpu.now(thread.tid)) else { continue };
             if !is_open {
                 // Time that is not recorded is excluded.
                 thread.request = WallRequest::default();
                 if !record.wall.is_requested.load(Ordering::Acquire) {
-                    record.settle(Clock::Real, now);
+                    record.restart_interval(Clock::Real, now);
                     record.wall.is_written.store(false, Ordering::Relaxed);
                     record.wall.sp.store(0, Ordering::Relaxed);
                 }
@@ -171,9 +171,9 @@ impl Sampler {
             }
             let call = || std::fs::read_to_string(format!("/proc/self/task/{}/syscall", thread.tid));
             match thread.request.next(&record.wall, now, used, || call().unwrap_or_default().trim_end().to_owned()) {
-                Next::Request => self.request_wall_sample(signal, thread.record, record),
-                Next::Count => record.wait_on(now),
-                Next::Skip => {}
+                WallAction::Request => self.request_wall_sample(signal, thread.record, record),
+                WallAction::Count => record.extend_last_sample(now),
+                WallAction::Skip => {}
             }
         }
     }
@@ -188,17 +188,17 @@ impl Sampler {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGAIN, ANSWER, Next, Ordering, Registers, WallRequest, WallTime};
+    use super::{FIRST_INTERVAL_NS, MAX_RESPONSE_CPU_NS, Ordering, Registers, WallAction, WallRequest, WallTime};
 
     const POLL: &str = "7 0x0 0x0 0x12c 0x0 0x0 0x0 0x7ffc10 0x7f5a12";
 
     fn waiting() -> (WallTime, WallRequest) {
         let (wall, mut request) = (WallTime::default(), WallRequest::default());
-        assert_eq!(request.next(&wall, 0, 0, || POLL.to_owned()), Next::Request, "where it is is not known");
+        assert_eq!(request.next(&wall, 0, 0, || POLL.to_owned()), WallAction::Request, "where it is is not known");
         wall.is_requested.store(true, Ordering::Relaxed);
-        assert_eq!(request.next(&wall, 10, 5, || POLL.to_owned()), Next::Skip);
+        assert_eq!(request.next(&wall, 10, 5, || POLL.to_owned()), WallAction::Skip);
         // A restarted call: two bytes back.
-        wall.answer(Registers { pc: 0x7f5a10, sp: 0x7ffc10, fp: 0, lr: 0 }, true);
+        wall.note_response(Registers { pc: 0x7f5a10, sp: 0x7ffc10, fp: 0, lr: 0 }, true);
         (wall, request)
     }
 
@@ -206,12 +206,12 @@ mod tests {
     fn waits_are_probed_at_growing_intervals() {
         let (wall, mut request) = waiting();
         let mut questions = Vec::new();
-        for look in 1..100_000_u64 {
+        for check in 1..100_000_u64 {
             // At each interruption, or at the end of its timeout, it logs that and waits again.
-            match request.next(&wall, look * 10_000_000, look * 200_000, || POLL.to_owned()) {
-                Next::Request => questions.push(look / 100),
-                Next::Count => wall.add_waited(1),
-                Next::Skip => panic!("it answered"),
+            match request.next(&wall, check * 10_000_000, check * 200_000, || POLL.to_owned()) {
+                WallAction::Request => questions.push(check / 100),
+                WallAction::Count => wall.add_waited(1),
+                WallAction::Skip => panic!("it answered"),
             }
         }
         assert_eq!(questions, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
@@ -221,34 +221,45 @@ mod tests {
     #[test]
     fn new_waits_are_probed_immediately() {
         let (wall, mut request) = waiting();
-        assert_eq!(request.next(&wall, 20, 10, || POLL.to_owned()), Next::Count);
-        assert_eq!(request.next(&wall, 30, 10, || panic!("it used no time since")), Next::Count);
+        assert_eq!(request.next(&wall, 20, 10, || POLL.to_owned()), WallAction::Count);
+        assert_eq!(request.next(&wall, 30, 10, || panic!("it used no time since")), WallAction::Count);
         let other = |call: &str| POLL.replace("0x12c", call);
-        assert_eq!(request.next(&wall, 40, 11, || other("0x1")), Next::Request, "the same place, with other arguments");
+        assert_eq!(
+            request.next(&wall, 40, 11, || other("0x1")),
+            WallAction::Request,
+            "the same place, with other arguments"
+        );
         for call in ["running", "", "-1 0x7ffc10 0x7f5a12x", "7 0x0 0x7ffc18 0x7f5a12", "7 0x0 0x7ffc10 0x7f5a18"] {
             let (wall, mut request) = waiting();
-            assert_eq!(request.next(&wall, 20, 10, || call.to_owned()), Next::Request, "{call}");
+            assert_eq!(request.next(&wall, 20, 10, || call.to_owned()), WallAction::Request, "{call}");
         }
     }
 
     #[test]
     fn probes_without_room_are_delayed() {
         let (wall, mut request) = waiting();
-        wall.answer(Registers { pc: 0x7f5a12, sp: 0x7ffc10, fp: 0, lr: 0 }, false);
-        let looks = (1..100).map(|look| request.next(&wall, look * 10_000_000, look, || POLL.to_owned()));
-        assert!(looks.into_iter().all(|next| next == Next::Skip));
-        assert_eq!(request.next(&wall, AGAIN, 100, || POLL.to_owned()), Next::Request);
+        wall.note_response(Registers { pc: 0x7f5a12, sp: 0x7ffc10, fp: 0, lr: 0 }, false);
+        let checks = (1..100).map(|check| request.next(&wall, check * 10_000_000, check, || POLL.to_owned()));
+        assert!(checks.into_iter().all(|next| next == WallAction::Skip));
+        assert_eq!(request.next(&wall, FIRST_INTERVAL_NS, 100, || POLL.to_owned()), WallAction::Request);
     }
 
     #[test]
     fn lost_probes_are_repeated() {
         let (wall, mut request) = waiting();
-        assert_eq!(request.next(&wall, 20, 10, || "running".to_owned()), Next::Request);
+        assert_eq!(request.next(&wall, 20, 10, || "running".to_owned()), WallAction::Request);
         wall.is_requested.store(true, Ordering::Relaxed);
-        assert_eq!(request.next(&wall, 30, 10 + 2 * ANSWER, String::new), Next::Skip);
-        assert_eq!(request.next(&wall, 2 * AGAIN, 10, String::new), Next::Skip, "it did not run: the signal waits");
-        assert_eq!(request.next(&wall, 2 * AGAIN, 11 + ANSWER, String::new), Next::Request);
+        assert_eq!(request.next(&wall, 30, 10 + 2 * MAX_RESPONSE_CPU_NS, String::new), WallAction::Skip);
+        assert_eq!(
+            request.next(&wall, 2 * FIRST_INTERVAL_NS, 10, String::new),
+            WallAction::Skip,
+            "it did not run: the signal waits"
+        );
+        assert_eq!(
+            request.next(&wall, 2 * FIRST_INTERVAL_NS, 11 + MAX_RESPONSE_CPU_NS, String::new),
+            WallAction::Request
+        );
         wall.reset();
-        assert_eq!(WallRequest::default().next(&wall, 30, 10, || POLL.to_owned()), Next::Request);
+        assert_eq!(WallRequest::default().next(&wall, 30, 10, || POLL.to_owned()), WallAction::Request);
     }
 }

@@ -27,7 +27,7 @@ impl Session {
         // Another thread may have begun the end meanwhile.
         let is_written = |phase: &Phase| matches!(phase, Phase::Running | Phase::Replaced | Phase::Ended);
         drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| !is_written(phase)));
-        crate::samples::settle();
+        crate::samples::deliver_pending_signals();
         true
     }
 
@@ -48,12 +48,12 @@ impl Session {
         }
         if self.has_writer.load(Ordering::Acquire) {
             // Immediately: a program that crashes next has not ended normally.
-            self.take_back_end();
+            self.retract_end();
             self.wake.notify_all();
         } else {
             self.update(false);
         }
-        crate::samples::go_on();
+        crate::samples::resume_all();
     }
 
     /// Begin the last write; `false` if the recording ends or has ended.
@@ -66,7 +66,7 @@ impl Session {
             *phase = Phase::Replacing;
         }
         // Before the write, which takes the last samples.
-        crate::samples::hold();
+        crate::samples::pause_all();
         if self.has_writer.load(Ordering::Acquire) {
             self.wake.notify_all();
         } else {
@@ -91,17 +91,17 @@ impl Session {
         } else {
             // The waiting thread has continued meanwhile, or the end has begun.
             drop(phase);
-            self.take_back_end();
+            self.retract_end();
         }
     }
 
     /// Undo the end that [`Self::write_replaced`] wrote. It does not wait, because its caller may hold Python's lock:
     /// a thread that holds the stream undoes the end after its own write.
-    fn take_back_end(&self) {
+    fn retract_end(&self) {
         if let Ok(mut stream) = self.stream.try_lock()
             && let Some(stream) = stream.as_mut()
         {
-            stream.take_back_end();
+            stream.retract_end();
         }
     }
 

@@ -1,7 +1,7 @@
 use super::{CHUNK, MAX_WAITING, Stream};
 use crate::event_queue::{Call, Sequence};
 use crate::output::{Output, Target};
-use crate::process::{Kept, Process};
+use crate::process::{ExtraData, Process};
 use crate::state::State;
 use crate::tree::{Key, NodeId, ROOT};
 use crate::window::{Selection, Window};
@@ -69,7 +69,7 @@ struct Recorded {
 
 impl Recorded {
     fn new(trace: bool, room: usize) -> Self {
-        let process = Process::new(1 << 20, Kept { trace, ..Kept::default() });
+        let process = Process::new(1 << 20, ExtraData { trace, ..ExtraData::default() });
         let state = process.enter_thread();
         let disk = Disk::new(room);
         let output = Output::new(Box::new(disk.clone()));
@@ -280,7 +280,7 @@ fn retracted_ends_leave_no_record() {
         let has_room = room != Some(10);
         assert_eq!((read.ended, read.replaced), (has_room, has_room));
         assert_eq!(read.outages.len(), usize::from(room == Some(200)));
-        program.stream.take_back_end();
+        program.stream.retract_end();
         assert!(program.disk.bytes() == before, "trace: {trace}, room: {room:?}");
         program.disk.set_room(usize::MAX);
         (0..100).for_each(|call| program.call(call));
@@ -307,7 +307,7 @@ fn provisional_ends_are_not_written_without_a_begin() {
         } else {
             program.read();
         }
-        program.stream.take_back_end();
+        program.stream.retract_end();
         program.disk.set_room(usize::MAX);
         assert!(program.update() && program.end().is_ok());
         let read = program.read();
@@ -394,7 +394,7 @@ proptest! {
             if is_replaced {
                 let _ = program.stream.end_provisionally(1 << 50);
                 program.read();
-                program.stream.take_back_end();
+                program.stream.retract_end();
             }
             let read = program.read();
             prop_assert!(!read.replaced && (!trace || program.calls.starts_with(&read.calls)));
