@@ -29,7 +29,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
 ];
 
 /// Files that may hold a forbidden text, and why.
-const MAY_HOLD: &[(&str, &str, &str)] = &[(
+const EXEMPTIONS: &[(&str, &str, &str)] = &[(
     "crates/testkit/src/damage/content.rs",
     concat!("/home", "/"),
     "the made-up environment dump that redaction is tested on",
@@ -85,7 +85,7 @@ fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
     }
     for (forbidden, reason) in FORBIDDEN {
         let excused =
-            path.ends_with(".lock") || MAY_HOLD.iter().any(|(file, text, _)| *file == path && text == forbidden);
+            path.ends_with(".lock") || EXEMPTIONS.iter().any(|(file, text, _)| *file == path && text == forbidden);
         if let Some(at) = text.find(forbidden).filter(|_| !excused) {
             let line = text[..at].lines().count().max(1);
             faults.push(format!("{path}:{line}: {forbidden:?} is {reason}"));
@@ -101,7 +101,7 @@ fn check_exemptions(paths: &[String], faults: &mut Vec<String>) {
             faults.push(format!("xtask/src/tidy.rs: {path} needs no exemption any more ({lines} lines)"));
         }
     }
-    for (path, _, _) in MAY_HOLD {
+    for (path, _, _) in EXEMPTIONS {
         if !paths.iter().any(|known| known == path) {
             faults.push(format!("xtask/src/tidy.rs: {path} is gone, its exemption too should be"));
         }

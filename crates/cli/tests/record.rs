@@ -154,7 +154,7 @@ fn options_reach_the_recorder() {
     ];
     let begin = text.lines().find_map(|line| line.strip_prefix("STACKLINE_BEGIN="));
     let begin = stackline_recording::Begin::parse(begin.unwrap()).unwrap();
-    assert!(begin.on_this_clock().is_some_and(|ns| ns > 0), "{text}");
+    assert!(begin.begin_on_this_clock().is_some_and(|ns| ns > 0), "{text}");
     let missing: Vec<_> = expected.iter().filter(|line| !text.lines().any(|printed| printed == **line)).collect();
     assert_eq!(missing, [""; 0].iter().collect::<Vec<_>>(), "{text}");
     for wrong in [

@@ -229,7 +229,7 @@ impl NativeRun {
         let (set, ranks, watch) = (Arc::clone(&self.set), self.ranks.clone(), Progress::new());
         let stop = watch.clone();
         let (made, note) = quiet(py, &watch, move || {
-            let note = if arguments { views::left_out(&set) } else { None };
+            let note = if arguments { views::omitted_arguments_note(&set) } else { None };
             (views::events(set, ranks, arguments, &stop), note)
         })?;
         let table = made.map(|batches| NativeTable::from_batches("events", "Events", batches));

@@ -204,7 +204,7 @@ unsafe extern "C" fn begin_text(_module: *mut c_void, _arguments: *mut c_void) -
     let begin = std::panic::catch_unwind(|| {
         let given = std::env::var(BEGIN).ok().and_then(|text| Begin::parse(&text));
         let now = || Some(Begin { monotonic_ns: dlmonitor::clock::monotonic_ns(), boot: boot()? });
-        given.filter(|given| given.on_this_clock().is_some()).or_else(now)
+        given.filter(|given| given.begin_on_this_clock().is_some()).or_else(now)
     });
     let text = begin.ok().flatten().map_or_else(String::new, |begin| begin.to_string());
     let (Ok(text), Some(api)) = (CString::new(text), API.get()) else { return none() };

@@ -88,7 +88,7 @@ impl Options {
             shapes: variable("STACKLINE_SHAPES").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
-            begin_ns: variable(BEGIN).and_then(|text| Begin::parse(&text)).and_then(Begin::on_this_clock),
+            begin_ns: variable(BEGIN).and_then(|text| Begin::parse(&text)).and_then(Begin::begin_on_this_clock),
             // Memory owners must be known for the whole run.
             overhead_steps: if memory {
                 0

@@ -39,7 +39,7 @@ impl Begin {
     /// Begin of the recording, if it belongs to the monotonic clock of this process. Environment variables reach other
     /// machines, whose clocks are unrelated.
     #[must_use]
-    pub fn on_this_clock(self) -> Option<i64> {
+    pub fn begin_on_this_clock(self) -> Option<i64> {
         (boot() == Some(self.boot)).then_some(self.monotonic_ns)
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     fn begins_of_another_machine_are_rejected() {
         // Systems without a boot id accept none.
         let Some(boot) = boot() else { return };
-        assert_eq!(Begin { monotonic_ns: 7, boot }.on_this_clock(), Some(7));
-        assert_eq!(Begin { monotonic_ns: 7, boot: !boot }.on_this_clock(), None);
+        assert_eq!(Begin { monotonic_ns: 7, boot }.begin_on_this_clock(), Some(7));
+        assert_eq!(Begin { monotonic_ns: 7, boot: !boot }.begin_on_this_clock(), None);
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn token() -> Result<String, getrandom::Error> {
 }
 
 /// Compare two tokens in constant time.
-pub(crate) fn same(a: &str, b: &str) -> bool {
+pub(crate) fn are_equal(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
@@ -71,6 +71,6 @@ mod tests {
     fn tokens() {
         let (a, b) = (token().expect("random"), token().expect("random"));
         assert!(a.len() == 32 && a != b);
-        assert!(same(&a, &a.clone()) && !same(&a, &b) && !same(&a, ""));
+        assert!(are_equal(&a, &a.clone()) && !are_equal(&a, &b) && !are_equal(&a, ""));
     }
 }

@@ -18,16 +18,16 @@ impl<T: Clone> RequestCoalescing<T> {
     /// Return the answer to a query: that of a computation in progress, otherwise of `make`. Await it in a separate
     /// task if the request may be dropped before the answer is ready.
     pub(crate) async fn join<F: Future<Output = T>>(&self, question: &str, make: impl FnOnce() -> F) -> T {
-        let flight = Arc::clone(self.under_way().entry(question.to_owned()).or_default());
+        let flight = Arc::clone(self.in_progress().entry(question.to_owned()).or_default());
         let answer = flight.get_or_init(make).await.clone();
-        let mut under_way = self.under_way();
+        let mut under_way = self.in_progress();
         if under_way.get(question).is_some_and(|now| Arc::ptr_eq(now, &flight)) {
             under_way.remove(question);
         }
         answer
     }
 
-    fn under_way(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OnceCell<T>>>> {
+    fn in_progress(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OnceCell<T>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -40,7 +40,7 @@ mod tests {
 
     /// Number of requests that share a query.
     fn holders(coalescing: &RequestCoalescing<usize>, question: &str) -> usize {
-        coalescing.under_way().get(question).map_or(0, |flight| Arc::strong_count(flight) - 1)
+        coalescing.in_progress().get(question).map_or(0, |flight| Arc::strong_count(flight) - 1)
     }
 
     #[test]

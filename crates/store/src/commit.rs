@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Temporary directory, removed on drop without [`Self::publish`].
-pub(crate) struct Partial {
+pub(crate) struct TemporaryDirectory {
     path: PathBuf,
     target: PathBuf,
     overwrite: bool,
     published: bool,
 }
 
-impl Partial {
+impl TemporaryDirectory {
     /// Create `TARGET.partial-PID-N`. Fails if the target exists, unless it is a run that may be replaced.
     pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self, Error> {
-        may_take(target, overwrite)?;
+        check_target(target, overwrite)?;
         let path = sibling_path(target, "partial")?;
         // Remains of a killed process with this PID.
         remove(&path)?;
@@ -34,7 +34,7 @@ impl Partial {
             sync_dir(&self.path)?;
         }
         // Another process may have created the target meanwhile.
-        may_take(&self.target, self.overwrite)?;
+        check_target(&self.target, self.overwrite)?;
         let old = sibling_path(&self.target, "old")?;
         let replaces = fs::symlink_metadata(&self.target).is_ok();
         if replaces {
@@ -56,7 +56,7 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         if !self.published {
             // Best effort: the name marks the directory as incomplete.
@@ -66,7 +66,7 @@ impl Drop for Partial {
 }
 
 /// Check that a name is free, or belongs to a run that may be replaced.
-fn may_take(target: &Path, overwrite: bool) -> Result<(), Error> {
+fn check_target(target: &Path, overwrite: bool) -> Result<(), Error> {
     if fs::symlink_metadata(target).is_err() {
         return Ok(());
     }

@@ -70,9 +70,9 @@ fn inconsistent_tables_are_refused() {
 #[test]
 fn arguments_without_a_column_are_reported() {
     let few = TraceSet { traces: vec![sample()] };
-    assert!(EventReader::left_out(&few).is_empty());
+    assert!(EventReader::omitted_arguments(&few).is_empty());
     let set = Arc::new(TraceSet { traces: vec![random::key_per_record(300)] });
-    let left_out = EventReader::left_out(&set);
+    let left_out = EventReader::omitted_arguments(&set);
     let options = EventOptions { arguments: true, ranks: vec![9], ..EventOptions::default() };
     let mut reader = EventReader::new(set, &options);
     let schema = reader.schema();

@@ -216,7 +216,7 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
         let sources = if files.len() == 1 { "this source file" } else { "these source files" };
         print_message(&format!("the file embeds text of {sources} (--no-source omits it): {}", files.join(", ")))?;
     }
-    if let Some(left_out) = pruned.in_words() {
+    if let Some(left_out) = pruned.description() {
         print_message(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;
     }
     print_message("for filters by text and all single events, run stackline view on the input")?;

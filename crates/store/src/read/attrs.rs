@@ -1,7 +1,7 @@
 //! Arguments of events, from the wide columns of the event table and the long table.
 
 use super::long::{Long, LongRows};
-use super::table::{Batch, Meanings, TableFile};
+use super::table::{Batch, DictionaryValues, TableFile};
 use super::{Attributes, Files};
 use crate::Error;
 use crate::attr_type;
@@ -99,14 +99,14 @@ impl Plan {
             (rest, first, long) = (after, first + rows, part.long.end);
             parts.push(part);
         }
-        self.long.ends_at(long)?;
+        self.long.check_end(long)?;
         Ok(Parts { plan: self, file: events, strings, left: Mutex::new(parts.into_iter()), error: Mutex::default() })
     }
 
     /// Table of all values, after they were read.
     pub(super) fn table(self, values: Vec<u64>) -> Result<AttrTable, Error> {
         drop(self.long);
-        let shapes = self.layout.shapes.iter().map(|fields| reduced(fields)).collect();
+        let shapes = self.layout.shapes.iter().map(|fields| selected_layout(fields)).collect();
         AttrTable::from_columns(shapes, self.shape, values).map_err(|e| Error::damaged(&self.folder, e))
     }
 }
@@ -138,7 +138,7 @@ impl Parts<'_> {
     }
 
     /// Read parts of the event arguments until none is left. Any number of threads may run it concurrently.
-    pub(super) fn work(&self) {
+    pub(super) fn read_parts(&self) {
         let next = || self.left.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(part) = next() {
             let group = part.group;
@@ -168,7 +168,8 @@ impl Parts<'_> {
         match self.file {
             Some(file) if !columns.is_empty() => {
                 let names: Vec<&str> = columns.iter().map(|c| c.0.as_str()).collect();
-                let mut meanings: Vec<Meanings<StrId>> = names.iter().map(|_| Meanings::default()).collect();
+                let mut meanings: Vec<DictionaryValues<StrId>> =
+                    names.iter().map(|_| DictionaryValues::default()).collect();
                 let mut done = 0;
                 file.read_group(part.group, &names, BATCH, |batch| {
                     let kinds = columns.iter().enumerate().zip(&mut meanings);
@@ -187,7 +188,7 @@ impl Parts<'_> {
     }
 }
 
-fn reduced(fields: &[Field]) -> AttrLayout {
+fn selected_layout(fields: &[Field]) -> AttrLayout {
     AttrLayout { fields: fields.iter().filter(|f| f.is_selected).map(|f| (f.key, f.kind)).collect() }
 }
 
@@ -248,7 +249,7 @@ impl<'a> Wide<'a> {
         batch: &Batch<'a>,
         column: usize,
         kind: AttrType,
-        meanings: &'a mut Meanings<StrId>,
+        meanings: &'a mut DictionaryValues<StrId>,
         strings: &StringTable,
     ) -> Result<Self, Error> {
         Ok(match kind {

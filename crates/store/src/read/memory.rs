@@ -1,6 +1,6 @@
 //! Reader of memory traces from the tables of a run directory.
 
-use super::table::{Batch, Meanings};
+use super::table::{Batch, DictionaryValues};
 use super::{Files, events};
 use crate::manifest::MemoryEntry;
 use crate::write::table::ROW_GROUP;
@@ -59,7 +59,7 @@ fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Er
 
 fn texts(batch: &Batch<'_>, column: usize, strings: &StringTable) -> Result<Vec<StrId>, Error> {
     let mut out = Vec::with_capacity(batch.rows());
-    batch.text(column)?.push_interned(&mut out, &mut Meanings::default(), strings)?;
+    batch.text(column)?.push_interned(&mut out, &mut DictionaryValues::default(), strings)?;
     Ok(out)
 }
 
@@ -78,7 +78,7 @@ fn words<T: Copy + PartialEq>(
 ) -> Result<Vec<T>, Error> {
     let mut out = Vec::with_capacity(batch.rows());
     let find = |text: &str| all.iter().position(|known| name(*known) == text);
-    batch.text(column)?.push_mapped(&mut out, usize::MAX, &mut Meanings::default(), find)?;
+    batch.text(column)?.push_mapped(&mut out, usize::MAX, &mut DictionaryValues::default(), find)?;
     let known = |at: usize| all.get(at).copied().ok_or_else(|| batch.empty(column));
     out.into_iter().map(known).collect()
 }

@@ -105,13 +105,13 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     let others = std::thread::scope(|scope| {
         for _ in 1..thread_count(selection.threads).min(MOST_THREADS).min(parts.count() + 1) {
             // If the system provides no more threads, this one does all the work.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.work());
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.read_parts());
         }
         let events = file
             .as_ref()
             .map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings, !entry.no_levels));
         let others = events.and_then(|events| Ok((events, small::gpu(&files)?, events::order(&mut files)?)));
-        parts.work();
+        parts.read_parts();
         others
     });
     parts.result()?;

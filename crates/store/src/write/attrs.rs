@@ -17,7 +17,7 @@ fn type_text(discriminant: u32) -> Option<&'static str> {
 pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     write_shapes(trace, plan, names, files)?;
     let rows = LongRows::from_trace(trace, plan);
-    files.put("attributes", rows.event.len(), &rows.columns(trace))
+    files.write_table("attributes", rows.event.len(), &rows.columns(trace))
 }
 
 /// Layout, and position, key and type of a field.
@@ -53,7 +53,7 @@ fn write_shapes(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) ->
             Ok(Arc::new(StringArray::from_iter(rows[r].iter().map(column_name))))
         }),
     ];
-    files.put("shapes", rows.len(), &columns)
+    files.write_table("shapes", rows.len(), &columns)
 }
 
 /// Rows of the long table: one per value, by event and position.
