@@ -1,6 +1,6 @@
 //! Write the calling context tree of a recording into its run directory, to which running processes may still write.
 
-use super::cells::{booleans, numbers32, numbers64, rows, text, texts, times, words};
+use super::cells::{booleans, numbers32, numbers64, owned_text, rows, text, times, words};
 use super::{Files, WriteOptions, write_manifest};
 use crate::columns::{Column, Packing};
 use crate::manifest::{self, CallsEntry, FILE, FORMAT, FORMAT_VERSION, Manifest};
@@ -176,7 +176,7 @@ fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
     let columns = [
         rows("node", |at| metrics.node[at].0),
         rows("thread", |at| metrics.thread[at].0),
-        texts("metric", |at| name(metrics.metric[at])),
+        owned_text("metric", |at| name(metrics.metric[at])),
         numbers64("count", move |at| Some(stats(at).count)),
         numbers64("sum", move |at| Some(stats(at).sum)),
         numbers64("min", move |at| Some(stats(at).min)),
@@ -209,14 +209,14 @@ fn processes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Err
         rows("process", |at| at as u32),
         numbers32("pid", |at| Some(processes[at].pid)),
         numbers32("parent_pid", |at| Some(processes[at].parent_pid)),
-        texts("role", |at| processes[at].role.name().to_owned()),
+        owned_text("role", |at| processes[at].role.name().to_owned()),
         numbers32("rank", |at| processes[at].rank),
         times("start_unix_ns", |at| processes[at].start_unix_ns),
         numbers64("lasted_ns", |at| processes[at].lasted_ns),
-        texts("command", |at| serde_json::to_string(&processes[at].command).unwrap_or_default()),
-        texts("python", |at| processes[at].python.clone()),
-        texts("torch", |at| processes[at].torch.clone()),
-        texts("recorder", |at| processes[at].recorder.clone()),
+        owned_text("command", |at| serde_json::to_string(&processes[at].command).unwrap_or_default()),
+        owned_text("python", |at| processes[at].python.clone()),
+        owned_text("torch", |at| processes[at].torch.clone()),
+        owned_text("recorder", |at| processes[at].recorder.clone()),
     ];
     files.write_table("call_processes", processes.len(), &columns)
 }
@@ -227,15 +227,15 @@ fn sources(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
         each().flat_map(|(process, at)| process.sources.iter().map(move |source| (at, source))).collect();
     let columns = [
         rows("process", |at| sources[at].0),
-        texts("name", |at| sources[at].1.name.clone()),
+        owned_text("name", |at| sources[at].1.name.clone()),
         booleans("on", |at| sources[at].1.on),
-        texts("detail", |at| sources[at].1.detail.clone()),
+        owned_text("detail", |at| sources[at].1.detail.clone()),
     ];
     files.write_table("call_sources", sources.len(), &columns)?;
     let lost: Vec<_> = each().flat_map(|(process, at)| process.lost.iter().map(move |lost| (at, lost))).collect();
     let columns = [
         rows("process", |at| lost[at].0),
-        texts("what", |at| lost[at].1.0.clone()),
+        owned_text("what", |at| lost[at].1.0.clone()),
         numbers64("count", |at| Some(lost[at].1.1)),
     ];
     files.write_table("call_losses", lost.len(), &columns)?;

@@ -60,7 +60,7 @@ pub(super) fn words<'a>(
 }
 
 /// Arrow column of texts that are not interned.
-pub(super) fn texts<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
+pub(super) fn owned_text<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
     Column::new(name, DataType::Utf8, false, Packing::Dictionary, move |rows| {
         Ok(Arc::new(StringArray::from_iter_values(rows.map(&value))) as ArrayRef)
     })
