@@ -39,7 +39,7 @@ static PYTHON: Embedded = Embedded::new(c"<stackline>", SOURCE, &METHODS);
 static METHODS: [Method; 4] = [
     Method::new(c"_begin", begin),
     Method::new(c"_end", end),
-    Method::new(c"_say", report_state),
+    Method::new(c"_report_state", report_state),
     Method::new(c"_imported", imported),
 ];
 /// Action after the import of PyTorch.
@@ -116,7 +116,7 @@ unsafe extern "C" fn end(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     number(0)
 }
 
-/// Python function `_say(source, on, detail)`: store if a source of reports works, or the reason why not.
+/// Python function `_report_state(source, on, detail)`: store if a source of reports works, or the reason why not.
 unsafe extern "C" fn report_state(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     let (mut source, mut on, mut detail) = (0 as c_uint, 0 as c_int, null::<c_char>());
     arguments!(tuple, c"Ips", &raw mut source, &raw mut on, &raw mut detail);
