@@ -131,11 +131,11 @@ def main() -> int:
     if options.measure or options.count:
         measure() if options.measure else count()
         return 0
-    configurations = {name: environment_change for name, environment_change in CONFIGURATIONS.items() if not options.only or name == "none" or name in options.only}
+    configurations = {name: change for name, change in CONFIGURATIONS.items() if not options.only or name == "none" or name in options.only}
     counts = run(options.python, "count", {})
     times: dict[str, dict[str, list[int]]] = {name: {} for name in configurations}
     for repetition in range(options.rounds):
-        for name, environment_change in configurations.items():
+        for name, change in configurations.items():
             with tempfile.TemporaryDirectory() as folder:
                 base = {
                     "STACKLINE_RECORD": folder,
@@ -143,7 +143,7 @@ def main() -> int:
                     "PYTHONPATH": str(ROOT / "crates/record/bootstrap"),
                     "STACKLINE_SAMPLE_HZ": "0",
                 }
-                taken = run(options.python, "measure", {} if environment_change is None else base | environment_change)
+                taken = run(options.python, "measure", {} if change is None else base | change)
             print(f"round {repetition + 1}: {name}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
             for program, batches in taken.items():
                 times[name].setdefault(program, []).extend(batches)
