@@ -155,7 +155,7 @@ def test_other_threads_run_while_a_trace_is_read(big_trace: Path) -> None:
     assert len(during) > 10 and max(gaps) < max(0.5, took / 2)
 
 
-def test_one_run_serves_many_threads(small_trace: Path) -> None:
+def test_runs_are_thread_safe(small_trace: Path) -> None:
     run = sl.open(small_trace)
     expected = run.table("coverage").to_pydict()
     results: list[dict[str, list[object]]] = []
@@ -168,7 +168,7 @@ def test_one_run_serves_many_threads(small_trace: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
-def test_the_number_of_threads_changes_nothing(two_ranks: Path, threads: int) -> None:
+def test_results_are_independent_of_the_thread_count(two_ranks: Path, threads: int) -> None:
     one, many = sl.open(two_ranks), sl.open(two_ranks, threads=threads)
     for analysis in sl.analyses():
         expected, got = one.tables(analysis.name), many.tables(analysis.name)
@@ -183,13 +183,13 @@ def test_progress_counts_bytes_up_to_the_total(big_trace: Path) -> None:
     assert told == sorted(told) and len(set(told)) > 2
 
 
-def test_no_bar_without_a_terminal(small_trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_progress_bar_without_a_terminal(small_trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sl.open(small_trace)
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("with_tqdm", [True, False])
-def test_a_bar_when_asked_for(
+def test_progress_bar_if_requested(
     big_trace: Path, monkeypatch: pytest.MonkeyPatch, with_tqdm: bool
 ) -> None:
     if not with_tqdm:

@@ -34,7 +34,7 @@ def test_a_page_is_served_until_it_is_closed(trace: pathlib.Path) -> None:
     page.close()
 
 
-def test_two_runs(trace: pathlib.Path) -> None:
+def test_page_of_two_runs(trace: pathlib.Path) -> None:
     with sl.view([trace], baseline=trace) as page:
         assert b'"schema": "stackline/diff/1"' in get(f"{page.url}query/compare")
 
@@ -63,13 +63,13 @@ def test_source_text_can_be_switched_off(tmp_path: pathlib.Path) -> None:
         sl.view(tmp_path, source_roots=[tmp_path], no_source=True)
 
 
-def test_behind_a_hub(trace: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_behind_a_jupyter_hub(trace: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/me/")
     with sl.view(trace) as page:
         assert 'src="/user/me/proxy/' in page._repr_html_()
 
 
-def test_what_cannot_be_served_is_said(trace: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_unservable_runs_raise(trace: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with pytest.raises(sl.ReadError, match=r"nothing\.json"):
         sl.view(tmp_path / "nothing.json")
     with sl.view(trace) as page:

@@ -74,7 +74,7 @@ def cpu(call_tree: sl.CallTree) -> None:
             flag_issue(n, "CPU time abnormality")
 
 
-def test_the_listings_of_the_paper(run: sl.Run) -> None:
+def test_listings_of_the_paper(run: sl.Run) -> None:
     found = run.findings(rules=[hotspot, fusion, backward, stalls, cpu]).to_pylist()
     of = {code: [row for row in found if row["code"] == code] for code in ["DC001", "DC002", "DC003", "DC004", "DC005"]}
     [hot] = of["DC001"]
@@ -112,7 +112,7 @@ def test_findings_are_ranked_together(run: sl.Run) -> None:
     assert {row["code"] for row in rows} > {"MY001"}, "with the built-in ones"
 
 
-def test_evidence_is_by_the_steps_of_the_node(run: sl.Run) -> None:
+def test_evidence_is_per_step_of_the_node(run: sl.Run) -> None:
     def of(first: int, last: int) -> sl.CallNode:
         return run.call_tree(steps=(first, last)).search("**/gemm")[0]
 
@@ -138,7 +138,7 @@ def test_gains_by_what_if_are_replayed(run: sl.Run) -> None:
     assert 0 < row["gain_low_ns"] <= row["gain_ns"] <= row["gain_high_ns"] <= 300_000
 
 
-def test_a_rule_that_raises_stops_nothing_else(run: sl.Run) -> None:
+def test_other_rules_run_after_a_rule_that_raises(run: sl.Run) -> None:
     @sl.rule(code="MY001")
     def broken(call_tree: sl.CallTree) -> None:
         flag_issue(call_tree.root, "before")
@@ -161,7 +161,7 @@ def test_a_rule_that_raises_stops_nothing_else(run: sl.Run) -> None:
     assert any("MY002 was not checked: it raised SystemExit: 3" in note for note in table.notes)
 
 
-def test_a_rule_that_never_ends_is_stopped(run: sl.Run) -> None:
+def test_endless_rules_are_stopped(run: sl.Run) -> None:
     @sl.rule(code="MY001")
     def forever() -> None:
         while True:
@@ -180,7 +180,7 @@ def test_a_rule_that_never_ends_is_stopped(run: sl.Run) -> None:
     assert any(note.startswith("MY001 was not checked: it did not end in 2 s and was stopped") for note in table.notes)
 
 
-def test_what_rules_need(tmp_path: Path) -> None:
+def test_rules_without_their_needs_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     path.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 10}]}')
 
@@ -194,7 +194,7 @@ def test_what_rules_need(tmp_path: Path) -> None:
         sl.rule(code="MY001", needs="gpu")
 
 
-def test_what_makes_no_rule(run: sl.Run) -> None:
+def test_invalid_rules_are_refused(run: sl.Run) -> None:
     for code in ["SL001", "sl999", "", "MY 1"]:
         with pytest.raises(sl.AnalysisError, match="code"):
             sl.rule(code=code)
@@ -227,14 +227,14 @@ def test_what_makes_no_rule(run: sl.Run) -> None:
         ("yield 'x'", "yields or returns stackline.Finding"),
     ],
 )
-def test_what_makes_no_finding(run: sl.Run, tmp_path: Path, wrong: str, said: str) -> None:
+def test_invalid_findings_are_refused(run: sl.Run, tmp_path: Path, wrong: str, said: str) -> None:
     path = tmp_path / "wrong.py"
     path.write_text(f"import stackline\n@stackline.rule(code='MY001')\ndef wrong(flag_issue):\n    {wrong}\n")
     with pytest.warns(RuntimeWarning, match=said):
         run.findings(rules=[path])
 
 
-def test_files_of_rules(run: sl.Run, tmp_path: Path) -> None:
+def test_rule_files_are_loaded(run: sl.Run, tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("TITLE = 'from beside'\n")
     good = tmp_path / "my_rules.py"
     good.write_text(
@@ -257,7 +257,7 @@ def test_files_of_rules(run: sl.Run, tmp_path: Path) -> None:
         sl.load_rules(tmp_path / "missing.py")
 
 
-def test_rules_of_packages(run: sl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_of_installed_packages_are_loaded(run: sl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "packaged_rules.py").write_text(
         "import stackline as sl\n@sl.rule(code='PK001')\ndef packaged():\n    return sl.Finding('packaged')\n"
     )
