@@ -81,8 +81,8 @@ def test_search_and_loops(tree: sl.CallTree) -> None:
     assert names("**/~^aten::(mm|index)$") == {"aten::mm", "aten::index"}
     assert names("ProfilerStep") == {"ProfilerStep"} and names("train_step") == set()
     assert names("**/nothing") == set()
-    for bad, said in [("", "empty part"), ("a//b", "empty part"), ("**/~(", "regular expression"), ("/".join("a" * 64), "64 parts")]:
-        with pytest.raises(sl.AnalysisError, match=said):
+    for bad, expected in [("", "empty part"), ("a//b", "empty part"), ("**/~(", "regular expression"), ("/".join("a" * 64), "64 parts")]:
+        with pytest.raises(sl.AnalysisError, match=expected):
             tree.search(bad)
     assert [n.name for n in tree.loops(at_least=12)] == ["aten::add"]
 

@@ -53,12 +53,12 @@ def test_source_text_can_be_switched_off(tmp_path: pathlib.Path) -> None:
     source.write_text("a = 1\n")
     event = {"ph": "X", "cat": "python_function", "name": f"{source}(1): f", "ts": 1, "dur": 5, "pid": 1, "tid": 1}
     (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": [event]}))
-    asked = f"query/source?file={urllib.parse.quote(str(source))}"
+    query_path = f"query/source?file={urllib.parse.quote(str(source))}"
     for run in ("", "&run=before"):
         with sl.view(tmp_path, baseline=tmp_path) as page:
-            assert document(page.url + asked + run)["text"] == "a = 1\n"
+            assert document(page.url + query_path + run)["text"] == "a = 1\n"
         with sl.view(tmp_path, baseline=tmp_path, no_source=True) as page:
-            assert document(page.url + asked + run)["text"] is None
+            assert document(page.url + query_path + run)["text"] is None
     with pytest.raises(ValueError, match="give one of them"):
         sl.view(tmp_path, source_roots=[tmp_path], no_source=True)
 

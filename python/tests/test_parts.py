@@ -60,7 +60,7 @@ def test_profile_sizes_are_in_bytes(tmp_path: Path) -> None:
 
 def test_errors_of_missing_traces_name_the_existing_parts(stacks: Path) -> None:
     run = sl.open(stacks)
-    for ask in (
+    for query in (
         run.events,
         run.gpu_ops,
         run.tracks,
@@ -71,11 +71,11 @@ def test_errors_of_missing_traces_name_the_existing_parts(stacks: Path) -> None:
         lambda: run.save(stacks.parent / "run.stackline"),
     ):
         with pytest.raises(sl.AnalysisError, match=r"is a profile.*Run\.call_tree\(\) has its calls"):
-            ask()
+            query()
     assert not (stacks.parent / "run.stackline").exists()
-    for ask in (lambda: run.call_tree(steps=1), lambda: run.call_tree(rank=0)):
+    for query in (lambda: run.call_tree(steps=1), lambda: run.call_tree(rank=0)):
         with pytest.raises(sl.AnalysisError, match="neither ranks nor steps"):
-            ask()
+            query()
     with pytest.raises(sl.AnalysisError, match=r"no times, only samples"):
         run.findings()
     with pytest.raises(sl.ReadError, match="memory"):
@@ -131,9 +131,9 @@ def test_memory_without_traces_opens(tmp_path: Path) -> None:
     assert {row["code"] for row in run.findings().to_pylist()} == CODES
     with pytest.raises(sl.AnalysisError, match="neither steps nor ranks"):
         run.findings(steps=1)
-    for ask in (lambda: run.findings(rank=0), lambda: run.memory(rank=0), lambda: sl.diff(run, run)):
+    for query in (lambda: run.findings(rank=0), lambda: run.memory(rank=0), lambda: sl.diff(run, run)):
         with pytest.raises(sl.AnalysisError, match="only memory data"):
-            ask()
+            query()
 
 
 def test_traces_without_memory_data(small_trace: Path) -> None:

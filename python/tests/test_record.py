@@ -130,12 +130,12 @@ def test_environment_is_restored(tmp_path: Path) -> None:
         set_ = {name: os.environ[name] for name in os.environ if name.startswith("STACKLINE_")}
         assert os.environ["PYTHONPATH"].split(os.pathsep)[1:] == ["mine"]
         tell = "import os; print(os.environ['STACKLINE_BEGIN'], end='')"
-        told = subprocess.run([sys.executable, "-c", tell], text=True, capture_output=True, check=True).stdout
+        output_text = subprocess.run([sys.executable, "-c", tell], text=True, capture_output=True, check=True).stdout
         os.environ["STACKLINE_MODE"] = "changed"
         os.environ["OTHER"] = "kept"
     assert set_.pop("STACKLINE_RECORD") == os.path.abspath("run.stackline") and set_.pop("STACKLINE_RECORDER")
     begin = set_.pop("STACKLINE_BEGIN")
-    assert re.fullmatch("[0-9]+:[0-9a-f]{16}", begin) and told == begin, (begin, told)
+    assert re.fullmatch("[0-9]+:[0-9a-f]{16}", begin) and output_text == begin, (begin, output_text)
     print(set_ == {
         "STACKLINE_WITHOUT": "pytorch,python", "STACKLINE_MEMORY": "1", "STACKLINE_SAMPLE_HZ": "50",
         "STACKLINE_MODE": "trace", "STACKLINE_STEPS": "2..3", "STACKLINE_AFTER": "0.500000",
@@ -206,8 +206,8 @@ with sl.record("run.stackline") as recording:
 assert recording.has_ended
 """
     )
-    [said] = succeeds(tmp_path, program).splitlines()
-    assert said.startswith("nothing is recorded: cannot make ") and "never.stackline/streams" in said, said
+    [message_text] = succeeds(tmp_path, program).splitlines()
+    assert message_text.startswith("nothing is recorded: cannot make ") and "never.stackline/streams" in message_text, message_text
     [stream] = streams(tmp_path / "run.stackline")
     assert b"busy" in stream
 
@@ -297,8 +297,8 @@ def test_programs_under_the_launcher_are_recorded_once(tmp_path: Path) -> None:
     """
     both = {"PYTHONPATH": str(PACKAGE / "_bootstrap"), "STACKLINE_RECORDER": str(PACKAGE / "_stackline_record.so")}
     for injection in ({}, both):
-        [said] = succeeds(tmp_path, program, STACKLINE_RECORD=str(run), **injection).splitlines()
-        assert "program.py: this process is being recorded already" in said
+        [message_text] = succeeds(tmp_path, program, STACKLINE_RECORD=str(run), **injection).splitlines()
+        assert "program.py: this process is being recorded already" in message_text
     assert len(streams(run)) == 2
 
 
@@ -379,11 +379,11 @@ def test_the_magic_records_cells_and_statements(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython")}
     done = run_program(tmp_path, program, env=environment(**home))
     assert done.returncode == 0, done.stdout + done.stderr
-    *said, runs = done.stdout.splitlines()
+    *message_text, runs = done.stdout.splitlines()
     assert runs == "cell-2.stackline cell.stackline notebook-2.stackline notebook-3.stackline notebook.stackline"
     assert done.stderr.splitlines()[0] == "stackline: recorded into cell.stackline. Next: stackline findings cell.stackline"
     assert "Next: stackline findings notebook-2.stackline" in done.stderr, "single calls were recorded"
-    assert "\n".join(said).count("Traceback") == 1, "the failure of the cell is shown, once"
+    assert "\n".join(message_text).count("Traceback") == 1, "the failure of the cell is shown, once"
     for usage in ("invalid choice: 'all'", "no such source; choose from", "steps is '5'", "no code to run"):
         assert usage in done.stderr
 

@@ -133,8 +133,8 @@ def test_other_rules_run_after_failed_rules(findings: Program) -> None:
     assert "MY006 works: fine" in shown.stdout
     sarif = findings(*rules, "--as", "sarif")
     [invocation] = json.loads(sarif.stdout)["runs"][0]["invocations"]
-    told = invocation["toolExecutionNotifications"]
-    assert [one["associatedRule"]["id"] for one in told] == ["MY001", "MY002", "MY003", "MY004", "MY007"]
+    notifications = invocation["toolExecutionNotifications"]
+    assert [one["associatedRule"]["id"] for one in notifications] == ["MY001", "MY002", "MY003", "MY004", "MY007"]
     assert invocation["executionSuccessful"] is False
     assert "rule MY001: it raised ZeroDivisionError" in sarif.stderr
     junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)
@@ -145,7 +145,7 @@ def test_other_rules_run_after_failed_rules(findings: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"a.py": "x = 1\ndef f(:\n"}, "a.py:2: syntax error"),
         ({"a.py": "x = 1\n"}, "a.py: no rules in it"),
@@ -159,9 +159,9 @@ def test_other_rules_run_after_failed_rules(findings: Program) -> None:
         ({"a.py": GOOD.replace("'MY001'", "'MY001', needs='x'")}, "needs 'x', which is not a known requirement"),
     ],
 )
-def test_invalid_rule_files_are_refused(findings: Program, files: dict[str, str], said: str) -> None:
+def test_invalid_rule_files_are_refused(findings: Program, files: dict[str, str], message: str) -> None:
     rules = [argument for name, text in files.items() for argument in ("--rules", findings.write(name, text)) if name != "c_of_mine.py"]
-    assert said in findings(*rules, "--rule-timeout", "2", code=2).stderr
+    assert message in findings(*rules, "--rule-timeout", "2", code=2).stderr
 
 
 THRESHOLDS = HEAD + (
@@ -175,19 +175,19 @@ THRESHOLDS = HEAD + (
 def test_thresholds_of_python_rules_are_set(findings: Program) -> None:
     rules = ["--rules", findings.write("my_rules.py", THRESHOLDS)]
 
-    def said(*arguments: str) -> str:
+    def rule_output(*arguments: str) -> str:
         [row] = [row for row in rows(findings.json(*rules, *arguments)) if row["code"] == "MY001"]
         return str(row["title"])
 
-    assert said() == "1000 and 0"
-    assert said("--set", "my001.most=2.5", "--set", "SL001.share=50") == "2.5 and 0"
-    for wrong, why in [
+    assert rule_output() == "1000 and 0"
+    assert rule_output("--set", "my001.most=2.5", "--set", "SL001.share=50") == "2.5 and 0"
+    for wrong, reason in [
         ("MY001.none=1", "no threshold 'none'; there are most, least"),
         ("MY001.most=x", "'x' is not a number"),
         ("MY009.most=1", "there is no rule MY009"),
         ("MY001", "is no setting"),
     ]:
-        assert why in findings(*rules, "--set", wrong, code=2).stderr
+        assert reason in findings(*rules, "--set", wrong, code=2).stderr
     assert "--rules" in findings("--set", "MY001.most=1", code=2).stderr
     page = findings.explain("my001", *rules)
     for part in ["MY001 mine", "And more of it.", "Mend it.", "not checked if the trace has", "--set MY001.most=1000", "my_rules.py:2"]:
@@ -229,8 +229,8 @@ def test_small_gains_are_counted_by_rule(findings: Program) -> None:
 def test_findings_beyond_the_limit_are_omitted(findings: Program) -> None:
     many = HEAD + "@sl.rule(code='MY001')\ndef many():\n    for i in range(2576):\n        sl.flag_issue(None, f'n{i}')\n"
     rules = ["--rules", findings.write("my_rules.py", many)]
-    said = "Checked in part: MY001: it found 2,576 issues, of which the first 1,000 count"
-    assert said in " ".join(findings(*rules).stdout.split())
+    message = "Checked in part: MY001: it found 2,576 issues, of which the first 1,000 count"
+    assert message in " ".join(findings(*rules).stdout.split())
 
 
 def test_usage_errors(findings: Program) -> None:
@@ -282,6 +282,6 @@ def test_rules_run_on_one_rank(findings: Program) -> None:
         (ranks / f"rank{rank}.json").write_text(json.dumps(trace))
     rules = ["--rules", findings.write("mine.py", GOOD)]
     findings.trace = ranks
-    said = findings(*rules, code=2).stderr
-    assert "select one with --rank" in said and "Traceback" not in said
+    message = findings(*rules, code=2).stderr
+    assert "select one with --rank" in message and "Traceback" not in message
     assert "MY001" in findings(*rules, "--rank", "1").stdout
