@@ -33,7 +33,7 @@ fn iterations_add_no_nodes_and_change_no_results() {
         let streams = streams(run.path());
         let main = streams.iter().find(|stream| stream.process.role == stackline_recording::Role::Main).unwrap();
         assert!(main.ended && !main.damaged);
-        main.nodes_below("made_anew")
+        main.nodes_below("recompiled")
     });
     // It runs on one thread, and always the same. Each iteration compiles 30 functions, whose calls would be 60 nodes
     // if they were distinguished by the address of their code.
