@@ -29,7 +29,7 @@ if (!executablePath || !folder || words.some((word) => word.startsWith("-"))) {
 
 const REPEATS = 3;
 /** What takes longer than so many ms is not waited for. */
-const PATIENCE = 180_000;
+const TIMEOUT_MS = 180_000;
 /** What is measured: name, unit, budget. */
 const ROWS = [
   ["overview", "command to Overview, ms", 1000],
@@ -73,13 +73,13 @@ async function flame(page, found) {
     await page.getByRole("link", { name: "Flame graph" }).click();
     await drawn(page);
   });
-  const turn = (shape) => took(async () => {
+  const changeShape = (shape) => took(async () => {
     await page.evaluate((to) => (location.hash = to), `#page=flame&shape=${shape}`);
     await page.waitForTimeout(20);
     await idle(page);
     await drawn(page);
   });
-  found.shape = (await turn("bottom-up")) - 20;
+  found.shape = (await changeShape("bottom-up")) - 20;
 }
 
 async function timeline(page, session, found) {
@@ -109,7 +109,7 @@ async function timeline(page, session, found) {
   });
   found.search = await page.evaluate(async () => {
     const from = performance.now();
-    await globalThis.stackline.ask("search", { text: "gemm" });
+    await globalThis.stackline.request("search", { text: "gemm" });
     return performance.now() - from;
   });
 }
@@ -117,7 +117,7 @@ async function timeline(page, session, found) {
 async function measure(browser, path) {
   const found = { tree: 0, tiles: 0 };
   const page = await browser.newPage({ viewport: { width: 1600, height: 900 } });
-  page.setDefaultTimeout(PATIENCE);
+  page.setDefaultTimeout(TIMEOUT_MS);
   page.on("response", async (response) => {
     const name = response.url().match(/query\/(calls|tiles)/)?.[1];
     const bytes = name ? (await response.body().catch(() => Buffer.alloc(0))).length : 0;

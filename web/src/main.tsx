@@ -5,7 +5,7 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { useAnswer } from "./answers";
 import { readTheme, setTheme, type Theme, theme } from "./colors";
-import { readKept, setFolder } from "./editor";
+import { loadSettings, setFolder } from "./editor";
 import { Compare } from "./pages/compare";
 import { Flame } from "./pages/flame";
 import { Issues } from "./pages/issues";
@@ -40,9 +40,9 @@ function App() {
       }
       if (dialog.value !== "") return;
       const isTyping = event.target instanceof HTMLElement && /INPUT|SELECT|TEXTAREA/.test(event.target.tagName);
-      const wanted = PAGES[Number(event.key) - 1];
+      const pageEntry = PAGES[Number(event.key) - 1];
       if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (wanted) change({ page: wanted.id });
+      if (pageEntry) change({ page: pageEntry.id });
       if (event.key === "t") change({ as: state.value.as === "table" ? "" : "table" });
       if (event.key === "?") dialog.value = "keys";
       if (event.key === "o") openInEditor();
@@ -61,7 +61,7 @@ function App() {
     run.value = meta.answer.document;
     firstPage.value = isMemoryAlone(meta.answer.document) ? "memory" : "overview";
   }
-  return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
+  return <Shown query={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
 }
 
 /** Clear the selection, else the mark, else the zoom of the flame graph. */
@@ -207,4 +207,4 @@ Object.assign(globalThis, { stackline: Object.assign(transport, { address }) });
 follow();
 render(<App />, document.getElementById("stackline")!);
 // Once the first page is there: nobody opens an editor before.
-setTimeout(readKept, 200);
+setTimeout(loadSettings, 200);

@@ -52,7 +52,7 @@ test.each([
 test("64 streams are 64 lanes", async () => {
   const { page, faults } = await watched(here.browser, crowded.url);
   await open(page, crowded.url, "page=timeline");
-  const lanes = await page.evaluate("stackline.ask('lanes').then(({ document }) => document.lanes.filter((lane) => lane.kind === 'stream').length)");
+  const lanes = await page.evaluate("stackline.request('lanes').then(({ document }) => document.lanes.filter((lane) => lane.kind === 'stream').length)");
   expect(lanes).toBe(64);
   expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(64 * 12);
   await page.locator(".canvas").evaluate((element) => element.scrollTo(0, element.scrollHeight));
@@ -93,7 +93,7 @@ test("several pages at once have the same answers, and equal questions are worke
   const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
   const pages = await Promise.all([1, 2, 3, 4].map(() => watched(here.browser, served.url)));
   await Promise.all(pages.map(({ page }, at) => open(page, served.url, `page=${PAGES[at % 2 ? 0 : 3]}`)));
-  const ask = "stackline.ask('findings').then(({ document }) => JSON.stringify(document))";
+  const ask = "stackline.request('findings').then(({ document }) => JSON.stringify(document))";
   const answers = await Promise.all(pages.map(({ page }) => page.evaluate(ask)));
   expect(new Set(answers).size).toBe(1);
   for (const { page, faults } of pages) {
@@ -134,7 +134,7 @@ test("a tree of a million nodes is shown, turned round and searched", { timeout:
     if (response.url().includes("/query/calls")) largest = Math.max(largest, (await response.body()).length);
   });
   await open(page, served.url, "page=flame");
-  const nodes = await page.evaluate("stackline.ask('calls', { shape: 'top-down' }).then(({ document }) => [document.nodes, document.total])") as [number, number];
+  const nodes = await page.evaluate("stackline.request('calls', { shape: 'top-down' }).then(({ document }) => [document.nodes, document.total])") as [number, number];
   expect(nodes[0]).toBeGreaterThanOrEqual(1_000_000);
   expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(100);
   for (const view of ["flame&shape=bottom-up", "flame&shape=flat", "flame&focus=function_17%40", "flame&as=table"]) {

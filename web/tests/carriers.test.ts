@@ -39,13 +39,13 @@ describe("a report", () => {
     }
     await open(page, url, "page=timeline");
     await page.evaluate(async () => {
-      const { ask } = (globalThis as unknown as { stackline: { ask: (name: string, args?: object) => Promise<{ document: any; columns: any }> } }).stackline;
-      const meta = (await ask("meta")).document;
+      const { request } = (globalThis as unknown as { stackline: { request: (name: string, args?: object) => Promise<{ document: any; columns: any }> } }).stackline;
+      const meta = (await request("meta")).document;
       const [, from, to] = meta.traces[0].steps[0];
-      await ask("range", { from, to });
+      await request("range", { from, to });
       const [first, last] = meta.traces[0].chosen;
       const view = { shape: "top-down", steps: `${first}..${last}` };
-      await ask("frame", { ...view, root: 1 });
+      await request("frame", { ...view, root: 1 });
     });
     await open(page, url, "page=flame&focus=linear");
     expect(await page.locator("main").innerText()).toMatch(/This view is not in the report.* Open the run instead: stackline view .*asked\.json\.gz/);
@@ -110,7 +110,7 @@ describe("a report", () => {
       expect(await page.locator("[role=alert]").allTextContents(), view).toEqual([]);
     }
     await open(page, url, "page=flame");
-    expect(await page.evaluate("stackline.ask('calls', { shape: 'top-down' }).then(({ document }) => document.nodes)")).toBeGreaterThanOrEqual(1_000_000);
+    expect(await page.evaluate("stackline.request('calls', { shape: 'top-down' }).then(({ document }) => document.nodes)")).toBeGreaterThanOrEqual(1_000_000);
     expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(100);
     // What the whole has no room for would be asked for, and is said to be missing.
     await open(page, url, "page=flame&root=1");
@@ -147,7 +147,7 @@ interface Box {
 
 /** The boxes of a view as the page got them. */
 const boxesOf = (page: Page, args: object): Promise<Box[]> =>
-  page.evaluate(`stackline.ask("calls", ${JSON.stringify(args)}).then(({ document, columns }) => {
+  page.evaluate(`stackline.request("calls", ${JSON.stringify(args)}).then(({ document, columns }) => {
     const paths = [""];
     return Array.from(columns.row, (row, at) => {
       const [, name, , file, line] = document.labels[columns.label[at]];

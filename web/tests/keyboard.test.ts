@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { none, open, part, PAGES, serve, type Served, settled, suite, trace, violations, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 let served: Served;
@@ -15,7 +15,7 @@ let source: string;
 beforeAll(async () => {
   source = join(here.folder.path, "train.py");
   writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}`).join("\n"));
-  served = await serve(planted(here.folder.path, source));
+  served = await serve(writeInjectedTrace(here.folder.path, source));
 });
 afterAll(async () => {
   await served.stop();
@@ -173,7 +173,7 @@ test("a line of the source tells what it costs, and leads to its frames; Back le
 
 test("details are copied as text", async () => {
   const { page, faults } = await watched(here.browser, served.url, { permissions: ["clipboard-read", "clipboard-write"] });
-  for (const [view, wanted] of [["timeline&find=gemm", /^gemm \(kernel\)\nStart /], ["issues&sel=finding:0", /^SL\d+ .*\nAt .*train\.py:12/]] as const) {
+  for (const [view, expected] of [["timeline&find=gemm", /^gemm \(kernel\)\nStart /], ["issues&sel=finding:0", /^SL\d+ .*\nAt .*train\.py:12/]] as const) {
     await open(page, served.url, `page=${view}`);
     if (view.startsWith("timeline")) {
       await page.locator("canvas").focus();
@@ -181,7 +181,7 @@ test("details are copied as text", async () => {
     }
     await page.getByRole("button", { name: "Copy as text" }).first().click();
     await page.getByText("Copied", { exact: true }).waitFor();
-    expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(wanted);
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(expected);
   }
   none(faults);
   await page.close();
@@ -242,13 +242,13 @@ test("on paper there are the numbers in dark on light, and nothing to click", as
 
 /** A proxy as notebooks have: it puts a path in front, and gives what comes behind it to the server. */
 function proxy(target: URL, prefix: string): Promise<Server> {
-  const server = createServer((asked, answer) => {
-    if (asked.url === "/notebook") {
+  const server = createServer((incoming, answer) => {
+    if (incoming.url === "/notebook") {
       return answer.writeHead(200, { "content-type": "text/html" }).end(`<iframe src="${prefix}${target.pathname}" title="Stackline" width="1000" height="700"></iframe>`);
     }
-    if (!asked.url?.startsWith(prefix)) return answer.writeHead(404).end();
-    const path = asked.url.slice(prefix.length);
-    const passed = request({ host: target.hostname, port: target.port, path, method: asked.method, headers: asked.headers }, (given) => {
+    if (!incoming.url?.startsWith(prefix)) return answer.writeHead(404).end();
+    const path = incoming.url.slice(prefix.length);
+    const passed = request({ host: target.hostname, port: target.port, path, method: incoming.method, headers: incoming.headers }, (given) => {
       answer.writeHead(given.statusCode ?? 500, given.headers);
       given.pipe(answer);
     });

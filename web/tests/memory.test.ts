@@ -12,16 +12,16 @@ const fixture = (name: string): string => new URL(`../../fixtures/memory/${name}
 
 type Answered = { document: Record<string, unknown> & { tables: Record<string, unknown>; page: Record<string, unknown> }; columns: Record<string, Record<number, number> & { length: number }> };
 
-const ask = (page: Page, name: string, args: object = {}) =>
-  page.evaluate(([query, given]) => (globalThis as unknown as { stackline: { ask(q: string, a: object): Promise<unknown> } }).stackline.ask(query as string, given as object), [name, args] as const) as Promise<Answered>;
+const query = (page: Page, name: string, args: object = {}) =>
+  page.evaluate(([query, given]) => (globalThis as unknown as { stackline: { request(q: string, a: object): Promise<unknown> } }).stackline.request(query as string, given as object), [name, args] as const) as Promise<Answered>;
 
 /** Wherever the whole is asked for: of the first device. */
 async function whole(page: Page): Promise<Record<string, unknown>> {
-  const { document } = await ask(page, "memory");
+  const { document } = await query(page, "memory");
   return { ...(document.page.whole as object), device: (document.page.devices as Array<{ device: number }>)[0]!.device };
 }
 
-const told = (file: string, ...more: string[]) => JSON.parse(stackline("memory", file, ...more, "--format", "json")) as { memory: unknown; tables: Record<string, { rows: Array<Record<string, unknown>> }> };
+const commandOutput = (file: string, ...more: string[]) => JSON.parse(stackline("memory", file, ...more, "--format", "json")) as { memory: unknown; tables: Record<string, { rows: Array<Record<string, unknown>> }> };
 
 describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"])("%s", (name) => {
   let served: Served;
@@ -36,19 +36,19 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
   });
 
   test("numbers are those of the command line, in the server and in the report", async () => {
-    const all = told(file);
+    const all = commandOutput(file);
     for (const url of [served.url, `file://${report}`]) {
       const { page, faults } = await watched(here.browser, url);
       await page.goto(url);
       await settled(page);
-      const overview = (await ask(page, "memory")).document;
+      const overview = (await query(page, "memory")).document;
       expect(overview.memory).toEqual(all.memory);
       expect(overview.tables.memory_peaks).toEqual(all.tables.memory_peaks);
       expect(overview.tables.memory_waste).toEqual(all.tables.memory_waste);
-      const suggested = (await ask(page, "memory-suggestions")).document;
+      const suggested = (await query(page, "memory-suggestions")).document;
       expect(suggested.tables.memory_suggestions).toEqual(all.tables.memory_suggestions);
-      expect((await ask(page, "memory-holders", { by: "place" })).document.tables.memory_at_peak).toEqual(all.tables.memory_at_peak);
-      const findings = (await ask(page, "findings")).document;
+      expect((await query(page, "memory-holders", { by: "place" })).document.tables.memory_at_peak).toEqual(all.tables.memory_at_peak);
+      const findings = (await query(page, "findings")).document;
       expect(findings.tables).toEqual((JSON.parse(stackline("findings", file, "--top", "0", "--format", "json")) as typeof findings).tables);
       await open(page, url, "page=issues");
       expect(await page.locator(".card .gain").first().innerText()).toContain("of the peak of");
@@ -58,11 +58,11 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
       const question = await whole(page);
       const combination = suggested.page.combination as number[];
       const apply = combination.join(",");
-      const applied = (await ask(page, "memory-apply", { ...question, apply })).document;
-      expect(applied.tables).toEqual(told(file, "--apply", apply).tables);
+      const applied = (await query(page, "memory-apply", { ...question, apply })).document;
+      expect(applied.tables).toEqual(commandOutput(file, "--apply", apply).tables);
       // The curve is that of the table: the highest value of each is the same.
-      const { columns } = await ask(page, "memory-curve", question);
-      const rows = told(file, "--curve").tables.memory_curve!.rows;
+      const { columns } = await query(page, "memory-curve", question);
+      const rows = commandOutput(file, "--curve").tables.memory_curve!.rows;
       const highest = Math.max(...Array.from(columns.high as ArrayLike<number>));
       expect(highest).toBe(Math.max(...rows.map((row) => Number(row.bytes))));
       none(faults);
@@ -100,8 +100,8 @@ test("suggestions are checked, and the peaks change by what the command line say
   await page.getByLabel("Apply suggestion 2", { exact: true }).check();
   await settled(page);
   expect(page.url()).toContain("apply=1%2C2");
-  const row = told(fixture("darknet.txt"), "--apply", "1,2").tables.memory_applied!.rows[0]!;
-  const applied = await ask(page, "memory-apply", { ...(await whole(page)), apply: "1,2" });
+  const row = commandOutput(fixture("darknet.txt"), "--apply", "1,2").tables.memory_applied!.rows[0]!;
+  const applied = await query(page, "memory-apply", { ...(await whole(page)), apply: "1,2" });
   expect((applied.document.tables.memory_applied as { rows: unknown[] }).rows[0]).toEqual(row);
   expect(await page.locator(".applied").innerText()).toContain("With suggestions 1, 2: P1");
   await page.goBack();
@@ -157,9 +157,9 @@ test("who is alive at a peak: as many objects, with as many bytes, as the comman
   await open(page, served.url, "page=memory");
   await page.getByRole("button", { name: "Live at P1" }).click();
   await settled(page);
-  const alive = told(fixture("darknet.txt"), "--at", "P1").tables.memory_alive!.rows;
+  const alive = commandOutput(fixture("darknet.txt"), "--at", "P1").tables.memory_alive!.rows;
   expect(Number(await page.locator("canvas").getAttribute("data-objects"))).toBe(alive.length);
-  const { document } = await ask(page, "memory-objects", { ...(await whole(page)), order: "size", alive: "P1" });
+  const { document } = await query(page, "memory-objects", { ...(await whole(page)), order: "size", alive: "P1" });
   expect(document.bytes).toBe(alive.reduce((sum, row) => sum + Number(row.bytes), 0));
   none(faults);
   await page.close();
@@ -200,8 +200,8 @@ test("a trace of the profiler with memory has both: its events, and its memory w
   const served = await serve(file);
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
-  const overview = (await ask(page, "memory")).document;
-  expect(overview.tables.memory_peaks).toEqual(told(file).tables.memory_peaks);
+  const overview = (await query(page, "memory")).document;
+  expect(overview.tables.memory_peaks).toEqual(commandOutput(file).tables.memory_peaks);
   expect(await page.locator("main").innerText()).toContain("has no memory accesses");
   expect(await page.locator("main").innerText()).not.toMatch(/\bunused allocation\b/);
   expect(await violations(page)).toEqual([]);
@@ -308,18 +308,18 @@ test("a snapshot: the allocator, what it held at the peak, and why a request fai
   const served = await serve(file);
   const report = join(here.folder.path, "snapshot.html");
   stackline("report", file, "--html", report);
-  const all = told(file);
+  const all = commandOutput(file);
   for (const url of [served.url, `file://${report}`]) {
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=memory");
     expect(await page.locator("main").innerText()).toContain("1 request failed: out of memory");
-    const overview = (await ask(page, "memory")).document;
+    const overview = (await query(page, "memory")).document;
     expect(overview.tables.memory_out_of_memory).toEqual(all.tables.memory_out_of_memory);
-    expect((await ask(page, "memory-allocator")).document.tables.memory_allocator).toEqual(all.tables.memory_allocator);
+    expect((await query(page, "memory-allocator")).document.tables.memory_allocator).toEqual(all.tables.memory_allocator);
     // What the allocator held stands in a curve, too.
-    const { columns } = await ask(page, "memory-curve", await whole(page));
-    const held = Array.from(columns.high as ArrayLike<number>).filter((_, at) => columns.curve![at] === 1);
-    expect(held.at(-1)).toBe(20 * MIB);
+    const { columns } = await query(page, "memory-curve", await whole(page));
+    const reserved = Array.from(columns.high as ArrayLike<number>).filter((_, at) => columns.curve![at] === 1);
+    expect(reserved.at(-1)).toBe(20 * MIB);
     for (const view of ["memory&tab=allocator", "memory&tab=allocator&as=table"]) {
       await open(page, url, `page=${view}`);
       expect(await page.locator("main").innerText()).toContain("Reserved, not live");
@@ -346,8 +346,8 @@ test.skipIf(!isThere)("a program that was recorded with its memory: waste stands
   const served = await serve(recording);
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
-  const overview = (await ask(page, "memory")).document;
-  const all = told(recording);
+  const overview = (await query(page, "memory")).document;
+  const all = commandOutput(recording);
   expect(overview.tables.memory_peaks).toEqual(all.tables.memory_peaks);
   expect(await page.locator("[aria-label=Suggestions]").innerText()).toContain("waste.py");
   await page.locator("[aria-label=Suggestions] tbody button").first().click();
@@ -371,11 +371,11 @@ test.skipIf(!existsSync(train))("a real snapshot: the peaks are made of paramete
   const served = await serve(train);
   const report = join(here.folder.path, "train.html");
   stackline("report", train, "--html", report);
-  const composition = told(train).tables.memory_composition as unknown as { rows: Array<Record<string, unknown>>; notes: string[] };
+  const composition = commandOutput(train).tables.memory_composition as unknown as { rows: Array<Record<string, unknown>>; notes: string[] };
   for (const url of [served.url, `file://${report}`]) {
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=memory");
-    expect((await ask(page, "memory")).document.tables.memory_composition).toEqual(composition);
+    expect((await query(page, "memory")).document.tables.memory_composition).toEqual(composition);
     const table = page.getByRole("region", { name: "Composition of the peaks" });
     const rows = (await table.locator("tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
     // 291 tensors each; the parameters are there at both peaks, gradients and moments at the higher one alone.

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { none, open, PAGES, serve, type Served, settled, stackline, suite, trace, violations, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 
@@ -56,12 +56,12 @@ describe.each(Object.entries(TRACES))("%s", (name, file) => {
       const { page } = await watched(here.browser, url);
       await page.goto(url);
       await settled(page);
-      const ask = (name: string) => page.evaluate((query) => (globalThis as unknown as { stackline: { ask(q: string): Promise<{ document: unknown }> } }).stackline.ask(query).then((answer) => answer.document), name);
-      const page_findings = (await ask("findings")) as typeof findings;
+      const query = (name: string) => page.evaluate((query) => (globalThis as unknown as { stackline: { request(q: string): Promise<{ document: unknown }> } }).stackline.request(query).then((answer) => answer.document), name);
+      const page_findings = (await query("findings")) as typeof findings;
       expect(page_findings.tables).toEqual(findings.tables);
       expect(page_findings.step_ns).toBe(findings.step_ns);
-      expect(((await ask("overview")) as typeof summary).tables).toEqual(summary.tables);
-      expect(((await ask("overview")) as typeof summary).critical_path).toEqual(summary.critical_path);
+      expect(((await query("overview")) as typeof summary).tables).toEqual(summary.tables);
+      expect(((await query("overview")) as typeof summary).critical_path).toEqual(summary.critical_path);
       await page.close();
     }
   });
@@ -71,7 +71,7 @@ describe("from the overview to the line", () => {
   test("two clicks: the first issue, then the link to the editor", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}  # a line`).join("\n"));
-    const served = await serve(planted(here.folder.path, source));
+    const served = await serve(writeInjectedTrace(here.folder.path, source));
     const { page, faults } = await watched(here.browser, served.url);
     await page.goto(served.url);
     await settled(page);
@@ -252,7 +252,7 @@ describe("two runs", () => {
     await open(page, served.url, "page=compare");
     expect(await violations(page)).toEqual([]);
     const diff = JSON.parse(stackline("diff", before, after, "--format", "json"));
-    const compared = await page.evaluate("stackline.ask('compare').then((answer) => answer.document)");
+    const compared = await page.evaluate("stackline.request('compare').then((answer) => answer.document)");
     expect((compared as typeof diff).tables).toEqual(diff.tables);
     await page.getByRole("button", { name: "Differential flame graph" }).click();
     await settled(page);
@@ -284,7 +284,7 @@ describe("several ranks", () => {
     // Of all ranks together, findings are those of the command line, and ranks stand by how long they take.
     await open(page, served.url, "page=overview");
     const merged = JSON.parse(stackline("findings", ...ranks, "--top", "0", "--format", "json"));
-    const findings = (await page.evaluate("stackline.ask('findings').then((answer) => answer.document)")) as typeof merged;
+    const findings = (await page.evaluate("stackline.request('findings').then((answer) => answer.document)")) as typeof merged;
     expect(findings.tables).toEqual(merged.tables);
     expect(findings.ranks).toEqual(merged.ranks);
     expect(await page.locator("[aria-label^=Ranks] tbody button").allTextContents()).toEqual(["rank 1", "rank 0"]);

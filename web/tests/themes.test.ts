@@ -37,9 +37,9 @@ test("rules that looked say from what on they report, and their pages are at han
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=issues");
   await page.getByText(/\d+ rules checked/).click();
-  const looked = page.locator("details", { hasText: "rules checked" });
-  expect(await looked.innerText()).toMatch(/SL001\.share = \d+: minimum share of a kernel in GPU busy time/);
-  await looked.getByRole("button", { name: "SL001" }).click();
+  const checkedRules = page.locator("details", { hasText: "rules checked" });
+  expect(await checkedRules.innerText()).toMatch(/SL001\.share = \d+: minimum share of a kernel in GPU busy time/);
+  await checkedRules.getByRole("button", { name: "SL001" }).click();
   const rule = page.getByRole("region", { name: "Page of SL001" });
   await rule.waitFor();
   expect(await rule.innerText()).toMatch(/^# SL001 /);
@@ -49,7 +49,7 @@ test("rules that looked say from what on they report, and their pages are at han
 });
 
 test("a finding shows what happened around it, and a box there leads to the timeline", () =>
-  here.look(served, async (page, url) => {
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=issues&sel=finding:0");
     const picture = page.locator(".gap canvas");
     await picture.waitFor();
@@ -67,7 +67,7 @@ test("a finding shows what happened around it, and a box there leads to the time
   }));
 
 test("a part of the bar of the Overview leads to what it is made of", () =>
-  here.look(served, async (page, url) => {
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=overview");
     const button = page.locator(".bound .legend button").first();
     const title = await button.innerText();

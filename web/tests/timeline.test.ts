@@ -41,8 +41,8 @@ test("W, S, A and D work wherever the focus is, but where one types", async () =
 test("memory is a curve below the lanes, and colours are told", async () => {
   const { page, faults } = await watched(here.browser, memory.url);
   await open(page, memory.url, "page=timeline");
-  const lanes = await page.evaluate("stackline.ask('lanes').then((answer) => answer.document)") as { whole: object };
-  const counters = await page.evaluate(`stackline.ask('counters', ${JSON.stringify(lanes.whole)}).then(({ document, columns }) => ({ names: document.counters.map((one) => one.name), points: columns.start.length }))`) as { names: string[]; points: number };
+  const lanes = await page.evaluate("stackline.request('lanes').then((answer) => answer.document)") as { whole: object };
+  const counters = await page.evaluate(`stackline.request('counters', ${JSON.stringify(lanes.whole)}).then(({ document, columns }) => ({ names: document.counters.map((one) => one.name), points: columns.start.length }))`) as { names: string[]; points: number };
   expect(counters.names.filter((name) => name.startsWith("Memory allocated · GPU 0"))).toHaveLength(1);
   expect(counters.points).toBeGreaterThan(100);
   const legend = await page.getByRole("list", { name: "Colors" }).innerText();

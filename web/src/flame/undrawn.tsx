@@ -5,7 +5,7 @@ import { marked } from "../parts/report-limits";
 import { Name } from "../parts/name";
 import { Nearest, useSearch } from "../parts/nearest";
 import { framesWith } from "../search";
-import { change, lookAt, state } from "../state";
+import { change, changeCallView, state } from "../state";
 import { useKeys } from "../timeline/keys";
 import type { Calls, Label, SearchAnswer } from "../generated/answers";
 import { fromHere } from "./question";
@@ -37,7 +37,7 @@ export function Undrawn({ text, document: { title: of, metrics, before } }: { te
           <button type="button" class="link" {...marked()} onClick={() => callers(frame)}><Name text={frame.name} lines={1} /></button> ({amount(frame.inclusive, frame.unit)}{by})
         </span>
       ))}
-      {!isFlat && <>, or the <button type="button" class="link" onClick={() => lookAt({ shape: "flat", of: "", here: "" })}>flat list</button></>}
+      {!isFlat && <>, or the <button type="button" class="link" onClick={() => changeCallView({ shape: "flat", of: "", here: "" })}>flat list</button></>}
       ; N selects the first.
     </span>
   );

@@ -72,7 +72,7 @@ function put(answer: AnswerTo<"tiles">, layers: readonly Layer[], { placed, offs
 
 /** Visible part of the boxes: a time range at a width, between two heights. */
 export interface Sight {
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   readonly width: number;
   readonly top: number;
   readonly high: number;
@@ -92,10 +92,10 @@ const NARROW = 3;
 const CLOSE = 0.25;
 
 /** Draw the visible boxes, and return the selected ones and those with room for a name. */
-export function paint(context: CanvasRenderingContext2D, { answer, groups, start, end, y }: Laid, { stretch, width, top, high }: Sight, selected: number | undefined): Box[] {
+export function paint(context: CanvasRenderingContext2D, { answer, groups, start, end, y }: Laid, { range, width, top, high }: Sight, selected: number | undefined): Box[] {
   const { columns, document } = answer;
   const { event, count: counts, name } = columns;
-  const { from, to } = stretch;
+  const { from, to } = range;
   const scale = width / (to - from);
   const named: Box[] = [];
   for (const { fill, faded, at: places } of groups) {
@@ -130,18 +130,18 @@ export function paint(context: CanvasRenderingContext2D, { answer, groups, start
 const labelOf = (text: string, many: number) => (many > 1 ? `${many} events, longest ${text}` : text);
 
 /** A box in words, for the pointer that rests on it. */
-export function wordsOf({ columns, document }: AnswerTo<"tiles">, at: number): string {
+export function boxText({ columns, document }: AnswerTo<"tiles">, at: number): string {
   const { name, count: counts, busy } = columns;
   return `${labelOf(document.texts[name[at]!] ?? "", counts[at]!)}: ${duration(busy[at]!)}`;
 }
 
 /** The box at a place, by its place in the answer. */
-export function boxAt({ groups, start, end, y }: Laid, { stretch, width }: Pick<Sight, "stretch" | "width">, x: number, down: number): number | undefined {
-  const scale = width / (stretch.to - stretch.from);
+export function boxAt({ groups, start, end, y }: Laid, { range, width }: Pick<Sight, "range" | "width">, x: number, down: number): number | undefined {
+  const scale = width / (range.to - range.from);
   // A box may be narrower than a pointer is exact.
   const hit = (at: number, slack: number) => {
     if (down < y[at]! || down >= y[at]! + ROW) return false;
-    const left = (start[at]! - stretch.from) * scale;
+    const left = (start[at]! - range.from) * scale;
     return x >= left - slack && x < left + Math.max((end[at]! - start[at]!) * scale, 0.5) + slack;
   };
   const first = (slack: number) => {

@@ -32,11 +32,11 @@ export function drawCurves(context: CanvasRenderingContext2D, { columns, documen
   });
 }
 
-function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Columns["counters"], [first, end]: [number, number], counter: Counter, { stretch, width }: Sight, top: number, ink: InkOf): void {
+function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Columns["counters"], [first, end]: [number, number], counter: Counter, { range, width }: Sight, top: number, ink: InkOf): void {
   const least = Math.min(counter.least, 0);
-  const range = Math.max(counter.most, 0) - least || 1;
-  const yOf = (value: number) => top + HEAD + HIGH * (1 - (value - least) / range);
-  const xOf = scaleOf(stretch, width);
+  const valueRange = Math.max(counter.most, 0) - least || 1;
+  const yOf = (value: number) => top + HEAD + HIGH * (1 - (value - least) / valueRange);
+  const xOf = scaleOf(range, width);
   const floor = yOf(Math.max(least, 0));
   context.fillStyle = counter.bytes ? LAYERS.module.fill : LAYERS.operator.fill;
   const highest = fillColumns(context, { start, high, last, first, end }, { xOf, yOf, left: 0, right: width, floor });

@@ -21,7 +21,7 @@ export type AnswerTo<Q extends QueryName> = Answer<Answers[Q], Q extends keyof C
 export interface Transport {
   /** Kind of transport: a report cannot answer all queries. */
   readonly kind: "server" | "report";
-  ask<Q extends QueryName>(name: Q, args?: Arguments): Promise<AnswerTo<Q>>;
+  request<Q extends QueryName>(name: Q, args?: Arguments): Promise<AnswerTo<Q>>;
 }
 
 /** Transport with a cache of answers. */
@@ -70,7 +70,7 @@ export function connect(): Keeping {
     gone: presence.gone,
     back: presence.back,
     retry: presence.retry,
-    ask<Q extends QueryName>(name: Q, args: Arguments = {}): Promise<AnswerTo<Q>> {
+    request<Q extends QueryName>(name: Q, args: Arguments = {}): Promise<AnswerTo<Q>> {
       const question = key(name, args);
       const before = kept.get(question);
       if (before !== undefined) {
@@ -79,7 +79,7 @@ export function connect(): Keeping {
         kept.set(question, before);
         return before.answer as Promise<AnswerTo<Q>>;
       }
-      const answer = carrier.ask(name, args);
+      const answer = carrier.request(name, args);
       const entry: { answer: Promise<Answer>; known?: Answer; bytes: number } = { answer: answer as Promise<Answer>, bytes: 0 };
       kept.set(question, entry);
       answer.then(

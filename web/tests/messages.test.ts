@@ -61,11 +61,11 @@ test("findings that may be nothing stand behind the others, which is said where 
     const served = await serve(file);
     const { page } = await watched(here.browser, served.url);
     await open(page, served.url, "page=issues");
-    const gains = (await page.evaluate(`stackline.ask("findings").then(({ document }) => document.tables.findings.rows.map((row) => row.gain_ns))`)) as number[];
+    const gains = (await page.evaluate(`stackline.request("findings").then(({ document }) => document.tables.findings.rows.map((row) => row.gain_ns))`)) as number[];
     const isByGain = gains.every((gain, at) => at === 0 || gain <= gains[at - 1]!);
-    const says = (await page.locator("main").innerText()).includes("findings of low confidence with lower bound 0 come last");
+    const hasNote = (await page.locator("main").innerText()).includes("findings of low confidence with lower bound 0 come last");
     // Without a sentence the order is that of the gains.
-    expect(isByGain || says, file).toBe(true);
+    expect(isByGain || hasNote, file).toBe(true);
     await page.close();
     await served.stop();
   }
@@ -152,7 +152,7 @@ test("a name of a million letters leaves room for all else", async () => {
   await here.view([file], async (page, url) => {
     await open(page, url, "page=overview");
     expect(await page.evaluate(() => document.body.outerHTML.length)).toBeLessThan(200_000);
-    const at = (await page.evaluate(`stackline.ask("search", { text: "BBBB" }).then(({ document }) => document.names[0].event)`)) as number;
+    const at = (await page.evaluate(`stackline.request("search", { text: "BBBB" }).then(({ document }) => document.names[0].event)`)) as number;
     await open(page, url, `page=timeline&sel=event:${at}`);
     const details = page.locator(".details");
     await details.getByText("Duration").waitFor();
@@ -181,8 +181,8 @@ test("the Overview says how high memory stands and how much of the records could
     await open(page, url, "page=overview");
     expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all records of the trace read/);
   });
-  const told = JSON.parse(stackline("findings", broken, "--format", "json")) as { read_report: [{ problems: { severity: string; count: number }[] }] };
-  const lost = told.read_report[0].problems.filter(({ severity }) => severity === "lost").reduce((sum, { count }) => sum + count, 0);
+  const document = JSON.parse(stackline("findings", broken, "--format", "json")) as { read_report: [{ problems: { severity: string; count: number }[] }] };
+  const lost = document.read_report[0].problems.filter(({ severity }) => severity === "lost").reduce((sum, { count }) => sum + count, 0);
   expect(lost).toBeGreaterThan(0);
   await here.view([broken], async (page, url) => {
     await open(page, url, "page=overview");
@@ -263,8 +263,8 @@ test("the Overview has a line for what comes before the first step and after the
     { ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: 10_000 + 1000 * step, dur: 1000, pid: 1, tid: 1 },
     { ph: "X", name: "aten::mm", cat: "cpu_op", ts: 10_000 + 1000 * step, dur: 900, pid: 1, tid: 1 },
   ]);
-  const around = [0, 13_000].map((ts, at) => ({ ph: "X", name: ["load", "save"][at], cat: "cpu_op", ts, dur: 5000, pid: 1, tid: 1 }));
-  await here.view([here.written("around.json", [...steps, ...around])], async (page, url) => {
+  const outside = [0, 13_000].map((ts, at) => ({ ph: "X", name: ["load", "save"][at], cat: "cpu_op", ts, dur: 5000, pid: 1, tid: 1 }));
+  await here.view([here.written("around.json", [...steps, ...outside])], async (page, url) => {
     await open(page, url, "page=overview");
     const main = await page.locator("main").innerText();
     expect(main).toContain("Start-up: 10 ms before the first step.");

@@ -4,14 +4,14 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { none, open, serve, settled, stackline, suite, trace, violations, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 
 test("where no name has a text, the nearest ones are offered, by the server and in a report", async () => {
   const source = join(here.folder.path, "train.py");
   writeFileSync(source, "pass\n".repeat(20));
-  const file = planted(here.folder.path, source);
+  const file = writeInjectedTrace(here.folder.path, source);
   const report = join(here.folder.path, "missed.html");
   stackline("report", file, "--html", report);
   const served = await serve(file);
@@ -103,7 +103,7 @@ test("a trace that breaks off is striped at its end, and says so; a whole one is
 });
 
 test("source that is not where it was: links to the editor lead to the folder that one names", async () => {
-  const served = await serve(planted(here.folder.path, "/nowhere/code/train.py"));
+  const served = await serve(writeInjectedTrace(here.folder.path, "/nowhere/code/train.py"));
   const { page, faults } = await watched(here.browser, served.url);
   const file = `page=source&file=${encodeURIComponent("/nowhere/code/train.py")}`;
   await open(page, served.url, file);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { open, part, serve, type Served, settled, suite, trace, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 let served: Served;
@@ -20,7 +20,7 @@ afterAll(async () => {
 const paper = (page: Page) => page.locator("main canvas").first().evaluate((canvas) => [...(canvas as HTMLCanvasElement).getContext("2d")!.getImageData(1, 1, 1, 1).data].slice(0, 3));
 
 test("the theme that was chosen stays when the page is loaded again", () =>
-  here.look(served, async (page, url) => {
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=timeline");
     await page.getByLabel("Theme").selectOption("dark");
     await page.reload();
@@ -34,7 +34,7 @@ test("the theme that was chosen stays when the page is loaded again", () =>
   }));
 
 test("on paper pictures are dark on light at once, whatever the theme, and what can only be clicked is not there", () =>
-  here.look(served, async (page, url) => {
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=timeline");
     await page.getByLabel("Theme").selectOption("dark");
     await settled(page);
@@ -64,7 +64,7 @@ test("on paper pictures are dark on light at once, whatever the theme, and what 
   }));
 
 test("after Enter on a card of the Overview the keyboard is at that finding", () =>
-  here.look(served, async (page, url) => {
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=overview");
     const card = page.locator("main .card").nth(1);
     const text = await card.innerText();
@@ -82,9 +82,9 @@ test("after Enter on a card of the Overview the keyboard is at that finding", ()
   }));
 
 test("the hint of the flame graph fits beside the details, and a wrong expression stays to be mended", () =>
-  here.look(served, async (page, url) => {
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=flame");
-    const cut = await page.locator(".told").evaluate((told) => told.scrollWidth > told.clientWidth);
+    const cut = await page.locator(".told").evaluate((element) => element.scrollWidth > element.clientWidth);
     expect(cut).toBe(false);
     const field = page.locator("[data-field=focus]");
     await field.fill("aten::(mm");
@@ -99,7 +99,7 @@ test("the hint of the flame graph fits beside the details, and a wrong expressio
   }));
 
 test("every part of the Overview's bar has its word", () =>
-  here.look(served, async (page, url) => {
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=overview");
     expect(await page.locator(".bound .legend li").count()).toBe(await page.locator(".bound .stack span").count());
   }));
@@ -151,7 +151,7 @@ test("of a file that was cut, GPU work may be what was lost", async () => {
 });
 
 test("a finding of the very line of the frame that is selected is listed as it is", async () => {
-  await here.view([planted(here.folder.path, join(here.folder.path, "train.py"))], async (page, url) => {
+  await here.view([writeInjectedTrace(here.folder.path, join(here.folder.path, "train.py"))], async (page, url) => {
     await open(page, url, "page=flame&find=train_step");
     await page.keyboard.press("n");
     await settled(page);
