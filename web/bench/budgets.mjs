@@ -55,7 +55,7 @@ function serve(path) {
   });
 }
 
-const took = async (work) => {
+const measureMs = async (work) => {
   const from = performance.now();
   await work();
   return performance.now() - from;
@@ -69,11 +69,11 @@ async function metric(session, name) {
 }
 
 async function flame(page, found) {
-  found.flame = await took(async () => {
+  found.flame = await measureMs(async () => {
     await page.getByRole("link", { name: "Flame graph" }).click();
     await drawn(page);
   });
-  const changeShape = (shape) => took(async () => {
+  const changeShape = (shape) => measureMs(async () => {
     await page.evaluate((to) => (location.hash = to), `#page=flame&shape=${shape}`);
     await page.waitForTimeout(20);
     await idle(page);
@@ -103,7 +103,7 @@ async function timeline(page, session, found) {
   found.frame = (((await metric(session, "ScriptDuration")) - before) * 1000) / 20;
   // What the browser draws on the page's thread counts, too.
   found.task = (((await metric(session, "TaskDuration")) - tasks) * 1000) / 20;
-  found.details = await took(async () => {
+  found.details = await measureMs(async () => {
     await page.evaluate(() => (location.hash += "&sel=event:5"));
     await page.waitForSelector(".details h3");
   });
@@ -125,7 +125,7 @@ async function measure(browser, path) {
     found[row] = Math.max(found[row], bytes / 1000);
   });
   let child;
-  found.overview = await took(async () => {
+  found.overview = await measureMs(async () => {
     const served = await serve(path);
     child = served.child;
     await page.goto(served.url);

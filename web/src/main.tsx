@@ -26,7 +26,7 @@ import { Keys } from "./parts/keys";
 import { DataLossBanner } from "./parts/data-loss-banner";
 import { Palette } from "./parts/palette";
 import { Shown } from "./parts/notice";
-import { address, change, chooseRank, firstPage, follow, page, PAGES, type PageId, state, transport } from "./state";
+import { address, change, chooseRank, firstPage, followHistory, page, PAGES, type PageId, state, transport } from "./state";
 import type { Meta } from "./generated/answers";
 import "./style.css";
 
@@ -204,7 +204,7 @@ effect(() => {
 });
 // For scripts and tests: the same answers that the page shows.
 Object.assign(globalThis, { stackline: Object.assign(transport, { address }) });
-follow();
+followHistory();
 render(<App />, document.getElementById("stackline")!);
 // Once the first page is there: nobody opens an editor before.
 setTimeout(loadSettings, 200);

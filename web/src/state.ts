@@ -66,7 +66,7 @@ export function change(parts: State, how: "push" | "replace" = "push"): void {
     write();
     history.pushState(null, "", text);
   } else {
-    later(text);
+    writeAddressLater(text);
   }
   state.value = parse(text);
 }
@@ -78,7 +78,7 @@ export const address = { waits: undefined as string | undefined, at: Number.NEGA
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 /** Replace the URL in the browser's history, at once if the last change was long ago. */
-function later(text: string): void {
+function writeAddressLater(text: string): void {
   address.waits = text;
   const left = address.at + MIN_INTERVAL_MS - performance.now();
   if (left <= 0) write();
@@ -96,12 +96,12 @@ function write(): void {
 /** Change the view of the call tree. Rows differ between views, so the selection keeps the frame. */
 export function changeCallView(parts: State): void {
   const before = state.value.sel ?? "";
-  const sel = !before.startsWith("node:") ? before : before === noted.sel ? noted.frame : "";
+  const sel = !before.startsWith("node:") ? before : before === selectedFrame.sel ? selectedFrame.frame : "";
   change({ sel, ...parts, root: "" });
 }
 
 /** Frame of the selected row in URL form, and its callers. */
-export const noted = { sel: "", frame: "", around: [] as readonly string[] };
+export const selectedFrame = { sel: "", frame: "", around: [] as readonly string[] };
 
 /** Select another rank and clear the state of the previous one. An empty text selects all ranks, with plots of the first. */
 export function chooseRank(rank: string): void {
@@ -112,7 +112,7 @@ function without(parts: State, names: readonly string[]): State {
   return Object.fromEntries(Object.entries(parts).filter(([name]) => !names.includes(name)));
 }
 
-export function follow(): void {
+export function followHistory(): void {
   const read = () => {
     // Somebody went elsewhere before what was seen last was written.
     address.waits = undefined;

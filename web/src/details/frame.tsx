@@ -30,11 +30,11 @@ export function FrameDetails() {
     const node = selectedNode(tree);
     if (node !== undefined) return <Known tree={tree} node={node} args={args} />;
   }
-  return <Shown query={whole}>{() => <NotSeen />}</Shown>;
+  return <Shown query={whole}>{() => <FrameNotShown />}</Shown>;
 }
 
 /** Notice for a frame without a box in this view. */
-function NotSeen() {
+function FrameNotShown() {
   const frame = frameIn(selection.value);
   if (!frame) return <p class="quiet">The selected frame is too narrow in this view: zoom in to see it.</p>;
   const label: Label = ["", frame.name, "", frame.file ?? "", 0, frame.name];
@@ -54,13 +54,13 @@ const FromHere = ({ label }: { label: Label }) => <>{HERE.map(([shape, title]) =
 const PAUSE_MS = 150;
 
 /** A value, once it has stayed the same for some time. */
-function useRested(value: number, pause: number): number | undefined {
-  const [rested, setRested] = useState<number>();
+function useDebounced(value: number, pause: number): number | undefined {
+  const [debounced, setDebounced] = useState<number>();
   useEffect(() => {
-    const timer = setTimeout(() => setRested(value), pause);
+    const timer = setTimeout(() => setDebounced(value), pause);
     return () => clearTimeout(timer);
   }, [value]);
-  return rested;
+  return debounced;
 }
 
 interface Props {
@@ -72,8 +72,8 @@ interface Props {
 function Known({ tree, node, args }: Props) {
   const row = tree.row[node]!;
   // Who goes from frame to frame does not want to know all of each.
-  const rested = useRested(row, PAUSE_MS);
-  const query = useAnswer(rested === row ? "frame" : undefined, { ...args, root: row });
+  const debounced = useDebounced(row, PAUSE_MS);
+  const query = useAnswer(debounced === row ? "frame" : undefined, { ...args, root: row });
   const detail = query.state === "ok" ? query.answer.document : undefined;
   const label = labelOf(tree, node);
   const [, , , file, line] = label;

@@ -2,7 +2,7 @@
 
 import { GROUPS, stepsText, parsed } from "../filter";
 import { amount, counted, percent } from "../format";
-import { noted, state } from "../state";
+import { selectedFrame, state } from "../state";
 import type { Label } from "../generated/answers";
 import { frameIn, nodeOf } from "./chosen";
 import type { Tree } from "./layout";
@@ -36,7 +36,7 @@ export function ariaText(tree: Tree, node: number): string {
 export function selectedNode(tree: Tree): number | undefined {
   const { sel = "" } = state.value;
   const frame = frameIn(sel);
-  if (frame) return nodeOf(tree, frame, noted.frame === sel ? noted.around : []);
+  if (frame) return nodeOf(tree, frame, selectedFrame.frame === sel ? selectedFrame.around : []);
   const [kind, row] = sel.split(":");
   if (kind !== "node") return undefined;
   const node = tree.row.indexOf(Number(row));

@@ -35,7 +35,7 @@ export function otherLine(finding: Row, [, , , , line]: Label): number | undefin
 const isAtPlace = (finding: Row, label: Label) => isOfFunction(finding, label) && otherLine(finding, label) === undefined;
 
 /** Frames of a tree that findings name; `isTopDown` means that callees are below callers. */
-export function namedIn(tree: Tree, findings: readonly Row[], isTopDown: boolean): Named {
+export function framesOfFindings(tree: Tree, findings: readonly Row[], isTopDown: boolean): Named {
   const of: Array<Row | undefined> = Array.from(tree.parent, () => undefined);
   const without = new Set<Row>();
   for (const finding of findings) {

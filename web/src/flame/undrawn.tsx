@@ -16,7 +16,7 @@ const MOST = 4;
 const callers = ({ kind, name, file }: SearchAnswer["frames"][number]) => fromHere("callers", [kind, name, "", file, 0, name] satisfies Label);
 
 /** Names them, each with a way to its callers, where it is as wide as the picture; N takes the first. Where there are none, the names that come nearest. */
-export function Undrawn({ text, document: { title: of, metrics, before } }: { text: string; document: Calls }) {
+export function TooNarrowMatches({ text, document: { title: of, metrics, before } }: { text: string; document: Calls }) {
   const answer = useSearch(text);
   const frames = answer ? framesWith(text, answer) : [];
   useKeys((key) => {

@@ -25,8 +25,8 @@ export interface Scene {
   readonly ink: InkOf;
 }
 
-type OfCurve = Columns["memory-curve"];
-type OfObjects = Columns["memory-objects"];
+type CurveColumns = Columns["memory-curve"];
+type ObjectColumns = Columns["memory-objects"];
 
 const xOf = ({ range, layout, width }: Scene) => scaleOf(range, layout.gutter, width);
 
@@ -119,7 +119,7 @@ export function drawCurves(scene: Scene, curve: AnswerTo<"memory-curve">, applie
   context.fillRect(0, floor, scene.width, 1);
 }
 
-function fillCurve(scene: Scene, { curve: curves, start, high, last }: OfCurve, yOf: (value: number) => number, floor: number): void {
+function fillCurve(scene: Scene, { curve: curves, start, high, last }: CurveColumns, yOf: (value: number) => number, floor: number): void {
   const { context, width, layout } = scene;
   context.fillStyle = LIVE;
   let end = 0;
@@ -127,7 +127,7 @@ function fillCurve(scene: Scene, { curve: curves, start, high, last }: OfCurve, 
   fillColumns(context, { start, high, last, first: 0, end }, { xOf: xOf(scene), yOf, left: layout.gutter, right: width, floor });
 }
 
-function strokeCurve(scene: Scene, { curve: curves, start, high, last }: OfCurve, curveNumber: number, yOf: (value: number) => number, style: () => void): void {
+function strokeCurve(scene: Scene, { curve: curves, start, high, last }: CurveColumns, curveNumber: number, yOf: (value: number) => number, style: () => void): void {
   const { context, width } = scene;
   const place = xOf(scene);
   style();
@@ -229,7 +229,7 @@ export function drawObjects(scene: Scene, objects: AnswerTo<"memory-objects">, s
   });
 }
 
-function drawWaste(scene: Scene, { waste_lane, waste_from, waste_to, waste_why }: OfObjects, [first, last]: readonly [number, number]): void {
+function drawWaste(scene: Scene, { waste_lane, waste_from, waste_to, waste_why }: ObjectColumns, [first, last]: readonly [number, number]): void {
   const { context, layout, width } = scene;
   const place = xOf(scene);
   for (let at = 0; at < waste_lane.length; at += 1) {
@@ -273,7 +273,7 @@ function line(context: CanvasRenderingContext2D, x: number, y: number, toX: numb
 }
 
 /** Accesses: reads below, writes above, both over all of the bar. */
-function drawTicks(scene: Scene, { tick_lane, tick_at, tick_mode }: OfObjects, [first, last]: readonly [number, number]): void {
+function drawTicks(scene: Scene, { tick_lane, tick_at, tick_mode }: ObjectColumns, [first, last]: readonly [number, number]): void {
   const { context, layout, width } = scene;
   const place = xOf(scene);
   const high = LANE - 7;

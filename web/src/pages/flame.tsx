@@ -7,17 +7,17 @@ import { useFindings } from "../findings";
 import { Bar } from "../flame/bar";
 import { zoomTarget, callersOf, frameOf, frameOfName, nodeOf, selOf } from "../flame/chosen";
 import { type Tree, treeOf } from "../flame/layout";
-import { namedIn } from "../flame/named";
+import { framesOfFindings } from "../flame/named";
 import { Notes } from "../flame/notes";
 import { Picture, select } from "../flame/picture";
 import { drawnIn, finder, nextMatch } from "../flame/match";
 import { type Args, escaped, flameArgs } from "../flame/question";
 import { TreeTable } from "../flame/table";
-import { Undrawn } from "../flame/undrawn";
+import { TooNarrowMatches } from "../flame/undrawn";
 import { captionOf, labelOf, pathOf, selectedNode } from "../flame/messages";
 import { Nearest } from "../parts/nearest";
 import { Shown } from "../parts/notice";
-import { change, changeCallView, noted, rank, selection, state } from "../state";
+import { change, changeCallView, selectedFrame, rank, selection, state } from "../state";
 import { useKeys } from "../timeline/keys";
 import type { AnswerTo } from "../transport";
 import type { Row } from "../generated/answers";
@@ -74,7 +74,7 @@ function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: bo
   useMatches(tree, root, selected);
   const query = useFindings(rank.value);
   const findings = state.value.colour === "finding" && query.state === "ok" ? query.answer.document.tables.findings.rows : NO_ROWS;
-  const named = useMemo(() => namedIn(tree, findings, args.shape === "top-down"), [tree, findings, args.shape]);
+  const named = useMemo(() => framesOfFindings(tree, findings, args.shape === "top-down"), [tree, findings, args.shape]);
   const isEmpty = tree.parent.length === 1;
   return (
     <>
@@ -113,7 +113,7 @@ function useSelected(whole: Tree, tree: Tree): number | undefined {
   }, [whole, sel, detail]);
   if (selected !== undefined && selected > 0 && event === undefined) {
     const around = namesTo(tree, tree.parent[selected]!);
-    Object.assign(noted, { sel, frame: selOf(frameOf(labelOf(tree, selected))), around });
+    Object.assign(selectedFrame, { sel, frame: selOf(frameOf(labelOf(tree, selected))), around });
   }
   return selected;
 }
@@ -148,7 +148,7 @@ function NotFound({ tree, root }: { tree: Tree; root: number }) {
   if (!find || !isMissed) return null;
   return (
     <p class="notice" aria-live="polite">
-      No visible frame has {find} in its name. <Undrawn text={find} document={tree.document} />
+      No visible frame has {find} in its name. <TooNarrowMatches text={find} document={tree.document} />
     </p>
   );
 }

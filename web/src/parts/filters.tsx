@@ -16,7 +16,7 @@ const WITH_GROUPS: readonly PageId[] = ["flame"];
 export function FilterBar({ meta }: { meta: Meta }) {
   const hasSteps = WITH_STEPS.includes(page.value) && (traceOf(meta)?.steps.length ?? 0) > 0;
   const hasGroups = WITH_GROUPS.includes(page.value);
-  if (!hasSteps && !hasGroups) return <Unheeded meta={meta} />;
+  if (!hasSteps && !hasGroups) return <IgnoredFilters meta={meta} />;
   return (
     <form class="bar filters" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
       {hasSteps && <Steps meta={meta} />}
@@ -29,7 +29,7 @@ export function FilterBar({ meta }: { meta: Meta }) {
 const OF_OWN_STEPS: readonly PageId[] = ["issues", "compare"];
 
 /** Notice that the selected steps do not apply to this page. */
-function Unheeded({ meta }: { meta: Meta }) {
+function IgnoredFilters({ meta }: { meta: Meta }) {
   const chosen = traceOf(meta)?.chosen;
   if (!OF_OWN_STEPS.includes(page.value) || !state.value.steps || !chosen) return null;
   return <p class="quiet">This page shows {stepsText(chosen)}, independent of the steps selected on other pages ({short(state.value.steps)}).</p>;

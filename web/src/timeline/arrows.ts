@@ -1,14 +1,14 @@
 /** Arrows from launching to launched events. */
 
 import type { Brief } from "../generated/answers";
-import type { Laid } from "./boxes";
+import type { BoxLayout } from "./boxes";
 import { ROW, type TimeRange } from "./view";
 
 /** Draw arrows that end at a visible box and start at one, or at the nearest visible enclosing box: launches are on inner levels, which are hidden first. */
 export function drawArrows(
   context: CanvasRenderingContext2D,
   arrows: ReadonlyArray<readonly [from: Brief, to: Brief]>,
-  laid: Laid,
+  laid: BoxLayout,
   range: TimeRange,
   width: number,
   ink: { readonly mark: string },
@@ -34,7 +34,7 @@ export function drawArrows(
 }
 
 /** The middle of the innermost row that is drawn with a box around an event, where an arrow begins; none if there is no such row. */
-export function rowAround({ answer, groups, y }: Laid, { track, start, dur }: Brief): number | undefined {
+export function rowAround({ answer, groups, y }: BoxLayout, { track, start, dur }: Brief): number | undefined {
   const { columns } = answer;
   let innermost: number | undefined;
   for (const at of groups.flatMap((group) => group.at)) {
@@ -45,7 +45,7 @@ export function rowAround({ answer, groups, y }: Laid, { track, start, dur }: Br
 }
 
 /** Vertical center of the rows of events. */
-function rowsOf({ answer, groups, y }: Laid, events: ReadonlySet<number>): Map<number, number | undefined> {
+function rowsOf({ answer, groups, y }: BoxLayout, events: ReadonlySet<number>): Map<number, number | undefined> {
   const rows = new Map<number, number | undefined>();
   const { event } = answer.columns;
   for (const { at: places } of groups) {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { AnswerTo } from "../transport";
 import type { Lane } from "../generated/answers";
-import { boxAt, countIn, lay, layersIn, paint } from "./boxes";
+import { boxAt, countIn, boxLayout, layersIn, paint } from "./boxes";
 import { HEAD, ROW } from "./view";
 
 /** Two levels of a thread, whose columns are as narrow as their numbers. */
@@ -19,7 +19,7 @@ const answer = {
   },
 } as unknown as AnswerTo<"tiles">;
 
-const laid = lay(answer, ["module", "operator"], { placed: [{ lane: { track: 0, rows: 2 } as Lane, top: 0, rows: 2, outer: 0 }], offset: 0, onPath: undefined, isFound: undefined });
+const laid = boxLayout(answer, ["module", "operator"], { placed: [{ lane: { track: 0, rows: 2 } as Lane, top: 0, rows: 2, outer: 0 }], offset: 0, onPath: undefined, isFound: undefined });
 const range = { from: 200, to: 400 };
 
 test("boxes end where columns of small numbers would run over", () => {

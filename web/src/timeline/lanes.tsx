@@ -7,7 +7,7 @@ import { Canvas } from "../draw/canvas";
 import type { AnswerTo } from "../transport";
 import type { Brief, Lanes } from "../generated/answers";
 import { drawArrows } from "./arrows";
-import { boxAt, countIn, lay, layersOf, paint, boxText } from "./boxes";
+import { boxAt, countIn, boxLayout, layersOf, paint, boxText } from "./boxes";
 import { CURVE, drawCurves } from "./curves";
 import { drawCut } from "./cut";
 import { levelsOf, type Outer } from "./levels";
@@ -146,7 +146,7 @@ function useScene({ lanes, opened, outer, answer, critical, steps, counters, isF
   const { placed, height } = useMemo(() => place(list, opened, outer), [list, opened, outer]);
   const onPath = useMemo(() => critical && new Set(critical.columns.event), [critical]);
   const offset = RULER + (steps.length > 0 ? STEPS : 0);
-  const laid = useMemo(() => answer && lay(answer, layers, { placed, offset, onPath, isFound }), [answer, layers, placed, offset, onPath, isFound]);
+  const laid = useMemo(() => answer && boxLayout(answer, layers, { placed, offset, onPath, isFound }), [answer, layers, placed, offset, onPath, isFound]);
   const bottom = offset + height;
   return { placed, laid, offset, bottom, height: bottom + (counters?.document.counters.length ?? 0) * CURVE };
 }
