@@ -34,7 +34,7 @@ function stacked(name: string, { steps = 3 }: Options = {}): { file: string; sou
 const costs = (page: Page) =>
   page.locator("table.source tbody tr").evaluateAll((rows) => rows.flatMap((row, at) => (row.querySelector("td.heat")?.textContent ? [[at + 1, row.querySelector("td.heat")!.textContent]] : [])));
 
-test("costs of steps stand at the lines that ran, in the source and in the flame graph, with the calls of each frame", async () => {
+test("costs of steps are shown at their source lines and frames, with the calls of each frame", async () => {
   const { file, source } = stacked("lines");
   const served = await serve(file);
   const { page, faults } = await watched(here.browser, served.url);
@@ -58,7 +58,7 @@ test("costs of steps stand at the lines that ran, in the source and in the flame
   await served.stop();
 });
 
-test("the timeline shows the steps that were chosen elsewhere, and says of what the critical path is", async () => {
+test("the timeline shows the selected steps and the range of the critical path", async () => {
   const { file } = stacked("chosen", { steps: 6 });
   const served = await serve(file);
   const { page, faults } = await watched(here.browser, served.url);
@@ -97,7 +97,7 @@ test("the timeline shows the steps that were chosen elsewhere, and says of what 
   await served.stop();
 });
 
-test("runs that can hardly be compared have no verdict", async () => {
+test("barely comparable runs have no verdict", async () => {
   const without = join(here.folder.path, "without.json");
   writeFileSync(without, JSON.stringify({ traceEvents: [0, 1, 2].map((at) => ({ ph: "X", name: "aten::mm", cat: "cpu_op", ts: at * 100, dur: 90, pid: 1, tid: 1 })) }));
   const served = await serve(stacked("compared").file, "--baseline", without);
@@ -113,7 +113,7 @@ test("runs that can hardly be compared have no verdict", async () => {
   await served.stop();
 });
 
-test("names lead to where they are, and lists to all that they have", async () => {
+test("names link to their frames, and lists to all of their entries", async () => {
   const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=overview");
@@ -142,7 +142,7 @@ test("names lead to where they are, and lists to all that they have", async () =
   await served.stop();
 });
 
-test("files without cost are folded, and time of what runs backward is told", async () => {
+test("files without cost are folded, and backward time is shown", async () => {
   const source = join(here.folder.path, "train.py");
   writeFileSync(source, "pass\n".repeat(20));
   const imports = Array.from({ length: 30 }, (_, at) => ({ ph: "X", name: `lib/module_${at}.py(1): <module>`, cat: "python_function", ts: -90_000 + at * 100, dur: 90, pid: 1, tid: 1 }));

@@ -20,7 +20,7 @@ function events(): object[] {
   return [...stack, ...calls];
 }
 
-test("streams are seen below a deep thread, which shows its innermost levels and says how many are hidden", () =>
+test("streams remain visible below a deep thread, which shows its innermost levels and the number of hidden ones", () =>
   here.view([here.written("deep.json", events())], async (page, url) => {
     await open(page, url, "page=timeline");
     // Eight calls of both, their launches, and what is nearest around them; all kernels.
@@ -29,7 +29,7 @@ test("streams are seen below a deep thread, which shows its innermost levels and
     expect(bottom).toBeLessThan(400);
   }));
 
-test("the picture of a finding shows its event and what is nearest around it, however deep it is", () => {
+test("the plot of a finding shows its event and the nearest enclosing ones at any depth", () => {
   const outer = Array.from({ length: LEVELS }, (_, at) => ({ ph: "X", cat: "python_function", name: `app.py(${at + 1}): level${at}`, ts: at - 1000, dur: 9000 - 2 * at, pid: 1, tid: 1 }));
   return here.view([writeInjectedTrace(here.folder.path, join(here.folder.path, "train.py"), {}, outer)], async (page, url) => {
     await open(page, url, "page=issues&sel=finding:0");
@@ -48,7 +48,7 @@ test("the picture of a finding shows its event and what is nearest around it, ho
   });
 });
 
-test("arrows begin at the first box that is seen, and what is selected is spoken", () =>
+test("arrow keys start at the first visible box, and screen readers announce the selection", () =>
   here.view([here.written("deep2.json", events())], async (page, url) => {
     await open(page, url, "page=timeline");
     const liveRegion = page.locator("#timeline-selected");
@@ -70,7 +70,7 @@ test("arrows begin at the first box that is seen, and what is selected is spoken
     expect(await liveRegion.innerText()).toBe("");
   }));
 
-test("J goes on in time along the critical path, segment by segment, and says where it is", () =>
+test("J moves to the next segment of the critical path and announces its position", () =>
   here.view([here.written("deep3.json", events())], async (page, url) => {
     await open(page, url, "page=timeline&cp=1");
     const at: number[] = [];
@@ -87,7 +87,7 @@ test("J goes on in time along the critical path, segment by segment, and says wh
     expect(await page.locator("#timeline-selected").innerText()).toContain(`Segment ${at.at(-2)} of`);
   }));
 
-test("a frame that is too narrow to be drawn is found, and N leads to its callers", () => {
+test("the search finds frames that are too narrow to draw, and N selects their callers", () => {
   const long = { ph: "X", cat: "cpu_op", name: "aten::long", ts: 0, dur: 10_000_000, pid: 1, tid: 1 };
   const short = [1, 2, 3].map((at) => ({ ph: "X", cat: "cpu_op", name: "aten::_softmax", ts: at * 1000, dur: 1, pid: 1, tid: 1 }));
   return here.view([here.written("narrow.json", [long, ...short])], async (page, url) => {

@@ -35,7 +35,7 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
     await served.stop();
   });
 
-  test("numbers are those of the command line, in the server and in the report", async () => {
+  test("numbers equal those of the command line, on the server and in the report", async () => {
     const all = commandOutput(file);
     for (const url of [served.url, `file://${report}`]) {
       const { page, faults } = await watched(here.browser, url);
@@ -70,7 +70,7 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
     }
   });
 
-  test("it opens with the Memory page, in both themes, as a drawing and as tables, and other pages say so", async () => {
+  test("it opens with the Memory page in both themes, as a plot and as tables, and other pages have a note", async () => {
     // What a theme changes is the same for all files.
     const themes = name === "darknet.txt" ? (["light", "dark"] as const) : (["light"] as const);
     for (const colorScheme of themes) {
@@ -91,7 +91,7 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
   });
 });
 
-test("suggestions are checked, and the peaks change by what the command line says", async () => {
+test("selected suggestions change the peaks as on the command line", async () => {
   const served = await serve(fixture("darknet.txt"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
@@ -112,7 +112,7 @@ test("suggestions are checked, and the peaks change by what the command line say
   await served.stop();
 });
 
-test("an object is selected by a click, by keys, and in the table; the details name the call and the line", async () => {
+test("an object is selected by a click, by keys, and in the table; the details show its call and line", async () => {
   const served = await serve(fixture("2mm.txt"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
@@ -151,7 +151,7 @@ test("an object is selected by a click, by keys, and in the table; the details n
   await served.stop();
 });
 
-test("who is alive at a peak: as many objects, with as many bytes, as the command line lists", async () => {
+test("live objects at a peak equal those of the command line in number and bytes", async () => {
   const served = await serve(fixture("darknet.txt"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
@@ -166,7 +166,7 @@ test("who is alive at a peak: as many objects, with as many bytes, as the comman
   await served.stop();
 });
 
-test("arrows lead to objects that are out of sight, and scroll there", async () => {
+test("arrow keys select invisible objects and scroll to them", async () => {
   const file = join(here.folder.path, "hundred.memory");
   writeFileSync(file, [...Array.from({ length: 100 }, (_, at) => `a o${at} ${4096 * (at + 1)}`), ...Array.from({ length: 100 }, (_, at) => `k k o${at}>o${at}; f o${at}`), "end"].join("\n"));
   const served = await serve(file);
@@ -182,7 +182,7 @@ test("arrows lead to objects that are out of sight, and scroll there", async () 
   await served.stop();
 });
 
-test("a run without memory says how to get it, and the entry is grey", async () => {
+test("a run without memory shows how to record it, and the entry is gray", async () => {
   const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
@@ -195,7 +195,7 @@ test("a run without memory says how to get it, and the entry is grey", async () 
   await served.stop();
 });
 
-test("a trace of the profiler with memory has both: its events, and its memory without accesses", async () => {
+test("a profiler trace with memory has events, and memory without accesses", async () => {
   const file = trace("nvidia-h100-qwen1.5-0.5b.json.gz");
   const served = await serve(file);
   const { page, faults } = await watched(here.browser, served.url);
@@ -210,7 +210,7 @@ test("a trace of the profiler with memory has both: its events, and its memory w
   await served.stop();
 });
 
-test("names are data; many objects are folded by size; an empty trace says that it is one", async () => {
+test("names are escaped, many objects are folded by size, and an empty trace has a note", async () => {
   const hostile = ["<script>globalThis.broken = true</script>", `"><img src=x onerror="globalThis.broken=true">`, "\u001b[31mred\u0007", "שלום ‮evil", "模型/层", "x".repeat(400), "</script><b>"];
   const quoted = (name: string) => `"${name.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
   const many = Array.from({ length: 3000 }, (_, at) => `a o${at} ${512 * (1 + (at % 40))}`);
@@ -252,7 +252,7 @@ test("names are data; many objects are folded by size; an empty trace says that 
   await nothing.stop();
 });
 
-test("two devices and many streams; nothing is called unused while a kernel ran of which not all is known", async () => {
+test("with two devices and many streams, nothing is called unused during kernels with unknown accesses", async () => {
   const streams = Array.from({ length: 40 }, (_, at) => `k work${at} x>x @${at}`);
   const text = ["a never 4096", "a x 65536", ...streams, "k closed x>x opaque", "f never", "f x", 'device "gpu:1"', "a big 131072", "a idle 4096", "k g big>big", "k h big>big", "f big", "f idle", "end"];
   const file = join(here.folder.path, "devices.memory");
@@ -303,7 +303,7 @@ function snapshot(): string {
   return file;
 }
 
-test("a snapshot: the allocator, what it held at the peak, and why a request failed", async () => {
+test("a snapshot shows the allocator, its memory at the peak, and the reason of a failed request", async () => {
   const file = snapshot();
   const served = await serve(file);
   const report = join(here.folder.path, "snapshot.html");

@@ -6,8 +6,8 @@ import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 
-describe("what is looked at", () => {
-  test("steps alone, where they are known; the whole run with one click; the same numbers as by the command line", async () => {
+describe("selected part of the run", () => {
+  test("steps by default, the whole run with one click, with the numbers of the command line", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, "pass\n".repeat(40));
     // Long before the steps, the program begins.
@@ -47,7 +47,7 @@ describe("what is looked at", () => {
     await served.stop();
   });
 
-  test("a thread, a phase and a module are chosen, shown as chips, and taken back", async () => {
+  test("a thread, a phase and a module can be selected, shown as chips, and removed", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
@@ -68,7 +68,7 @@ describe("what is looked at", () => {
 });
 
 describe("a frame of the flame graph", () => {
-  test("has details with its call path and source; its callers and what it calls are two clicks away", async () => {
+  test("has details with its call path and source; callers and callees are two clicks away", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}`).join("\n"));
     const file = writeInjectedTrace(here.folder.path, source);
@@ -112,7 +112,7 @@ describe("a frame of the flame graph", () => {
     await served.stop();
   });
 
-  test("merged by name, recursion collapsed, and coloured by each meaning, it is drawn without an error", async () => {
+  test("is drawn without an error when merged by name, with collapsed recursion, and in every coloring", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
@@ -172,7 +172,7 @@ describe("search over all names, and keys", () => {
 });
 
 describe("a finding", () => {
-  test("a finding tells how to be told of it no more, and evidence opens in the report, too", async () => {
+  test("a finding shows how to ignore it, and its evidence opens in the report, too", async () => {
     const source = join(here.folder.path, "other.py");
     writeFileSync(source, "pass\n".repeat(20));
     const report = join(here.folder.path, "evidence.html");
@@ -193,7 +193,7 @@ describe("a finding", () => {
     await page.close();
   });
 
-  test("a source file that was changed after recording is said to be", async () => {
+  test("a source file changed after the recording has a note", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, "pass\n".repeat(40));
     // The trace says when it began: in 2020, or in a time to come.

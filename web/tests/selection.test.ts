@@ -27,7 +27,7 @@ afterAll(async () => {
 const title = (page: Page) => page.locator(".details h3").first().innerText();
 const share = (page: Page) => page.locator("main .told").innerText();
 
-test("a name of the search is selected in the flame graph, and zoomed to where it is narrow", async () => {
+test("a search result is selected in the flame graph, and zoomed if it is narrow", async () => {
   await here.viewServed(demo, async (page, url) => {
     await open(page, url, "page=overview");
     await page.keyboard.press("Control+k");
@@ -50,7 +50,7 @@ test("a name of the search is selected in the flame graph, and zoomed to where i
   });
 });
 
-test("N leads to what is found, wherever the focus is, in the picture and in the table", async () => {
+test("N selects the next match with any focus, in the plot and in the table", async () => {
   await here.viewServed(demo, async (page, url) => {
     for (const as of ["", "&as=table"]) {
       await open(page, url, `page=flame&find=aten::${as}`);
@@ -69,7 +69,7 @@ test("N leads to what is found, wherever the focus is, in the picture and in the
   });
 });
 
-test("the frame that is selected stays so in another view, by another metric and of other steps", async () => {
+test("the selected frame remains selected in other views, metrics and steps", async () => {
   await here.viewServed(served, async (page, url) => {
     await open(page, url, "page=flame&find=_local_scalar_dense");
     await page.keyboard.press("n");
@@ -94,7 +94,7 @@ test("the frame that is selected stays so in another view, by another metric and
   });
 });
 
-test("an event that is selected marks its frame, and its details lead there and to what launched it", async () => {
+test("a selected event marks its frame, and its details link to the frame and to the launch", async () => {
   await here.viewServed(served, async (page, url) => {
     await open(page, url, "page=timeline&find=gemm");
     await page.keyboard.press("n");
@@ -113,7 +113,7 @@ test("an event that is selected marks its frame, and its details lead there and 
   });
 });
 
-test("a finding leads to its frame, whose source keeps its indentation everywhere", async () => {
+test("a finding links to its frame, whose source keeps its indentation", async () => {
   await here.viewServed(served, async (page, url) => {
     await open(page, url, "page=issues&sel=finding:0");
     const line = page.locator(".excerpt .line.hot code");
@@ -126,7 +126,7 @@ test("a finding leads to its frame, whose source keeps its indentation everywher
   });
 });
 
-test("the flame graph of the differences shows what is gone, and says how much it is where it does not", async () => {
+test("the differential flame graph shows removed frames, or their total if hidden", async () => {
   await here.viewServed(demo, async (page, url) => {
     await open(page, url, "page=compare");
     await page.getByRole("button", { name: "Differential flame graph" }).click();
@@ -152,7 +152,7 @@ test("the flame graph of the differences shows what is gone, and says how much i
   });
 });
 
-test("the critical path is told by cause and by segment, and a segment leads to where it is", async () => {
+test("the critical path is listed by cause and by segment, and segments link to the timeline", async () => {
   await here.viewServed(demo, async (page, url) => {
     await open(page, url, "page=timeline&cp=1");
     const makeup = page.locator(".makeup");
