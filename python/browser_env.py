@@ -28,8 +28,8 @@ WITHOUT_APT = "Tests of the page need a Chromium: set STACKLINE_CHROMIUM to one,
 
 def packages(options: list[str]) -> list[str]:
     """The package and its dependencies that the system lacks."""
-    said = run(["apt-get", *options, "install", "--print-uris", "--yes", "--no-install-recommends", PACKAGE])
-    files = [line.split()[1] for line in said.splitlines() if line.startswith("'")]
+    output = run(["apt-get", *options, "install", "--print-uris", "--yes", "--no-install-recommends", PACKAGE])
+    files = [line.split()[1] for line in output.splitlines() if line.startswith("'")]
     return [file.split("_")[0] for file in files]
 
 
@@ -78,9 +78,9 @@ def make(home: Path) -> None:
     for package in sorted(scratch.glob("*.deb")):
         run(["dpkg", "-x", package, home])
     script = starter(home)
-    said = run([script, "--no-sandbox", "--dump-dom", "data:text/html,<p>ready</p>"])
-    if "ready" not in said:
-        raise Failure(f"{script} does not show a page; its output: {said[:400]}")
+    output = run([script, "--no-sandbox", "--dump-dom", "data:text/html,<p>ready</p>"])
+    if "ready" not in output:
+        raise Failure(f"{script} does not show a page; its output: {output[:400]}")
     shutil.rmtree(scratch)
     put_stamp(home, STAMP, RECIPE)
 

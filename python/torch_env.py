@@ -52,7 +52,7 @@ class Failure(Exception):
     """Reason for a missing environment, and its remedy, as sentences for the user."""
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Progress goes to stderr: stdout holds nothing but the path."""
     print(f"torch_env: {text}", file=sys.stderr, flush=True)
 
@@ -81,9 +81,9 @@ def run(command: Sequence[str | Path], env: dict[str, str] | None = None, keep: 
         raise Failure(f"{command[0]} does not start: {error}.") from error
     if done.returncode == 0:
         return str(done.stdout)
-    said = (done.stdout + done.stderr).strip()
-    hint = next((hint for pattern, hint in PIP_HINTS if re.search(pattern, said)), "")
-    tail = "\n".join(said.splitlines()[-15:])
+    output = (done.stdout + done.stderr).strip()
+    hint = next((hint for pattern, hint in PIP_HINTS if re.search(pattern, output)), "")
+    tail = "\n".join(output.splitlines()[-15:])
     raise Failure(f"{' '.join(map(str, command))} failed ({done.returncode}):\n{tail}\n{hint}".rstrip())
 
 
@@ -110,7 +110,7 @@ def locked(path: Path) -> Iterator[int]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"another run makes this environment, waiting ({path})")
+            print_line(f"another run makes this environment, waiting ({path})")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock.fileno()
 
@@ -153,7 +153,7 @@ def make(home: Path, interpreter: str, torch: str, jax: bool, lock: int) -> None
     """Makes an environment; the stamp, which makes it count, comes last."""
     shutil.rmtree(home, ignore_errors=True)
     check_tools(home)
-    say(f"making {home} (once; about a minute, 0.6 to 1 GB to fetch)")
+    print_line(f"making {home} (once; about a minute, 0.6 to 1 GB to fetch)")
     try:
         run([interpreter, "-I", "-m", "venv", home], keep=[lock])
     except Failure as error:
@@ -186,7 +186,7 @@ def make(home: Path, interpreter: str, torch: str, jax: bool, lock: int) -> None
 
 def add_tools(home: Path, lock: int) -> None:
     """Installs the programs that tests record."""
-    say(f"adding pytest and ipykernel to {home} (once; 25 MB to fetch)")
+    print_line(f"adding pytest and ipykernel to {home} (once; 25 MB to fetch)")
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     pip = [home / "bin" / "python", "-I", "-m", "pip", "install", "--quiet"]
     run([*pip, "--only-binary", ":all:", *TOOLS], env=environment, keep=[lock])
@@ -321,7 +321,7 @@ def main() -> int:
     try:
         print(environment(options.python, options.torch, options.jax, options.root.absolute()))
     except Failure as failure:
-        say(str(failure))
+        print_line(str(failure))
         return 1
     except KeyboardInterrupt:
         return 130

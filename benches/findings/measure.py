@@ -84,13 +84,13 @@ def measure(program: Path, options: argparse.Namespace, folder: Path) -> str:
         after.append(step_ms(program, folder, options.steps, "--mended"))
     step, gained = statistics.median(before), statistics.median(b - a for b, a in zip(before, after))
     code, line = expected(program)
-    told = [row["gain_ns"] / 1e6 for row, _ in findings if row]
+    predicted_ms = [row["gain_ns"] / 1e6 for row, _ in findings if row]
     ranks = "/".join(str(rank) for rank in sorted({rank for row, rank in findings if row}))
     head = f"| {program.stem} | {code} | {f'line {line}' if line else 'anywhere'} |"
-    if len(told) < options.rounds:
-        return f"{head} **found in {len(told)} of {options.rounds}** | {step:.2f} | | {gained:.2f} | |"
-    gain = statistics.median(told)
-    spread = f"{gain:.2f} ({min(told):.2f} to {max(told):.2f})"
+    if len(predicted_ms) < options.rounds:
+        return f"{head} **found in {len(predicted_ms)} of {options.rounds}** | {step:.2f} | | {gained:.2f} | |"
+    gain = statistics.median(predicted_ms)
+    spread = f"{gain:.2f} ({min(predicted_ms):.2f} to {max(predicted_ms):.2f})"
     return f"{head} {ranks} | {step:.2f} | {spread} | {gained:.2f} | {gain / gained:.2f} |"
 
 
@@ -106,8 +106,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for program in sorted(PROGRAMS.glob("*.py")):
-            wanted = not options.programs or program.stem in options.programs
-            if wanted and MARK.search(program.read_text()):
+            is_selected = not options.programs or program.stem in options.programs
+            if is_selected and MARK.search(program.read_text()):
                 print(measure(program, options, Path(folder)), flush=True)
 
 

@@ -18,7 +18,7 @@ SOURCES = [Path(__file__).parent / name for name in ("models.py", "problems.py",
 MARK = re.compile(r"# finding( anywhere)?: (SL\d+)")
 
 
-def planted() -> dict[str, tuple[str, int | None]]:
+def injected_problems() -> dict[str, tuple[str, int | None]]:
     """The code and the line of each problem, by its name: from its function, or from the callees of the function."""
     names: dict[str, str] = {}
     marks: dict[str, tuple[str, int | None]] = {}
@@ -39,7 +39,7 @@ def findings(stackline: str, trace: Path) -> list[dict[str, object]]:
     return json.loads(done.stdout)["tables"]["findings"]["rows"]
 
 
-def told(rows: list[dict[str, object]], code: str, line: int | None) -> str:
+def describe_prediction(rows: list[dict[str, object]], code: str, line: int | None) -> str:
     for rank, row in enumerate(rows, start=1):
         if row["code"] == code and row["gain_ns"] is not None:
             place = "" if line is None else ", at the line" if row["line"] == line else f", at {row['file']}:{row['line']}"
@@ -52,7 +52,7 @@ def told(rows: list[dict[str, object]], code: str, line: int | None) -> str:
 def main() -> None:
     stackline, out = sys.argv[1], Path(sys.argv[2])
     measured = json.loads((out / "gains.json").read_text())
-    marks = planted()
+    marks = injected_problems()
     print(f"{measured['device']}, PyTorch {measured['torch']}\n")
     print("| problem | rule | step, ms | measured gain, ms | predicted, defaults | predicted, shapes and stacks | once mended |")
     print("|---|---|---|---|---|---|---|")
@@ -63,7 +63,7 @@ def main() -> None:
             continue
         rounds = result["gain_ms_of_rounds"]
         gain = f"{result['gain_ms']:.2f} ({min(rounds):.2f} to {max(rounds):.2f})"
-        columns = [told(findings(stackline, out / f"{result['slug']}.{kind}.json"), code, line) for kind in ("plain", "full", "mended")]
+        columns = [describe_prediction(findings(stackline, out / f"{result['slug']}.{kind}.json"), code, line) for kind in ("plain", "full", "mended")]
         print(f"| {name} | {code} | {result['step_ms']:.2f} | {gain} | {' | '.join(columns)} |", flush=True)
 
 

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TRAIN, BESIDE = str(HERE / "train.py"), HERE.parent / "record"
+TRAIN, RECORD_BENCHES = str(HERE / "train.py"), HERE.parent / "record"
 KINDS = ["small", "graph", "compile", "workers", "profiled", "memory", "threads", "distributed", "large"]
 OPTIONS = {
     "default": [],
@@ -73,10 +73,10 @@ def costs(stackline: str, kind: str, steps: int, out: Path) -> list[str]:
 
     tools = {
         "none": [sys.executable],
-        "empty callback": [sys.executable, str(BESIDE / "empty_callback.py")],
+        "empty callback": [sys.executable, str(RECORD_BENCHES / "empty_callback.py")],
         "stackline record": record(),
         "stackline record --native": record("--native"),
-        "torch.profiler, GPU and CPU": [sys.executable, str(BESIDE / "under_torch_profiler.py"), "gpu"],
+        "torch.profiler, GPU and CPU": [sys.executable, str(RECORD_BENCHES / "under_torch_profiler.py"), "gpu"],
     }
     if kind == "large":
         tools = {name: tools[name] for name in ("none", "stackline record")}
@@ -111,9 +111,9 @@ def check(stackline: str, out: Path, kinds: list[str]) -> int:
 
 
 def main() -> int:
-    what, stackline, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    mode, stackline, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     out.mkdir(parents=True, exist_ok=True)
-    if what == "check":
+    if mode == "check":
         return check(stackline, out, sys.argv[4:] or KINDS)
     print("| program | tool | step ms, p10 | median | factor |\n|---|---|---|---|---|", flush=True)
     for kind, steps in (("small", 150), ("large", 40)):

@@ -19,7 +19,7 @@ from pathlib import Path
 Event = dict[str, object]
 
 
-def once_more(trace: list[Event]) -> list[Event]:
+def copy_events(trace: list[Event]) -> list[Event]:
     """The events of one more repetition: lists of frames are new, except where one list served several events."""
     lists: dict[int, list[object]] = {}
 
@@ -36,7 +36,7 @@ def write(source: Path, into: Path, least: int) -> None:
     snapshot = pickle.loads(source.read_bytes())
     rounds = max(1, round(least / source.stat().st_size))
     traces = snapshot["device_traces"]
-    snapshot["device_traces"] = [[event for _ in range(rounds) for event in once_more(trace)] for trace in traces]
+    snapshot["device_traces"] = [[event for _ in range(rounds) for event in copy_events(trace)] for trace in traces]
     with into.open("wb") as file:
         pickle.dump(snapshot, file, protocol=4)
     print(f"{into.stat().st_size:,} bytes, {rounds * sum(map(len, traces)):,} events\n", flush=True)

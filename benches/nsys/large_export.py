@@ -29,8 +29,8 @@ def timed_tables(database: sqlite3.Connection) -> dict[str, list[str]]:
 
 
 def largest(database: sqlite3.Connection, tables: dict[str, list[str]], column: str) -> int:
-    wanted = [table for table, names in tables.items() if column in names]
-    return max(database.execute(f'SELECT max("{column}") FROM "{table}"').fetchone()[0] or 0 for table in wanted)
+    tables_with_column = [table for table, names in tables.items() if column in names]
+    return max(database.execute(f'SELECT max("{column}") FROM "{table}"').fetchone()[0] or 0 for table in tables_with_column)
 
 
 def smallest_start(database: sqlite3.Connection, tables: dict[str, list[str]]) -> int:

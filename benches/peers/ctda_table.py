@@ -41,7 +41,7 @@ TRACES = [
 TOP = 20
 
 
-def ours(binary: str, method: str, trace: str, runs: int) -> tuple[dict, float]:
+def run_stackline(binary: str, method: str, trace: str, runs: int) -> tuple[dict, float]:
     """The JSON document of a method, and the median of its CPU seconds."""
     command = [binary, "critical-path", "--method", method, "--format", "json", trace]
     measured = [measure(command) for _ in range(runs)]
@@ -61,9 +61,9 @@ def peer(trace: str, runs: int) -> tuple[int, int, float] | None:
 
 def in_common(ctda: dict, hta: dict) -> str:
     """Number of HTA's first names that are among as many of ctda's. Annotations, which HTA gives no time, do not count."""
-    theirs = [row["name"] for row in hta["top"]][:TOP]
-    ours = [row["name"] for row in ctda["hotspots"] if row["category"] != "user_annotation"][: len(theirs)]
-    return f"{len(set(ours) & set(theirs))} of {len(theirs)}"
+    hta_names = [row["name"] for row in hta["top"]][:TOP]
+    ctda_names = [row["name"] for row in ctda["hotspots"] if row["category"] != "user_annotation"][: len(hta_names)]
+    return f"{len(set(ctda_names) & set(hta_names))} of {len(hta_names)}"
 
 
 def main() -> int:
@@ -78,8 +78,8 @@ def main() -> int:
     print(f"| trace | events | HTA nodes | HTA edges | {head} | HTA covers | ctda nodes | ctda edges | ctda s | CPCR | names in common |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for trace in traces:
-        ctda, ctda_s = ours(args.stackline, "ctda", trace, args.runs)
-        hta, hta_s = ours(args.stackline, "hta", trace, args.runs)
+        ctda, ctda_s = run_stackline(args.stackline, "ctda", trace, args.runs)
+        hta, hta_s = run_stackline(args.stackline, "hta", trace, args.runs)
         size = (hta["graph_nodes"], sum(hta["edges"].values()), hta_s)
         if has_peer:
             size = peer(trace, args.runs)

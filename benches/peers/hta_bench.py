@@ -82,27 +82,27 @@ def main() -> int:
     trace = os.path.abspath(args.trace or corpus() / DEFAULT)
     if not os.path.exists(trace):
         sys.exit(f"{trace} does not exist: give a trace, or set STACKLINE_CORPUS")
-    ours_cmd = [os.path.abspath(args.stackline), "critical-path", "--method", "hta", "--format", "json", trace]
+    stackline_command = [os.path.abspath(args.stackline), "critical-path", "--method", "hta", "--format", "json", trace]
     peer_cmd = [sys.executable, os.path.abspath(__file__), "--peer", trace]
 
-    ours, theirs, inner = [], [], []
+    stackline_runs, hta_runs, inner = [], [], []
     for run in range(args.runs):
         cpu, rss, text = measure(peer_cmd)
         hta = last_json(text)
-        theirs.append((cpu, rss))
+        hta_runs.append((cpu, rss))
         inner.append(hta["load_s"] + hta["path_s"])
-        cpu, rss, text = measure(ours_cmd)
+        cpu, rss, text = measure(stackline_command)
         mine = last_json(text)
-        ours.append((cpu, rss))
-        print(f"run {run + 1}: HTA {theirs[-1][0]:.2f} s ({inner[-1]:.2f} s without imports), {theirs[-1][1]:.0f} MB; "
+        stackline_runs.append((cpu, rss))
+        print(f"run {run + 1}: HTA {hta_runs[-1][0]:.2f} s ({inner[-1]:.2f} s without imports), {hta_runs[-1][1]:.0f} MB; "
               f"Stackline {cpu:.3f} s, {rss:.0f} MB")
     mine = find(mine, ("path_nodes", "weight_us"))
     same = mine.get("path_nodes") == hta["nodes"] and abs(mine.get("weight_us", -1) - hta["weight_us"]) < 0.5
     print(f"path: HTA {hta['nodes']} nodes, {hta['weight_us']:.0f} us; Stackline {mine.get('path_nodes')} nodes, "
           f"{mine.get('weight_us')} us: {'equal' if same else 'DIFFERENT'}")
     med = statistics.median
-    hta_cpu, our_cpu, hta_in = med(c for c, _ in theirs), med(c for c, _ in ours), med(inner)
-    hta_rss, our_rss = med(r for _, r in theirs), med(r for _, r in ours)
+    hta_cpu, our_cpu, hta_in = med(c for c, _ in hta_runs), med(c for c, _ in stackline_runs), med(inner)
+    hta_rss, our_rss = med(r for _, r in hta_runs), med(r for _, r in stackline_runs)
     print(f"median CPU: HTA {hta_cpu:.2f} s ({hta_in:.2f} s without imports), Stackline {our_cpu:.3f} s")
     print(f"median peak memory: HTA {hta_rss:.0f} MB, Stackline {our_rss:.0f} MB")
     print(f"ratio: {hta_cpu / our_cpu:.1f} times less CPU ({hta_in / our_cpu:.1f} without HTA's imports), "

@@ -20,7 +20,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PYTHON, OPERATORS, NATIVE = 1, 2, 4
-WAYS = {
+CONFIGURATIONS = {
     "shallow": (0, PYTHON | OPERATORS),
     "30 Python frames": (30, PYTHON | OPERATORS),
     "100 Python frames": (100, PYTHON | OPERATORS),
@@ -80,7 +80,7 @@ def main() -> None:
         subprocess.run([*compile_tool, f"-Wl,-rpath,{library}", "-ldlmonitor", "-o", tool], check=True)
         best: dict[str, dict[str, float]] = {}
         for _ in range(arguments.rounds):
-            for name, (depth, sources) in WAYS.items():
+            for name, (depth, sources) in CONFIGURATIONS.items():
                 command = [arguments.python, __file__, "--one", tool, str(depth), str(sources)]
                 found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
                 known = best.setdefault(name, found)

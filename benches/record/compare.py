@@ -62,7 +62,7 @@ def tools(python: str, scratch: pathlib.Path) -> list[Tool]:
     recorder = os.environ.get("STACKLINE_RECORDER", str(ROOT / "target/release/libstackline_record.so"))
     bootstrap = str(ROOT / "crates/record/bootstrap")
 
-    def ours(name: str, **options: str) -> Tool:
+    def stackline_tool(name: str, **options: str) -> Tool:
         run = str(scratch / name.replace(" ", "-"))
         base = {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "PYTHONPATH": bootstrap}
         # Steps that are not recorded, to measure the overhead, would be the fastest ones here.
@@ -71,24 +71,24 @@ def tools(python: str, scratch: pathlib.Path) -> list[Tool]:
             base["STACKLINE_SAMPLE_HZ"] = "0"
         return Tool(f"stackline {name}", environment=base | options)
 
-    beside = pathlib.Path(python).parent
+    python_folder = pathlib.Path(python).parent
     profiler = [python, str(HERE / "under_torch_profiler.py")]
     memray = ["-m", "memray", "run", "--quiet", "--force", "-o", str(scratch / "memray.bin")]
     return [
         Tool("none"),
         Tool("empty callback", [python, str(HERE / "empty_callback.py")]),
-        ours("default"),
-        ours("default and --native", STACKLINE_NATIVE="1"),
-        ours("operators", STACKLINE_WITHOUT="python"),
-        ours("operators and Python"),
-        ours("and native frames", STACKLINE_NATIVE="1"),
-        ours("and memory", STACKLINE_MEMORY="1"),
-        ours("samples at 99 Hz", STACKLINE_WITHOUT="python,pytorch", STACKLINE_SAMPLE_HZ="99"),
+        stackline_tool("default"),
+        stackline_tool("default and --native", STACKLINE_NATIVE="1"),
+        stackline_tool("operators", STACKLINE_WITHOUT="python"),
+        stackline_tool("operators and Python"),
+        stackline_tool("and native frames", STACKLINE_NATIVE="1"),
+        stackline_tool("and memory", STACKLINE_MEMORY="1"),
+        stackline_tool("samples at 99 Hz", STACKLINE_WITHOUT="python,pytorch", STACKLINE_SAMPLE_HZ="99"),
         Tool("torch.profiler", profiler + ["plain"]),
         Tool("torch.profiler with_stack", profiler + ["with_stack"]),
         Tool("torch.profiler record_shapes", profiler + ["record_shapes"]),
         Tool("cProfile", [python, "-m", "cProfile", "-o", str(scratch / "cprofile")]),
-        Tool("py-spy 100 Hz", [str(beside / "py-spy"), "record", "-o", str(scratch / "pyspy"), "-f", "raw", "--", python], needs="py-spy"),
+        Tool("py-spy 100 Hz", [str(python_folder / "py-spy"), "record", "-o", str(scratch / "pyspy"), "-f", "raw", "--", python], needs="py-spy"),
         Tool("Scalene cpu-only", [python, "-m", "scalene", "--cpu", "--cli", "--outfile", os.devnull], needs="scalene"),
         Tool("memray", [python, *memray], needs="memray"),
     ]
@@ -150,11 +150,11 @@ def compare(
 ) -> dict[str, Measured]:
     """Runs the program under each tool in turn, once per repetition."""
     results = {tool.name: Measured() for tool in chosen}
-    for round_ in range(options.rounds):
+    for repetition in range(options.rounds):
         for tool in chosen:
             installed = tool.needs is None or (pathlib.Path(options.python).parent / tool.needs).exists()
             if installed and results[tool.name].failed is None:
-                print(f"repetition {round_ + 1}: {tool.name}", file=sys.stderr)
+                print(f"repetition {repetition + 1}: {tool.name}", file=sys.stderr)
                 run(tool, options.python, program, scratch, results[tool.name])
     return results
 

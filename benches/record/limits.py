@@ -73,8 +73,8 @@ def follow(options: argparse.Namespace, extra: dict[str, str]) -> tuple[float, f
     command = [options.python, "-c", FOLLOW, str(GPT), "--steps", str(options.steps)]
     output = subprocess.run(command, env=os.environ | extra, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     ended = time.monotonic()
-    said = {words[0]: words[1:] for words in map(str.split, output.stdout.splitlines()) if words}
-    return ended - float(said["LAST"][0]), float(said["RESIDENT"][0]), float(said["RESIDENT"][1])
+    output_values = {words[0]: words[1:] for words in map(str.split, output.stdout.splitlines()) if words}
+    return ended - float(output_values["LAST"][0]), float(output_values["RESIDENT"][0]), float(output_values["RESIDENT"][1])
 
 
 def main() -> int:

@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BATCH = 300
 REPEATS = 400
 
-WAYS: dict[str, dict[str, str] | None] = {
+CONFIGURATIONS: dict[str, dict[str, str] | None] = {
     "none": None,
     "waiting": {"STACKLINE_STEPS": "1000000000.."},
     "waiting, shapes": {"STACKLINE_STEPS": "1000000000..", "STACKLINE_SHAPES": "1"},
@@ -131,11 +131,11 @@ def main() -> int:
     if options.measure or options.count:
         measure() if options.measure else count()
         return 0
-    ways = {name: way for name, way in WAYS.items() if not options.only or name == "none" or name in options.only}
+    configurations = {name: change for name, change in CONFIGURATIONS.items() if not options.only or name == "none" or name in options.only}
     counts = run(options.python, "count", {})
-    times: dict[str, dict[str, list[int]]] = {name: {} for name in ways}
-    for round_ in range(options.rounds):
-        for name, way in ways.items():
+    times: dict[str, dict[str, list[int]]] = {name: {} for name in configurations}
+    for repetition in range(options.rounds):
+        for name, change in configurations.items():
             with tempfile.TemporaryDirectory() as folder:
                 base = {
                     "STACKLINE_RECORD": folder,
@@ -143,14 +143,14 @@ def main() -> int:
                     "PYTHONPATH": str(ROOT / "crates/record/bootstrap"),
                     "STACKLINE_SAMPLE_HZ": "0",
                 }
-                taken = run(options.python, "measure", {} if way is None else base | way)
-            print(f"repetition {round_ + 1}: {name}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+                taken = run(options.python, "measure", {} if change is None else base | change)
+            print(f"repetition {repetition + 1}: {name}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
             for program, batches in taken.items():
                 times[name].setdefault(program, []).extend(batches)
     print("ns per operator over nothing, minimum / 10th percentile (first row: ns per operator without the recorder)\n")
     print("| | " + " | ".join(f"{name}, depth {depth}" for name, depth in PROGRAMS) + " |")
     print("|---|" + "---|" * len(PROGRAMS))
-    for name in ways:
+    for name in configurations:
         cells = []
         for program, depth in PROGRAMS:
             key = f"{program} {depth}"

@@ -107,10 +107,10 @@ class ExactPath:
 
     def __repr__(self) -> str:
         causes = sorted(self.bound_by.items(), key=lambda cause: -cause[1])
-        told = ", ".join(f"{name} {percent:.1f} %" for name, percent in causes[:5])
+        causes_text = ", ".join(f"{name} {percent:.1f} %" for name, percent in causes[:5])
         lines = [
             f"Critical path ({self.method}) of {self.window_ns / 1000:,.0f} µs, {self.path_nodes:,} segments",
-            f"  bound by: {told or 'nothing'}",
+            f"  bound by: {causes_text or 'nothing'}",
         ]
         lines += [f"  note: {warning}" for warning in self.warnings]
         return "\n".join(lines)

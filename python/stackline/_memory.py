@@ -100,8 +100,8 @@ class Memory:
 
         Raises :class:`AnalysisError` if a suggestion does not exist.
         """
-        wanted = list(numbers)
-        return Table(self._native.apply([number if number > 0 else 0 for number in wanted]))
+        suggestion_numbers = list(numbers)
+        return Table(self._native.apply([number if number > 0 else 0 for number in suggestion_numbers]))
 
     @property
     def allocator(self) -> Table | None:

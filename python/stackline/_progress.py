@@ -14,13 +14,13 @@ Progress: TypeAlias = "bool | Callable[[int, int], object] | None"
 _DELAY_S = 0.5
 
 
-def reporter(progress: Progress, what: str) -> tuple[Callable[[int, int], object] | None, Callable[[], None]]:
+def reporter(progress: Progress, label: str) -> tuple[Callable[[int, int], object] | None, Callable[[], None]]:
     """A function to call with (done, total) bytes, or ``None``, and a function to call at the end."""
     if callable(progress):
         return progress, _nothing
     if progress is False or (progress is None and not (_in_notebook() or _stderr_is_terminal())):
         return None, _nothing
-    bar = _Bar(what, delay=0.0 if progress else _DELAY_S)
+    bar = _Bar(label, delay=0.0 if progress else _DELAY_S)
     return bar.update, bar.close
 
 
@@ -46,8 +46,8 @@ def _in_notebook() -> bool:
 class _Bar:
     """Progress bar on stderr: tqdm's if it is installed, because it also works in notebooks, otherwise one line of text."""
 
-    def __init__(self, what: str, delay: float) -> None:
-        self._what = what
+    def __init__(self, label: str, delay: float) -> None:
+        self._label = label
         self._show_after = time.monotonic() + delay
         self._tqdm: Any = None
         self._drawn = False
@@ -62,12 +62,12 @@ class _Bar:
             except ImportError:
                 pass
             else:
-                self._tqdm = tqdm(total=total, desc=self._what, unit="B", unit_scale=True, leave=False)
+                self._tqdm = tqdm(total=total, desc=self._label, unit="B", unit_scale=True, leave=False)
         if self._tqdm is not None:
             self._tqdm.update(done - self._tqdm.n)
             return
         percent = 100 * done // total if total else 0
-        sys.stderr.write(f"\r{self._what}: {percent:3d} % of {total / 1e6:.1f} MB")
+        sys.stderr.write(f"\r{self._label}: {percent:3d} % of {total / 1e6:.1f} MB")
         sys.stderr.flush()
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class Recording:
                 )
             bootstrap = _load_bootstrap()
             if bootstrap.is_recording():
-                _warn_once()
+                _warn_unrecorded_once()
                 return self
             recorder = _find_recorder(bootstrap)
             run = os.path.abspath(self._path)
@@ -130,20 +130,20 @@ class Recording:
         return Recording(self._path if self._calls == 1 else free_name(self._path), self._options)
 
     def _set_environment(self, run: str, recorder: str) -> None:
-        wanted = self._options.environment()
+        variables = self._options.environment()
         # Do not inherit STACKLINE_BEGIN of an outer recording: the recorder sets it for this process and its children.
-        wanted |= {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "STACKLINE_BEGIN": ""}
+        variables |= {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "STACKLINE_BEGIN": ""}
         if os.pathsep not in _BOOTSTRAP:
             inherited = os.environ.get("PYTHONPATH")
-            wanted["PYTHONPATH"] = _BOOTSTRAP + (os.pathsep + inherited if inherited else "")
-        for name, value in wanted.items():
+            variables["PYTHONPATH"] = _BOOTSTRAP + (os.pathsep + inherited if inherited else "")
+        for name, value in variables.items():
             self._restore[name] = (os.environ.get(name), value)
             os.environ[name] = value
 
     def _restore_environment(self) -> None:
-        for name, (before, ours) in self._restore.items():
+        for name, (before, assigned) in self._restore.items():
             # Keep values that the program has changed since. STACKLINE_BEGIN was changed by the recorder.
-            if os.environ.get(name) != ours and name != "STACKLINE_BEGIN":
+            if os.environ.get(name) != assigned and name != "STACKLINE_BEGIN":
                 continue
             if before is None:
                 os.environ.pop(name, None)
@@ -279,7 +279,7 @@ def _remove_empty(run: str) -> None:
             return
 
 
-def _warn_once() -> None:
+def _warn_unrecorded_once() -> None:
     global _warned
     if not _warned:
         _warned = True

@@ -33,7 +33,7 @@ _EVENTS = 10_000
 _NAME = 48
 """Displayed characters of a node's name. Names of kernels can have thousands of characters."""
 _ATTRIBUTE = "__stackline_rule__"
-ALIKE = 1.0
+DEFAULT_ALIKE = 1.0
 """Default of ``alike`` in percent: a flagged caller is dropped if its time exceeds that of a flagged callee by no more."""
 _PARAMETERS = ("call_tree", "run", "flag_issue", "rank", "steps")
 
@@ -48,11 +48,11 @@ class Rule:
     advice: str
     needs: tuple[str, ...]
     function: Callable[..., object]
-    wants: tuple[str, ...]
+    requested_parameters: tuple[str, ...]
     source: str
     doc: str = ""
     thresholds: Mapping[str, float] = field(default_factory=dict)
-    alike: float = ALIKE
+    alike: float = DEFAULT_ALIKE
 
 
 @dataclass
@@ -84,7 +84,7 @@ def rule(
     advice: str = "",
     about: str | None = None,
     thresholds: Mapping[str, float] | None = None,
-    alike: float = ALIKE,
+    alike: float = DEFAULT_ALIKE,
 ) -> Callable[[Function], Function]:
     """Register a function as a rule for ``stackline findings --rules FILE`` and :meth:`Run.findings`.
 
@@ -101,9 +101,9 @@ def rule(
     ``alike``: in percent. If a caller and a callee are flagged with the same message, and the caller's time exceeds the callee's by no
     more than this, only the callee is reported; 0 reports both.
     """
-    wanted = (needs,) if isinstance(needs, str) else tuple(needs)
+    needed = (needs,) if isinstance(needs, str) else tuple(needs)
     _check_code(code)
-    _check_needs(code, wanted)
+    _check_needs(code, needed)
     numbers = _checked_thresholds(code, thresholds or {})
     if not (_is_number(alike) and 0 <= alike < 100):
         raise AnalysisError(f"{code}: alike is {alike!r}; give percent, 0 to 100")
@@ -116,8 +116,8 @@ def rule(
         doc = text.split("\n")[0]
         place = inspect.unwrap(function).__code__
         source = f"{place.co_filename}:{place.co_firstlineno}"
-        wants = _wants(code, function, numbers)
-        made = Rule(code, title, about or doc or title, advice, wanted, function, wants, source, text, numbers, alike)
+        requested_parameters = _parameters_of(code, function, numbers)
+        made = Rule(code, title, about or doc or title, advice, needed, function, requested_parameters, source, text, numbers, alike)
         setattr(function, _ATTRIBUTE, made)
         loading = _loading.get()
         if loading is not None:
@@ -137,9 +137,9 @@ def _check_code(code: str) -> None:
         raise AnalysisError(f"code {code} is reserved for built-in rules; choose another code, such as MY001")
 
 
-def _check_needs(code: str, wanted: Iterable[str]) -> None:
+def _check_needs(code: str, needed: Iterable[str]) -> None:
     known = [name for name, _ in _native.needs()]
-    for need in wanted:
+    for need in needed:
         if need not in known:
             raise AnalysisError(f"{code} needs {need!r}, which is not a known requirement; choose from {', '.join(known)}")
 
@@ -153,16 +153,16 @@ def _checked_thresholds(code: str, thresholds: Mapping[str, float]) -> dict[str,
     return dict(thresholds)
 
 
-def _wants(code: str, function: Callable[..., object], thresholds: Mapping[str, float]) -> tuple[str, ...]:
+def _parameters_of(code: str, function: Callable[..., object], thresholds: Mapping[str, float]) -> tuple[str, ...]:
     parameters = inspect.signature(function).parameters.values()
     given = (*_PARAMETERS, *thresholds)
-    wants = [
+    requested_parameters = [
         p.name for p in parameters if p.kind is not p.VAR_KEYWORD and (p.default is p.empty or p.name in thresholds)
     ]
-    for parameter in wants:
+    for parameter in requested_parameters:
         if parameter not in given:
             raise AnalysisError(f"{code}: unknown parameter {parameter!r}; a rule can have {', '.join(given)}")
-    return tuple(wants)
+    return tuple(requested_parameters)
 
 
 _flagged: contextvars.ContextVar[list[Finding] | None] = contextvars.ContextVar("stackline_flagged", default=None)
@@ -196,8 +196,8 @@ def flag_issue(
 
 def rule_message(made: Rule) -> dict[str, Any]:
     """Description of a rule as a protocol message."""
-    told = {"code": made.code, "name": made.name, "about": made.about, "advice": made.advice, "source": made.source}
-    return {"type": "rule", **told, "doc": made.doc, "needs": made.needs, "thresholds": made.thresholds}
+    attributes = {"code": made.code, "name": made.name, "about": made.about, "advice": made.advice, "source": made.source}
+    return {"type": "rule", **attributes, "doc": made.doc, "needs": made.needs, "thresholds": made.thresholds}
 
 
 def with_settings(rules: Sequence[Rule], settings: Iterable[str]) -> list[Rule]:
@@ -226,13 +226,13 @@ def with_settings(rules: Sequence[Rule], settings: Iterable[str]) -> list[Rule]:
     return [by_code[one.code.upper()] for one in rules]
 
 
-def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], None]) -> None:
-    """Run a rule and pass each of its findings to ``keep`` once, in order."""
+def run_rule(made: Rule, given: Mapping[str, object], report: Callable[[Finding], None]) -> None:
+    """Run a rule and pass each of its findings to ``report`` once, in order."""
     flagged: list[Finding] = []
     token = _flagged.set(flagged)
     try:
         values = {**made.thresholds, **given}
-        result = made.function(**{name: values[name] for name in made.wants})
+        result = made.function(**{name: values[name] for name in made.requested_parameters})
         known = {id(finding) for finding in flagged}
         for finding in _findings(result):
             if id(finding) not in known:
@@ -241,12 +241,12 @@ def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], 
     except BaseException:
         # Findings before the error are kept. Callers are not compared here, because the time limit is still active.
         for finding in flagged:
-            keep(finding)
+            report(finding)
         raise
     finally:
         _flagged.reset(token)
     for finding in _innermost(flagged, made.alike):
-        keep(finding)
+        report(finding)
 
 
 # With more findings than this, callers are not compared with callees: far fewer findings are kept.
@@ -264,7 +264,7 @@ def _innermost(found: list[Finding], alike: float) -> list[Finding]:
     for message, node in flagged:
         caller = node.parent
         # Inclusive times of callers are at least those of their callees.
-        while caller is not None and _is_alike(node, caller, 1 + alike / 100):
+        while caller is not None and _has_similar_time(node, caller, 1 + alike / 100):
             if (message, caller) in outer:
                 break  # The callers above were visited from this one.
             if (message, caller) in flagged:
@@ -273,7 +273,7 @@ def _innermost(found: list[Finding], alike: float) -> list[Finding]:
     return [one for one in found if one.node is None or (one.message, one.node) not in outer]
 
 
-def _is_alike(node: CallNode, caller: CallNode, most: float) -> bool:
+def _has_similar_time(node: CallNode, caller: CallNode, most: float) -> bool:
     """True if a caller's times are within the factor ``most`` of the node's, ignoring zero times (kernels have no CPU time)."""
     pairs = ((node.gpu_time, caller.gpu_time), (node.cpu_time, caller.cpu_time))
     return any(own for own, _ in pairs) and all(its <= most * own for own, its in pairs if own)
@@ -396,7 +396,7 @@ def load_rules(*sources: PathLike) -> list[Callable[..., object]]:
     """
     if not sources:
         return [made.function for made in _entry_points()]
-    return [made.function for source in sources for made in rules_of_file(os.fspath(source))]
+    return [made.function for source in sources for made in load_file(os.fspath(source))]
 
 
 def _entry_points() -> Iterator[Rule]:
@@ -412,12 +412,12 @@ def _entry_points() -> Iterator[Rule]:
         yield from rules
 
 
-def rules_of_source(source: str) -> list[Rule]:
+def load_source(source: str) -> list[Rule]:
     """Load the rules of a file, or for ``entry-points`` those of installed packages."""
-    return list(_entry_points()) if source == "entry-points" else rules_of_file(source)
+    return list(_entry_points()) if source == "entry-points" else load_file(source)
 
 
-def rules_of_file(path: str) -> list[Rule]:
+def load_file(path: str) -> list[Rule]:
     """Execute a file and return its rules in the order of their registration."""
     if not os.path.isfile(path):
         raise AnalysisError(f"{path}: no such file of rules")
@@ -464,7 +464,7 @@ def resolved(rules: Iterable[Callable[..., object] | PathLike]) -> list[Rule]:
     made: list[Rule] = []
     for given in rules:
         if isinstance(given, (str, os.PathLike)):
-            made += rules_of_file(os.fspath(given))
+            made += load_file(os.fspath(given))
         elif one := _registered([given]):
             made += one
         else:

@@ -18,7 +18,7 @@ from ._rules import Finding, Rule
 if TYPE_CHECKING:
     from ._run import Run
 
-Tell = Callable[[dict[str, Any]], None]
+SendMessage = Callable[[dict[str, Any]], None]
 TIMEOUT = 30.0
 """Default time limit of a rule in seconds."""
 
@@ -79,14 +79,14 @@ def _raise_in(thread: int, error: type[BaseException] | None) -> None:
 def run_rules(
     run: Run,
     rules: Iterable[Rule],
-    tell: Tell,
+    send: SendMessage,
     *,
     rank: int | None,
     steps: tuple[int, int] | None,
     whole: bool = False,
     timeout: float,
 ) -> None:
-    """Run rules in order and pass their findings to ``tell`` as protocol messages."""
+    """Run rules in order and pass their findings to ``send`` as protocol messages."""
     trees: list[_native.CallTree] = []
 
     def tree() -> _native.CallTree:
@@ -97,34 +97,34 @@ def run_rules(
     needed = list(rules)
     if rank is None and len(run.ranks) > 1:
         # Python rules run on one rank. The program reports an error when it opens the second rank.
-        for one in needed:
-            tell({"type": "begin", "code": one.code})
-            tell({"type": "end", "code": one.code})
+        for rule in needed:
+            send({"type": "begin", "code": rule.code})
+            send({"type": "end", "code": rule.code})
         return
-    wanted = sorted({need for one in needed for need in one.needs})
-    missing = set(_native.missing_needs(run._native, rank, wanted)) if wanted else set()
-    for one in needed:
-        lacks = [need for need in one.needs if need in missing]
-        if "call_tree" in one.wants and not lacks:
+    all_needs = sorted({need for rule in needed for need in rule.needs})
+    missing = set(_native.missing_needs(run._native, rank, all_needs)) if all_needs else set()
+    for rule in needed:
+        lacks = [need for need in rule.needs if need in missing]
+        if "call_tree" in rule.requested_parameters and not lacks:
             tree()  # Build the tree outside the time limit of the rule.
-        tell({"type": "begin", "code": one.code})
+        send({"type": "begin", "code": rule.code})
         if lacks:
-            tell({"type": "missing", "code": one.code, "need": lacks[0]})
+            send({"type": "missing", "code": rule.code, "need": lacks[0]})
         else:
             given: dict[str, object] = {"run": run, "rank": rank, "steps": steps, "flag_issue": _rules.flag_issue}
-            if "call_tree" in one.wants:
+            if "call_tree" in rule.requested_parameters:
                 given["call_tree"] = tree()
-            _run_rule(one, given, tell, timeout)
-        tell({"type": "end", "code": one.code})
+            _run_rule(rule, given, send, timeout)
+        send({"type": "end", "code": rule.code})
 
 
-def own_findings(
+def find_by_rules(
     run: Run, rules: list[Rule], *, rank: int | None, steps: tuple[int, int] | None, whole: bool, timeout: float
 ) -> list[str]:
     """Run Python rules and return their protocol messages. Emits a warning for each rule that fails."""
     if not rules:
         return []
-    messages = [_rules.rule_message(one) for one in rules]
+    messages = [_rules.rule_message(rule) for rule in rules]
     run_rules(run, rules, messages.append, rank=rank, steps=steps, whole=whole, timeout=timeout)
     for message in messages:
         if message["type"] in ("failed", "cut"):
@@ -133,60 +133,60 @@ def own_findings(
     return [json.dumps(message, allow_nan=False) for message in messages]
 
 
-def _run_rule(one: Rule, given: dict[str, object], tell: Tell, timeout: float) -> None:
+def _run_rule(rule: Rule, given: dict[str, object], send: SendMessage, timeout: float) -> None:
     found: list[Finding] = []
     failed: dict[str, Any] | None = None
     try:
         with Limit(timeout):
-            _rules.found_by(one, given, found.append)
+            _rules.run_rule(rule, given, found.append)
     except RuleTimeout as error:
-        text, place = trace_of(error)
+        text, place = describe_traceback(error)
         reason = f"the rule did not end in {timeout:g} s and was stopped{place} (--rule-timeout)"
-        failed = {"type": "failed", "code": one.code, "reason": reason, "traceback": text}
+        failed = {"type": "failed", "code": rule.code, "reason": reason, "traceback": text}
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: B036 - after any exception of a rule, SystemExit included, the others run
-        failed = failure(one, error)
+        failed = failure(rule, error)
     if len(found) > MOST:
         reason = f"the rule found {len(found):,} issues, of which the first {MOST:,} count; report fewer"
-        failed = failed or {"type": "cut", "code": one.code, "reason": reason}
+        failed = failed or {"type": "cut", "code": rule.code, "reason": reason}
     try:
         for finding in found[:MOST]:
-            tell(_rules.to_message(one.code, finding))
+            send(_rules.to_message(rule.code, finding))
     except Exception as error:
-        failed = failed or failure(one, error)
+        failed = failed or failure(rule, error)
     if failed is not None:
-        tell(failed)
+        send(failed)
 
 
-def failure(one: Rule, error: BaseException) -> dict[str, Any]:
+def failure(rule: Rule, error: BaseException) -> dict[str, Any]:
     """Protocol message about a rule that raised an exception."""
-    text, place = trace_of(error)
+    text, place = describe_traceback(error)
     # Findings are checked after the rule has ended, when no frame of it is on the stack.
-    place = place or f" ({one.source})"
-    said = " ".join(str(error).split())
-    reason = f"the rule raised {type(error).__name__}{f': {said}' if said else ''}{place}"
-    return {"type": "failed", "code": one.code, "reason": reason, "traceback": text}
+    place = place or f" ({rule.source})"
+    message_text = " ".join(str(error).split())
+    reason = f"the rule raised {type(error).__name__}{f': {message_text}' if message_text else ''}{place}"
+    return {"type": "failed", "code": rule.code, "reason": reason, "traceback": text}
 
 
 def not_loaded(source: str, error: BaseException) -> str:
     """Message about a file of rules that cannot be loaded: its line and the error, then the traceback."""
-    text, _ = trace_of(error)
+    text, _ = describe_traceback(error)
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if os.path.abspath(frame.filename) == os.path.abspath(source)]
+    own_frames = [frame for frame in frames if os.path.abspath(frame.filename) == os.path.abspath(source)]
     # An import of the file may fail: report the line of the import.
-    line = f":{own[-1].lineno}" if own else ""
-    said = " ".join(str(error).split())
-    return f"{source}{line}: {type(error).__name__}{f': {said}' if said else ''}\n{text}"
+    line = f":{own_frames[-1].lineno}" if own_frames else ""
+    message_text = " ".join(str(error).split())
+    return f"{source}{line}: {type(error).__name__}{f': {message_text}' if message_text else ''}\n{text}"
 
 
-def trace_of(error: BaseException) -> tuple[str, str]:
+def describe_traceback(error: BaseException) -> tuple[str, str]:
     """Traceback without frames of this package, and the innermost source location in the rule's code: `` (my_rules.py:12)``."""
-    ours = (__file__, _rules.__file__, "<frozen runpy>")
+    stackline_files = (__file__, _rules.__file__, "<frozen runpy>")
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in ours and trace.tb_next is not None:
+    while trace is not None and trace.tb_frame.f_code.co_filename in stackline_files and trace.tb_next is not None:
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
-    theirs = [frame for frame in traceback.extract_tb(trace) if frame.filename not in ours]
-    place = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
+    user_frames = [frame for frame in traceback.extract_tb(trace) if frame.filename not in stackline_files]
+    place = f" ({user_frames[-1].filename}:{user_frames[-1].lineno})" if user_frames else ""
     return text, place

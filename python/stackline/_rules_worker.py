@@ -29,39 +29,39 @@ def main() -> int:
 
 
 def _answer(request: dict[str, Any], out: TextIO) -> int:
-    def tell(message: dict[str, Any]) -> None:
+    def send(message: dict[str, Any]) -> None:
         out.write(json.dumps(message, allow_nan=False) + "\n")
         out.flush()
 
-    tell({"type": "hello", "protocol": PROTOCOL, "version": __version__})
+    send({"type": "hello", "protocol": PROTOCOL, "version": __version__})
     try:
-        rules = _loaded(request, tell)
+        rules = _loaded(request, send)
     except AnalysisError as error:
-        tell({"type": "refused", "reason": str(error), "input": False})
+        send({"type": "refused", "reason": str(error), "input": False})
         return 1
-    tell({"type": "loaded"})
+    send({"type": "loaded"})
     try:
         run = open_run(request["inputs"], threads=request["threads"], progress=False)
     except (StacklineError, OSError, ValueError) as error:
-        tell({"type": "refused", "reason": str(error), "input": True})
+        send({"type": "refused", "reason": str(error), "input": True})
         return 1
-    rules = [one for one in rules if one.code not in request["skip"]]
+    rules = [rule for rule in rules if rule.code not in request["skip"]]
     steps = tuple(request["steps"]) if request["steps"] else None
-    _rules_run.run_rules(run, rules, tell, rank=request["rank"], steps=steps, timeout=request["timeout"])
+    _rules_run.run_rules(run, rules, send, rank=request["rank"], steps=steps, timeout=request["timeout"])
     return 0
 
 
-def _loaded(request: dict[str, Any], tell: _rules_run.Tell) -> list[_rules.Rule]:
+def _loaded(request: dict[str, Any], send: _rules_run.SendMessage) -> list[_rules.Rule]:
     rules: list[_rules.Rule] = []
     for source in request["rules"]:
-        tell({"type": "loading", "source": source})
+        send({"type": "loading", "source": source})
         try:
             with _rules_run.Limit(request["timeout"]):
-                made = _rules.rules_of_source(source)
+                made = _rules.load_source(source)
         except AnalysisError:
             raise
         except _rules_run.RuleTimeout as error:
-            _, place = _rules_run.trace_of(error)
+            _, place = _rules_run.describe_traceback(error)
             raise AnalysisError(f"{source} was not loaded in {request['timeout']:g} s and was stopped{place}") from None
         except Exception as error:
             raise AnalysisError(_rules_run.not_loaded(source, error)) from None
@@ -70,6 +70,6 @@ def _loaded(request: dict[str, Any], tell: _rules_run.Tell) -> list[_rules.Rule]
         rules += made
     _rules.check_codes(rules)
     rules = _rules.with_settings(rules, request["settings"])
-    for one in rules:
-        tell(_rules.rule_message(one))
+    for rule in rules:
+        send(_rules.rule_message(rule))
     return rules

@@ -18,10 +18,10 @@ from ._native import CallTree
 from ._progress import Progress, reporter
 from ._read_report import ReadReport, problem
 from ._rules import resolved, with_settings
-from ._rules_run import TIMEOUT, own_findings
+from ._rules_run import TIMEOUT, find_by_rules
 from ._table import Table
 from ._what_if import Prediction
-from ._window import all_of_it, exact_window, step_range
+from ._window import exact_window, is_whole_trace, step_range
 
 if TYPE_CHECKING:
     from ._memory import Memory
@@ -152,7 +152,7 @@ class Run(AnalysisMethods):
 
         Raises :class:`AnalysisError` for an unknown analysis, rank or step.
         """
-        native = self._native.analyze(analysis, step_range(steps), rank, all_of_it(steps, whole))
+        native = self._native.analyze(analysis, step_range(steps), rank, is_whole_trace(steps, whole))
         return {table.name: table for table in map(Table, native)}
 
     def table(self, name: str, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -303,15 +303,15 @@ class Run(AnalysisMethods):
         are given for several ranks without ``rank``.
         """
         chosen = [f"{name}={value}" for name, value in (settings or {}).items()]
-        own = resolved(rules)
-        codes = {one.code.upper() for one in own}
-        is_own = {text: text.partition(".")[0].strip().upper() in codes for text in chosen}
-        own = with_settings(own, [text for text in chosen if is_own[text]])
-        chosen = [text for text in chosen if not is_own[text]]
-        if own and "memory" in self.parts and not self.traces:
-            raise AnalysisError(f"{self._of()}: no trace, which Python rules need. Leave out rules=")
-        said = own_findings(self, own, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)
-        return Table(_native.findings(self._native, rank, step_range(steps), whole, chosen, min_gain, threads, said))
+        python_rules = resolved(rules)
+        codes = {one.code.upper() for one in python_rules}
+        is_python_rule = {text: text.partition(".")[0].strip().upper() in codes for text in chosen}
+        python_rules = with_settings(python_rules, [text for text in chosen if is_python_rule[text]])
+        chosen = [text for text in chosen if not is_python_rule[text]]
+        if python_rules and "memory" in self.parts and not self.traces:
+            raise AnalysisError(f"{self._joined_paths()}: no trace, which Python rules need. Leave out rules=")
+        rule_messages = find_by_rules(self, python_rules, rank=rank, steps=step_range(steps), whole=whole, timeout=rule_timeout)
+        return Table(_native.findings(self._native, rank, step_range(steps), whole, chosen, min_gain, threads, rule_messages))
 
     def call_tree(self, *, rank: int | None = None, steps: Steps = None, whole: bool = False) -> CallTree:
         """Calling context tree: Python frames, modules, spans, operators, runtime calls and the GPU operations that they launched.
@@ -389,7 +389,7 @@ class Run(AnalysisMethods):
         """
         self._native.save(os.fspath(path), overwrite)
 
-    def _of(self) -> str:
+    def _joined_paths(self) -> str:
         return ", ".join(self._paths)
 
     def __len__(self) -> int:
@@ -405,7 +405,7 @@ class Run(AnalysisMethods):
         head = f"Run of {len(self)} trace{'' if len(self) == 1 else 's'}, {events:,} events"
         lines = [f"  rank {t.rank}: {t.name} ({t.format}, {t.events:,} events, {len(t.steps)} steps)" for t in self.traces]
         if not self.traces:
-            head = f"Run of {' and '.join(self.parts) or 'no traces'}: {self._of()}"
+            head = f"Run of {' and '.join(self.parts) or 'no traces'}: {self._joined_paths()}"
         if len(lines) > 10:
             lines[10:] = [f"  ... {len(lines) - 10} more"]
         if not self.read_report.is_clean:

@@ -19,7 +19,7 @@ def exact_window(
     return instance, step_range(steps), whole
 
 
-def all_of_it(steps: Steps, whole: bool) -> bool:
+def is_whole_trace(steps: Steps, whole: bool) -> bool:
     """True if a table covers the whole trace. Raises :class:`AnalysisError` if steps are given, too."""
     if whole and steps is not None:
         raise AnalysisError("steps and whole each choose a window: give one of them")

@@ -61,11 +61,11 @@ def install(site: Path) -> None:
 
 def make_torch_python(folder: Path, torch: str) -> str:
     """An environment with this package and the PyTorch of another interpreter's, in which nothing is changed."""
-    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    packages = subprocess.run([torch, "-c", where], text=True, capture_output=True, check=True).stdout.strip()
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = subprocess.run([torch, "-c", code], text=True, capture_output=True, check=True).stdout.strip()
     subprocess.run([torch, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
-    site = Path(subprocess.run([python, "-c", where], text=True, capture_output=True, check=True).stdout.strip())
+    site = Path(subprocess.run([python, "-c", code], text=True, capture_output=True, check=True).stdout.strip())
     (site / "torch.pth").write_text(packages + "\n")
     install(site)
     return str(python)

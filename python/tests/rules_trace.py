@@ -39,9 +39,9 @@ def training(folder: Path) -> Path:
             span("cpu_op", "aten::add", at + 215 + 10 * small, 8)
             kernel("small", at + 217 + 10 * small, at + 230 + 10 * small, 2)
         for name, ts, gpu, of in [("IndexBackward0", 420, 300, 1), ("MmBackward0", 450, 150, 2)]:
-            own = {"Sequence number": number + of, "Fwd thread id": 1}
+            ids = {"Sequence number": number + of, "Fwd thread id": 1}
             span("cpu_op", f"autograd::engine::evaluate_function: {name}", at + ts, 20, 2)
-            span("cpu_op", name, at + ts + 1, 15, 2, **own)
+            span("cpu_op", name, at + ts + 1, 15, 2, **ids)
             kernel(f"{name}_kernel", at + ts + 3, at + ts + 20 + 300 * (of - 1), gpu, 2)
         span("user_annotation", "Optimizer.step#SGD.step", at + 500, 50)
         span("cpu_op", "aten::_foreach_add_", at + 505, 40)

@@ -23,7 +23,7 @@ def one(tree: sl.CallTree, pattern: str) -> sl.CallNode:
     return found[0]
 
 
-def test_times_are_those_of_the_steps(tree: sl.CallTree) -> None:
+def test_times_cover_only_the_steps(tree: sl.CallTree) -> None:
     assert (tree.steps, tree.metric, tree.is_training) == (STEPS, "gpu_time", True)
     assert tree.root.time == (10 + 100 + 24 + 450 + 20) * US
     assert sum(kernel.time for kernel in tree.kernels) == tree.root.time
@@ -35,7 +35,7 @@ def test_times_are_those_of_the_steps(tree: sl.CallTree) -> None:
     assert one(tree, "**/aten::item").exclusive["cpu_time"] == 100 * US
 
 
-def test_backward_stands_below_what_it_differentiates(tree: sl.CallTree) -> None:
+def test_backward_nodes_are_below_their_forward_operators(tree: sl.CallTree) -> None:
     index = one(tree, "**/forward/aten::index")
     assert (index.forward.time, index.backward.time, index.time) == (10 * US, 300 * US, 310 * US)
     assert [(n.name, n.kind, n.phase) for n in index.children if n.kind == "backward"] == [
@@ -46,7 +46,7 @@ def test_backward_stands_below_what_it_differentiates(tree: sl.CallTree) -> None
     assert (kernel.backward.time, kernel.forward.count) == (0, STEPS)
 
 
-def test_nodes_are_handles(tree: sl.CallTree) -> None:
+def test_nodes_are_hashable_handles(tree: sl.CallTree) -> None:
     mm = one(tree, "**/aten::mm")
     assert mm == one(tree, "**/aten::mm") and hash(mm) == hash(one(tree, "**/aten::mm")) and mm != mm.parent
     assert [n.name for n in mm.path] == ["ProfilerStep", "train_step", "forward", "aten::mm"]
@@ -62,7 +62,7 @@ def test_nodes_are_handles(tree: sl.CallTree) -> None:
         nodes[len(nodes)]
 
 
-def test_breadth_first(tree: sl.CallTree) -> None:
+def test_breadth_first_traversal(tree: sl.CallTree) -> None:
     depths = [len(n.path) for n in sl.bfs(tree.nodes)]
     assert depths == sorted(depths) and len(depths) == len(tree)
     below = sl.bfs(one(tree, "**/loss_fn"))
@@ -81,8 +81,8 @@ def test_search_and_loops(tree: sl.CallTree) -> None:
     assert names("**/~^aten::(mm|index)$") == {"aten::mm", "aten::index"}
     assert names("ProfilerStep") == {"ProfilerStep"} and names("train_step") == set()
     assert names("**/nothing") == set()
-    for bad, said in [("", "empty part"), ("a//b", "empty part"), ("**/~(", "regular expression"), ("/".join("a" * 64), "64 parts")]:
-        with pytest.raises(sl.AnalysisError, match=said):
+    for bad, expected in [("", "empty part"), ("a//b", "empty part"), ("**/~(", "regular expression"), ("/".join("a" * 64), "64 parts")]:
+        with pytest.raises(sl.AnalysisError, match=expected):
             tree.search(bad)
     assert [n.name for n in tree.loops(at_least=12)] == ["aten::add"]
 
@@ -98,14 +98,14 @@ def test_phases_and_operators(tree: sl.CallTree) -> None:
     assert not any(name.startswith("autograd") for name in operators), "their time is that of what they differentiate"
 
 
-def test_some_steps(tmp_path: Path) -> None:
+def test_call_tree_of_selected_steps(tmp_path: Path) -> None:
     run = sl.open(training(tmp_path))
     assert run.call_tree(steps=1).root.time == run.call_tree().root.time // STEPS
     with pytest.raises(sl.AnalysisError):
         run.call_tree(steps=9)
 
 
-def test_a_trace_without_gpu(tmp_path: Path) -> None:
+def test_call_tree_of_a_trace_without_gpu(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     path.write_text(
         """{"traceEvents": [

@@ -15,7 +15,7 @@ TRACES = ["nvidia-h100-bert-small.json.gz", "amd-mi300-torch-compile-triton.json
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_events_are_those_of_the_file(corpus: Path, name: str) -> None:
+def test_events_equal_those_of_the_file(corpus: Path, name: str) -> None:
     path = corpus / "kineto" / name
     with gzip.open(path, "rt") as file:
         document: Any = json.load(file, parse_float=str)
@@ -32,7 +32,7 @@ def test_events_are_those_of_the_file(corpus: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_a_saved_run_answers_the_same(corpus: Path, tmp_path: Path, name: str) -> None:
+def test_saved_runs_give_equal_results(corpus: Path, tmp_path: Path, name: str) -> None:
     run = sl.open(corpus / "kineto" / name)
     target = tmp_path / "saved.stackline"
     run.save(target)
@@ -48,7 +48,7 @@ def test_a_saved_run_answers_the_same(corpus: Path, tmp_path: Path, name: str) -
     run.save(target, overwrite=True)
 
 
-def test_a_damaged_run_is_named(small_trace: Path, tmp_path: Path) -> None:
+def test_errors_name_damaged_runs(small_trace: Path, tmp_path: Path) -> None:
     target = tmp_path / "saved.stackline"
     sl.open(small_trace).save(target)
     (target / "manifest.json").write_text("{")

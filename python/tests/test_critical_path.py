@@ -51,7 +51,7 @@ def test_results_equal_hta(corpus: Path, name: str) -> None:
     assert compared > 0
 
 
-def test_a_path_in_full(simple_add: sl.Run) -> None:
+def test_all_attributes_of_a_path(simple_add: sl.Run) -> None:
     path = simple_add.critical_path("hta", annotation=FORWARD, instance=1)
     assert (path.method, path.rule_set) == ("hta", "0.6.1")
     assert path.window_ns == path.window[1] - path.window[0] > 0
@@ -72,7 +72,7 @@ def test_a_path_in_full(simple_add: sl.Run) -> None:
     assert "cpu_bound 99.8 %" in repr(path) and "cpu_bound" in path._repr_html_()
 
 
-def test_what_if_of_hta(simple_add: sl.Run) -> None:
+def test_what_if_with_the_hta_method(simple_add: sl.Run) -> None:
     path = simple_add.critical_path("hta", annotation=FORWARD, instance=1)
     without = path.what_if("cpu:cudaMalloc=0")
     assert without.weight_us == 6306
@@ -84,7 +84,7 @@ def test_what_if_of_hta(simple_add: sl.Run) -> None:
         path.what_if("half of it")
 
 
-def test_overlay(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> None:
+def test_overlay_files_mark_the_path(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> None:
     path = simple_add.critical_path("hta", annotation=FORWARD, instance=1)
     summary = path.overlay(tmp_path)
     assert summary.path == str(tmp_path / f"overlaid_critical_path_{SIMPLE_ADD}")
@@ -102,7 +102,7 @@ def test_overlay(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> None:
         path.overlay(tmp_path / "nowhere" / "a.json")
 
 
-def test_an_overlay_over_another_trace_is_refused(small_trace: Path, tmp_path: Path) -> None:
+def test_overlays_over_other_traces_are_refused(small_trace: Path, tmp_path: Path) -> None:
     path = sl.open(small_trace).critical_path(method="hta")
     text = small_trace.read_text()
     assert "gemm" in text
@@ -131,7 +131,7 @@ def test_save_and_restore(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> N
         sl.CriticalPath.restore(tmp_path / "missing")
 
 
-def test_wrong_questions_get_an_offer(simple_add: sl.Run, two_ranks: Path) -> None:
+def test_errors_suggest_similar_names(simple_add: sl.Run, two_ranks: Path) -> None:
     with pytest.raises(sl.AnalysisError, match="nearest: '\\[param"):
         simple_add.critical_path("hta", annotation="param|pytorch.model.alexnet")
     with pytest.raises(sl.AnalysisError, match="there are 16"):
@@ -144,13 +144,13 @@ def test_wrong_questions_get_an_offer(simple_add: sl.Run, two_ranks: Path) -> No
         sl.open(two_ranks).critical_path()
 
 
-def test_one_rank_of_a_directory(two_ranks: Path, tmp_path: Path) -> None:
+def test_path_of_one_rank_of_a_directory(two_ranks: Path, tmp_path: Path) -> None:
     path = sl.open(two_ranks).critical_path("hta", rank=1)
     assert path.weight_us > 0
     assert path.overlay(tmp_path).path == str(tmp_path / "overlaid_critical_path_rank1.json")
 
 
-def test_what_if(simple_add: sl.Run) -> None:
+def test_what_if_predicts_the_gain(simple_add: sl.Run) -> None:
     found = simple_add.what_if("scale kernel:* 0.5")
     low, high = found.gain_bounds_ns
     assert low <= found.gain_ns <= high

@@ -31,7 +31,7 @@ def test_what_if_changes_the_window(training: sl.Run) -> None:
     assert path.what_if("cpu:hipLaunchKernel=0").window_ns < path.window_ns
 
 
-def test_steps_rules_and_mistakes(training: sl.Run, tmp_path: Path) -> None:
+def test_steps_rules_and_invalid_arguments(training: sl.Run, tmp_path: Path) -> None:
     step = training.critical_path("ctda", steps=1)
     assert step.window_ns < training.critical_path("ctda").window_ns
     rules = tmp_path / "rules.json"

@@ -26,7 +26,7 @@ def trace(folder: pathlib.Path, name: str, kernel_us: list[int]) -> sl.Run:
     return sl.open(path)
 
 
-def test_changes_are_told_from_noise(tmp_path: pathlib.Path) -> None:
+def test_changes_are_distinguished_from_noise(tmp_path: pathlib.Path) -> None:
     before = trace(tmp_path, "a.json", [300, 302, 298])
     after = trace(tmp_path, "b.json", [360, 363, 358])
     tables = sl.diff(before, after)
@@ -38,7 +38,7 @@ def test_changes_are_told_from_noise(tmp_path: pathlib.Path) -> None:
     assert sl.diff([before, before], [after])["kernels"].to_pylist()[0]["verdict"] == "slower"
 
 
-def test_what_cannot_be_compared(tmp_path: pathlib.Path) -> None:
+def test_incomparable_runs_raise(tmp_path: pathlib.Path) -> None:
     run = trace(tmp_path, "a.json", [300, 302, 298])
     for level in (0.0, 90.0, float("nan")):
         with pytest.raises(sl.AnalysisError, match="share of false alarms"):

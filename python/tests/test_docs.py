@@ -27,7 +27,7 @@ def examples(page: Path, at_least: int) -> dict[str, object]:
     return names
 
 
-def test_the_rules_of_the_page_find_something(
+def test_documented_rules_have_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -44,7 +44,7 @@ def test_the_rules_of_the_page_find_something(
     assert "Backward abnormality" in capsys.readouterr().out
 
 
-def test_the_rules_of_the_page_look_at_traces_without_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_rules_run_without_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     trace = json.loads(training(tmp_path).read_text())
     trace["traceEvents"] = [event for event in trace["traceEvents"] if not event["name"].startswith(("ProfilerStep#", "Optimizer.step"))]
@@ -59,7 +59,7 @@ def test_the_rules_of_the_page_look_at_traces_without_steps(tmp_path: Path, monk
     assert not [note for note in table.notes if "raised" in note]
 
 
-def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with gzip.open("trace.json.gz", "wt") as file:
         json.dump(training_steps(3), file)

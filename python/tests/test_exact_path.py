@@ -27,7 +27,7 @@ def test_every_ns_has_one_cause(training: sl.Run) -> None:
     assert len(path.story.to_pandas()) <= 20
 
 
-def test_windows(training: sl.Run) -> None:
+def test_windows_of_the_exact_path(training: sl.Run) -> None:
     number = training.traces[0].steps[0]
     path = training.critical_path(steps=number)
     assert 0 < path.path_ns < training.critical_path().path_ns

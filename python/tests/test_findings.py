@@ -38,7 +38,7 @@ def test_findings_are_a_table(tmp_path: pathlib.Path) -> None:
     assert any(note.startswith("SL008 was not checked: ") for note in found.notes)
 
 
-def test_ranks_are_one_list(tmp_path: pathlib.Path) -> None:
+def test_findings_of_ranks_are_merged(tmp_path: pathlib.Path) -> None:
     for rank in range(2):
         trace(tmp_path).rename(tmp_path / f"rank{rank}.json")
     run = sl.open(tmp_path)
@@ -50,7 +50,7 @@ def test_ranks_are_one_list(tmp_path: pathlib.Path) -> None:
         sl.open(tmp_path).findings()
 
 
-def test_settings_and_least_gain(tmp_path: pathlib.Path) -> None:
+def test_settings_and_min_gain(tmp_path: pathlib.Path) -> None:
     run = sl.open(trace(tmp_path))
     assert "SL001" not in run.findings(settings={"SL001.share": 100, "SL004.wait_us": 1e6}, min_gain=99)["code"]
     with pytest.raises(sl.AnalysisError, match="there is no rule SL999"):

@@ -24,15 +24,15 @@ INTERRUPTED = """
 import sys, time
 import stackline as sl
 
-def told(done, total):
+def report_progress(done, total):
     # The read is under way: now the parent may interrupt it.
-    if not told.once:
-        told.once = True
+    if not report_progress.once:
+        report_progress.once = True
         print("reading", flush=True)
-told.once = False
+report_progress.once = False
 
 try:
-    sl.open(sys.argv[1], progress=told)
+    sl.open(sys.argv[1], progress=report_progress)
 except KeyboardInterrupt:
     print("interrupted", time.monotonic(), flush=True)
     sl.open(sys.argv[2])
@@ -125,11 +125,11 @@ def test_an_exception_in_the_progress_function_ends_the_read(big_trace: Path) ->
     class Enough(Exception):
         pass
 
-    def told(done: int, total: int) -> None:
+    def report_progress(done: int, total: int) -> None:
         raise Enough
 
     with pytest.raises(Enough):
-        sl.open(big_trace, progress=told)
+        sl.open(big_trace, progress=report_progress)
 
 
 def test_other_threads_run_while_a_trace_is_read(big_trace: Path) -> None:
@@ -155,7 +155,7 @@ def test_other_threads_run_while_a_trace_is_read(big_trace: Path) -> None:
     assert len(during) > 10 and max(gaps) < max(0.5, took / 2)
 
 
-def test_one_run_serves_many_threads(small_trace: Path) -> None:
+def test_runs_are_thread_safe(small_trace: Path) -> None:
     run = sl.open(small_trace)
     expected = run.table("coverage").to_pydict()
     results: list[dict[str, list[object]]] = []
@@ -168,7 +168,7 @@ def test_one_run_serves_many_threads(small_trace: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
-def test_the_number_of_threads_changes_nothing(two_ranks: Path, threads: int) -> None:
+def test_results_are_independent_of_the_thread_count(two_ranks: Path, threads: int) -> None:
     one, many = sl.open(two_ranks), sl.open(two_ranks, threads=threads)
     for analysis in sl.analyses():
         expected, got = one.tables(analysis.name), many.tables(analysis.name)
@@ -176,20 +176,20 @@ def test_the_number_of_threads_changes_nothing(two_ranks: Path, threads: int) ->
 
 
 def test_progress_counts_bytes_up_to_the_total(big_trace: Path) -> None:
-    told: list[tuple[int, int]] = []
-    sl.open(big_trace, progress=lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    sl.open(big_trace, progress=lambda done, total: calls.append((done, total)))
     size = big_trace.stat().st_size
-    assert told[-1] == (size, size)
-    assert told == sorted(told) and len(set(told)) > 2
+    assert calls[-1] == (size, size)
+    assert calls == sorted(calls) and len(set(calls)) > 2
 
 
-def test_no_bar_without_a_terminal(small_trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_progress_bar_without_a_terminal(small_trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sl.open(small_trace)
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("with_tqdm", [True, False])
-def test_a_bar_when_asked_for(
+def test_progress_bar_if_requested(
     big_trace: Path, monkeypatch: pytest.MonkeyPatch, with_tqdm: bool
 ) -> None:
     if not with_tqdm:

@@ -32,7 +32,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_in_use(program: Path) -> None:
+def test_memory_in_use(program: Path) -> None:
     memory = sl.open_memory(program)
     assert (memory.name, memory.devices) == ("program.memory", ["gpu:0"])
     assert memory.has_accesses and memory.saw_end and memory.read_report.is_clean
@@ -74,7 +74,7 @@ def test_suggestions_are_replayed(program: Path) -> None:
             memory.apply(wrong)
 
 
-def test_a_run_and_the_text_say_the_same(program: Path, tmp_path: Path) -> None:
+def test_runs_and_text_files_give_equal_tables(program: Path, tmp_path: Path) -> None:
     memory = sl.open_memory(program)
     run = tmp_path / "kept.stackline"
     memory.save(run)
@@ -92,7 +92,7 @@ def test_a_run_and_the_text_say_the_same(program: Path, tmp_path: Path) -> None:
     assert opened.memory().to_text() == memory.to_text()
 
 
-def test_what_cannot_be_opened_is_said(program: Path, tmp_path: Path) -> None:
+def test_errors_name_unreadable_memory_files(program: Path, tmp_path: Path) -> None:
     trick = tmp_path / "trick.pickle"
     trick.write_bytes(b"\x80\x02cos\nsystem\nU\x02ls\x85R.")
     with pytest.raises(sl.ReadError, match="no code was run"):

@@ -11,7 +11,7 @@ import pytest
 import stackline as sl
 
 
-def test_what_is_known_of_a_trace(small_trace: Path) -> None:
+def test_trace_attributes(small_trace: Path) -> None:
     run = sl.open(small_trace)
     assert len(run) == 1
     assert run.ranks == [0]
@@ -23,13 +23,13 @@ def test_what_is_known_of_a_trace(small_trace: Path) -> None:
     assert "27 events" in repr(run)
 
 
-def test_a_sound_file_has_a_clean_report(small_trace: Path) -> None:
+def test_undamaged_files_have_an_empty_report(small_trace: Path) -> None:
     report = sl.open(small_trace).read_report
     assert report.is_clean
     assert [p.severity for p in report] in ([], ["note"] * len(report))
 
 
-def test_damage_is_reported_with_its_place(small_trace: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_position(small_trace: Path, tmp_path: Path) -> None:
     text = small_trace.read_text()
     cut = tmp_path / "cut.json"
     cut.write_text(text[: len(text) * 2 // 3])
@@ -57,7 +57,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert isinstance(caught.value, sl.StacklineError)
 
 
-def test_what_is_no_trace_says_where(tmp_path: Path) -> None:
+def test_errors_of_other_files_have_a_position(tmp_path: Path) -> None:
     path = tmp_path / "words.json"
     path.write_text("these are not the events you are looking for")
     with pytest.raises(sl.ReadError, match="words.json") as caught:
@@ -66,12 +66,12 @@ def test_what_is_no_trace_says_where(tmp_path: Path) -> None:
     assert caught.value.byte is None or 0 <= caught.value.byte <= 44
 
 
-def test_a_directory_without_traces(tmp_path: Path) -> None:
+def test_errors_of_directories_without_traces(tmp_path: Path) -> None:
     with pytest.raises(sl.ReadError, match="no trace"):
         sl.open(tmp_path)
 
 
-def test_wrong_arguments(small_trace: Path) -> None:
+def test_invalid_arguments_raise(small_trace: Path) -> None:
     with pytest.raises(ValueError, match="threads"):
         sl.open(small_trace, threads=-1)
     with pytest.raises(ValueError, match="no input"):
@@ -85,7 +85,7 @@ def test_errors_keep_their_attributes_across_processes() -> None:
     assert (str(error), error.path, error.byte) == ("bad", "a.json", 7)
 
 
-def test_ranks_are_numbered_alike_in_every_table(small_trace: Path, tmp_path: Path) -> None:
+def test_ranks_have_equal_numbers_in_all_tables(small_trace: Path, tmp_path: Path) -> None:
     copies = [tmp_path / "a.json", tmp_path / "b.json"]
     for copy in copies:
         copy.write_text(small_trace.read_text())
@@ -95,7 +95,7 @@ def test_ranks_are_numbered_alike_in_every_table(small_trace: Path, tmp_path: Pa
         assert sorted(set(table.to_pydict()["rank"])) == [0, 1]
 
 
-def test_arguments_without_a_column_are_told(tmp_path: Path) -> None:
+def test_arguments_without_a_column_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": {f"k{i}": i for i in range(140)}}
     path.write_text(json.dumps([event]))
@@ -107,7 +107,7 @@ def test_arguments_without_a_column_are_told(tmp_path: Path) -> None:
     assert run.events().notes == []
 
 
-def test_steps_are_those_of_the_chosen_rank(tmp_path: Path, small_trace: Path) -> None:
+def test_steps_of_the_selected_rank(tmp_path: Path, small_trace: Path) -> None:
     longer = json.loads(small_trace.read_text())
     longer["distributedInfo"]["rank"] = 1
     longer["traceEvents"].append({**longer["traceEvents"][0], "name": "ProfilerStep#7", "ts": 9000})

@@ -34,7 +34,7 @@ def test_a_page_is_served_until_it_is_closed(trace: pathlib.Path) -> None:
     page.close()
 
 
-def test_two_runs(trace: pathlib.Path) -> None:
+def test_page_of_two_runs(trace: pathlib.Path) -> None:
     with sl.view([trace], baseline=trace) as page:
         assert b'"schema": "stackline/diff/1"' in get(f"{page.url}query/compare")
 
@@ -53,23 +53,23 @@ def test_source_text_can_be_switched_off(tmp_path: pathlib.Path) -> None:
     source.write_text("a = 1\n")
     event = {"ph": "X", "cat": "python_function", "name": f"{source}(1): f", "ts": 1, "dur": 5, "pid": 1, "tid": 1}
     (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": [event]}))
-    asked = f"query/source?file={urllib.parse.quote(str(source))}"
+    query_path = f"query/source?file={urllib.parse.quote(str(source))}"
     for run in ("", "&run=before"):
         with sl.view(tmp_path, baseline=tmp_path) as page:
-            assert document(page.url + asked + run)["text"] == "a = 1\n"
+            assert document(page.url + query_path + run)["text"] == "a = 1\n"
         with sl.view(tmp_path, baseline=tmp_path, no_source=True) as page:
-            assert document(page.url + asked + run)["text"] is None
+            assert document(page.url + query_path + run)["text"] is None
     with pytest.raises(ValueError, match="give one of them"):
         sl.view(tmp_path, source_roots=[tmp_path], no_source=True)
 
 
-def test_behind_a_hub(trace: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_behind_a_jupyter_hub(trace: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/me/")
     with sl.view(trace) as page:
         assert 'src="/user/me/proxy/' in page._repr_html_()
 
 
-def test_what_cannot_be_served_is_said(trace: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_unservable_runs_raise(trace: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with pytest.raises(sl.ReadError, match=r"nothing\.json"):
         sl.view(tmp_path / "nothing.json")
     with sl.view(trace) as page:

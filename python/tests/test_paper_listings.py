@@ -115,7 +115,7 @@ def test_listings_run_on_real_traces(corpus: Path, name: str) -> None:
     assert (flagged["DC002"] > 0, flagged["DC003"] > 0, flagged["DC005"] > 0) == (small > 0, back > 0, slow > 0)
 
 
-def test_callers_with_the_same_time_are_left_out(tmp_path: Path) -> None:
+def test_callers_with_the_same_time_are_omitted(tmp_path: Path) -> None:
     run = sl.open(training(tmp_path))
     kept: dict[float, list[str]] = {}
     for alike in (0.0, 1.0):
@@ -136,7 +136,7 @@ def test_callers_with_the_same_time_are_left_out(tmp_path: Path) -> None:
     assert len(kept[0.0]) - len(kept[1.0]) >= len(same) - 1
 
 
-def test_other_messages_and_more_time_of_the_host_are_kept(tmp_path: Path) -> None:
+def test_callers_with_other_messages_or_more_cpu_time_are_kept(tmp_path: Path) -> None:
     run = sl.open(training(tmp_path))
 
     @sl.rule(code="MY001")
@@ -153,7 +153,7 @@ def test_other_messages_and_more_time_of_the_host_are_kept(tmp_path: Path) -> No
             sl.rule(code="MY002", alike=wrong)(lambda: None)
 
 
-def test_nothing_can_be_divided_by(tmp_path: Path) -> None:
+def test_division_by_zero_metrics_gives_nan(tmp_path: Path) -> None:
     node = sl.open(training(tmp_path)).call_tree().kernels[0]
     assert type(node.gpu_time) is int and node.gpu_time > 0
     zero = node.cpu_time

@@ -46,21 +46,21 @@ def test_a_profile_has_its_calls(stacks: Path) -> None:
     assert repr(tree.phases()["other"]) == "<CallTotals 100>"
 
 
-def test_times_of_a_profile_are_nanoseconds(tmp_path: Path) -> None:
+def test_profile_times_are_in_nanoseconds(tmp_path: Path) -> None:
     tree = sl.open(speedscope(tmp_path / "p.speedscope.json", "milliseconds")).call_tree()
     assert [(node.name, node.time) for node in tree.nodes] == [("main", 7_000_000), ("step", 4_000_000)]
     assert "7.000 ms" in repr(tree) and tree.metric == "real_time"
 
 
-def test_bytes_of_a_profile_are_bytes(tmp_path: Path) -> None:
+def test_profile_sizes_are_in_bytes(tmp_path: Path) -> None:
     tree = sl.open(speedscope(tmp_path / "p.speedscope.json", "bytes")).call_tree()
     assert [(node.name, node.time) for node in tree.nodes] == [("main", 7), ("step", 4)]
     assert "7 B of" in repr(tree)
 
 
-def test_what_needs_a_trace_says_what_there_is(stacks: Path) -> None:
+def test_errors_of_missing_traces_name_the_existing_parts(stacks: Path) -> None:
     run = sl.open(stacks)
-    for ask in (
+    for query in (
         run.events,
         run.gpu_ops,
         run.tracks,
@@ -71,11 +71,11 @@ def test_what_needs_a_trace_says_what_there_is(stacks: Path) -> None:
         lambda: run.save(stacks.parent / "run.stackline"),
     ):
         with pytest.raises(sl.AnalysisError, match=r"is a profile.*Run\.call_tree\(\) has its calls"):
-            ask()
+            query()
     assert not (stacks.parent / "run.stackline").exists()
-    for ask in (lambda: run.call_tree(steps=1), lambda: run.call_tree(rank=0)):
+    for query in (lambda: run.call_tree(steps=1), lambda: run.call_tree(rank=0)):
         with pytest.raises(sl.AnalysisError, match="neither ranks nor steps"):
-            ask()
+            query()
     with pytest.raises(sl.AnalysisError, match=r"no times, only samples"):
         run.findings()
     with pytest.raises(sl.ReadError, match="memory"):
@@ -90,13 +90,13 @@ def test_profiles_are_compared(tmp_path: Path) -> None:
     assert times == {"main": (7e6, 12e6), "main > step": (4e6, 9e6)}
 
 
-def test_what_counts_no_time_is_not_compared(stacks: Path) -> None:
+def test_profiles_without_time_are_not_compared(stacks: Path) -> None:
     run = sl.open(stacks)
     with pytest.raises(sl.AnalysisError, match="has no times"):
         sl.diff(run, run)
 
 
-def test_rules_of_your_own_look_at_calls(tmp_path: Path, stacks: Path) -> None:
+def test_python_rules_read_call_trees(tmp_path: Path, stacks: Path) -> None:
     @sl.rule(code="MY001", needs="python_frames")
     def slow_step(call_tree, run):
         for node in call_tree.search("**/step"):
@@ -117,7 +117,7 @@ def test_rules_of_your_own_look_at_calls(tmp_path: Path, stacks: Path) -> None:
     assert [row["title"] for row in sl.open(stacks).findings(rules=[everything]).to_pylist()] == ["seen (load)"]
 
 
-def test_memory_alone_opens(tmp_path: Path) -> None:
+def test_memory_without_traces_opens(tmp_path: Path) -> None:
     path = tmp_path / "program.memory"
     path.write_text("a x 1048576; a y 1048576; k fill >x; d x; k add y>y; d y; f x; f y; end")
     run = sl.open(path)
@@ -131,12 +131,12 @@ def test_memory_alone_opens(tmp_path: Path) -> None:
     assert {row["code"] for row in run.findings().to_pylist()} == CODES
     with pytest.raises(sl.AnalysisError, match="neither steps nor ranks"):
         run.findings(steps=1)
-    for ask in (lambda: run.findings(rank=0), lambda: run.memory(rank=0), lambda: sl.diff(run, run)):
+    for query in (lambda: run.findings(rank=0), lambda: run.memory(rank=0), lambda: sl.diff(run, run)):
         with pytest.raises(sl.AnalysisError, match="only memory data"):
-            ask()
+            query()
 
 
-def test_a_trace_that_tells_nothing_of_memory(small_trace: Path) -> None:
+def test_traces_without_memory_data(small_trace: Path) -> None:
     run = sl.open(small_trace)
     assert run.parts == ("traces",)
     with pytest.raises(sl.ReadError, match="no memory events"):
@@ -144,7 +144,7 @@ def test_a_trace_that_tells_nothing_of_memory(small_trace: Path) -> None:
 
 
 @needs_recorder
-def test_a_recording_of_the_package_has_its_calls(tmp_path: Path) -> None:
+def test_recordings_have_a_call_tree(tmp_path: Path) -> None:
     program = """
     import time
 
@@ -172,7 +172,7 @@ def test_a_recording_of_the_package_has_its_calls(tmp_path: Path) -> None:
 
 
 @needs_recorder
-def test_of_several_recordings_none_stands_for_all(tmp_path: Path) -> None:
+def test_several_recordings_have_no_common_call_tree(tmp_path: Path) -> None:
     program = """
     for name in ("one", "two"):
         with sl.record(f"runs/{name}.stackline", sample_hz=0), sl.span(name):
@@ -184,7 +184,7 @@ def test_of_several_recordings_none_stands_for_all(tmp_path: Path) -> None:
         sl.open(tmp_path / "runs")
 
 
-def test_a_damaged_profile_says_so(tmp_path: Path) -> None:
+def test_damaged_profiles_raise(tmp_path: Path) -> None:
     path = speedscope(tmp_path / "p.json", "milliseconds")
     path.write_text(path.read_text()[:-3])
     run = sl.open(path)

@@ -26,19 +26,19 @@ def run(command: list[str], *arguments: str | Path, cwd: Path) -> str:
 
 
 @BOTH
-def test_the_program_is_that_of_the_package(command: list[str], tmp_path: Path) -> None:
+def test_program_has_the_version_of_the_package(command: list[str], tmp_path: Path) -> None:
     assert run(command, "--version", cwd=tmp_path).split() == ["stackline", importlib.metadata.version("stackline")]
 
 
 @BOTH
-def test_exit_codes_come_through(command: list[str], tmp_path: Path) -> None:
+def test_exit_codes_are_passed_on(command: list[str], tmp_path: Path) -> None:
     missing = subprocess.run([*command, "report", "missing.json"], cwd=tmp_path, capture_output=True, check=False)
     assert missing.returncode == 3 and b"missing.json" in missing.stderr
 
 
 @needs_recorder
 @BOTH
-def test_a_program_is_recorded_and_looked_at(command: list[str], tmp_path: Path) -> None:
+def test_programs_are_recorded_and_analyzed(command: list[str], tmp_path: Path) -> None:
     busy = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: sum(range(1000))"
     run(command, "record", "-o", "run.stackline", "--", sys.executable, "-c", busy, cwd=tmp_path)
     report = json.loads(run(command, "report", "run.stackline", "--format", "json", cwd=tmp_path))

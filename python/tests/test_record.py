@@ -76,7 +76,7 @@ def test_a_decorated_function_is_recorded_at_each_call(tmp_path: Path) -> None:
     assert succeeds(tmp_path, program) == "later.stackline run-2.stackline run-3.stackline run.stackline\n"
 
 
-def test_nested_recordings_are_refused_and_the_outer_one_goes_on(tmp_path: Path) -> None:
+def test_nested_recordings_are_refused_and_the_outer_one_continues(tmp_path: Path) -> None:
     program = """
     import os
     with sl.record("outer.stackline") as outer:
@@ -122,7 +122,7 @@ for run in ("first", "second"):
         assert f"{run}_alone".encode() in stream and f"{other}_alone".encode() not in stream
 
 
-def test_the_environment_is_what_it_was(tmp_path: Path) -> None:
+def test_environment_is_restored(tmp_path: Path) -> None:
     program = """
     import os, re, subprocess, sys
     before = dict(os.environ)
@@ -130,12 +130,12 @@ def test_the_environment_is_what_it_was(tmp_path: Path) -> None:
         set_ = {name: os.environ[name] for name in os.environ if name.startswith("STACKLINE_")}
         assert os.environ["PYTHONPATH"].split(os.pathsep)[1:] == ["mine"]
         tell = "import os; print(os.environ['STACKLINE_BEGIN'], end='')"
-        told = subprocess.run([sys.executable, "-c", tell], text=True, capture_output=True, check=True).stdout
+        output_text = subprocess.run([sys.executable, "-c", tell], text=True, capture_output=True, check=True).stdout
         os.environ["STACKLINE_MODE"] = "changed"
         os.environ["OTHER"] = "kept"
     assert set_.pop("STACKLINE_RECORD") == os.path.abspath("run.stackline") and set_.pop("STACKLINE_RECORDER")
     begin = set_.pop("STACKLINE_BEGIN")
-    assert re.fullmatch("[0-9]+:[0-9a-f]{16}", begin) and told == begin, (begin, told)
+    assert re.fullmatch("[0-9]+:[0-9a-f]{16}", begin) and output_text == begin, (begin, output_text)
     print(set_ == {
         "STACKLINE_WITHOUT": "pytorch,python", "STACKLINE_MEMORY": "1", "STACKLINE_SAMPLE_HZ": "50",
         "STACKLINE_MODE": "trace", "STACKLINE_STEPS": "2..3", "STACKLINE_AFTER": "0.500000",
@@ -146,7 +146,7 @@ def test_the_environment_is_what_it_was(tmp_path: Path) -> None:
     assert printed == "True\nTrue\n"
 
 
-def test_a_wrong_place_is_named(tmp_path: Path) -> None:
+def test_errors_name_invalid_run_directories(tmp_path: Path) -> None:
     (tmp_path / "taken.stackline").mkdir()
     (tmp_path / "file").touch()
     program = """
@@ -164,7 +164,7 @@ def test_a_wrong_place_is_named(tmp_path: Path) -> None:
     assert list((tmp_path / "taken.stackline").iterdir()) == []
 
 
-def test_a_missing_recorder_is_named(tmp_path: Path) -> None:
+def test_errors_name_a_missing_recorder(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no library")
     program = """
     import os
@@ -179,7 +179,7 @@ def test_a_missing_recorder_is_named(tmp_path: Path) -> None:
     assert "text.so cannot be loaded" in succeeds(tmp_path, program, STACKLINE_RECORDER=str(tmp_path / "text.so"))
 
 
-def test_a_recording_that_cannot_begin_is_refused_and_the_next_one_is_whole(tmp_path: Path) -> None:
+def test_recordings_after_a_failed_begin_are_complete(tmp_path: Path) -> None:
     program = (
         BUSY
         + """
@@ -206,13 +206,13 @@ with sl.record("run.stackline") as recording:
 assert recording.has_ended
 """
     )
-    [said] = succeeds(tmp_path, program).splitlines()
-    assert said.startswith("nothing is recorded: cannot make ") and "never.stackline/streams" in said, said
+    [message_text] = succeeds(tmp_path, program).splitlines()
+    assert message_text.startswith("nothing is recorded: cannot make ") and "never.stackline/streams" in message_text, message_text
     [stream] = streams(tmp_path / "run.stackline")
     assert b"busy" in stream
 
 
-def test_options_that_make_no_sense_are_refused_at_once() -> None:
+def test_invalid_options_are_refused_immediately() -> None:
     wrong: list[dict[str, Any]] = [
         {"mode": "all"}, {"steps": "5"}, {"steps": "7..3"}, {"steps": (4, 2)}, {"steps": -1}, {"every": 0},
         {"after": "3 parsecs"}, {"duration": -1.0}, {"sample_hz": -1}, {"sample_hz": 10**6}, {"max_nodes": 0}, {"overhead_steps": -1},
@@ -225,14 +225,14 @@ def test_options_that_make_no_sense_are_refused_at_once() -> None:
             sl.record("never.stackline", **options)
 
 
-def test_counters_are_those_of_the_recorder() -> None:
+def test_counter_names_equal_those_of_the_recorder() -> None:
     source = Path(__file__).parents[2] / "crates" / "recording" / "src" / "record.rs"
     listed = source.read_text().split("pub const COUNTERS: &[&str] = &[")[1].split("];")[0]
     assert tuple(re.findall(r'"([^"]+)"', listed)) == COUNTERS
     assert Options(counters=["cycles", "page-faults"]).environment() == {"STACKLINE_COUNTERS": "cycles,page-faults"}
 
 
-def test_the_fewest_steps_that_tell_the_overhead_are_those_of_the_recorder() -> None:
+def test_least_unrecorded_steps_equal_those_of_the_recorder() -> None:
     source = Path(__file__).parents[2] / "crates" / "recording" / "src" / "record.rs"
     assert f"pub const LEAST_UNRECORDED_STEPS: u32 = {_FEWEST_OVERHEAD_STEPS};" in source.read_text()
 
@@ -283,7 +283,7 @@ def test_children_are_recorded(tmp_path: Path) -> None:
     assert len(streams(tmp_path / "run.stackline")) == 7
 
 
-def test_what_runs_under_the_launcher_is_not_recorded_twice(tmp_path: Path) -> None:
+def test_programs_under_the_launcher_are_recorded_once(tmp_path: Path) -> None:
     run = tmp_path / "outer.stackline"
     program = """
     import os, warnings
@@ -297,8 +297,8 @@ def test_what_runs_under_the_launcher_is_not_recorded_twice(tmp_path: Path) -> N
     """
     both = {"PYTHONPATH": str(PACKAGE / "_bootstrap"), "STACKLINE_RECORDER": str(PACKAGE / "_stackline_record.so")}
     for injection in ({}, both):
-        [said] = succeeds(tmp_path, program, STACKLINE_RECORD=str(run), **injection).splitlines()
-        assert "program.py: this process is being recorded already" in said
+        [message_text] = succeeds(tmp_path, program, STACKLINE_RECORD=str(run), **injection).splitlines()
+        assert "program.py: this process is being recorded already" in message_text
     assert len(streams(run)) == 2
 
 
@@ -314,19 +314,19 @@ busy()
 """
 
 
-def test_other_interpreters_of_a_process_leave_its_recording_alone(tmp_path: Path) -> None:
+def test_subinterpreters_do_not_change_the_recording(tmp_path: Path) -> None:
     succeeds(tmp_path, BUSY + SUBINTERPRETER, STACKLINE_RECORD="run.stackline")
     [stream] = streams(tmp_path / "run.stackline")
     assert b"busy" in stream
 
 
-def test_a_relative_run_directory_of_the_environment_is_one_place(tmp_path: Path) -> None:
+def test_relative_run_directories_become_absolute(tmp_path: Path) -> None:
     program = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', 'pass'], cwd='/', check=True)"
     succeeds(tmp_path, program, STACKLINE_RECORD="run.stackline")
     assert len(streams(tmp_path / "run.stackline")) == 2
 
 
-def test_processes_that_are_not_recorded_are_left_alone(tmp_path: Path) -> None:
+def test_unrecorded_processes_are_unchanged(tmp_path: Path) -> None:
     modules = "import sys; print([name for name in sys.modules if 'stackline' in name])"
     done = subprocess.run([sys.executable, "-c", modules], env=environment(), text=True, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
@@ -379,11 +379,11 @@ def test_the_magic_records_cells_and_statements(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython")}
     done = run_program(tmp_path, program, env=environment(**home))
     assert done.returncode == 0, done.stdout + done.stderr
-    *said, runs = done.stdout.splitlines()
+    *message_text, runs = done.stdout.splitlines()
     assert runs == "cell-2.stackline cell.stackline notebook-2.stackline notebook-3.stackline notebook.stackline"
     assert done.stderr.splitlines()[0] == "stackline: recorded into cell.stackline. Next: stackline findings cell.stackline"
     assert "Next: stackline findings notebook-2.stackline" in done.stderr, "single calls were recorded"
-    assert "\n".join(said).count("Traceback") == 1, "the failure of the cell is shown, once"
+    assert "\n".join(message_text).count("Traceback") == 1, "the failure of the cell is shown, once"
     for usage in ("invalid choice: 'all'", "no such source; choose from", "steps is '5'", "no code to run"):
         assert usage in done.stderr
 

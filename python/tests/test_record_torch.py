@@ -25,7 +25,7 @@ def torch_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return make_torch_python(tmp_path_factory.mktemp("torch") / "env", torch)
 
 
-def test_operators_are_recorded_whenever_pytorch_is_imported(tmp_path: Path, torch_python: str) -> None:
+def test_operators_are_recorded_before_and_after_pytorch_is_imported(tmp_path: Path, torch_python: str) -> None:
     program = """
     import sys
     with sl.record("before.stackline"):
@@ -46,7 +46,7 @@ def test_operators_are_recorded_whenever_pytorch_is_imported(tmp_path: Path, tor
     assert b"aten::cos" in after and b"aten::sin" not in after and b"aten::exp" not in after
 
 
-def test_modules_have_names_whenever_they_were_made(tmp_path: Path, torch_python: str) -> None:
+def test_modules_made_before_and_after_the_begin_have_names(tmp_path: Path, torch_python: str) -> None:
     program = """
     import torch
     def model(name):
@@ -154,7 +154,7 @@ def test_a_trace_is_larger_than_a_profile(tmp_path: Path, torch_python: str) -> 
     assert trace > profile + 20_000
 
 
-def test_the_examples_of_the_page_run(tmp_path: Path, torch_python: str) -> None:
+def test_documented_recording_examples_run(tmp_path: Path, torch_python: str) -> None:
     page = (REPOSITORY / "docs" / "python" / "README.md").read_text()
     blocks = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert blocks
@@ -162,7 +162,7 @@ def test_the_examples_of_the_page_run(tmp_path: Path, torch_python: str) -> None
     assert (tmp_path / "run.stackline" / "streams").is_dir()
 
 
-def test_waste_of_memory_is_among_the_findings(tmp_path: Path, torch_python: str) -> None:
+def test_memory_waste_is_found(tmp_path: Path, torch_python: str) -> None:
     program = """
     import torch
     with sl.record("run.stackline", mode="trace", memory=True):

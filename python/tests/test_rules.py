@@ -74,10 +74,10 @@ def cpu(call_tree: sl.CallTree) -> None:
             flag_issue(n, "CPU time abnormality")
 
 
-def test_the_listings_of_the_paper(run: sl.Run) -> None:
+def test_listings_of_the_paper(run: sl.Run) -> None:
     found = run.findings(rules=[hotspot, fusion, backward, stalls, cpu]).to_pylist()
-    of = {code: [row for row in found if row["code"] == code] for code in ["DC001", "DC002", "DC003", "DC004", "DC005"]}
-    [hot] = of["DC001"]
+    by_code = {code: [row for row in found if row["code"] == code] for code in ["DC001", "DC002", "DC003", "DC004", "DC005"]}
+    [hot] = by_code["DC001"]
     assert (hot["name"], hot["title"], hot["file"], hot["line"]) == (
         "paper-hotspot",
         "Hotspot (IndexBackward0_kernel)",
@@ -86,12 +86,12 @@ def test_the_listings_of_the_paper(run: sl.Run) -> None:
     )
     assert (hot["gain_ns"], hot["gain_low_ns"], hot["method"], hot["area"]) == (150_000, 150_000, "rule", "own")
     assert (hot["advice"], hot["evidence"], hot["events"]) == ("Make it faster.", "GPU time per step 300.0 µs; calls 3", 3)
-    assert {row["operator"] for row in of["DC002"]} >= {"aten::add"}
-    assert [(row["operator"], row["title"]) for row in of["DC003"]] == [("aten::index", "Backward abnormality (aten::index)")]
-    assert "times 30" in of["DC003"][0]["evidence"]
-    assert [row["title"] for row in of["DC004"]] == ["Kernel is mainly stalled by memory_dependency (gemm)"]
+    assert {row["operator"] for row in by_code["DC002"]} >= {"aten::add"}
+    assert [(row["operator"], row["title"]) for row in by_code["DC003"]] == [("aten::index", "Backward abnormality (aten::index)")]
+    assert "times 30" in by_code["DC003"][0]["evidence"]
+    assert [row["title"] for row in by_code["DC004"]] == ["Kernel is mainly stalled by memory_dependency (gemm)"]
     # The span of the step takes as long as the function in it, which says it all.
-    assert {row["function"] for row in of["DC005"]} == {"train_step", "loss_fn"}
+    assert {row["function"] for row in by_code["DC005"]} == {"train_step", "loss_fn"}
 
 
 def test_findings_are_ranked_together(run: sl.Run) -> None:
@@ -112,19 +112,19 @@ def test_findings_are_ranked_together(run: sl.Run) -> None:
     assert {row["code"] for row in rows} > {"MY001"}, "with the built-in ones"
 
 
-def test_evidence_is_by_the_steps_of_the_node(run: sl.Run) -> None:
-    def of(first: int, last: int) -> sl.CallNode:
+def test_evidence_is_per_step_of_the_node(run: sl.Run) -> None:
+    def node_of_steps(first: int, last: int) -> sl.CallNode:
         return run.call_tree(steps=(first, last)).search("**/gemm")[0]
 
     @sl.rule(code="MY020")
-    def asks_the_run(run: sl.Run) -> None:
+    def queries_the_run(run: sl.Run) -> None:
         flag_issue(run.call_tree().search("**/gemm")[0], "all")
-        flag_issue(of(1, 1), "one")
+        flag_issue(node_of_steps(1, 1), "one")
 
-    assert of(0, 2).steps == 3
-    table = run.findings(rules=[asks_the_run])
-    told = [evidence for code, evidence in zip(table["code"], table["evidence"], strict=True) if code == "MY020"]
-    assert len(told) == 2 and all("GPU time per step 100.0 µs" in text for text in told), told
+    assert node_of_steps(0, 2).steps == 3
+    table = run.findings(rules=[queries_the_run])
+    evidence_texts = [evidence for code, evidence in zip(table["code"], table["evidence"], strict=True) if code == "MY020"]
+    assert len(evidence_texts) == 2 and all("GPU time per step 100.0 µs" in text for text in evidence_texts), evidence_texts
 
 
 def test_gains_by_what_if_are_replayed(run: sl.Run) -> None:
@@ -138,7 +138,7 @@ def test_gains_by_what_if_are_replayed(run: sl.Run) -> None:
     assert 0 < row["gain_low_ns"] <= row["gain_ns"] <= row["gain_high_ns"] <= 300_000
 
 
-def test_a_rule_that_raises_stops_nothing_else(run: sl.Run) -> None:
+def test_other_rules_run_after_a_rule_that_raises(run: sl.Run) -> None:
     @sl.rule(code="MY001")
     def broken(call_tree: sl.CallTree) -> None:
         flag_issue(call_tree.root, "before")
@@ -161,7 +161,7 @@ def test_a_rule_that_raises_stops_nothing_else(run: sl.Run) -> None:
     assert any("MY002 was not checked: the rule raised SystemExit: 3" in note for note in table.notes)
 
 
-def test_a_rule_that_never_ends_is_stopped(run: sl.Run) -> None:
+def test_endless_rules_are_stopped(run: sl.Run) -> None:
     @sl.rule(code="MY001")
     def forever() -> None:
         while True:
@@ -180,21 +180,21 @@ def test_a_rule_that_never_ends_is_stopped(run: sl.Run) -> None:
     assert any(note.startswith("MY001 was not checked: the rule did not end in 2 s and was stopped") for note in table.notes)
 
 
-def test_what_rules_need(tmp_path: Path) -> None:
+def test_rules_without_their_needs_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     path.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 10}]}')
 
     @sl.rule(code="MY001", needs=["operators", "gpu_work"])
-    def of_gpu() -> None:
+    def needs_gpu() -> None:
         raise AssertionError("it must not look")
 
-    table = sl.open(path).findings(rules=[of_gpu])
+    table = sl.open(path).findings(rules=[needs_gpu])
     assert "MY001 was not checked: the trace has no GPU operations" in table.notes
     with pytest.raises(sl.AnalysisError, match="needs 'gpu', which is not a known requirement; choose from gpu_work, "):
         sl.rule(code="MY001", needs="gpu")
 
 
-def test_what_makes_no_rule(run: sl.Run) -> None:
+def test_invalid_rules_are_refused(run: sl.Run) -> None:
     for code in ["SL001", "sl999", "", "MY 1"]:
         with pytest.raises(sl.AnalysisError, match="code"):
             sl.rule(code=code)
@@ -211,7 +211,7 @@ def test_what_makes_no_rule(run: sl.Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected_message"),
     [
         ("flag_issue(None, 'x', gain=float('nan'))", "give ns per step"),
         ("flag_issue(None, 'x', gain=(3, 2, 1))", "the least comes first"),
@@ -227,14 +227,14 @@ def test_what_makes_no_rule(run: sl.Run) -> None:
         ("yield 'x'", "yields or returns stackline.Finding"),
     ],
 )
-def test_what_makes_no_finding(run: sl.Run, tmp_path: Path, wrong: str, said: str) -> None:
+def test_invalid_findings_are_refused(run: sl.Run, tmp_path: Path, wrong: str, expected_message: str) -> None:
     path = tmp_path / "wrong.py"
     path.write_text(f"import stackline\n@stackline.rule(code='MY001')\ndef wrong(flag_issue):\n    {wrong}\n")
-    with pytest.warns(RuntimeWarning, match=said):
+    with pytest.warns(RuntimeWarning, match=expected_message):
         run.findings(rules=[path])
 
 
-def test_files_of_rules(run: sl.Run, tmp_path: Path) -> None:
+def test_rule_files_are_loaded(run: sl.Run, tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("TITLE = 'from beside'\n")
     good = tmp_path / "my_rules.py"
     good.write_text(
@@ -244,20 +244,20 @@ def test_files_of_rules(run: sl.Run, tmp_path: Path) -> None:
     )
     assert "from beside" in run.findings(rules=[good])["title"]
     assert [function.__name__ for function in sl.load_rules(good)] == ["first", "second"]
-    for text, said in [
+    for text, expected_message in [
         ("x = 1\ndef broken(:\n", r"bad.py:2: syntax error"),
         ("x = 1\n", "no rules in it"),
         ("\0", "cannot be read|syntax error"),
     ]:
         bad = tmp_path / "bad.py"
         bad.write_text(text)
-        with pytest.raises(sl.AnalysisError, match=said):
+        with pytest.raises(sl.AnalysisError, match=expected_message):
             sl.load_rules(bad)
     with pytest.raises(sl.AnalysisError, match="no such file of rules"):
         sl.load_rules(tmp_path / "missing.py")
 
 
-def test_rules_of_packages(run: sl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_of_installed_packages_are_loaded(run: sl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "packaged_rules.py").write_text(
         "import stackline as sl\n@sl.rule(code='PK001')\ndef packaged():\n    return sl.Finding('packaged')\n"
     )

@@ -80,7 +80,7 @@ def test_findings_of_rules_are_in_all_outputs(findings: Program) -> None:
     assert cases["MY001 mine"].find("failure") is not None
 
 
-def test_what_else_findings_have_is_theirs_too(findings: Program) -> None:
+def test_python_rules_have_all_attributes_of_findings(findings: Program) -> None:
     rules = ["--rules", findings.write("my_rules.py", GOOD)]
     (findings.folder / "before.json").write_text(findings(*rules, "--format", "json").stdout)
     changes = rows(findings.json(*rules, "--baseline", "before.json"))
@@ -116,7 +116,7 @@ FAILING = HEAD + (
 )
 
 
-def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
+def test_other_rules_run_after_failed_rules(findings: Program) -> None:
     rules = ["--rules", findings.write("bad_rules.py", FAILING), "--rule-timeout", "2"]
     document = findings.json(*rules)
     assert [row["title"] for row in rows(document) if row["code"].startswith("MY")] == ["before", "fine"]
@@ -133,8 +133,8 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
     assert "MY006 works: fine" in shown.stdout
     sarif = findings(*rules, "--as", "sarif")
     [invocation] = json.loads(sarif.stdout)["runs"][0]["invocations"]
-    told = invocation["toolExecutionNotifications"]
-    assert [one["associatedRule"]["id"] for one in told] == ["MY001", "MY002", "MY003", "MY004", "MY007"]
+    notifications = invocation["toolExecutionNotifications"]
+    assert [one["associatedRule"]["id"] for one in notifications] == ["MY001", "MY002", "MY003", "MY004", "MY007"]
     assert invocation["executionSuccessful"] is False
     assert "rule MY001: the rule raised ZeroDivisionError" in sarif.stderr
     junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)
@@ -145,7 +145,7 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"a.py": "x = 1\ndef f(:\n"}, "a.py:2: syntax error"),
         ({"a.py": "x = 1\n"}, "a.py: no rules in it"),
@@ -159,9 +159,9 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
         ({"a.py": GOOD.replace("'MY001'", "'MY001', needs='x'")}, "needs 'x', which is not a known requirement"),
     ],
 )
-def test_files_that_make_no_sense(findings: Program, files: dict[str, str], said: str) -> None:
+def test_invalid_rule_files_are_refused(findings: Program, files: dict[str, str], message: str) -> None:
     rules = [argument for name, text in files.items() for argument in ("--rules", findings.write(name, text)) if name != "c_of_mine.py"]
-    assert said in findings(*rules, "--rule-timeout", "2", code=2).stderr
+    assert message in findings(*rules, "--rule-timeout", "2", code=2).stderr
 
 
 THRESHOLDS = HEAD + (
@@ -172,22 +172,22 @@ THRESHOLDS = HEAD + (
 )
 
 
-def test_thresholds_of_own_rules_are_set(findings: Program) -> None:
+def test_thresholds_of_python_rules_are_set(findings: Program) -> None:
     rules = ["--rules", findings.write("my_rules.py", THRESHOLDS)]
 
-    def said(*arguments: str) -> str:
+    def rule_output(*arguments: str) -> str:
         [row] = [row for row in rows(findings.json(*rules, *arguments)) if row["code"] == "MY001"]
         return str(row["title"])
 
-    assert said() == "1000 and 0"
-    assert said("--set", "my001.most=2.5", "--set", "SL001.share=50") == "2.5 and 0"
-    for wrong, why in [
+    assert rule_output() == "1000 and 0"
+    assert rule_output("--set", "my001.most=2.5", "--set", "SL001.share=50") == "2.5 and 0"
+    for wrong, reason in [
         ("MY001.none=1", "no threshold 'none'; there are most, least"),
         ("MY001.most=x", "'x' is not a number"),
         ("MY009.most=1", "there is no rule MY009"),
         ("MY001", "is no setting"),
     ]:
-        assert why in findings(*rules, "--set", wrong, code=2).stderr
+        assert reason in findings(*rules, "--set", wrong, code=2).stderr
     assert "--rules" in findings("--set", "MY001.most=1", code=2).stderr
     page = findings.explain("my001", *rules)
     for part in ["MY001 mine", "And more of it.", "Mend it.", "not checked if the trace has", "--set MY001.most=1000", "my_rules.py:2"]:
@@ -203,7 +203,7 @@ def test_a_file_given_twice_is_loaded_once(findings: Program) -> None:
     assert [row["code"] for row in rows(json.loads(done.stdout))].count("MY001") == 1
 
 
-def test_what_gains_too_little_is_told_by_rule(findings: Program) -> None:
+def test_small_gains_are_counted_by_rule(findings: Program) -> None:
     little = HEAD + (
         "@sl.rule(code='MY001')\ndef little():\n    sl.flag_issue(None, 'little', gain=1)\n    sl.flag_issue(None, 'less', gain=2)\n"
         "@sl.rule(code='MY002')\ndef much():\n    sl.flag_issue(None, 'longer', gain=1e18)\n    sl.flag_issue(None, 'negative', gain=-5)\n"
@@ -226,14 +226,14 @@ def test_what_gains_too_little_is_told_by_rule(findings: Program) -> None:
     assert {row["title"] for row in rows(findings.json(*rules, "--min-gain", "0")) if row["code"] == "MY001"} == {"little", "less"}
 
 
-def test_a_rule_that_finds_too_much_is_checked_in_part(findings: Program) -> None:
+def test_findings_beyond_the_limit_are_omitted(findings: Program) -> None:
     many = HEAD + "@sl.rule(code='MY001')\ndef many():\n    for i in range(2576):\n        sl.flag_issue(None, f'n{i}')\n"
     rules = ["--rules", findings.write("my_rules.py", many)]
-    said = "Checked in part: MY001: the rule found 2,576 issues, of which the first 1,000 count"
-    assert said in " ".join(findings(*rules).stdout.split())
+    message = "Checked in part: MY001: the rule found 2,576 issues, of which the first 1,000 count"
+    assert message in " ".join(findings(*rules).stdout.split())
 
 
-def test_wrong_use(findings: Program) -> None:
+def test_usage_errors(findings: Program) -> None:
     rules = findings.write("my_rules.py", GOOD)
     assert "missing.py: rule file not found" in findings("--rules", "missing.py", code=2).stderr
     assert "cannot start ./no-python to run rules: not found" in findings("--rules", rules, code=2, python="./no-python").stderr
@@ -267,13 +267,13 @@ def test_the_interpreter_by_variable_and_rules_of_packages(findings: Program, tm
     assert done.returncode == 0 and "MY001 mine: flagged" in done.stdout, done.stderr
 
 
-def test_conditions_are_not_judged_where_a_rule_failed(findings: Program) -> None:
+def test_conditions_are_not_evaluated_after_a_failed_rule(findings: Program) -> None:
     rules = ["--rules", findings.write("bad.py", HEAD + "@sl.rule(code='MY001')\ndef bad(call_tree):\n    raise KeyError('x')\n")]
     assert "--fail-on cannot be judged: MY001" in findings(*rules, "--fail-on", "gain>99%", code=1).stderr
     findings(*rules)
 
 
-def test_rules_look_at_one_rank(findings: Program) -> None:
+def test_rules_run_on_one_rank(findings: Program) -> None:
     ranks = findings.folder / "ranks"
     ranks.mkdir()
     trace = json.loads(findings.trace.read_text())
@@ -282,6 +282,6 @@ def test_rules_look_at_one_rank(findings: Program) -> None:
         (ranks / f"rank{rank}.json").write_text(json.dumps(trace))
     rules = ["--rules", findings.write("mine.py", GOOD)]
     findings.trace = ranks
-    said = findings(*rules, code=2).stderr
-    assert "select one with --rank" in said and "Traceback" not in said
+    message = findings(*rules, code=2).stderr
+    assert "select one with --rank" in message and "Traceback" not in message
     assert "MY001" in findings(*rules, "--rank", "1").stdout

@@ -81,7 +81,7 @@ def test_rows_and_columns_without_any_library(run: sl.Run) -> None:
         table["nme"]
 
 
-def test_what_gpu_operations_know_of_their_launch(run: sl.Run) -> None:
+def test_gpu_operations_have_attributes_of_their_launch(run: sl.Run) -> None:
     row = run.gpu_ops().to_pylist()[1]
     expected = {
         "name": "relu", "kind": "kernel", "start_ns": 150_000, "dur_ns": 50_250, "device": 0, "stream": 7, "step": 0,
@@ -129,7 +129,7 @@ def test_steps_and_ranks_select(two_ranks: Path) -> None:
         run.kernels(steps=(2, 1))
 
 
-def test_unknown_analyses_get_an_offer(run: sl.Run) -> None:
+def test_errors_of_unknown_analyses_suggest_names(run: sl.Run) -> None:
     with pytest.raises(sl.AnalysisError, match="did you mean .*kernel_summary"):
         run.table("kernel_sumary")
 
@@ -141,7 +141,7 @@ def test_every_analysis_is_a_method(run: sl.Run) -> None:
     assert run.timeline().name == "gpu_timeline" and run.collectives().name == "coll_analysis"
 
 
-def test_the_methods_are_up_to_date() -> None:
+def test_generated_methods_are_up_to_date() -> None:
     generator = Path(__file__).parents[1] / "generate_methods.py"
     names = runpy.run_path(str(generator))
     assert names["TARGET"].read_text() == names["generate"](), "run python -P python/generate_methods.py"

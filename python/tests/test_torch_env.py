@@ -31,7 +31,7 @@ def build(folder: Path, name: str, source: str, *flags: str) -> None:
 
 
 @needs_linker
-def test_stubs_stand_in_for_libraries_that_are_not_there(tmp_path: Path) -> None:
+def test_stubs_replace_missing_libraries(tmp_path: Path) -> None:
     real, lib, scratch = tmp_path / "real", tmp_path / "lib", tmp_path / "scratch"
     for folder in (real, lib, scratch):
         folder.mkdir()
@@ -53,7 +53,7 @@ def test_stubs_stand_in_for_libraries_that_are_not_there(tmp_path: Path) -> None
     assert ctypes.CDLL(str(lib / "libnccl.so.2")).ncclSend() == torch_env.NO_DEVICE
 
 
-def test_an_environment_counts_only_with_its_stamp(tmp_path: Path) -> None:
+def test_environments_without_stamp_are_incomplete(tmp_path: Path) -> None:
     home = tmp_path / "torch-2.15.0-py311"
     assert not torch_env.complete(home, "2.15.0")
     (home / "bin").mkdir(parents=True)
@@ -67,7 +67,7 @@ def test_an_environment_counts_only_with_its_stamp(tmp_path: Path) -> None:
     assert not torch_env.complete(home, "2.15.0"), "its interpreter was removed"
 
 
-def test_requirements_leave_out_what_only_a_gpu_needs(tmp_path: Path) -> None:
+def test_requirements_exclude_gpu_packages(tmp_path: Path) -> None:
     info = tmp_path / "torch-9.dist-info"
     info.mkdir()
     lines = ["sympy==1.13.1; python_version >= '3.9'", "nvidia-nccl-cu12==2; platform_system == 'Linux'", "triton==3"]
@@ -84,7 +84,7 @@ def test_requirements_leave_out_what_only_a_gpu_needs(tmp_path: Path) -> None:
         (["--root", "/proc/nowhere"], "give a place with --root"),
     ],
 )
-def test_failures_say_what_to_do(options: list[str], advice: str) -> None:
+def test_failures_have_advice(options: list[str], advice: str) -> None:
     done = subprocess.run([sys.executable, PROGRAM, *options], text=True, capture_output=True, check=False)
     assert done.returncode != 0 and not done.stdout
     assert advice in done.stderr

@@ -14,7 +14,7 @@ import stackline as sl
 from stackline import _native
 
 
-def test_mypy_accepts_what_users_write(tmp_path: Path) -> None:
+def test_mypy_accepts_the_documented_usage(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     sample = Path(__file__).with_name("typing_sample.py")
     cache = ["--cache-dir", str(tmp_path)]
@@ -23,7 +23,7 @@ def test_mypy_accepts_what_users_write(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_package_says_that_it_is_typed() -> None:
+def test_package_is_marked_as_typed() -> None:
     assert importlib.resources.files("stackline").joinpath("py.typed").is_file()
 
 

@@ -29,7 +29,7 @@ if (!executablePath || !folder || words.some((word) => word.startsWith("-"))) {
 
 const REPEATS = 3;
 /** What takes longer than so many ms is not waited for. */
-const PATIENCE = 180_000;
+const TIMEOUT_MS = 180_000;
 /** What is measured: name, unit, budget. */
 const ROWS = [
   ["overview", "command to Overview, ms", 1000],
@@ -55,7 +55,7 @@ function serve(path) {
   });
 }
 
-const took = async (work) => {
+const measureMs = async (work) => {
   const from = performance.now();
   await work();
   return performance.now() - from;
@@ -69,17 +69,17 @@ async function metric(session, name) {
 }
 
 async function flame(page, found) {
-  found.flame = await took(async () => {
+  found.flame = await measureMs(async () => {
     await page.getByRole("link", { name: "Flame graph" }).click();
     await drawn(page);
   });
-  const turn = (shape) => took(async () => {
+  const changeShape = (shape) => measureMs(async () => {
     await page.evaluate((to) => (location.hash = to), `#page=flame&shape=${shape}`);
     await page.waitForTimeout(20);
     await idle(page);
     await drawn(page);
   });
-  found.shape = (await turn("bottom-up")) - 20;
+  found.shape = (await changeShape("bottom-up")) - 20;
 }
 
 async function timeline(page, session, found) {
@@ -103,13 +103,13 @@ async function timeline(page, session, found) {
   found.frame = (((await metric(session, "ScriptDuration")) - before) * 1000) / 20;
   // What the browser draws on the page's thread counts, too.
   found.task = (((await metric(session, "TaskDuration")) - tasks) * 1000) / 20;
-  found.details = await took(async () => {
+  found.details = await measureMs(async () => {
     await page.evaluate(() => (location.hash += "&sel=event:5"));
     await page.waitForSelector(".details h3");
   });
   found.search = await page.evaluate(async () => {
     const from = performance.now();
-    await globalThis.stackline.ask("search", { text: "gemm" });
+    await globalThis.stackline.request("search", { text: "gemm" });
     return performance.now() - from;
   });
 }
@@ -117,7 +117,7 @@ async function timeline(page, session, found) {
 async function measure(browser, path) {
   const found = { tree: 0, tiles: 0 };
   const page = await browser.newPage({ viewport: { width: 1600, height: 900 } });
-  page.setDefaultTimeout(PATIENCE);
+  page.setDefaultTimeout(TIMEOUT_MS);
   page.on("response", async (response) => {
     const name = response.url().match(/query\/(calls|tiles)/)?.[1];
     const bytes = name ? (await response.body().catch(() => Buffer.alloc(0))).length : 0;
@@ -125,7 +125,7 @@ async function measure(browser, path) {
     found[row] = Math.max(found[row], bytes / 1000);
   });
   let child;
-  found.overview = await took(async () => {
+  found.overview = await measureMs(async () => {
     const served = await serve(path);
     child = served.child;
     await page.goto(served.url);

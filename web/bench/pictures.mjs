@@ -24,13 +24,13 @@ if (!executablePath || !trace) {
 
 const LARGEST = 150_000;
 /** Name, view, and what is done before the picture is taken. */
-const OF_TRACE = [
+const TRACE_PICTURES = [
   ["overview", "page=overview"],
   ["issues", "page=issues", (page) => page.locator(".card").first().click()],
   ["flame", "page=flame"],
   ["timeline", "page=timeline&cp=1", (page) => page.keyboard.press("w")],
 ];
-const OF_MEMORY = [
+const MEMORY_PICTURES = [
   ["memory", "page=memory", async (page) => {
     await page.setViewportSize({ width: 1100, height: 860 });
     await page.getByRole("button", { name: /^Apply (it|these)$/ }).click();
@@ -38,7 +38,7 @@ const OF_MEMORY = [
 ];
 
 /** Fails: a picture of something that went wrong is none. */
-function wrong(what) {
+function fail(what) {
   console.error(what);
   process.exitCode = 1;
 }
@@ -69,21 +69,21 @@ async function picture(page, url, [name, view, act]) {
     await settled(page);
   }
   await page.evaluate(() => scrollTo(0, 0));
-  for (const alert of await page.locator("[role=alert]").allTextContents()) wrong(`${name}: ${alert}`);
-  if (await page.evaluate(() => [...document.querySelectorAll("canvas")].some((canvas) => canvas.dataset.boxes === "0"))) wrong(`${name}: nothing is drawn`);
+  for (const alert of await page.locator("[role=alert]").allTextContents()) fail(`${name}: ${alert}`);
+  if (await page.evaluate(() => [...document.querySelectorAll("canvas")].some((canvas) => canvas.dataset.boxes === "0"))) fail(`${name}: nothing is drawn`);
   const path = join(folder, `${name}.png`);
   await page.screenshot({ path });
   const { size } = statSync(path);
   console.log(`${path}: ${(size / 1000).toFixed(0)} kB`);
-  if (size > LARGEST) wrong(`${name}: larger than ${LARGEST / 1000} kB`);
+  if (size > LARGEST) fail(`${name}: larger than ${LARGEST / 1000} kB`);
 }
 
 mkdirSync(folder, { recursive: true });
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const page = await browser.newPage({ viewport: { width: 1100, height: 640 }, colorScheme: "light" });
-page.on("pageerror", (error) => wrong(`error: ${error.message}`));
-page.on("console", (message) => message.type() === "error" && wrong(`console: ${message.text()}`));
-for (const [file, pictures] of [[trace, OF_TRACE], [memory, OF_MEMORY]]) {
+page.on("pageerror", (error) => fail(`error: ${error.message}`));
+page.on("console", (message) => message.type() === "error" && fail(`console: ${message.text()}`));
+for (const [file, pictures] of [[trace, TRACE_PICTURES], [memory, MEMORY_PICTURES]]) {
   const { url, stop } = await serve(file);
   for (const one of pictures) await picture(page, url, one);
   stop();

@@ -4,22 +4,22 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { transport } from "./state";
 import { type AnswerTo, type Arguments, key, type QueryName, Refused } from "./transport";
 
-export type Asked<A> =
+export type QueryState<A> =
   | { readonly state: "loading" }
   | { readonly state: "ok"; readonly answer: A }
   | { readonly state: "refused"; readonly error: Refused };
 
 /** Asks; again when the question changes. Without a name nothing is asked. Known answers are available at once. */
-export function useAnswer<Q extends QueryName>(name: Q | undefined, args: Arguments = {}): Asked<AnswerTo<Q>> {
+export function useAnswer<Q extends QueryName>(name: Q | undefined, args: Arguments = {}): QueryState<AnswerTo<Q>> {
   const question = name === undefined ? "" : key(name, args);
-  const [asked, setAsked] = useState<{ question: string; result: Asked<AnswerTo<Q>> }>();
-  const known = useRef<{ question: string; result: Asked<AnswerTo<Q>> }>(undefined);
+  const [latest, setLatest] = useState<{ question: string; result: QueryState<AnswerTo<Q>> }>();
+  const known = useRef<{ question: string; result: QueryState<AnswerTo<Q>> }>(undefined);
   if (known.current?.question !== question) {
     const answer = transport.known(question) as AnswerTo<Q> | undefined;
     known.current = answer && { question, result: { state: "ok", answer } };
   }
   const isKnown = known.current !== undefined;
-  const isLost = asked?.question === question && asked.result.state === "refused" && asked.result.error.reason === "gone";
+  const isLost = latest?.question === question && latest.result.state === "refused" && latest.result.error.reason === "gone";
   // Once the server is back, it is asked again.
   const attempt = isLost ? transport.back.value : 0;
   useEffect(() => {
@@ -27,8 +27,8 @@ export function useAnswer<Q extends QueryName>(name: Q | undefined, args: Argume
       return;
     }
     let current = true;
-    const show = (result: Asked<AnswerTo<Q>>) => current && setAsked({ question, result });
-    transport.ask(name, args).then(
+    const show = (result: QueryState<AnswerTo<Q>>) => current && setLatest({ question, result });
+    transport.request(name, args).then(
       (answer) => show({ state: "ok", answer }),
       (error: unknown) => show({ state: "refused", error: refused(error) }),
     );
@@ -36,15 +36,15 @@ export function useAnswer<Q extends QueryName>(name: Q | undefined, args: Argume
       current = false;
     };
   }, [question, isKnown, attempt]);
-  return known.current?.result ?? (asked?.question === question ? asked.result : LOADING);
+  return known.current?.result ?? (latest?.question === question ? latest.result : LOADING);
 }
 
 const LOADING = { state: "loading" } as const;
 
 /** Last answer while a new one loads, so that the view does not flicker. */
-export function useLast<A>(asked: Asked<A>): A | undefined {
+export function useLast<A>(query: QueryState<A>): A | undefined {
   const last = useRef<A>(undefined);
-  if (asked.state === "ok") last.current = asked.answer;
+  if (query.state === "ok") last.current = query.answer;
   return last.current;
 }
 

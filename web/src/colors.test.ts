@@ -15,18 +15,18 @@ const SIGHTS: Readonly<Record<string, readonly [Three, Three, Three]>> = {
 };
 
 function linear(hex: string): Three {
-  const of = (at: number) => {
+  const channel = (at: number) => {
     const value = Number.parseInt(hex.slice(at, at + 2), 16) / 255;
     return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
   };
-  return [of(1), of(3), of(5)];
+  return [channel(1), channel(3), channel(5)];
 }
 
 const luminance = ([red, green, blue]: Three) => 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 
 function seen(color: Three, sight: readonly [Three, Three, Three]): Three {
-  const of = (row: Three) => Math.min(Math.max(row[0] * color[0] + row[1] * color[1] + row[2] * color[2], 0), 1);
-  return [of(sight[0]), of(sight[1]), of(sight[2])];
+  const response = (row: Three) => Math.min(Math.max(row[0] * color[0] + row[1] * color[1] + row[2] * color[2], 0), 1);
+  return [response(sight[0]), response(sight[1]), response(sight[2])];
 }
 
 /** In CIELAB, in which as far apart is about as different. */
@@ -38,7 +38,7 @@ function lab([red, green, blue]: Three): Three {
   return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
 }
 
-const apart = (a: Three, b: Three) => Math.hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
+const colorDistance = (a: Three, b: Three) => Math.hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
 
 const fills = (palette: Readonly<Record<string, { readonly fill: string }>>) => Object.values(palette).map(({ fill }) => fill);
 const PALETTES = { layers: fills(LAYERS), areas: fills(AREAS), causes: fills(CAUSES), heat: HEAT };
@@ -48,13 +48,13 @@ const LEAST = 10;
 test.each(Object.entries(PALETTES))("%s are distinct with every kind of color vision", (_, palette) => {
   for (const [sight, matrix] of Object.entries(SIGHTS)) {
     const all = palette.map((hex) => lab(seen(linear(hex), matrix)));
-    all.forEach((one, at) => all.slice(0, at).forEach((other, before) => expect(apart(one, other), `${palette[at]} and ${palette[before]}, ${sight}`).toBeGreaterThanOrEqual(LEAST)));
+    all.forEach((one, at) => all.slice(0, at).forEach((other, before) => expect(colorDistance(one, other), `${palette[at]} and ${palette[before]}, ${sight}`).toBeGreaterThanOrEqual(LEAST)));
   }
 });
 
 test("colors of areas differ more than two shades of one color", () => {
   const all = PALETTES.areas.map((hex) => lab(linear(hex)));
-  all.forEach((one, at) => all.slice(0, at).forEach((other, before) => expect(apart(one, other), `${PALETTES.areas[at]} and ${PALETTES.areas[before]}`).toBeGreaterThanOrEqual(20)));
+  all.forEach((one, at) => all.slice(0, at).forEach((other, before) => expect(colorDistance(one, other), `${PALETTES.areas[at]} and ${PALETTES.areas[before]}`).toBeGreaterThanOrEqual(20)));
 });
 
 test("names can be read on each of them", () => {

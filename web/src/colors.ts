@@ -92,8 +92,8 @@ export function setTheme(chosen: Theme): void {
 /** Takes the theme that was kept: before anything is drawn. */
 export function readTheme(): void {
   try {
-    const kept = localStorage.getItem(KEY);
-    theme.value = THEMES.find((one) => one === kept) ?? "";
+    const stored = localStorage.getItem(KEY);
+    theme.value = THEMES.find((one) => one === stored) ?? "";
   } catch {
     // Nothing may be kept: that of the system.
   }
@@ -111,11 +111,11 @@ if (print) {
 
 export const isDark = computed(() => !isPrinting.value && (theme.value === "" || theme.value === "contrast" ? prefersDark.value : theme.value === "dark"));
 
-const asks = (feature: string) => typeof matchMedia === "function" && matchMedia(`(${feature})`).matches;
+const prefers = (feature: string) => typeof matchMedia === "function" && matchMedia(`(${feature})`).matches;
 
 /** Ink and paper of canvases. */
 export const canvas = computed(() => {
-  const isMore = !isPrinting.value && (theme.value === "contrast" || asks("prefers-contrast: more") || asks("forced-colors: active"));
+  const isMore = !isPrinting.value && (theme.value === "contrast" || prefers("prefers-contrast: more") || prefers("forced-colors: active"));
   if (isMore) {
     const [paper, ink] = isDark.value ? ["#000000", "#ffffff"] : ["#ffffff", "#000000"];
     return { paper, ink, quiet: ink, line: ink, label: "#000000", mark: ink };

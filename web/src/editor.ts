@@ -16,14 +16,14 @@ export function setFolder(path: string | null): void {
 
 /** The pattern of such addresses, with `{file}` and `{line}` in it. */
 export function pattern(): string {
-  readKept();
+  loadSettings();
   return known || DEFAULT;
 }
 
 /** Cached value, since the first read of browser storage is slow. */
 let known: string | undefined;
 
-function kept(name: string): string {
+function stored(name: string): string {
   try {
     return localStorage.getItem(name) ?? "";
   } catch {
@@ -52,11 +52,11 @@ export interface Folder {
 export const folders = signal<readonly Folder[]>([]);
 
 /** Read the browser storage once, in advance or on demand. */
-export function readKept(): void {
+export function loadSettings(): void {
   if (known !== undefined) return;
-  known = kept(KEY);
+  known = stored(KEY);
   try {
-    const all: unknown = JSON.parse(kept(FOLDERS) || "[]");
+    const all: unknown = JSON.parse(stored(FOLDERS) || "[]");
     const isFolder = (one: unknown): one is Folder => typeof (one as Folder)?.from === "string" && typeof (one as Folder)?.to === "string";
     if (Array.isArray(all) && all.length > 0) folders.value = all.filter(isFolder);
   } catch {
@@ -74,7 +74,7 @@ export function setFolders(all: readonly Folder[]): void {
 }
 
 function knownFolders(): readonly Folder[] {
-  readKept();
+  loadSettings();
   return folders.value;
 }
 

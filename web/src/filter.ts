@@ -1,7 +1,7 @@
 /** Selected part of the run: steps, thread, phase, module. The URL stores it, and queries use it. */
 
 import { signal } from "@preact/signals";
-import { change, lookAt, rank, state } from "./state";
+import { change, changeCallView, rank, state } from "./state";
 import type { Meta } from "./generated/answers";
 
 /** The run, once it is known. */
@@ -37,10 +37,10 @@ export function parsed(text: string): readonly [number, number] | undefined {
 }
 
 /** Steps in words. */
-export const inWords = ([first, last]: readonly [number, number]) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
+export const stepsText = ([first, last]: readonly [number, number]) => (first === last ? `step ${first}` : `steps ${first} to ${last}`);
 
 /** Time range from the start of the first to the end of the last of some steps, in ns; undefined if no step has these numbers. */
-export function stretchOf(all: Meta["traces"][number]["steps"], [first, last]: readonly [number, number]): { from: number; to: number } | undefined {
+export function rangeOfSteps(all: Meta["traces"][number]["steps"], [first, last]: readonly [number, number]): { from: number; to: number } | undefined {
   // Asked while one moves, of thousands: without lists in between.
   let [from, to] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (let at = 0; at < all.length; at += 1) {
@@ -58,8 +58,8 @@ export function chooseSteps(text: string): void {
   const isDefault = trace?.chosen !== null && trace?.chosen !== undefined && text === named(trace.chosen);
   // Sums of a recording and times of a trace are measured by other things.
   const metric = "";
-  if (state.value.page !== "timeline") return lookAt({ steps: isDefault ? "" : text, metric });
-  const wanted = parsed(text);
-  const stretch = trace && wanted && stretchOf(trace.steps, wanted);
-  change({ steps: isDefault ? "" : text, metric, from: stretch ? `${stretch.from}` : "", to: stretch ? `${stretch.to}` : "" });
+  if (state.value.page !== "timeline") return changeCallView({ steps: isDefault ? "" : text, metric });
+  const stepRange = parsed(text);
+  const range = trace && stepRange && rangeOfSteps(trace.steps, stepRange);
+  change({ steps: isDefault ? "" : text, metric, from: range ? `${range.from}` : "", to: range ? `${range.to}` : "" });
 }

@@ -1,12 +1,12 @@
 /** Query of findings, for runs that can have findings. */
 
-import { type Asked, useAnswer } from "./answers";
+import { type QueryState, useAnswer } from "./answers";
 import { run } from "./filter";
 import type { AnswerTo } from "./transport";
 
-export function useFindings(rank?: string): Asked<AnswerTo<"findings">> {
+export function useFindings(rank?: string): QueryState<AnswerTo<"findings">> {
   const { has, recording } = run.value ?? {};
   // Sums of calls alone have some, too.
-  const isAsked = has?.events || has?.memory || (recording && !has?.timeline);
-  return useAnswer(isAsked ? "findings" : undefined, { rank });
+  const hasFindings = has?.events || has?.memory || (recording && !has?.timeline);
+  return useAnswer(hasFindings ? "findings" : undefined, { rank });
 }

@@ -12,9 +12,9 @@ const isPerhapsNothing = (gain: Gain, step: number): boolean => gain.low_ns <= 0
 /** Check for bounds that any gain has: from 0 to the whole step. */
 export const isUnbounded = (gain: Gain, step: number): boolean => isPerhapsNothing(gain, step) && tenths(gain.high_ns, step) === 1000;
 
-/** Bounds of a gain, formatted by `say` from ns. */
-export function boundsOf(gain: Gain, step: number, say: (ns: number) => string = (ns) => percent(ns, step)): string {
+/** Bounds of a gain, formatted by `format` from ns. */
+export function boundsOf(gain: Gain, step: number, format: (ns: number) => string = (ns) => percent(ns, step)): string {
   if (isUnbounded(gain, step)) return "bounds unknown";
-  if (isPerhapsNothing(gain, step)) return `bounds 0 to ${say(gain.high_ns)}`;
-  return `bounds ${say(gain.low_ns)} to ${say(gain.high_ns)}`;
+  if (isPerhapsNothing(gain, step)) return `bounds 0 to ${format(gain.high_ns)}`;
+  return `bounds ${format(gain.low_ns)} to ${format(gain.high_ns)}`;
 }

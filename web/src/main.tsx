@@ -5,7 +5,7 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { useAnswer } from "./answers";
 import { readTheme, setTheme, type Theme, theme } from "./colors";
-import { readKept, setFolder } from "./editor";
+import { loadSettings, setFolder } from "./editor";
 import { Compare } from "./pages/compare";
 import { Flame } from "./pages/flame";
 import { Issues } from "./pages/issues";
@@ -26,7 +26,7 @@ import { Keys } from "./parts/keys";
 import { DataLossBanner } from "./parts/data-loss-banner";
 import { Palette } from "./parts/palette";
 import { Shown } from "./parts/notice";
-import { address, change, chooseRank, firstPage, follow, page, PAGES, type PageId, state, transport } from "./state";
+import { address, change, chooseRank, firstPage, followHistory, page, PAGES, type PageId, state, transport } from "./state";
 import type { Meta } from "./generated/answers";
 import "./style.css";
 
@@ -40,9 +40,9 @@ function App() {
       }
       if (dialog.value !== "") return;
       const isTyping = event.target instanceof HTMLElement && /INPUT|SELECT|TEXTAREA/.test(event.target.tagName);
-      const wanted = PAGES[Number(event.key) - 1];
+      const pageEntry = PAGES[Number(event.key) - 1];
       if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (wanted) change({ page: wanted.id });
+      if (pageEntry) change({ page: pageEntry.id });
       if (event.key === "t") change({ as: state.value.as === "table" ? "" : "table" });
       if (event.key === "?") dialog.value = "keys";
       if (event.key === "o") openInEditor();
@@ -61,7 +61,7 @@ function App() {
     run.value = meta.answer.document;
     firstPage.value = isMemoryAlone(meta.answer.document) ? "memory" : "overview";
   }
-  return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
+  return <Shown query={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
 }
 
 /** Clear the selection, else the mark, else the zoom of the flame graph. */
@@ -204,7 +204,7 @@ effect(() => {
 });
 // For scripts and tests: the same answers that the page shows.
 Object.assign(globalThis, { stackline: Object.assign(transport, { address }) });
-follow();
+followHistory();
 render(<App />, document.getElementById("stackline")!);
 // Once the first page is there: nobody opens an editor before.
-setTimeout(readKept, 200);
+setTimeout(loadSettings, 200);

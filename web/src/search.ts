@@ -3,8 +3,8 @@
 import { selOf } from "./flame/chosen";
 import { amount, count, duration } from "./format";
 import { nearest } from "./nearest";
-import { change, lookAt, PAGES } from "./state";
-import { around } from "./timeline/view";
+import { change, changeCallView, PAGES } from "./state";
+import { placeAround } from "./timeline/view";
 import type { AnswerTo } from "./transport";
 import type { Row, SearchAnswer } from "./generated/answers";
 
@@ -22,8 +22,8 @@ const MOST = 12;
 const NEAR = 5;
 
 const holds = (text: string) => {
-  const wanted = text.trim().toLowerCase();
-  return (name: string) => name.toLowerCase().includes(wanted);
+  const needle = text.trim().toLowerCase();
+  return (name: string) => name.toLowerCase().includes(needle);
 };
 
 /** Entries for a text: pages and findings from loaded data, others from the server's answer, whose frames have a metric. */
@@ -43,13 +43,13 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
     sort: frame.kind,
     name: `${frame.name}${frame.file === "" ? "" : ` ${frame.file}`}`,
     more: `flame graph: ${amount(frame.inclusive, frame.unit)}${metric && ` ${metric}`}`,
-    open: () => lookAt({ page: "flame", shape: "", of: "", find: frame.name, sel: selOf(frame) }),
+    open: () => changeCallView({ page: "flame", shape: "", of: "", find: frame.name, sel: selOf(frame) }),
   }));
   const events = answer.names.map((event): Entry => ({
     sort: event.kind.replaceAll("_", " "),
     name: event.name,
     more: `timeline: ${count(event.count)} ×, ${duration(event.ns)}`,
-    open: () => change({ page: "timeline", sel: `event:${event.event}`, ...around(event.start, event.dur) }),
+    open: () => change({ page: "timeline", sel: `event:${event.event}`, ...placeAround(event.start, event.dur) }),
   }));
   const files = answer.files.map((file): Entry => ({ sort: "file", name: file, more: "", open: () => change({ page: "source", file, line: "" }) }));
   return [pages, issues, frames, events, files].flatMap((list) => list.slice(0, MOST));

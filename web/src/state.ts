@@ -30,8 +30,8 @@ export const state = signal<State>(parse(location.hash));
 export const firstPage = signal<PageId>("overview");
 
 export const page = computed<PageId>(() => {
-  const wanted = state.value.page;
-  return PAGES.find(({ id }) => id === wanted)?.id ?? firstPage.value;
+  const requestedPage = state.value.page;
+  return PAGES.find(({ id }) => id === requestedPage)?.id ?? firstPage.value;
 });
 
 /** Selection, as `kind:number`: `event:12`, `finding:0`. */
@@ -55,8 +55,8 @@ const OF_PAGE = ["root", "from", "to", "file", "line", "area", "confidence", "ca
 /** Changes parts of the address. A new page or selection can be gone back from; a view that moves cannot. */
 export function change(parts: State, how: "push" | "replace" = "push"): void {
   const before = state.value;
-  const kept = parts.page !== undefined && parts.page !== before.page ? without(before, OF_PAGE) : before;
-  const after = { ...kept, ...parts };
+  const remaining = parts.page !== undefined && parts.page !== before.page ? without(before, OF_PAGE) : before;
+  const after = { ...remaining, ...parts };
   const text = format(after);
   if (text === format(before)) {
     return;
@@ -66,21 +66,21 @@ export function change(parts: State, how: "push" | "replace" = "push"): void {
     write();
     history.pushState(null, "", text);
   } else {
-    later(text);
+    writeAddressLater(text);
   }
   state.value = parse(text);
 }
 
 /** Ms between two times that the address is written while one moves: a browser takes a quarter of a frame for each, and refuses hundreds at once. */
-const APART = 250;
+const MIN_INTERVAL_MS = 250;
 /** An address that is not written yet, and when the last one was. */
 export const address = { waits: undefined as string | undefined, at: Number.NEGATIVE_INFINITY };
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 /** Replace the URL in the browser's history, at once if the last change was long ago. */
-function later(text: string): void {
+function writeAddressLater(text: string): void {
   address.waits = text;
-  const left = address.at + APART - performance.now();
+  const left = address.at + MIN_INTERVAL_MS - performance.now();
   if (left <= 0) write();
   else timer ??= setTimeout(write, left);
 }
@@ -94,14 +94,14 @@ function write(): void {
 }
 
 /** Change the view of the call tree. Rows differ between views, so the selection keeps the frame. */
-export function lookAt(parts: State): void {
+export function changeCallView(parts: State): void {
   const before = state.value.sel ?? "";
-  const sel = !before.startsWith("node:") ? before : before === noted.sel ? noted.frame : "";
+  const sel = !before.startsWith("node:") ? before : before === selectedFrame.sel ? selectedFrame.frame : "";
   change({ sel, ...parts, root: "" });
 }
 
 /** Frame of the selected row in URL form, and its callers. */
-export const noted = { sel: "", frame: "", around: [] as readonly string[] };
+export const selectedFrame = { sel: "", frame: "", around: [] as readonly string[] };
 
 /** Select another rank and clear the state of the previous one. An empty text selects all ranks, with plots of the first. */
 export function chooseRank(rank: string): void {
@@ -112,7 +112,7 @@ function without(parts: State, names: readonly string[]): State {
   return Object.fromEntries(Object.entries(parts).filter(([name]) => !names.includes(name)));
 }
 
-export function follow(): void {
+export function followHistory(): void {
   const read = () => {
     // Somebody went elsewhere before what was seen last was written.
     address.waits = undefined;

@@ -52,7 +52,7 @@ test.each([
 test("64 streams are 64 lanes", async () => {
   const { page, faults } = await watched(here.browser, crowded.url);
   await open(page, crowded.url, "page=timeline");
-  const lanes = await page.evaluate("stackline.ask('lanes').then(({ document }) => document.lanes.filter((lane) => lane.kind === 'stream').length)");
+  const lanes = await page.evaluate("stackline.request('lanes').then(({ document }) => document.lanes.filter((lane) => lane.kind === 'stream').length)");
   expect(lanes).toBe(64);
   expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(64 * 12);
   await page.locator(".canvas").evaluate((element) => element.scrollTo(0, element.scrollHeight));
@@ -61,7 +61,7 @@ test("64 streams are 64 lanes", async () => {
   await page.close();
 });
 
-test.each(["light", "dark"] as const)("high contrast, %s: nothing for axe-core to say", { timeout: 180_000 }, async (colorScheme) => {
+test.each(["light", "dark"] as const)("axe-core finds no problems with high contrast, %s", { timeout: 180_000 }, async (colorScheme) => {
   for (const options of [{ colorScheme, contrast: "more" }, { colorScheme, forcedColors: "active" }] as const) {
     const { page, faults } = await watched(here.browser, crowded.url, options);
     for (const view of VIEWS) {
@@ -73,7 +73,7 @@ test.each(["light", "dark"] as const)("high contrast, %s: nothing for axe-core t
   }
 });
 
-test("high contrast: nothing is grey, and where the system sets colours the page that is open is still marked", async () => {
+test("high contrast has no gray, and the open page is marked with system colors", async () => {
   for (const colorScheme of ["light", "dark"] as const) {
     const { page } = await watched(here.browser, crowded.url, { colorScheme, contrast: "more" });
     await open(page, crowded.url, "page=overview");
@@ -89,11 +89,11 @@ test("high contrast: nothing is grey, and where the system sets colours the page
   await page.close();
 });
 
-test("several pages at once have the same answers, and equal questions are worked out once", async () => {
+test("concurrent pages have equal answers, computed once", async () => {
   const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
   const pages = await Promise.all([1, 2, 3, 4].map(() => watched(here.browser, served.url)));
   await Promise.all(pages.map(({ page }, at) => open(page, served.url, `page=${PAGES[at % 2 ? 0 : 3]}`)));
-  const ask = "stackline.ask('findings').then(({ document }) => JSON.stringify(document))";
+  const ask = "stackline.request('findings').then(({ document }) => JSON.stringify(document))";
   const answers = await Promise.all(pages.map(({ page }) => page.evaluate(ask)));
   expect(new Set(answers).size).toBe(1);
   for (const { page, faults } of pages) {
@@ -103,7 +103,7 @@ test("several pages at once have the same answers, and equal questions are worke
   await served.stop();
 });
 
-test("a server that goes in the middle: what was there stays, what is asked then is refused in words, and Back shows it again", async () => {
+test("after the server stops, known answers remain, other queries show an error, and Back works", async () => {
   const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=timeline");
@@ -123,7 +123,7 @@ test("a server that goes in the middle: what was there stays, what is asked then
   await page.close();
 });
 
-test("a tree of a million nodes is shown, turned round and searched", { timeout: 300_000 }, async () => {
+test("a tree of a million nodes is shown, inverted and searched", { timeout: 300_000 }, async () => {
   const run = join(here.folder.path, "tree.stackline");
   synth("tree", run, "--nodes", "1000000");
   const served = await serve(run);
@@ -134,7 +134,7 @@ test("a tree of a million nodes is shown, turned round and searched", { timeout:
     if (response.url().includes("/query/calls")) largest = Math.max(largest, (await response.body()).length);
   });
   await open(page, served.url, "page=flame");
-  const nodes = await page.evaluate("stackline.ask('calls', { shape: 'top-down' }).then(({ document }) => [document.nodes, document.total])") as [number, number];
+  const nodes = await page.evaluate("stackline.request('calls', { shape: 'top-down' }).then(({ document }) => [document.nodes, document.total])") as [number, number];
   expect(nodes[0]).toBeGreaterThanOrEqual(1_000_000);
   expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(100);
   for (const view of ["flame&shape=bottom-up", "flame&shape=flat", "flame&focus=function_17%40", "flame&as=table"]) {

@@ -27,7 +27,7 @@ async function eachPage(page: Page, url: string, seen: (id: string) => Promise<v
 }
 
 describe("a report", () => {
-  test("answers what is asked next: each step, the whole run, the tree drawn otherwise, a frame, a file, a sum; and says what it lacks", async () => {
+  test("answers the queries of other views, and names the missing ones", async () => {
     const demo = join(here.folder.path, "asked.json.gz");
     synth("demo", demo);
     const url = reported("asked", demo);
@@ -39,13 +39,13 @@ describe("a report", () => {
     }
     await open(page, url, "page=timeline");
     await page.evaluate(async () => {
-      const { ask } = (globalThis as unknown as { stackline: { ask: (name: string, args?: object) => Promise<{ document: any; columns: any }> } }).stackline;
-      const meta = (await ask("meta")).document;
+      const { request } = (globalThis as unknown as { stackline: { request: (name: string, args?: object) => Promise<{ document: any; columns: any }> } }).stackline;
+      const meta = (await request("meta")).document;
       const [, from, to] = meta.traces[0].steps[0];
-      await ask("range", { from, to });
+      await request("range", { from, to });
       const [first, last] = meta.traces[0].chosen;
       const view = { shape: "top-down", steps: `${first}..${last}` };
-      await ask("frame", { ...view, root: 1 });
+      await request("frame", { ...view, root: 1 });
     });
     await open(page, url, "page=flame&focus=linear");
     expect(await page.locator("main").innerText()).toMatch(/This view is not in the report.* Open the run instead: stackline view .*asked\.json\.gz/);
@@ -53,7 +53,7 @@ describe("a report", () => {
     await page.close();
   });
 
-  test("of a file that is cut off says on each page that a part is missing", async () => {
+  test("of a truncated file has a data loss note on each page", async () => {
     const cut = join(here.folder.path, "cut.json");
     writeFileSync(cut, '{"traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 5, "pid": 1, "tid": 1}, {"ph": "X", "na');
     const url = reported("cut", cut);
@@ -68,7 +68,7 @@ describe("a report", () => {
     await page.close();
   });
 
-  test("of a run without events says so, and nothing else", async () => {
+  test("of a run without events shows only a note", async () => {
     const empty = join(here.folder.path, "empty.json");
     writeFileSync(empty, '{"traceEvents": []}');
     const url = reported("empty", empty);
@@ -99,7 +99,7 @@ describe("a report", () => {
     await page.close();
   });
 
-  test("of a tree of a million nodes keeps to its size, and shows the tree in each direction", { timeout: 600_000 }, async () => {
+  test("of a tree of a million nodes respects the size limit, and shows the tree in each direction", { timeout: 600_000 }, async () => {
     const run = join(here.folder.path, "tree.stackline");
     synth("tree", run, "--nodes", "1000000");
     const url = reported("tree", run);
@@ -110,7 +110,7 @@ describe("a report", () => {
       expect(await page.locator("[role=alert]").allTextContents(), view).toEqual([]);
     }
     await open(page, url, "page=flame");
-    expect(await page.evaluate("stackline.ask('calls', { shape: 'top-down' }).then(({ document }) => document.nodes)")).toBeGreaterThanOrEqual(1_000_000);
+    expect(await page.evaluate("stackline.request('calls', { shape: 'top-down' }).then(({ document }) => document.nodes)")).toBeGreaterThanOrEqual(1_000_000);
     expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(100);
     // What the whole has no room for would be asked for, and is said to be missing.
     await open(page, url, "page=flame&root=1");
@@ -147,7 +147,7 @@ interface Box {
 
 /** The boxes of a view as the page got them. */
 const boxesOf = (page: Page, args: object): Promise<Box[]> =>
-  page.evaluate(`stackline.ask("calls", ${JSON.stringify(args)}).then(({ document, columns }) => {
+  page.evaluate(`stackline.request("calls", ${JSON.stringify(args)}).then(({ document, columns }) => {
     const paths = [""];
     return Array.from(columns.row, (row, at) => {
       const [, name, , file, line] = document.labels[columns.label[at]];
@@ -162,7 +162,7 @@ const numbers = (boxes: readonly Box[]) => boxes.map(({ path, inclusive, exclusi
 /** The same as the command line has it. */
 const numbersAt = (rows: Map<string, Row>, boxes: readonly Box[]) => boxes.map(({ path }) => [path, rows.get(path)?.inclusive, rows.get(path)?.exclusive]);
 
-describe("numbers of calls are those of the command line, in the server and in the report", () => {
+describe("numbers of calls equal those of the command line, on the server and in the report", () => {
   const made = () => {
     const run = join(here.folder.path, `few-${Math.random()}.stackline`);
     synth("tree", run, "--nodes", "1000");
@@ -170,7 +170,7 @@ describe("numbers of calls are those of the command line, in the server and in t
   };
   const printed = (run: string, ...more: string[]) => JSON.parse(stackline("calls", run, ...more, "--format", "json")) as { tables: { calls: { rows: Row[] }; call_lines: { rows: Array<Row & { readonly function: string }> } } };
 
-  test("of the flame graph, and of the table beside it", { timeout: 120_000 }, async () => {
+  test("of the flame graph and of its table", { timeout: 120_000 }, async () => {
     const run = made();
     const served = await serve(run);
     const carriers = [served.url, reported("few-flame", run)];
@@ -193,7 +193,7 @@ describe("numbers of calls are those of the command line, in the server and in t
     await served.stop();
   });
 
-  test("of a part that was zoomed to, towards callers", async () => {
+  test("of a zoomed subtree, with callers", async () => {
     const run = made();
     const served = await serve(run);
     const expected = byPath(printed(run, "--view", "bottom-up", "--top", "0").tables.calls.rows);
@@ -214,7 +214,7 @@ describe("numbers of calls are those of the command line, in the server and in t
     await served.stop();
   });
 
-  test("of the source, file by file and line by line", async () => {
+  test("of each file and line of the source", async () => {
     const run = made();
     const served = await serve(run);
     const lines = printed(run, "--lines", "--top", "0").tables.call_lines.rows;

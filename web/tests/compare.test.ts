@@ -44,7 +44,7 @@ test("two timelines begin at the chosen steps, and zoom and pan together", async
   await page.close();
 });
 
-test("a click on a box of either side says what it is", async () => {
+test("a click on a box of either side shows its details", async () => {
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=compare");
   await page.waitForFunction(() => [...document.querySelectorAll("canvas")].filter((canvas) => Number(canvas.dataset.boxes) > 0).length === 2);
@@ -67,7 +67,7 @@ test("a click on a box of either side says what it is", async () => {
   await page.close();
 });
 
-test("sides are called A and B, as the command line calls them", async () => {
+test("sides are named A and B as on the command line", async () => {
   const { page } = await watched(here.browser, served.url);
   await open(page, served.url, "page=compare");
   expect(await page.locator("main").innerText()).toMatch(/A, before: .*a\.json\. B, after: .*b\.json/);
@@ -76,7 +76,7 @@ test("sides are called A and B, as the command line calls them", async () => {
   await page.close();
 });
 
-test("a report in one file holds the comparison and both timelines", async () => {
+test("a report has the comparison and both timelines", async () => {
   const [a, b, report] = ["a.json", "b.json", "report.html"].map((name) => join(here.folder.path, name)) as [string, string, string];
   stackline("report", b, "--baseline", a, "--html", report);
   const url = `file://${report}`;
@@ -129,7 +129,7 @@ test("times whose records are missing in one run are not shown as 0, in the page
   await both.stop();
 });
 
-test("peaks of memory of both runs stand beside each other, in the page and in the report", async () => {
+test("memory peaks of both runs are shown side by side, in the page and in the report", async () => {
   const memory = (ts: number, bytes: number, addr: number) => ({ ph: "i", s: "t", name: "[memory]", cat: "cpu_instant_event", pid: 1, tid: 1, ts, args: { "Device Type": 0, "Device Id": -1, Addr: addr, Bytes: bytes, "Total Allocated": 0, "Total Reserved": 0 } });
   const step = (at: number) => ({ ph: "X", name: `ProfilerStep#${at}`, cat: "user_annotation", ts: at * 1000, dur: 990, pid: 1, tid: 1 });
   const [a, b] = [4096, 1024].map((bytes) => {

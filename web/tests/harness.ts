@@ -31,7 +31,7 @@ export interface Suite {
   readonly browser: Browser;
   readonly folder: { readonly path: string };
   /** Open a run in a page of its own, in which nothing may fail. */
-  readonly look: (served: Pick<Served, "url">, at: (page: Page, url: string) => Promise<void>) => Promise<void>;
+  readonly viewServed: (served: Pick<Served, "url">, at: (page: Page, url: string) => Promise<void>) => Promise<void>;
   /** The same of inputs that are served for it alone. */
   readonly view: (inputs: readonly string[], at: (page: Page, url: string) => Promise<void>) => Promise<void>;
   /** Write a trace of these events, and its other entries; returns its path. */
@@ -53,7 +53,7 @@ export function suite(): Suite {
     if (!launched) throw new Error("the browser is there once the tests begin");
     return launched;
   };
-  const look: Suite["look"] = async ({ url }, at) => {
+  const viewServed: Suite["viewServed"] = async ({ url }, at) => {
     const { page, faults } = await watched(browser(), url);
     await at(page, url);
     none(faults);
@@ -64,10 +64,10 @@ export function suite(): Suite {
     get browser() {
       return browser();
     },
-    look,
+    viewServed,
     async view(inputs, at) {
       const served = await serve(...inputs);
-      await look(served, at);
+      await viewServed(served, at);
       await served.stop();
     },
     written(name, traceEvents, more = {}) {
@@ -95,16 +95,16 @@ export interface Served {
 /** Starts the server, and gives the address that it prints. */
 export function serve(...inputs: string[]): Promise<Served> {
   const child = spawn(binary, ["view", "--no-open", ...SOURCE, ...inputs], { stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
+  let output = "";
   let error = "";
   child.stderr.on("data", (data: Buffer) => (error += data.toString()));
   return new Promise((resolve, reject) => {
     const ended = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
     child.once("exit", (code) => reject(new Error(`stackline view ended with ${code}: ${error}`)));
     child.stdout.on("data", (data: Buffer) => {
-      said += data.toString();
-      const url = said.match(/http:\/\/\S+/)?.[0];
-      if (url && said.includes("\n")) {
+      output += data.toString();
+      const url = output.match(/http:\/\/\S+/)?.[0];
+      if (url && output.includes("\n")) {
         resolve({
           url,
           process: child,

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { none, open, part, PAGES, serve, type Served, settled, suite, trace, violations, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 let served: Served;
@@ -15,7 +15,7 @@ let source: string;
 beforeAll(async () => {
   source = join(here.folder.path, "train.py");
   writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}`).join("\n"));
-  served = await serve(planted(here.folder.path, source));
+  served = await serve(writeInjectedTrace(here.folder.path, source));
 });
 afterAll(async () => {
   await served.stop();
@@ -127,7 +127,7 @@ describe("by keyboard alone", () => {
   });
 });
 
-test.each(["timeline", "flame"])("from the overview over the %s to the line: three clicks", async (name) => {
+test.each(["timeline", "flame"])("three clicks lead from the Overview over the %s to the source line", async (name) => {
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "");
   await watchEditor(page);
@@ -153,7 +153,7 @@ test.each(["timeline", "flame"])("from the overview over the %s to the line: thr
   await page.close();
 });
 
-test("a line of the source tells what it costs, and leads to its frames; Back leads to the line", async () => {
+test("a source line shows its cost and links to its frames; Back returns to the line", async () => {
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, `page=source&file=${encodeURIComponent(source)}`);
   await page.getByRole("button", { name: "Line 12", exact: true }).click();
@@ -173,7 +173,7 @@ test("a line of the source tells what it costs, and leads to its frames; Back le
 
 test("details are copied as text", async () => {
   const { page, faults } = await watched(here.browser, served.url, { permissions: ["clipboard-read", "clipboard-write"] });
-  for (const [view, wanted] of [["timeline&find=gemm", /^gemm \(kernel\)\nStart /], ["issues&sel=finding:0", /^SL\d+ .*\nAt .*train\.py:12/]] as const) {
+  for (const [view, expected] of [["timeline&find=gemm", /^gemm \(kernel\)\nStart /], ["issues&sel=finding:0", /^SL\d+ .*\nAt .*train\.py:12/]] as const) {
     await open(page, served.url, `page=${view}`);
     if (view.startsWith("timeline")) {
       await page.locator("canvas").focus();
@@ -181,13 +181,13 @@ test("details are copied as text", async () => {
     }
     await page.getByRole("button", { name: "Copy as text" }).first().click();
     await page.getByText("Copied", { exact: true }).waitFor();
-    expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(wanted);
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(expected);
   }
   none(faults);
   await page.close();
 });
 
-test("layers and kernels are listed with what they need, and lead to what there is until then", async () => {
+test("unavailable pages list their requirements and link to available ones", async () => {
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "");
   const entry = page.locator("nav a", { hasText: "Layers & kernels" });
@@ -205,7 +205,7 @@ test("layers and kernels are listed with what they need, and lead to what there 
   await page.close();
 });
 
-test("where nothing was found, the rules that looked are named", async () => {
+test("without findings, the checked rules are listed", async () => {
   const file = join(here.folder.path, "nothing.json");
   const event = (name: string, cat: string, ts: number, dur: number) => ({ ph: "X", name, cat, ts, dur, pid: 1, tid: 1 });
   writeFileSync(file, JSON.stringify({ traceEvents: [0, 1, 2].flatMap((at) => [event(`ProfilerStep#${at}`, "user_annotation", at * 1000, 990), event("aten::mm", "cpu_op", at * 1000 + 5, 980)]) }));
@@ -222,7 +222,7 @@ test("where nothing was found, the rules that looked are named", async () => {
   await quiet.stop();
 });
 
-test("on paper there are the numbers in dark on light, and nothing to click", async () => {
+test("printed pages have the numbers in dark on light, without controls", async () => {
   const { page, faults } = await watched(here.browser, served.url, { colorScheme: "dark" });
   await page.emulateMedia({ media: "print", colorScheme: "dark" });
   for (const id of PAGES) {
@@ -242,13 +242,13 @@ test("on paper there are the numbers in dark on light, and nothing to click", as
 
 /** A proxy as notebooks have: it adds a prefix to paths, and passes the rest to the server. */
 function proxy(target: URL, prefix: string): Promise<Server> {
-  const server = createServer((asked, answer) => {
-    if (asked.url === "/notebook") {
+  const server = createServer((incoming, answer) => {
+    if (incoming.url === "/notebook") {
       return answer.writeHead(200, { "content-type": "text/html" }).end(`<iframe src="${prefix}${target.pathname}" title="Stackline" width="1000" height="700"></iframe>`);
     }
-    if (!asked.url?.startsWith(prefix)) return answer.writeHead(404).end();
-    const path = asked.url.slice(prefix.length);
-    const passed = request({ host: target.hostname, port: target.port, path, method: asked.method, headers: asked.headers }, (given) => {
+    if (!incoming.url?.startsWith(prefix)) return answer.writeHead(404).end();
+    const path = incoming.url.slice(prefix.length);
+    const passed = request({ host: target.hostname, port: target.port, path, method: incoming.method, headers: incoming.headers }, (given) => {
       answer.writeHead(given.statusCode ?? 500, given.headers);
       given.pipe(answer);
     });
@@ -257,7 +257,7 @@ function proxy(target: URL, prefix: string): Promise<Server> {
   return new Promise((done) => server.listen(0, "127.0.0.1", () => done(server)));
 }
 
-test("behind a proxy with a path of its own, and in a frame of a notebook, each page is there", async () => {
+test("each page works behind a proxy with a path prefix, and in a notebook's frame", async () => {
   const target = new URL(served.url);
   const prefix = `/user/me/proxy/${target.port}`;
   const front = await proxy(target, prefix);
@@ -277,7 +277,7 @@ test("behind a proxy with a path of its own, and in a frame of a notebook, each 
   await new Promise((done) => front.close(done));
 });
 
-test("a trace with no GPU says how to get one", async () => {
+test("a trace without GPU work shows how to record it", async () => {
   const file = trace("cpu-only-gloo.json.gz");
   const cpu = await serve(file);
   const { page, faults } = await watched(here.browser, cpu.url);

@@ -12,16 +12,16 @@ const fixture = (name: string): string => new URL(`../../fixtures/memory/${name}
 
 type Answered = { document: Record<string, unknown> & { tables: Record<string, unknown>; page: Record<string, unknown> }; columns: Record<string, Record<number, number> & { length: number }> };
 
-const ask = (page: Page, name: string, args: object = {}) =>
-  page.evaluate(([query, given]) => (globalThis as unknown as { stackline: { ask(q: string, a: object): Promise<unknown> } }).stackline.ask(query as string, given as object), [name, args] as const) as Promise<Answered>;
+const query = (page: Page, name: string, args: object = {}) =>
+  page.evaluate(([query, given]) => (globalThis as unknown as { stackline: { request(q: string, a: object): Promise<unknown> } }).stackline.request(query as string, given as object), [name, args] as const) as Promise<Answered>;
 
 /** Wherever the whole is asked for: of the first device. */
 async function whole(page: Page): Promise<Record<string, unknown>> {
-  const { document } = await ask(page, "memory");
+  const { document } = await query(page, "memory");
   return { ...(document.page.whole as object), device: (document.page.devices as Array<{ device: number }>)[0]!.device };
 }
 
-const told = (file: string, ...more: string[]) => JSON.parse(stackline("memory", file, ...more, "--format", "json")) as { memory: unknown; tables: Record<string, { rows: Array<Record<string, unknown>> }> };
+const commandOutput = (file: string, ...more: string[]) => JSON.parse(stackline("memory", file, ...more, "--format", "json")) as { memory: unknown; tables: Record<string, { rows: Array<Record<string, unknown>> }> };
 
 describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"])("%s", (name) => {
   let served: Served;
@@ -35,20 +35,20 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
     await served.stop();
   });
 
-  test("numbers are those of the command line, in the server and in the report", async () => {
-    const all = told(file);
+  test("numbers equal those of the command line, on the server and in the report", async () => {
+    const all = commandOutput(file);
     for (const url of [served.url, `file://${report}`]) {
       const { page, faults } = await watched(here.browser, url);
       await page.goto(url);
       await settled(page);
-      const overview = (await ask(page, "memory")).document;
+      const overview = (await query(page, "memory")).document;
       expect(overview.memory).toEqual(all.memory);
       expect(overview.tables.memory_peaks).toEqual(all.tables.memory_peaks);
       expect(overview.tables.memory_waste).toEqual(all.tables.memory_waste);
-      const suggested = (await ask(page, "memory-suggestions")).document;
+      const suggested = (await query(page, "memory-suggestions")).document;
       expect(suggested.tables.memory_suggestions).toEqual(all.tables.memory_suggestions);
-      expect((await ask(page, "memory-holders", { by: "place" })).document.tables.memory_at_peak).toEqual(all.tables.memory_at_peak);
-      const findings = (await ask(page, "findings")).document;
+      expect((await query(page, "memory-holders", { by: "place" })).document.tables.memory_at_peak).toEqual(all.tables.memory_at_peak);
+      const findings = (await query(page, "findings")).document;
       expect(findings.tables).toEqual((JSON.parse(stackline("findings", file, "--top", "0", "--format", "json")) as typeof findings).tables);
       await open(page, url, "page=issues");
       expect(await page.locator(".card .gain").first().innerText()).toContain("of the peak of");
@@ -58,11 +58,11 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
       const question = await whole(page);
       const combination = suggested.page.combination as number[];
       const apply = combination.join(",");
-      const applied = (await ask(page, "memory-apply", { ...question, apply })).document;
-      expect(applied.tables).toEqual(told(file, "--apply", apply).tables);
+      const applied = (await query(page, "memory-apply", { ...question, apply })).document;
+      expect(applied.tables).toEqual(commandOutput(file, "--apply", apply).tables);
       // The curve is that of the table: the highest value of each is the same.
-      const { columns } = await ask(page, "memory-curve", question);
-      const rows = told(file, "--curve").tables.memory_curve!.rows;
+      const { columns } = await query(page, "memory-curve", question);
+      const rows = commandOutput(file, "--curve").tables.memory_curve!.rows;
       const highest = Math.max(...Array.from(columns.high as ArrayLike<number>));
       expect(highest).toBe(Math.max(...rows.map((row) => Number(row.bytes))));
       none(faults);
@@ -70,7 +70,7 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
     }
   });
 
-  test("it opens with the Memory page, in both themes, as a drawing and as tables, and other pages say so", async () => {
+  test("it opens with the Memory page in both themes, as a plot and as tables, and other pages have a note", async () => {
     // What a theme changes is the same for all files.
     const themes = name === "darknet.txt" ? (["light", "dark"] as const) : (["light"] as const);
     for (const colorScheme of themes) {
@@ -91,7 +91,7 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
   });
 });
 
-test("suggestions are checked, and the peaks change by what the command line says", async () => {
+test("selected suggestions change the peaks as on the command line", async () => {
   const served = await serve(fixture("darknet.txt"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
@@ -100,8 +100,8 @@ test("suggestions are checked, and the peaks change by what the command line say
   await page.getByLabel("Apply suggestion 2", { exact: true }).check();
   await settled(page);
   expect(page.url()).toContain("apply=1%2C2");
-  const row = told(fixture("darknet.txt"), "--apply", "1,2").tables.memory_applied!.rows[0]!;
-  const applied = await ask(page, "memory-apply", { ...(await whole(page)), apply: "1,2" });
+  const row = commandOutput(fixture("darknet.txt"), "--apply", "1,2").tables.memory_applied!.rows[0]!;
+  const applied = await query(page, "memory-apply", { ...(await whole(page)), apply: "1,2" });
   expect((applied.document.tables.memory_applied as { rows: unknown[] }).rows[0]).toEqual(row);
   expect(await page.locator(".applied").innerText()).toContain("With suggestions 1, 2: P1");
   await page.goBack();
@@ -112,7 +112,7 @@ test("suggestions are checked, and the peaks change by what the command line say
   await served.stop();
 });
 
-test("an object is selected by a click, by keys, and in the table; the details name the call and the line", async () => {
+test("an object is selected by a click, by keys, and in the table; the details show its call and line", async () => {
   const served = await serve(fixture("2mm.txt"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
@@ -151,22 +151,22 @@ test("an object is selected by a click, by keys, and in the table; the details n
   await served.stop();
 });
 
-test("who is alive at a peak: as many objects, with as many bytes, as the command line lists", async () => {
+test("live objects at a peak equal those of the command line in number and bytes", async () => {
   const served = await serve(fixture("darknet.txt"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
   await page.getByRole("button", { name: "Live at P1" }).click();
   await settled(page);
-  const alive = told(fixture("darknet.txt"), "--at", "P1").tables.memory_alive!.rows;
+  const alive = commandOutput(fixture("darknet.txt"), "--at", "P1").tables.memory_alive!.rows;
   expect(Number(await page.locator("canvas").getAttribute("data-objects"))).toBe(alive.length);
-  const { document } = await ask(page, "memory-objects", { ...(await whole(page)), order: "size", alive: "P1" });
+  const { document } = await query(page, "memory-objects", { ...(await whole(page)), order: "size", alive: "P1" });
   expect(document.bytes).toBe(alive.reduce((sum, row) => sum + Number(row.bytes), 0));
   none(faults);
   await page.close();
   await served.stop();
 });
 
-test("arrows lead to objects that are out of sight, and scroll there", async () => {
+test("arrow keys select invisible objects and scroll to them", async () => {
   const file = join(here.folder.path, "hundred.memory");
   writeFileSync(file, [...Array.from({ length: 100 }, (_, at) => `a o${at} ${4096 * (at + 1)}`), ...Array.from({ length: 100 }, (_, at) => `k k o${at}>o${at}; f o${at}`), "end"].join("\n"));
   const served = await serve(file);
@@ -182,7 +182,7 @@ test("arrows lead to objects that are out of sight, and scroll there", async () 
   await served.stop();
 });
 
-test("a run without memory says how to get it, and the entry is grey", async () => {
+test("a run without memory shows how to record it, and the entry is gray", async () => {
   const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
@@ -195,13 +195,13 @@ test("a run without memory says how to get it, and the entry is grey", async () 
   await served.stop();
 });
 
-test("a trace of the profiler with memory has both: its events, and its memory without accesses", async () => {
+test("a profiler trace with memory has events, and memory without accesses", async () => {
   const file = trace("nvidia-h100-qwen1.5-0.5b.json.gz");
   const served = await serve(file);
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
-  const overview = (await ask(page, "memory")).document;
-  expect(overview.tables.memory_peaks).toEqual(told(file).tables.memory_peaks);
+  const overview = (await query(page, "memory")).document;
+  expect(overview.tables.memory_peaks).toEqual(commandOutput(file).tables.memory_peaks);
   expect(await page.locator("main").innerText()).toContain("has no memory accesses");
   expect(await page.locator("main").innerText()).not.toMatch(/\bunused allocation\b/);
   expect(await violations(page)).toEqual([]);
@@ -210,7 +210,7 @@ test("a trace of the profiler with memory has both: its events, and its memory w
   await served.stop();
 });
 
-test("names are data; many objects are folded by size; an empty trace says that it is one", async () => {
+test("names are escaped, many objects are folded by size, and an empty trace has a note", async () => {
   const hostile = ["<script>globalThis.broken = true</script>", `"><img src=x onerror="globalThis.broken=true">`, "\u001b[31mred\u0007", "שלום ‮evil", "模型/层", "x".repeat(400), "</script><b>"];
   const quoted = (name: string) => `"${name.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
   const many = Array.from({ length: 3000 }, (_, at) => `a o${at} ${512 * (1 + (at % 40))}`);
@@ -252,7 +252,7 @@ test("names are data; many objects are folded by size; an empty trace says that 
   await nothing.stop();
 });
 
-test("two devices and many streams; nothing is called unused while a kernel ran of which not all is known", async () => {
+test("with two devices and many streams, nothing is called unused during kernels with unknown accesses", async () => {
   const streams = Array.from({ length: 40 }, (_, at) => `k work${at} x>x @${at}`);
   const text = ["a never 4096", "a x 65536", ...streams, "k closed x>x opaque", "f never", "f x", 'device "gpu:1"', "a big 131072", "a idle 4096", "k g big>big", "k h big>big", "f big", "f idle", "end"];
   const file = join(here.folder.path, "devices.memory");
@@ -303,23 +303,23 @@ function snapshot(): string {
   return file;
 }
 
-test("a snapshot: the allocator, what it held at the peak, and why a request failed", async () => {
+test("a snapshot shows the allocator, its memory at the peak, and the reason of a failed request", async () => {
   const file = snapshot();
   const served = await serve(file);
   const report = join(here.folder.path, "snapshot.html");
   stackline("report", file, "--html", report);
-  const all = told(file);
+  const all = commandOutput(file);
   for (const url of [served.url, `file://${report}`]) {
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=memory");
     expect(await page.locator("main").innerText()).toContain("1 request failed: out of memory");
-    const overview = (await ask(page, "memory")).document;
+    const overview = (await query(page, "memory")).document;
     expect(overview.tables.memory_out_of_memory).toEqual(all.tables.memory_out_of_memory);
-    expect((await ask(page, "memory-allocator")).document.tables.memory_allocator).toEqual(all.tables.memory_allocator);
+    expect((await query(page, "memory-allocator")).document.tables.memory_allocator).toEqual(all.tables.memory_allocator);
     // What the allocator held stands in a curve, too.
-    const { columns } = await ask(page, "memory-curve", await whole(page));
-    const held = Array.from(columns.high as ArrayLike<number>).filter((_, at) => columns.curve![at] === 1);
-    expect(held.at(-1)).toBe(20 * MIB);
+    const { columns } = await query(page, "memory-curve", await whole(page));
+    const reserved = Array.from(columns.high as ArrayLike<number>).filter((_, at) => columns.curve![at] === 1);
+    expect(reserved.at(-1)).toBe(20 * MIB);
     for (const view of ["memory&tab=allocator", "memory&tab=allocator&as=table"]) {
       await open(page, url, `page=${view}`);
       expect(await page.locator("main").innerText()).toContain("Reserved, not live");
@@ -346,8 +346,8 @@ test.skipIf(!isThere)("a program that was recorded with its memory: waste stands
   const served = await serve(recording);
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
-  const overview = (await ask(page, "memory")).document;
-  const all = told(recording);
+  const overview = (await query(page, "memory")).document;
+  const all = commandOutput(recording);
   expect(overview.tables.memory_peaks).toEqual(all.tables.memory_peaks);
   expect(await page.locator("[aria-label=Suggestions]").innerText()).toContain("waste.py");
   await page.locator("[aria-label=Suggestions] tbody button").first().click();
@@ -371,11 +371,11 @@ test.skipIf(!existsSync(train))("a real snapshot: the peaks are made of paramete
   const served = await serve(train);
   const report = join(here.folder.path, "train.html");
   stackline("report", train, "--html", report);
-  const composition = told(train).tables.memory_composition as unknown as { rows: Array<Record<string, unknown>>; notes: string[] };
+  const composition = commandOutput(train).tables.memory_composition as unknown as { rows: Array<Record<string, unknown>>; notes: string[] };
   for (const url of [served.url, `file://${report}`]) {
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=memory");
-    expect((await ask(page, "memory")).document.tables.memory_composition).toEqual(composition);
+    expect((await query(page, "memory")).document.tables.memory_composition).toEqual(composition);
     const table = page.getByRole("region", { name: "Composition of the peaks" });
     const rows = (await table.locator("tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
     // 291 tensors each; the parameters are there at both peaks, gradients and moments at the higher one alone.

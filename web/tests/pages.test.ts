@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { none, open, PAGES, serve, type Served, settled, stackline, suite, trace, violations, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 
@@ -49,29 +49,29 @@ describe.each(Object.entries(TRACES))("%s", (name, file) => {
     await page.close();
   });
 
-  test("numbers are those of the command line, in the server and in the report", async () => {
+  test("numbers equal those of the command line, on the server and in the report", async () => {
     const findings = JSON.parse(stackline("findings", file, "--top", "0", "--format", "json"));
     const summary = JSON.parse(stackline("report", file, "--format", "json"));
     for (const url of [served.url, `file://${report}`]) {
       const { page } = await watched(here.browser, url);
       await page.goto(url);
       await settled(page);
-      const ask = (name: string) => page.evaluate((query) => (globalThis as unknown as { stackline: { ask(q: string): Promise<{ document: unknown }> } }).stackline.ask(query).then((answer) => answer.document), name);
-      const page_findings = (await ask("findings")) as typeof findings;
+      const query = (name: string) => page.evaluate((query) => (globalThis as unknown as { stackline: { request(q: string): Promise<{ document: unknown }> } }).stackline.request(query).then((answer) => answer.document), name);
+      const page_findings = (await query("findings")) as typeof findings;
       expect(page_findings.tables).toEqual(findings.tables);
       expect(page_findings.step_ns).toBe(findings.step_ns);
-      expect(((await ask("overview")) as typeof summary).tables).toEqual(summary.tables);
-      expect(((await ask("overview")) as typeof summary).critical_path).toEqual(summary.critical_path);
+      expect(((await query("overview")) as typeof summary).tables).toEqual(summary.tables);
+      expect(((await query("overview")) as typeof summary).critical_path).toEqual(summary.critical_path);
       await page.close();
     }
   });
 });
 
-describe("from the overview to the line", () => {
-  test("two clicks: the first issue, then the link to the editor", async () => {
+describe("from the Overview to the source line", () => {
+  test("two clicks: the first finding, then the link to the editor", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}  # a line`).join("\n"));
-    const served = await serve(planted(here.folder.path, source));
+    const served = await serve(writeInjectedTrace(here.folder.path, source));
     const { page, faults } = await watched(here.browser, served.url);
     await page.goto(served.url);
     await settled(page);
@@ -87,7 +87,7 @@ describe("from the overview to the line", () => {
   });
 });
 
-describe("names from a trace are data", () => {
+describe("names of a trace are escaped", () => {
   test("scripts, quotes, control characters, other alphabets and a name of a megabyte are shown as text", async () => {
     const hostile = ["<script>globalThis.broken = true</script>", `"><img src=x onerror="globalThis.broken=true">`, "\u001b[31mred\u0007", "שלום ‮evil", "模型/层", "x".repeat(1 << 20), "</script><b>"];
     const events = hostile.flatMap((name, at) => [
@@ -114,8 +114,8 @@ describe("names from a trace are data", () => {
   });
 });
 
-describe("what is missing is said", () => {
-  test("a file that is cut off, one without events, and a server that has gone", async () => {
+describe("missing data are reported", () => {
+  test("a truncated file, one without events, and a stopped server", async () => {
     const cut = join(here.folder.path, "cut.json");
     writeFileSync(cut, '{"traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 5, "pid": 1, "tid": 1}, {"ph": "X", "na');
     const empty = join(here.folder.path, "empty.json");
@@ -143,7 +143,7 @@ describe("what is missing is said", () => {
     await page.close();
   });
 
-  test("a run of a newer version says which versions are read", () => {
+  test("a run of a newer version shows the supported versions", () => {
     const run = join(here.folder.path, "newer.stackline");
     stackline("import", trace("nvidia-2080ti-linear.json.gz"), "-o", run);
     const manifest = join(run, "manifest.json");
@@ -152,7 +152,7 @@ describe("what is missing is said", () => {
     expect(() => stackline("view", "--no-open", run)).toThrow(/format version 999.*reads versions 1 to \d+; update Stackline/);
   });
 
-  test("the server ends when it is told to", async () => {
+  test("the server ends upon a signal", async () => {
     const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
     expect(await served.stop()).toBe(0);
   });
@@ -194,7 +194,7 @@ describe("keys and the address", () => {
     await served.stop();
   });
 
-  test("a click on a box shows it in the details, and the launch leads to the call", async () => {
+  test("a click on a box shows its details, and the launch links to the call", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=timeline");
@@ -210,7 +210,7 @@ describe("keys and the address", () => {
     await served.stop();
   });
 
-  test("a second click on a box zooms to it, wherever it stands", async () => {
+  test("a second click on a box zooms to it at any position", async () => {
     const served = await serve(trace("nvidia-a100-ddp-nccl.json.gz"));
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
@@ -229,7 +229,7 @@ describe("keys and the address", () => {
     await served.stop();
   });
 
-  test("a pattern that is none is refused, and can be corrected", async () => {
+  test("an invalid pattern is refused and can be corrected", async () => {
     const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
     const { page } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
@@ -245,14 +245,14 @@ describe("keys and the address", () => {
 });
 
 describe("two runs", () => {
-  test("what changed is listed as by the command line, and drawn in the flame graph", async () => {
+  test("changes are listed as on the command line, and drawn in the flame graph", async () => {
     const [before, after] = [trace("nvidia-h100-qwen1.5-0.5b.json.gz"), trace("amd-mi300-qwen1.5-0.5b.json.gz")];
     const served = await serve(after, "--baseline", before);
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=compare");
     expect(await violations(page)).toEqual([]);
     const diff = JSON.parse(stackline("diff", before, after, "--format", "json"));
-    const compared = await page.evaluate("stackline.ask('compare').then((answer) => answer.document)");
+    const compared = await page.evaluate("stackline.request('compare').then((answer) => answer.document)");
     expect((compared as typeof diff).tables).toEqual(diff.tables);
     await page.getByRole("button", { name: "Differential flame graph" }).click();
     await settled(page);
@@ -264,7 +264,7 @@ describe("two runs", () => {
 });
 
 describe("several ranks", () => {
-  test("each page is of the rank that is chosen", async () => {
+  test("each page shows the selected rank", async () => {
     const ranks = [0, 1].map((rank) => {
       const file = join(here.folder.path, `rank${rank}.json`);
       const events = [0, 1, 2].map((step) => ({ ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: step * 1000 * (rank + 1), dur: 1000 * (rank + 1) - 1, pid: 1, tid: 1 }));
@@ -284,7 +284,7 @@ describe("several ranks", () => {
     // Of all ranks together, findings are those of the command line, and ranks stand by how long they take.
     await open(page, served.url, "page=overview");
     const merged = JSON.parse(stackline("findings", ...ranks, "--top", "0", "--format", "json"));
-    const findings = (await page.evaluate("stackline.ask('findings').then((answer) => answer.document)")) as typeof merged;
+    const findings = (await page.evaluate("stackline.request('findings').then((answer) => answer.document)")) as typeof merged;
     expect(findings.tables).toEqual(merged.tables);
     expect(findings.ranks).toEqual(merged.ranks);
     expect(await page.locator("[aria-label^=Ranks] tbody button").allTextContents()).toEqual(["rank 1", "rank 0"]);

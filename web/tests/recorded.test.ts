@@ -10,7 +10,7 @@ import { isThere, PROGRAM, torch } from "./program";
 const here = suite();
 
 describe.skipIf(!isThere).each(["profile", "trace"])("recorded as a %s", (mode) => {
-  test("each page opens, with the program's calls and lines", { timeout: 300_000 }, async () => {
+  test("each page opens with the program's calls and lines", { timeout: 300_000 }, async () => {
     const program = join(here.folder.path, `program-${mode}.py`);
     writeFileSync(program, PROGRAM);
     const run = join(here.folder.path, `${mode}.stackline`);

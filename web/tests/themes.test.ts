@@ -12,7 +12,7 @@ afterAll(async () => {
   await served.stop();
 });
 
-test.each(["light", "dark"] as const)("high contrast can be chosen, and is in %s what the system says of light", async (colorScheme) => {
+test.each(["light", "dark"] as const)("high contrast can be selected and follows the system's %s scheme", async (colorScheme) => {
   const { page, faults } = await watched(here.browser, served.url, { colorScheme });
   await open(page, served.url, "page=overview");
   await page.getByLabel("Theme").selectOption("contrast");
@@ -33,13 +33,13 @@ test.each(["light", "dark"] as const)("high contrast can be chosen, and is in %s
   await page.close();
 });
 
-test("rules that looked say from what on they report, and their pages are at hand", async () => {
+test("checked rules show their thresholds and link to their pages", async () => {
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=issues");
   await page.getByText(/\d+ rules checked/).click();
-  const looked = page.locator("details", { hasText: "rules checked" });
-  expect(await looked.innerText()).toMatch(/SL001\.share = \d+: minimum share of a kernel in GPU busy time/);
-  await looked.getByRole("button", { name: "SL001" }).click();
+  const checkedRules = page.locator("details", { hasText: "rules checked" });
+  expect(await checkedRules.innerText()).toMatch(/SL001\.share = \d+: minimum share of a kernel in GPU busy time/);
+  await checkedRules.getByRole("button", { name: "SL001" }).click();
   const rule = page.getByRole("region", { name: "Page of SL001" });
   await rule.waitFor();
   expect(await rule.innerText()).toMatch(/^# SL001 /);
@@ -48,8 +48,8 @@ test("rules that looked say from what on they report, and their pages are at han
   await page.close();
 });
 
-test("a finding shows what happened around it, and a box there leads to the timeline", () =>
-  here.look(served, async (page, url) => {
+test("a finding shows the events around it, whose boxes link to the timeline", () =>
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=issues&sel=finding:0");
     const picture = page.locator(".gap canvas");
     await picture.waitFor();
@@ -66,8 +66,8 @@ test("a finding shows what happened around it, and a box there leads to the time
     expect(part(page, "sel")).toMatch(/^event:/);
   }));
 
-test("a part of the bar of the Overview leads to what it is made of", () =>
-  here.look(served, async (page, url) => {
+test("a part of the Overview's bar links to its events", () =>
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=overview");
     const button = page.locator(".bound .legend button").first();
     const title = await button.innerText();
@@ -83,7 +83,7 @@ test("a part of the bar of the Overview leads to what it is made of", () =>
     expect(part(page, "cause")).toBeNull();
   }));
 
-test("This run says how far clocks may be apart, and what recording cost, if that is known", async () => {
+test("This run shows the clock offset bounds and the recording overhead, if known", async () => {
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=run");
   const main = await page.locator("main").innerText();
@@ -94,7 +94,7 @@ test("This run says how far clocks may be apart, and what recording cost, if tha
   await page.close();
 });
 
-test("source files stand in their folders, which cost what is in them", async () => {
+test("source files are listed in their directories, with the cost of each directory", async () => {
   const call = (name: string, ts: number, dur: number) => ({ ph: "X", name, cat: "python_function", ts, dur, pid: 1, tid: 1 });
   const file = here.written("folders.json", [call("train.py(1): main", 0, 100), call("lib/net/linear.py(2): forward", 10, 50), call("lib/net/conv.py(3): forward", 70, 20)]);
   const own = await serve(file);

@@ -15,7 +15,7 @@ afterAll(async () => {
 
 const part = (page: Page, name: string) => Number(new URLSearchParams(new URL(page.url()).hash.slice(1)).get(name));
 
-test("W, S, A and D work wherever the focus is, but where one types", async () => {
+test("W, S, A and D work with any focus except in text fields", async () => {
   const { page, faults } = await watched(here.browser, memory.url);
   await open(page, memory.url, "page=timeline");
   await page.keyboard.press("w");
@@ -38,11 +38,11 @@ test("W, S, A and D work wherever the focus is, but where one types", async () =
   await page.close();
 });
 
-test("memory is a curve below the lanes, and colours are told", async () => {
+test("memory is a curve below the lanes, and the legend names the colors", async () => {
   const { page, faults } = await watched(here.browser, memory.url);
   await open(page, memory.url, "page=timeline");
-  const lanes = await page.evaluate("stackline.ask('lanes').then((answer) => answer.document)") as { whole: object };
-  const counters = await page.evaluate(`stackline.ask('counters', ${JSON.stringify(lanes.whole)}).then(({ document, columns }) => ({ names: document.counters.map((one) => one.name), points: columns.start.length }))`) as { names: string[]; points: number };
+  const lanes = await page.evaluate("stackline.request('lanes').then((answer) => answer.document)") as { whole: object };
+  const counters = await page.evaluate(`stackline.request('counters', ${JSON.stringify(lanes.whole)}).then(({ document, columns }) => ({ names: document.counters.map((one) => one.name), points: columns.start.length }))`) as { names: string[]; points: number };
   expect(counters.names.filter((name) => name.startsWith("Memory allocated · GPU 0"))).toHaveLength(1);
   expect(counters.points).toBeGreaterThan(100);
   const legend = await page.getByRole("list", { name: "Colors" }).innerText();
@@ -62,7 +62,7 @@ test("kernels of collectives are drawn as communication", async () => {
   await served.stop();
 });
 
-test("a step is marked by a click on it, and summed up by lane and by name", async () => {
+test("a click marks a step, which is summed by lane and by name", async () => {
   const file = join(here.folder.path, "steps.json");
   const events = [0, 1, 2, 3].flatMap((step) => [
     { ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: step * 1000, dur: 990, pid: 1, tid: 1 },
@@ -88,7 +88,7 @@ test("a step is marked by a click on it, and summed up by lane and by name", asy
   await served.stop();
 });
 
-test("one click leads to the chosen steps, however long what came before them took", () => {
+test("one click shows the selected steps, after any start-up time", () => {
   const event = (name: string, cat: string, ts: number, dur: number) => ({ ph: "X", name, cat, ts, dur, pid: 1, tid: 1 });
   const steps = [0, 1, 2, 3].map((step) => event(`ProfilerStep#${step}`, "user_annotation", 1_000_000 + step * 1000, 990));
   return here.view([here.written("late.json", [event("import", "cpu_op", 0, 900_000), ...steps, event("aten::mm", "cpu_op", 1_001_000, 500)])], async (page, url) => {
@@ -102,7 +102,7 @@ test("one click leads to the chosen steps, however long what came before them to
   });
 });
 
-test("hidden levels of a lane are counted, and all of them can be seen", async () => {
+test("hidden levels of a lane are counted and can be shown", async () => {
   const file = join(here.folder.path, "deep.json");
   const thread = (tid: number, levels: number) => Array.from({ length: levels }, (_, at) => ({ ph: "X", name: `level ${at}`, cat: "cpu_op", ts: at, dur: 2000 - 2 * at, pid: 1, tid }));
   writeFileSync(file, JSON.stringify({ traceEvents: [...thread(1, 80), ...thread(2, 40)] }));
@@ -128,7 +128,7 @@ test("hidden levels of a lane are counted, and all of them can be seen", async (
   await served.stop();
 });
 
-test("who moves fast is where the picture is, in the address and after Back", async () => {
+test("after fast movement, the address and Back match the visible range", async () => {
   const { page, faults } = await watched(here.browser, memory.url);
   await open(page, memory.url, "page=timeline");
   for (const key of ["w", "w", "w", "d", "d", "a"]) await page.keyboard.press(key);

@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<()> {
         }
         match package["license"].as_str() {
             None => faults.push(format!("{name} {version}: no license expression")),
-            Some(expression) if met(expression, &allowed, &mut seen) => {}
+            Some(expression) if is_met(expression, &allowed, &mut seen) => {}
             Some(expression) => faults.push(format!("{name} {version}: {expression} is not allowed by deny.toml")),
         }
         let source = package["source"].as_str().unwrap_or("");
@@ -52,7 +52,7 @@ fn list(toml: &str, table: &str, key: &str) -> Option<Vec<String>> {
 }
 
 /// Check an SPDX expression (`OR`, `AND`, parentheses, `WITH`, the old `/`) against the licenses in `allowed`.
-fn met(expression: &str, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
+fn is_met(expression: &str, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut at = 0;
@@ -103,22 +103,22 @@ fn one(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<S
 mod tests {
     use super::*;
 
-    fn ok(expression: &str) -> bool {
+    fn is_valid(expression: &str) -> bool {
         let allowed = ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
-        met(expression, &allowed, &mut BTreeSet::new())
+        is_met(expression, &allowed, &mut BTreeSet::new())
     }
 
     #[test]
     fn expressions() {
-        assert!(ok("MIT OR GPL-3.0"));
-        assert!(ok("GPL-3.0/MIT"));
-        assert!(ok("(MIT OR GPL-3.0) AND Apache-2.0"));
-        assert!(ok("Apache-2.0 WITH LLVM-exception OR BSL-1.0"));
-        assert!(!ok("MIT AND GPL-3.0"));
-        assert!(!ok("(MIT OR Apache-2.0) AND Unicode-3.0"));
-        assert!(!ok("GPL-3.0-only WITH LLVM-exception"));
-        assert!(!ok("MIT )"));
-        assert!(!ok(""));
+        assert!(is_valid("MIT OR GPL-3.0"));
+        assert!(is_valid("GPL-3.0/MIT"));
+        assert!(is_valid("(MIT OR GPL-3.0) AND Apache-2.0"));
+        assert!(is_valid("Apache-2.0 WITH LLVM-exception OR BSL-1.0"));
+        assert!(!is_valid("MIT AND GPL-3.0"));
+        assert!(!is_valid("(MIT OR Apache-2.0) AND Unicode-3.0"));
+        assert!(!is_valid("GPL-3.0-only WITH LLVM-exception"));
+        assert!(!is_valid("MIT )"));
+        assert!(!is_valid(""));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) fn run() -> Result<()> {
     for (part, lines) in &parts {
         println!("{part:24} {:8} {:8}", lines.code, lines.tests);
     }
-    let total = |of: fn(&Lines) -> usize| parts.values().map(of).sum::<usize>();
+    let total = |lines_of: fn(&Lines) -> usize| parts.values().map(lines_of).sum::<usize>();
     println!("{:24} {:8} {:8}", "in all", total(|lines| lines.code), total(|lines| lines.tests));
     Ok(())
 }

@@ -81,7 +81,7 @@ fn draw(command: &str, text: &str) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{x:.1}\" y=\"{y:.0}\" textLength=\"{length:.1}\" lengthAdjust=\"spacingAndGlyphs\"{colour}>{}</text>",
-            painted(shown)
+            paint_bars(shown)
         );
     }
     svg.push_str("</g>\n</svg>\n");
@@ -103,7 +103,7 @@ fn wrap(line: &str) -> Vec<String> {
 }
 
 /// The text with its bars painted.
-fn painted(text: &str) -> String {
+fn paint_bars(text: &str) -> String {
     let bar = |c: char| ('\u{2588}'..='\u{258f}').contains(&c);
     let mut out = String::new();
     for part in text.split_inclusive(' ') {

@@ -39,8 +39,8 @@ const REGISTRIES: &[Registry] = &[
 
 /// One line per page, test or snapshot that is missing.
 pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
-    let tests = texts(paths, |path| path.ends_with(".rs") && path.contains("/tests/"))?;
-    let snapshots = texts(paths, |path| path.ends_with(".snap"))?;
+    let tests = file_texts(paths, |path| path.ends_with(".rs") && path.contains("/tests/"))?;
+    let snapshots = file_texts(paths, |path| path.ends_with(".snap"))?;
     for registry in REGISTRIES.iter().filter(|r| files::root().join(r.list).is_file()) {
         let targets = std::fs::read_to_string(files::root().join(registry.fuzzed_by)).unwrap_or_default();
         for (module, name) in names(registry, faults)? {
@@ -53,12 +53,12 @@ pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
                 faults.push(format!("{page}: missing; the {noun} {name} needs a page"));
             }
             let prefix = format!("{}/{module}", registry.folder);
-            let own_tests = paths.iter().any(|path| path.starts_with(&prefix) && holds(path, "#[cfg(test)]"));
-            if !own_tests && !tests.values().any(|text| mentions(text, &name)) {
+            let own_tests = paths.iter().any(|path| path.starts_with(&prefix) && file_contains(path, "#[cfg(test)]"));
+            if !own_tests && !tests.values().any(|text| has_word(text, &name)) {
                 faults.push(format!("{prefix}: no test of the {noun} {name}, in its file or under crates/*/tests"));
             }
-            for what in shown(registry, &module, &name) {
-                if !snapshots.values().any(|text| mentions(text, &what)) {
+            for what in expected_names(registry, &module, &name) {
+                if !snapshots.values().any(|text| has_word(text, &what)) {
                     faults.push(format!(
                         "{}/{module}: no snapshot (*.snap) shows {what} of the {noun} {name}",
                         registry.folder
@@ -82,7 +82,7 @@ fn is_fuzzed(paths: &[String], table: &str, source: &str) -> bool {
 }
 
 /// Names that snapshots must contain for an entry: the tables that its file makes, or its own name if it makes none.
-fn shown(registry: &Registry, module: &str, name: &str) -> Vec<String> {
+fn expected_names(registry: &Registry, module: &str, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(files::root().join(registry.folder).join(module)).unwrap_or_default();
     let tables = tables(&text);
     if tables.is_empty() { vec![name.to_owned()] } else { tables }
@@ -95,7 +95,7 @@ fn tables(module: &str) -> Vec<String> {
 }
 
 /// True if `text` contains `name` as a whole word.
-fn mentions(text: &str, name: &str) -> bool {
+fn has_word(text: &str, name: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(name).any(|(at, _)| {
         !text[..at].chars().next_back().is_some_and(inside)
@@ -103,15 +103,15 @@ fn mentions(text: &str, name: &str) -> bool {
     })
 }
 
-fn holds(path: &str, text: &str) -> bool {
+fn file_contains(path: &str, text: &str) -> bool {
     std::fs::read_to_string(files::root().join(path)).is_ok_and(|found| found.contains(text))
 }
 
-fn texts(paths: &[String], wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, String>> {
+fn file_texts(paths: &[String], is_included: impl Fn(&str) -> bool) -> Result<BTreeMap<String, String>> {
     let read = |path: &String| -> Result<(String, String)> {
         Ok((path.clone(), std::fs::read_to_string(files::root().join(path)).with_context(|| path.clone())?))
     };
-    paths.iter().filter(|path| wanted(path)).map(read).collect()
+    paths.iter().filter(|path| is_included(path)).map(read).collect()
 }
 
 /// The entries of the registry's list: file or folder of the module, and the registered name. An entry is a line
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn whole_words_only() {
-        assert!(mentions("run(\"kernels\")", "kernels"));
-        assert!(!mentions("gpu_kernels", "kernels"));
-        assert!(!mentions("kernels_2", "kernels"));
+        assert!(has_word("run(\"kernels\")", "kernels"));
+        assert!(!has_word("gpu_kernels", "kernels"));
+        assert!(!has_word("kernels_2", "kernels"));
     }
 }

@@ -26,7 +26,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
 ];
 
 /// Files that may hold a forbidden text, and why.
-const MAY_HOLD: &[(&str, &str, &str)] = &[(
+const EXEMPTIONS: &[(&str, &str, &str)] = &[(
     "crates/testkit/src/damage/content.rs",
     concat!("/home", "/"),
     "the made-up environment dump that redaction is tested on",
@@ -78,7 +78,7 @@ fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
     }
     for (forbidden, reason) in FORBIDDEN {
         let excused =
-            path.ends_with(".lock") || MAY_HOLD.iter().any(|(file, text, _)| *file == path && text == forbidden);
+            path.ends_with(".lock") || EXEMPTIONS.iter().any(|(file, text, _)| *file == path && text == forbidden);
         if let Some(at) = text.find(forbidden).filter(|_| !excused) {
             let line = text[..at].lines().count().max(1);
             faults.push(format!("{path}:{line}: {forbidden:?} is {reason}"));
@@ -88,7 +88,7 @@ fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
 
 /// An exemption for a file that is gone would hide the next one.
 fn check_exemptions(paths: &[String], faults: &mut Vec<String>) {
-    for (path, _, _) in MAY_HOLD {
+    for (path, _, _) in EXEMPTIONS {
         if !paths.iter().any(|known| known == path) {
             faults.push(format!("xtask/src/tidy.rs: {path} is gone, its exemption too should be"));
         }

@@ -44,7 +44,7 @@ const CRATES: &[&str] = &[
 ];
 
 /// Lines that may hold such a name, by file and a part of the line, and why.
-const MAY_HOLD: &[(&str, &str, &str)] = &[(
+const EXEMPTIONS: &[(&str, &str, &str)] = &[(
     "crates/memory/src/suggest/smaller.rs",
     "torch.float",
     "all spellings of two data types, as data: the list is the only one that asks for them",
@@ -57,7 +57,7 @@ pub(crate) fn check(path: &str, text: &str, faults: &mut Vec<String>) {
     }
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     for (at, line) in code.lines().enumerate() {
-        let is_excused = || MAY_HOLD.iter().any(|(file, part, _)| *file == path && line.contains(part));
+        let is_excused = || EXEMPTIONS.iter().any(|(file, part, _)| *file == path && line.contains(part));
         if let Some(name) = name_in(line).filter(|_| !is_excused()) {
             faults.push(format!(
                 "{path}:{}: a framework's name, \"{name}…\"; crates/model/src/vocabulary, crates/model/src/names.rs and \
@@ -70,7 +70,7 @@ pub(crate) fn check(path: &str, text: &str, faults: &mut Vec<String>) {
 
 /// An exemption of a file without the excused text would hide the next one.
 pub(crate) fn check_exemptions(text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
-    for (path, part, _) in MAY_HOLD {
+    for (path, part, _) in EXEMPTIONS {
         let text = text_of(path);
         if !text.lines().any(|line| line.contains(part) && name_in(line).is_some()) {
             faults.push(format!("xtask/src/vocabulary.rs: {path} needs no exemption any more"));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_in_vocabularies() {
+    fn names_outside_of_vocabularies_are_faults() {
         for name in NAMES {
             let rule = format!("const NAME: &str = \"{name}copy_\";\n");
             for path in ["crates/analyze/src/rule.rs", "crates/memory/src/a/b.rs", "crates/engine/src/names.rs"] {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_comments_and_what_is_said_to_people_may_hold_them() {
+    fn tests_comments_and_messages_may_contain_names() {
         let (path, name) = ("crates/analyze/src/rule.rs", NAMES[0]);
         for text in [
             format!("#[cfg(test)]\nmod tests {{\nlet a = \"{name}mm\";\n}}\n"),
@@ -140,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn exemptions_end_with_what_they_excuse() {
+    fn unused_exemptions_are_faults() {
         let mut faults = Vec::new();
         check_exemptions(|_| String::new(), &mut faults);
-        assert_eq!(faults.len(), super::MAY_HOLD.len());
+        assert_eq!(faults.len(), super::EXEMPTIONS.len());
     }
 }

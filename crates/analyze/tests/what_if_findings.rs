@@ -49,8 +49,8 @@ fn finding_gains_equal_what_if_on_simulated_programs() {
     let mut rules = BTreeSet::new();
     for kind in injected_faults::kinds() {
         // Of some seeds a problem costs too little in every draw.
-        let Some(injected) = kind.plant(1) else { continue };
-        rules.extend(rules_with_replayed_edits(kind.name, &read(injected.planted.json())));
+        let Some(injected) = kind.inject(1) else { continue };
+        rules.extend(rules_with_replayed_edits(kind.name, &read(injected.faulty.json())));
     }
     assert!(rules.len() > 10, "{rules:?}");
 }

@@ -90,8 +90,8 @@ pub(crate) fn report(error: &Error) -> u8 {
     }
     // Of all that is told only tracebacks, of rules in Python, have lines.
     let at = text.find("\nTraceback (most recent call last):").unwrap_or(text.len());
-    let (said, traceback) = text.split_at(at);
-    let _ = writeln!(io::stderr(), "error: {}{}", clean(said), clean_lines(traceback));
+    let (message, traceback) = text.split_at(at);
+    let _ = writeln!(io::stderr(), "error: {}{}", clean(message), clean_lines(traceback));
     if let Some(next) = next(error) {
         let _ = writeln!(io::stderr(), "Next: {}", clean(&next));
     }

@@ -53,7 +53,7 @@ impl Answer<'_> {
             Format::Csv => {
                 to_output(common, |out| csv::write_all(&self.tables, out))?;
                 // CSV has no place for it: a reader of the data must not stumble over it.
-                say_read_report(&self.session.set)
+                print_read_report(&self.session.set)
             }
         }
     }
@@ -86,8 +86,8 @@ impl Answer<'_> {
 /// One line for each device whose times were shifted, printed before all results that depend on them.
 fn shifted_clocks(set: &TraceSet) -> String {
     let problems = set.traces.iter().flat_map(|t| &t.report.problems);
-    let told = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
-    let lines = told.map(|p| {
+    let shifted = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
+    let lines = shifted.map(|p| {
         let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
         format!("Clock of {}{more}: device times below are shifted.\n", p.example)
     });
@@ -106,11 +106,11 @@ pub(crate) fn failed_checks(session: &Session<'_>) -> String {
         "" => format!("{check} {count}"),
         consequence => format!("{check} {count} ({consequence})"),
     };
-    let told: Vec<String> = checks_that_failed(session).into_iter().map(one).collect();
-    if told.is_empty() {
+    let failed: Vec<String> = checks_that_failed(session).into_iter().map(one).collect();
+    if failed.is_empty() {
         return String::new();
     }
-    format!("Failed checks: {}. List the events with `stackline check`.\n", told.join(", "))
+    format!("Failed checks: {}. List the events with `stackline check`.\n", failed.join(", "))
 }
 
 /// Width, colors and maximum rows with which tables are drawn.
@@ -192,14 +192,14 @@ pub(crate) fn save_run(set: &TraceSet, memory: &[MemoryTrace], run: &Path, force
 }
 
 /// Print the read report on standard error, if it is not empty.
-pub(crate) fn say_read_report(set: &TraceSet) -> Result<()> {
+pub(crate) fn print_read_report(set: &TraceSet) -> Result<()> {
     let text = read_report_text(set, &stderr_style());
     io::stderr().write_all(text.as_bytes()).or_else(ignore_closed)?;
     Ok(())
 }
 
 /// A line for people on standard error, wrapped at the width of a terminal. Commands are left whole: people copy them.
-pub(crate) fn say(text: &str) -> Result<()> {
+pub(crate) fn print_message(text: &str) -> Result<()> {
     let mut line = terminal::clean(text) + "\n";
     if io::stderr().is_terminal() && !line.starts_with("Next: ") {
         line = terminal::wrap_lines(&line, &stderr_style());

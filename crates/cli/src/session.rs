@@ -56,7 +56,10 @@ pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>)
 }
 
 /// Reason why missing records prevent a negative answer; `None` if all records were read.
-pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item = &'r ReadReport>) -> Option<String> {
+pub(crate) fn incomplete_part<'r>(
+    infos: &[TraceInfo],
+    mut reports: impl Iterator<Item = &'r ReadReport>,
+) -> Option<String> {
     let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
     let at = reports.position(is_lost)?;
     Some(format!("{}: records are missing, see the read report", infos.get(at)?.name))
@@ -134,11 +137,11 @@ impl<'a> Session<'a> {
             trace.report = report.clone();
             trace
         };
-        Self { infos: infos.to_vec(), ..Self::of_reports(infos.iter().zip(reports).map(describe).collect(), common) }
+        Self { infos: infos.to_vec(), ..Self::from_reports(infos.iter().zip(reports).map(describe).collect(), common) }
     }
 
     /// Traces that are nothing but read reports: for commands that answer from something else.
-    pub(crate) fn of_reports(traces: Vec<Trace>, common: &'a Common) -> Self {
+    pub(crate) fn from_reports(traces: Vec<Trace>, common: &'a Common) -> Self {
         Self { set: Arc::new(TraceSet { traces }), ..Self::empty(common) }
     }
 
@@ -154,7 +157,7 @@ impl<'a> Session<'a> {
     }
 
     /// Tables of each trace as tables of all.
-    pub(crate) fn together(&self, of_each: Vec<Vec<Table>>) -> Vec<Table> {
+    pub(crate) fn combined(&self, of_each: Vec<Vec<Table>>) -> Vec<Table> {
         stackline_engine::concatenate(self.infos.iter().map(|info| info.rank).zip(of_each).collect())
     }
 
@@ -164,7 +167,7 @@ impl<'a> Session<'a> {
     }
 
     /// Default window of the tables, as a sentence; `None` if it is the whole trace or the user's choice.
-    pub(crate) fn looked_at(&self, looked: &[StepSelection]) -> Option<String> {
+    pub(crate) fn window_sentence(&self, looked: &[StepSelection]) -> Option<String> {
         let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
         Some(format!("Of {window}; --whole shows the whole trace.\n{notes}"))
@@ -175,7 +178,10 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Errors of `look`.
-    pub(crate) fn keep_slowest(&mut self, look: impl Fn(&Trace) -> Result<StepSelection>) -> Result<Option<String>> {
+    pub(crate) fn select_slowest_trace(
+        &mut self,
+        look: impl Fn(&Trace) -> Result<StepSelection>,
+    ) -> Result<Option<String>> {
         if self.set.traces.len() < 2 {
             return Ok(None);
         }
@@ -214,23 +220,23 @@ impl<'a> Session<'a> {
     }
 
     /// Tables that `--table` selects; all tables without that option.
-    pub(crate) fn pick(&self, tables: Vec<Table>) -> Result<Vec<Table>> {
-        self.pick_or(tables, &[])
+    pub(crate) fn select_tables(&self, tables: Vec<Table>) -> Result<Vec<Table>> {
+        self.select_tables_or(tables, &[])
     }
 
     /// Tables that `--table` selects; the error for unknown names also lists tables made on demand.
-    pub(crate) fn pick_or(&self, tables: Vec<Table>, on_demand: &[&str]) -> Result<Vec<Table>> {
-        let wanted = &self.common.tables;
+    pub(crate) fn select_tables_or(&self, tables: Vec<Table>, on_demand: &[&str]) -> Result<Vec<Table>> {
+        let requested = &self.common.tables;
         let mut names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
         names.extend(on_demand.iter().filter(|name| !tables.iter().any(|t| t.name == **name)));
-        if let Some(name) = wanted.iter().find(|w| !names.contains(&w.as_str())) {
+        if let Some(name) = requested.iter().find(|w| !names.contains(&w.as_str())) {
             if let Some(command) = command_with(name, &names) {
                 return Err(wrong_use(format!("no table {name:?} here: `stackline {command}` has it")));
             }
             let near = did_you_mean(name, names.iter().copied());
             return Err(wrong_use(format!("no table {name:?} here{near} There are: {}", names.join(", "))));
         }
-        Ok(tables.into_iter().filter(|t| wanted.is_empty() || wanted.contains(&t.name)).collect())
+        Ok(tables.into_iter().filter(|t| requested.is_empty() || requested.contains(&t.name)).collect())
     }
 
     /// The ranks as a choice for people, in their own order: archives have another.
@@ -241,8 +247,8 @@ impl<'a> Session<'a> {
     }
 
     /// Print the read report on standard error, for commands that write a file.
-    pub(crate) fn say_read_report(&self) -> Result<()> {
-        output::say_read_report(&self.set)
+    pub(crate) fn print_read_report(&self) -> Result<()> {
+        output::print_read_report(&self.set)
     }
 }
 

@@ -43,7 +43,7 @@ const OF_GPU: [&str; 5] =
 /// The tables for people of programs that use no GPU: without columns and rows that could only say so.
 pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
     let is_about_it = |name: &str| ["gpu", "launch", "kernel"].iter().any(|part| name.contains(part));
-    let says_nothing = |column: &Column| match &column.values {
+    let is_zero_or_empty = |column: &Column| match &column.values {
         Values::I64(values) => values.iter().flatten().all(|&value| value == 0),
         Values::F64(values) => values.iter().flatten().all(|&value| value == 0.0),
         Values::Str(_) | Values::Bool(_) => false,
@@ -53,7 +53,7 @@ pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
             .filter(|&row| text(&table, "measure", row).is_none_or(|name| !is_about_it(name)))
             .collect();
         let mut table = rows(&table, &host);
-        let gone: Vec<Column> = table.columns.extract_if(.., |c| is_about_it(&c.name) && says_nothing(c)).collect();
+        let gone: Vec<Column> = table.columns.extract_if(.., |c| is_about_it(&c.name) && is_zero_or_empty(c)).collect();
         table.notes.retain(|note| !note.starts_with("Coverage") && !gone.iter().any(|c| note.starts_with(&c.name)));
         table
     };
@@ -83,7 +83,7 @@ mod tests {
     use stackline_model::Unit;
 
     #[test]
-    fn programs_without_a_gpu_see_nothing_of_one() {
+    fn programs_without_a_gpu_have_no_gpu_columns() {
         let steps = Table::new("steps", "Steps: time and GPU work")
             .text("measure", ["time", "gpu_busy"].map(|n| Some(n.to_owned())))
             .i64("time_us", Unit::Us, [Some(0), Some(0)])
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_rows_come_first() {
+    fn largest_rows_are_first() {
         let names = ["a", "b", "c", "d"].map(|n| Some(n.to_owned()));
         let table = Table::new("t", "T").text("name", names).i64("n", Unit::None, [Some(1), Some(5), None, Some(5)]);
         let top = select(&top(&table, "n", 2), &["name", "missing"]);

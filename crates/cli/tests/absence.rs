@@ -48,7 +48,7 @@ fn gpu_time_that_was_not_recorded_is_null() {
 }
 
 #[test]
-fn launches_without_operations_are_no_missing_launches() {
+fn launches_without_operations_are_not_missing_launches() {
     let doctor = answer("doctor", &program(false).json());
     assert_eq!(row(&doctor, "readiness", "what", "launches")["state"], "there");
     let advice = row(&doctor, "readiness", "what", "gpu_operations")["advice"].as_str().unwrap();
@@ -91,7 +91,7 @@ fn advice_on_modules_follows_from_python_frames() {
 }
 
 #[test]
-fn each_producer_gets_its_own_advice() {
+fn advice_depends_on_the_producer() {
     for (name, expected) in [("/host:CPU", "jax.profiler"), ("/job:localhost/device:CPU:0 Compute", "FULL_TRACE")] {
         let events = MiniTrace::new(&format!("file -\nprocess 1 name=\"{name}\"\n1/7 - f 0+5"));
         let doctor = answer("doctor", &events.json());
@@ -110,7 +110,7 @@ fn the_rest_of_a_cut_file_is_missing() {
 
 /// A comparison, conditions on it and the report for a language model, of a trace that lacks a kernel.
 #[test]
-fn missing_kernels_are_said_and_not_judged() {
+fn missing_kernels_are_reported_and_not_judged() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: String| {
         let path = folder.path().join(name);
@@ -120,15 +120,15 @@ fn missing_kernels_are_said_and_not_judged() {
     let mut events = program(true);
     events.add("100/7 cuda_runtime cudaLaunchKernel 30+5 correlation=99");
     let (whole, part) = (file("whole.json", program(true).json()), file("part.json", events.json()));
-    let told = "in part.json, 1 of 4 launches have no device record, so GPU work and steps are not tested";
+    let expected = "in part.json, 1 of 4 launches have no device record, so GPU work and steps are not tested";
     for ([a, b], side) in [([&whole, &part], "B"), ([&part, &whole], "A")] {
         let diff: Value = serde_json::from_str(&stdout(&["diff", a, b, "--format", "json"])).unwrap();
         let first = diff["warnings"][0].as_str().unwrap();
-        assert!(first.starts_with(&format!("{side}: {told}")) && diff["confidence"] == "low", "{diff}");
+        assert!(first.starts_with(&format!("{side}: {expected}")) && diff["confidence"] == "low", "{diff}");
         let judged = common::stackline(&["diff", a, b, "--fail-on", "gpu>3%"]).output().unwrap();
-        let said = String::from_utf8(judged.stderr).unwrap();
-        assert_eq!(judged.status.code(), Some(1), "{said}");
-        assert!(said.contains(&format!("--fail-on cannot be judged: {side}: {told}")), "{said}");
+        let stderr = String::from_utf8(judged.stderr).unwrap();
+        assert_eq!(judged.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(&format!("--fail-on cannot be judged: {side}: {expected}")), "{stderr}");
     }
     let line =
         "Failed checks: launch_without_record 1 (GPU time of operators is too small, idle time too large). List ";

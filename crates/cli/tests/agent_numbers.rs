@@ -48,12 +48,12 @@ fn numbers_of_line(line: &str) -> Vec<Number> {
         let length = text[at..].find(|c| !is_of_number(c)).unwrap_or(text.len() - at);
         let digits = text[at..at + length].trim_end_matches([',', '.']);
         end = at + digits.len();
-        let behind = &text[end..];
-        if behind.starts_with(|c: char| c.is_alphanumeric() || "_:/]>".contains(c)) {
+        let following = &text[end..];
+        if following.starts_with(|c: char| c.is_alphanumeric() || "_:/]>".contains(c)) {
             continue;
         }
         let is_unit = |unit: &str| {
-            let rest = behind.strip_prefix(' ').and_then(|behind| behind.strip_prefix(unit));
+            let rest = following.strip_prefix(' ').and_then(|following| following.strip_prefix(unit));
             rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
         };
         let unit = UNITS.iter().map(|(unit, _)| *unit).find(|unit| is_unit(unit)).unwrap_or("");
@@ -124,7 +124,7 @@ fn unknown(file: &str) -> Vec<Number> {
     let shown = stdout(&["report", file, "--for-agent"]);
     let mut text = shown.split("\nMore: ").next().unwrap().to_owned();
     // Titles, notes and names are told as they are; of those that are cut the numbers stand in the whole ones.
-    let told: Vec<Number> = texts.iter().flat_map(|text| numbers(text)).collect();
+    let known_numbers: Vec<Number> = texts.iter().flat_map(|text| numbers(text)).collect();
     texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
     texts.retain(|text| text.len() > 3);
     for part in &texts {
@@ -132,12 +132,13 @@ fn unknown(file: &str) -> Vec<Number> {
     }
     let all = numbers(&text);
     assert!(all.len() > 10, "{shown}");
-    let is_told = |number: &Number| told.iter().any(|of| (of.value, of.unit) == (number.value, number.unit));
-    all.into_iter().filter(|number| !is_known(number, &known) && !is_told(number)).collect()
+    let is_documented =
+        |number: &Number| known_numbers.iter().any(|other| (other.value, other.unit) == (number.value, number.unit));
+    all.into_iter().filter(|number| !is_known(number, &known) && !is_documented(number)).collect()
 }
 
 #[test]
-fn each_number_for_an_agent_is_one_of_the_trace() {
+fn numbers_for_agents_occur_in_the_documents() {
     let folder = tempfile::tempdir().unwrap();
     let demo = stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 3, ..Default::default() });
     let mut files =
@@ -159,13 +160,16 @@ fn each_number_for_an_agent_is_one_of_the_trace() {
 }
 
 #[test]
-fn numbers_are_told_from_names() {
-    let of = |text: &str| numbers(text).iter().map(|n| (n.value, n.decimals, n.unit)).collect::<Vec<_>>();
+fn numbers_are_distinguished_from_names() {
+    let parsed = |text: &str| numbers(text).iter().map(|n| (n.value, n.decimals, n.unit)).collect::<Vec<_>>();
     assert_eq!(
-        of("1. SL004 waits 2 times; 1.5 % (1.1 to 1.9 %)"),
+        parsed("1. SL004 waits 2 times; 1.5 % (1.1 to 1.9 %)"),
         [(2.0, 0, ""), (1.5, 1, "%"), (1.1, 1, ""), (1.9, 1, "%")]
     );
-    assert_eq!(of("- gemm_32x32<4, 1>: 1,440 µs, 22.0 %, shapes [[4,8],[8,16]]"), [(1440.0, 0, "µs"), (22.0, 1, "%")]);
-    assert_eq!(of("   at train.py:10 in step"), []);
+    assert_eq!(
+        parsed("- gemm_32x32<4, 1>: 1,440 µs, 22.0 %, shapes [[4,8],[8,16]]"),
+        [(1440.0, 0, "µs"), (22.0, 1, "%")]
+    );
+    assert_eq!(parsed("   at train.py:10 in step"), []);
     assert!(!is_known(&numbers("12.3 ms")[0], &[12_400_000.0]) && is_known(&numbers("12.3 ms")[0], &[12_344_000.0]));
 }

@@ -30,7 +30,7 @@ fn sample() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_views() {
+fn views_of_the_call_tree() {
     let folder = sample();
     let view = |more: &[&str]| shown(folder.path(), &[&["calls", "train.stackline"], more].concat());
     insta::assert_snapshot!("calls_top_down", view(&[]));
@@ -46,7 +46,7 @@ fn the_views() {
 
 /// Shapes from `record --shapes` distinguish operators in every view, and in comparisons of runs that both have shapes.
 #[test]
-fn shapes_tell_operators_apart() {
+fn shapes_distinguish_operators() {
     let folder = tempfile::tempdir().unwrap();
     for (name, shapes) in [("plain", false), ("shaped", true), ("slower", true)] {
         let slower = if name == "slower" { 3 } else { 1 };
@@ -69,7 +69,7 @@ fn shapes_tell_operators_apart() {
 }
 
 #[test]
-fn source_lines_stand_beside_their_costs() {
+fn source_lines_are_listed_with_their_costs() {
     let folder = sample();
     let mut text = vec![String::new(); 60];
     text[47] = "    loss = model(batch)".to_owned();
@@ -81,7 +81,7 @@ fn source_lines_stand_beside_their_costs() {
 }
 
 #[test]
-fn two_runs_side_by_side() {
+fn comparison_of_two_runs() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("before"), &Config { steps: 20, ..Config::default() });
     write(&folder.path().join("after"), &Config { steps: 20, slower: 3, ..Config::default() });
@@ -98,7 +98,7 @@ fn two_runs_side_by_side() {
 
 /// The tables that `record` makes are equal to the streams, and a stream that grew since is read again.
 #[test]
-fn merged_or_not_the_answer_is_the_same() {
+fn merged_and_unmerged_recordings_give_equal_answers() {
     let folder = sample();
     let run = folder.path().join("train.stackline");
     let answers = || {
@@ -117,7 +117,7 @@ fn merged_or_not_the_answer_is_the_same() {
 }
 
 #[test]
-fn keys_of_the_document() {
+fn document_keys() {
     let folder = sample();
     let document: Value =
         serde_json::from_str(&shown(folder.path(), &["calls", "train.stackline", "--format", "json"])).unwrap();
@@ -142,7 +142,7 @@ fn keys_of_the_document() {
 }
 
 #[test]
-fn what_was_lost_is_said() {
+fn dropped_records_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let run = write(&folder.path().join("run"), &Config { killed: true, ..Config::default() });
     assert!(stdout(&["calls", &run]).contains("process_killed"));
@@ -153,7 +153,7 @@ fn what_was_lost_is_said() {
 }
 
 #[test]
-fn doctor_tells_what_a_recording_of_sums_holds() {
+fn doctor_describes_recordings_of_sums() {
     let folder = sample();
     let text = shown(folder.path(), &["doctor", "train.stackline"]);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -206,7 +206,7 @@ fn exports_are_written_whole_or_refused() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_said() {
+fn missing_data_is_reported() {
     let folder = sample();
     let run = folder.path().join("train.stackline");
     let run = run.to_str().unwrap();
@@ -302,7 +302,7 @@ fn traces_are_exported_as_profiles() {
 
 /// An import is one frame in every view of calls, of profiles and of traces.
 #[test]
-fn imports_are_folded_where_nobody_asks_for_them() {
+fn imports_are_folded_unless_requested() {
     let folder = tempfile::tempdir().unwrap();
     let profile = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": [
         {"name": "main", "file": "train.py", "line": 3},
@@ -327,8 +327,8 @@ fn imports_are_folded_where_nobody_asks_for_them() {
     }
     assert_eq!(is_folded(&stdout(&["diff", &profile, &profile, "--format", "json"])), (true, false));
     let opened = stackline_query::OpenRun::open(&[trace.into()], &Default::default()).unwrap();
-    let asked = stackline_query::Arguments::new([("shape", "flat")]);
-    let page = format!("{:?}", stackline_query::ask(&opened, "calls", &asked).unwrap());
+    let arguments = stackline_query::Arguments::new([("shape", "flat")]);
+    let page = format!("{:?}", stackline_query::run_query(&opened, "calls", &arguments).unwrap());
     assert_eq!(is_folded(&page), (true, false));
     let (code, text) = failure(&["export", &profile, "--to", "chrome", "--imports"]);
     assert!(code == Some(2) && text.contains("--imports applies to profiles"), "{text}");
@@ -354,8 +354,8 @@ fn packed_and_piped_profiles_are_exported() {
     };
     assert_eq!(piped(&stacks), (Some(0), plain));
     let trace = common::write_sample(folder.path(), 0);
-    let (code, said) = piped(Path::new(&trace));
-    assert!(code == Some(2) && said.contains("give the trace as a file"), "{code:?} {said}");
+    let (code, message) = piped(Path::new(&trace));
+    assert!(code == Some(2) && message.contains("give the trace as a file"), "{code:?} {message}");
 }
 
 /// `--rank` chooses the processes of a rank: of one recording, and of a folder with a recording of each rank.
@@ -364,8 +364,8 @@ fn a_rank_of_recordings_can_be_chosen() {
     let folder = sample();
     let total = |args: &[&str]| -> u64 {
         let words = [args, &["--metric", "operator_time", "--view", "flat", "--format", "json", "--top", "0"]].concat();
-        let told: Value = serde_json::from_str(&shown(folder.path(), &words)).unwrap();
-        let rows = told["tables"]["calls"]["rows"].as_array().unwrap();
+        let document: Value = serde_json::from_str(&shown(folder.path(), &words)).unwrap();
+        let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
         rows.iter().filter_map(|row| row["exclusive"].as_u64()).sum()
     };
     let all = total(&["calls", "train.stackline"]);
@@ -392,14 +392,14 @@ fn a_rank_of_recordings_can_be_chosen() {
         assert!(shown(folder.path(), &["findings", "job", "--rank", rank]).contains("step"));
     }
     let output = stackline(&["report", "job", "--rank", "2"]).current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.code() == Some(2) && said.contains("rank 2 is not in the input; it has ranks 0 to 1"),
-        "{said}"
+        output.status.code() == Some(2) && message.contains("rank 2 is not in the input; it has ranks 0 to 1"),
+        "{message}"
     );
     let output = stackline(&["report", "job"]).current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("--rank N selects one"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("--rank N selects one"), "{message}");
     // The folder has a recording of each rank, the other side one of all ranks.
     let compared = |before: &str, rank: &str| -> Value {
         let words = ["diff", before, "train.stackline", "--rank", rank, "--format", "json"];
@@ -410,15 +410,18 @@ fn a_rank_of_recordings_can_be_chosen() {
     assert!(of_one == compared("job", "1") && of_one != compared("job", "0"), "{of_one}");
     let words = ["diff", "train.stackline", "train.stackline", "--rank", "7"];
     let output = stackline(&words).current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("rank 7 is not in the input; it has ranks 0 to 1"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("rank 7 is not in the input; it has ranks 0 to 1"), "{message}");
     // The recordings of two jobs: each has a rank 0.
     for command in ["findings", "report", "calls"] {
         let several = if command == "calls" { &["."][..] } else { &["job", "train.stackline"] };
         let words = [&[command], several, &["--rank", "0"]].concat();
         let output = stackline(&words).current_dir(folder.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains("2 recordings have a rank 0"), "{words:?}: {said}");
-        assert!(said.contains("job/rank0.stackline") && said.contains("train.stackline"), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && message.contains("2 recordings have a rank 0"),
+            "{words:?}: {message}"
+        );
+        assert!(message.contains("job/rank0.stackline") && message.contains("train.stackline"), "{message}");
     }
 }

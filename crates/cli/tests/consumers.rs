@@ -30,11 +30,11 @@ fn consumers() -> Option<PathBuf> {
 
 /// Output of a command, as JSON.
 fn printed(command: &mut Command, folder: &Path) -> Value {
-    let (said, complained) = (folder.join("said"), folder.join("complained"));
+    let (stdout_path, stderr_path) = (folder.join("said"), folder.join("complained"));
     let mut child = command
         .stdin(Stdio::null())
-        .stdout(File::create(&said).unwrap())
-        .stderr(File::create(&complained).unwrap())
+        .stdout(File::create(&stdout_path).unwrap())
+        .stderr(File::create(&stderr_path).unwrap())
         .spawn()
         .unwrap();
     let since = Instant::now();
@@ -48,8 +48,8 @@ fn printed(command: &mut Command, folder: &Path) -> Value {
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert!(status.success(), "{command:?}: {status} {}", std::fs::read_to_string(complained).unwrap());
-    serde_json::from_slice(&std::fs::read(said).unwrap()).unwrap()
+    assert!(status.success(), "{command:?}: {status} {}", std::fs::read_to_string(stderr_path).unwrap());
+    serde_json::from_slice(&std::fs::read(stdout_path).unwrap()).unwrap()
 }
 
 /// A script that runs a consumer.
@@ -99,7 +99,7 @@ fn recording(folder: &Path) -> String {
 }
 
 #[test]
-fn speedscope_finds_what_calls_shows() {
+fn speedscope_shows_the_numbers_of_calls() {
     let Some(consumers) = consumers() else { return };
     let folder = tempfile::tempdir().unwrap();
     let run = recording(folder.path());
@@ -129,7 +129,7 @@ fn speedscope_finds_what_calls_shows() {
 }
 
 #[test]
-fn pprof_format_finds_what_calls_shows() {
+fn pprof_format_shows_the_numbers_of_calls() {
     let Some(consumers) = consumers() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (run, file) = (recording(folder.path()), folder.path().join("run.pb.gz"));
@@ -146,7 +146,7 @@ fn pprof_format_finds_what_calls_shows() {
 }
 
 #[test]
-fn a_flame_graph_is_xml_and_has_the_sum() {
+fn flame_graph_is_xml_with_the_total() {
     let folder = tempfile::tempdir().unwrap();
     let (run, file) = (recording(folder.path()), folder.path().join("run.svg"));
     export(&run, "flamegraph", "operator_time", &file);
@@ -211,7 +211,7 @@ fn trace_recording(folder: &Path) -> String {
 }
 
 #[test]
-fn perfetto_finds_what_calls_shows() {
+fn perfetto_shows_the_numbers_of_calls() {
     let Some(consumers) = consumers() else { return };
     let folder = tempfile::tempdir().unwrap();
     let run = trace_recording(folder.path());

@@ -46,7 +46,7 @@ fn step(document: &Value) -> Value {
 }
 
 #[test]
-fn people_see_the_step_first_and_then_what_changed() {
+fn text_output_begins_with_the_step_and_its_changes() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let shown = stdout(&["diff", &fast, &slow]);
@@ -62,15 +62,16 @@ fn people_see_the_step_first_and_then_what_changed() {
 }
 
 #[test]
-fn numbers_are_those_of_the_steps() {
+fn numbers_cover_only_the_steps() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let document = json(&["diff", &fast, &slow]);
     assert_eq!((&document["schema"], &document["method"]), (&"stackline/diff/1".into(), &"steps".into()));
     let lengths = document["tables"]["step_lengths"]["rows"].as_array().unwrap();
     let kept = |side: &str| {
-        let of = |row: &&Value| row["side"] == side && row["left_out"].is_null();
-        let mut kept: Vec<f64> = lengths.iter().filter(of).map(|row| row["time_ns"].as_f64().unwrap()).collect();
+        let is_on_side = |row: &&Value| row["side"] == side && row["left_out"].is_null();
+        let mut kept: Vec<f64> =
+            lengths.iter().filter(is_on_side).map(|row| row["time_ns"].as_f64().unwrap()).collect();
         kept.sort_by(f64::total_cmp);
         let cut = (kept.len() as f64 * 0.2) as usize;
         let middle = &kept[cut..kept.len() - cut];
@@ -112,7 +113,7 @@ fn unsteady(case: &Case, name: &str, (calls, scale, gpu): (i64, i64, bool)) -> S
 }
 
 #[test]
-fn calls_that_change_in_every_step_are_no_noise() {
+fn changes_in_every_step_are_significant() {
     let case = Case::new();
     let one = unsteady(&case, "one.json", (1, 1, false));
     let four = unsteady(&case, "four.json", (4, 2, false));
@@ -132,8 +133,8 @@ fn calls_that_change_in_every_step_are_no_noise() {
         let output = run(&["diff", &one, &four, "--fail-on", condition]);
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let (status, said) = judged("op:aten::softmax>10%");
-    assert!(status == 4 && said.contains("% slower, 4.0 calls per step instead of 1.0"), "{said}");
+    let (status, message) = judged("op:aten::softmax>10%");
+    assert!(status == 4 && message.contains("% slower, 4.0 calls per step instead of 1.0"), "{message}");
     assert_eq!(judged("op:aten::softmax>900%").0, 0);
     assert_eq!((judged("op:aten::mm>10%").0, judged("step>3%").0), (0, 0));
 }
@@ -155,14 +156,14 @@ fn lines_fit_the_terminal() {
 }
 
 #[test]
-fn a_run_that_lost_its_gpu_is_not_faster() {
+fn runs_without_gpu_records_are_not_faster() {
     let case = Case::new();
     let (with, without) = (unsteady(&case, "with.json", (1, 1, true)), unsteady(&case, "without.json", (1, 1, false)));
     for condition in ["gpu>3%", "kernels>3%", "kernel:gemm>3%"] {
         let output = run(&["diff", &with, &without, "--fail-on", condition]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("cannot be judged: A has gpu time and B has none"), "{said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("cannot be judged: A has gpu time and B has none"), "{message}");
         assert_eq!(run(&["diff", &with, &with, "--fail-on", condition]).status.code(), Some(0));
     }
     assert_eq!(run(&["diff", &without, &with, "--fail-on", "gpu>3%"]).status.code(), Some(4));
@@ -171,32 +172,35 @@ fn a_run_that_lost_its_gpu_is_not_faster() {
 }
 
 #[test]
-fn the_gate_fails_beyond_noise_only() {
+fn gate_fails_only_for_significant_changes() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let code = |args: &[&str]| {
         let output = run(&[&["diff"], args].concat());
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let (status, said) = code(&[&fast, &slow, "--fail-on", "step>3%"]);
-    assert!(status == 4 && said.contains("--fail-on step>3%: the step is") && said.contains("significant"), "{said}");
+    let (status, message) = code(&[&fast, &slow, "--fail-on", "step>3%"]);
+    assert!(
+        status == 4 && message.contains("--fail-on step>3%: the step is") && message.contains("significant"),
+        "{message}"
+    );
     assert_eq!(code(&[&slow, &fast, "--fail-on", "step>3%"]).0, 0, "faster is no fault");
     let again = case.trace("again.json", (3, false));
-    let (status, said) = code(&[&fast, &again, "--fail-on", "step>0%"]);
-    assert!(status == 0 && (said.is_empty() || said.contains("excluded from the condition")), "{said}");
-    let (status, said) = code(&[&fast, &slow, "--fail-on", "op:aten::item>10%"]);
-    assert!(status == 4 && said.contains("aten::item is new"), "{said}");
-    let (status, said) = code(&[&fast, &slow, "--fail-on", "op:no such>10%"]);
-    assert!(status == 2 && said.contains("no row of operators has this name"), "{said}");
-    let (status, said) = code(&[&fast, &slow, "--fail-on", "op:aten::itm>10%"]);
-    assert!(status == 2 && said.contains("did you mean aten::item"), "{said}");
-    let (status, said) = code(&[&fast, &slow, "--fail-on", "step>3"]);
-    assert!(status == 2 && said.contains("write 'step>3%'"), "{said}");
+    let (status, message) = code(&[&fast, &again, "--fail-on", "step>0%"]);
+    assert!(status == 0 && (message.is_empty() || message.contains("excluded from the condition")), "{message}");
+    let (status, message) = code(&[&fast, &slow, "--fail-on", "op:aten::item>10%"]);
+    assert!(status == 4 && message.contains("aten::item is new"), "{message}");
+    let (status, message) = code(&[&fast, &slow, "--fail-on", "op:no such>10%"]);
+    assert!(status == 2 && message.contains("no row of operators has this name"), "{message}");
+    let (status, message) = code(&[&fast, &slow, "--fail-on", "op:aten::itm>10%"]);
+    assert!(status == 2 && message.contains("did you mean aten::item"), "{message}");
+    let (status, message) = code(&[&fast, &slow, "--fail-on", "step>3"]);
+    assert!(status == 2 && message.contains("write 'step>3%'"), "{message}");
     assert_eq!(code(&[&fast, &slow, "--fail-on", "stpe>3%"]).0, 2);
 }
 
 #[test]
-fn sides_that_can_hardly_be_compared_are_told() {
+fn poorly_comparable_runs_are_reported() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let document = json(&["diff", &fast, &slow]);
@@ -207,34 +211,34 @@ fn sides_that_can_hardly_be_compared_are_told() {
     let all = names.iter().fold(text, |text, name| text.replace(name, &format!("other_{name}")));
     fs::write(&renamed, all).unwrap();
     let document = json(&["diff", &fast, &renamed]);
-    let told = document["warnings"].to_string();
-    assert!(told.contains("hardly any operators in common: ") && document["confidence"] == "low", "{told}");
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("hardly any operators in common: ") && document["confidence"] == "low", "{warnings}");
     let output = run(&["diff", &fast, &renamed, "--fail-on", "step>99%"]);
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(shown.contains("Warning: A and B have hardly any operators in common"), "{shown}");
     assert!(String::from_utf8(output.stderr).unwrap().starts_with("warning: A and B"));
     let one = case.path("one.json");
     fs::write(&one, generate(&Config { seed: 1, steps: 1, layers: 2, ..Config::default() })).unwrap();
-    let told = json(&["diff", &fast, &one])["warnings"].to_string();
-    assert!(told.contains("B has one step and A "), "{told}");
+    let warnings = json(&["diff", &fast, &one])["warnings"].to_string();
+    assert!(warnings.contains("B has one step and A "), "{warnings}");
 }
 
 #[test]
-fn one_step_is_not_tested_but_may_fail() {
+fn single_steps_are_not_tested_but_may_fail_conditions() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let args = ["diff", &fast, &slow, "--steps", "12", "--fail-on", "step>3%"];
     let output = run(&args);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(4) && said.contains("not tested"), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(4) && message.contains("not tested"), "{message}");
     assert!(
         String::from_utf8(output.stdout)
             .unwrap()
             .contains("One step: no spread is known, so no change can be tested against noise.")
     );
     let output = run(&[&args[..], &["--significant"]].concat());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(0) && said.contains("excluded from the condition"), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(0) && message.contains("excluded from the condition"), "{message}");
 }
 
 #[test]
@@ -285,8 +289,8 @@ fn recordings_are_compared_with_recordings() {
     let rows = document["tables"]["operators"]["rows"].as_array().unwrap();
     let mm = rows.iter().find(|row| row["name"] == "aten::mm" && row["measure"] == "cpu").unwrap();
     assert!(mm["change_percent"].as_f64().unwrap() > 50.0 && mm["verdict"] == "untested", "{mm}");
-    let (code, said) = failure(&["diff", &a, &fast]);
-    assert!(code == Some(2) && said.contains("two of a kind"), "{said}");
+    let (code, message) = failure(&["diff", &a, &fast]);
+    assert!(code == Some(2) && message.contains("two of a kind"), "{message}");
     assert_eq!(failure(&["diff", &a, &b, "--steps", "1"]).0, Some(2));
 }
 
@@ -319,12 +323,12 @@ fn functions_of_recorded_programs_are_named() {
     let Some(python) = torch() else { return };
     let case = Case::new();
     // The second one is elsewhere, and its lines are others.
-    let record = |folder: &str, text: &str, (mode, turns): (&str, &str)| {
+    let record = |folder: &str, text: &str, (mode, iterations): (&str, &str)| {
         fs::create_dir_all(case.path(folder)).unwrap();
         let (script, run) =
             (case.path(&format!("{folder}/train.py")), case.path(&format!("{folder}/{mode}.stackline")));
         fs::write(&script, text).unwrap();
-        let args = ["record", "--mode", mode, "-o", &run, "--", python.to_str().unwrap(), &script, turns];
+        let args = ["record", "--mode", mode, "-o", &run, "--", python.to_str().unwrap(), &script, iterations];
         let recorded = common::stackline(&args).env("STACKLINE_RECORDER", recorder()).output().unwrap();
         assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
         run
@@ -342,24 +346,24 @@ fn functions_of_recorded_programs_are_named() {
         assert_eq!(rows.iter().filter(is_slow).count(), 1, "{mode}: {rows:?}");
         let verdict = if mode == "trace" { "slower" } else { "untested" };
         assert_eq!(slow["verdict"], verdict, "{mode}: {slow}");
-        let told = stdout(&["diff", &a, &b]);
-        assert!(told.contains("Python functions") && told.contains("train.py: slow"), "{told}");
+        let output_text = stdout(&["diff", &a, &b]);
+        assert!(output_text.contains("Python functions") && output_text.contains("train.py: slow"), "{output_text}");
         let judged = common::stackline(&["diff", &a, &b, "--fail-on", "function:nobody>5%"]).output().unwrap();
-        let said = String::from_utf8_lossy(&judged.stderr);
+        let message = String::from_utf8_lossy(&judged.stderr);
         assert!(
-            judged.status.code() == Some(1) && said.contains("neither side has samples of this function"),
-            "{said}"
+            judged.status.code() == Some(1) && message.contains("neither side has samples of this function"),
+            "{message}"
         );
     }
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn incomparable_runs_are_refused() {
     let case = Case::new();
     let fast = case.trace("fast.json", (1, false));
     for args in [&["diff", &fast][..], &["diff", &fast, &fast, &fast]] {
-        let (code, said) = failure(args);
-        assert!(code == Some(2) && said.contains("stackline diff A B"), "{said}");
+        let (code, message) = failure(args);
+        assert!(code == Some(2) && message.contains("stackline diff A B"), "{message}");
     }
     assert_eq!(failure(&["diff", "-", "-"]).0, Some(2));
     assert_eq!(failure(&["diff", &fast, &case.path("none.json")]).0, Some(3));
@@ -438,7 +442,7 @@ fn act(case: &Case, given: &[(&str, &str)]) -> (i32, String) {
     let (summary, output) = (case.path("summary.md"), case.path("output"));
     fs::write(&summary, "").unwrap();
     fs::write(&output, "").unwrap();
-    let mut said = String::new();
+    let mut summary_text = String::new();
     for step in steps {
         let outputs = fs::read_to_string(&output).unwrap();
         let value = |text: &str| {
@@ -458,16 +462,16 @@ fn act(case: &Case, given: &[(&str, &str)]) -> (i32, String) {
             .envs([("GITHUB_STEP_SUMMARY", &summary), ("GITHUB_OUTPUT", &output)])
             .output()
             .unwrap();
-        said.push_str(&String::from_utf8(done.stdout).unwrap());
+        summary_text.push_str(&String::from_utf8(done.stdout).unwrap());
         if !done.status.success() {
-            return (done.status.code().unwrap(), fs::read_to_string(&summary).unwrap() + &said);
+            return (done.status.code().unwrap(), fs::read_to_string(&summary).unwrap() + &summary_text);
         }
     }
-    (0, fs::read_to_string(&summary).unwrap() + &said)
+    (0, fs::read_to_string(&summary).unwrap() + &summary_text)
 }
 
 #[test]
-fn the_action_writes_the_summary_and_fails() {
+fn github_action_writes_the_summary_and_fails() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let again = case.trace("again.json", (3, false));

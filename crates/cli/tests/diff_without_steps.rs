@@ -31,9 +31,10 @@ fn one_line(text: &str) -> String {
 }
 
 #[test]
-fn other_numbers_of_calls_are_said_first_and_calls_compared() {
+fn different_call_counts_are_reported_first_and_calls_compared() {
     let folder = tempfile::tempdir().unwrap();
-    let [a, b] = [("a.json", (68, 4005)), ("b.json", (60, 4013))].map(|(name, of)| trace(folder.path(), name, of));
+    let [a, b] =
+        [("a.json", (68, 4005)), ("b.json", (60, 4013))].map(|(name, counts)| trace(folder.path(), name, counts));
     let shown = stdout(&["diff", &a, &b]);
     let first = shown.lines().next().unwrap();
     assert!(
@@ -59,22 +60,23 @@ fn other_numbers_of_calls_are_said_first_and_calls_compared() {
 }
 
 #[test]
-fn runs_without_steps_are_called_the_whole() {
+fn runs_without_steps_are_compared_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let [a, b] = [("a.json", (60, 400)), ("b.json", (60, 600))].map(|(name, of)| trace(folder.path(), name, of));
+    let [a, b] =
+        [("a.json", (60, 400)), ("b.json", (60, 600))].map(|(name, counts)| trace(folder.path(), name, counts));
     let text = one_line(&stdout(&["diff", &a, &b]));
     assert!(text.starts_with("Not tested: each side has one run without steps"), "{text}");
     assert!(text.contains("The run changes by +") && text.contains(", 60 calls, untested"), "{text}");
     assert!(!text.contains(" a step") && !text.contains("he step "), "{text}");
     let judged = run(&["diff", &a, &b, "--fail-on", "step>3%"]);
-    let said = String::from_utf8(judged.stderr).unwrap();
-    assert!(judged.status.code() == Some(4) && said.contains("step>3%: the run is "), "{said}");
+    let stderr = String::from_utf8(judged.stderr).unwrap();
+    assert!(judged.status.code() == Some(4) && stderr.contains("step>3%: the run is "), "{stderr}");
 }
 
 #[test]
-fn several_runs_with_other_numbers_of_calls_are_judged_per_call() {
+fn several_runs_with_different_call_counts_are_judged_per_call() {
     let folder = tempfile::tempdir().unwrap();
-    let write = |(name, of): (&str, (i64, i64))| trace(folder.path(), name, of);
+    let write = |(name, counts): (&str, (i64, i64))| trace(folder.path(), name, counts);
     let [a1, a2, a3] = [("a1.json", (20, 999)), ("a2.json", (20, 1000)), ("a3.json", (20, 1001))].map(write);
     let [b1, b2, b3] = [("b1.json", (40, 949)), ("b2.json", (40, 950)), ("b3.json", (40, 951))].map(write);
     let (a, b) = ([&*a1, &*a2, &*a3], [&*b1, &*b2, &*b3]);
@@ -90,17 +92,17 @@ fn several_runs_with_other_numbers_of_calls_are_judged_per_call() {
         assert_eq!(diff((a, b), &["--fail-on", condition]).status.code(), Some(0), "{condition}");
     }
     let slower = diff((b, a), &["--fail-on", "kernel:attend_kernel>3%"]);
-    let said = String::from_utf8(slower.stderr).unwrap();
+    let stderr = String::from_utf8(slower.stderr).unwrap();
     assert!(
-        slower.status.code() == Some(4) && said.contains("a call of attend_kernel is 5.3 % slower, significant"),
-        "{said}"
+        slower.status.code() == Some(4) && stderr.contains("a call of attend_kernel is 5.3 % slower, significant"),
+        "{stderr}"
     );
     // Wholes of other lengths are no answer, and not judged.
     for condition in ["step>3%", "gpu>3%", "cpu>3%"] {
         let refused = diff((a, b), &["--fail-on", condition]);
-        let said = String::from_utf8(refused.stderr).unwrap();
+        let stderr = String::from_utf8(refused.stderr).unwrap();
         let why = "cannot be judged per call: A has 20 GPU operations and B 40";
-        assert!(refused.status.code() == Some(1) && said.contains(why), "{condition}: {said}");
+        assert!(refused.status.code() == Some(1) && stderr.contains(why), "{condition}: {stderr}");
     }
 }
 
@@ -126,7 +128,7 @@ fn iterations(folder: &Path, name: &str, (period, are_marked): (i64, bool)) -> S
 }
 
 #[test]
-fn steps_beside_a_run_without_any_are_compared_per_call_and_said_not_to_be_comparable_first() {
+fn runs_with_and_without_steps_are_compared_per_call_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let a = iterations(folder.path(), "a.json", (1000, true));
     let b = trace(folder.path(), "b.json", (30, 400));
@@ -148,8 +150,11 @@ fn steps_beside_a_run_without_any_are_compared_per_call_and_said_not_to_be_compa
         assert!(row["change_percent"].is_null() && row["change_ns"].is_null(), "{row}");
     }
     let judged = run(&["diff", &a, &b, "--fail-on", "step>3%"]);
-    let said = String::from_utf8(judged.stderr).unwrap();
-    assert!(judged.status.code() == Some(1) && said.contains("cannot be judged: A has steps and B has none"), "{said}");
+    let stderr = String::from_utf8(judged.stderr).unwrap();
+    assert!(
+        judged.status.code() == Some(1) && stderr.contains("cannot be judged: A has steps and B has none"),
+        "{stderr}"
+    );
 }
 
 #[test]

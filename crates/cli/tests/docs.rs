@@ -38,7 +38,7 @@ fn check(name: &str, text: &str) {
 }
 
 #[test]
-fn the_pages_are_the_help() {
+fn help_pages_are_up_to_date() {
     let page = |title: &str, help: &str| format!("# {title}\n\n```text\n{}\n```\n", help.trim_end());
     check("stackline", &page("stackline", &stdout(&["--help"])));
     for command in COMMANDS {

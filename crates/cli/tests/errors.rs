@@ -14,7 +14,7 @@ fn one_line(text: &str) {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn missing_files_are_named_in_errors() {
     let (code, text) = failure(&["report", "no-such-file.json"]);
     one_line(&text);
     assert_eq!(code, Some(3));
@@ -22,7 +22,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_directory_without_traces_is_named() {
+fn directories_without_traces_are_named_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("notes.txt"), "not a trace").unwrap();
     let (code, text) = failure(&["report", folder.path().to_str().unwrap()]);
@@ -32,22 +32,23 @@ fn a_directory_without_traces_is_named() {
 }
 
 #[test]
-fn what_is_no_trace_is_recognised_and_located() {
+fn unsupported_files_are_recognized_and_located() {
     let folder = tempfile::tempdir().unwrap();
     // An execution trace can be read, by another command.
     let execution_trace = b"{\"nodes\": [], \"schema\": \"1\"}";
-    for (name, bytes, wanted) in [("a.json", &b"hello"[..], 3), ("b.json", execution_trace, 2), ("c.gz", b"", 3)] {
+    for (name, bytes, expected_code) in [("a.json", &b"hello"[..], 3), ("b.json", execution_trace, 2), ("c.gz", b"", 3)]
+    {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
         let (code, text) = failure(&["steps", path.to_str().unwrap()]);
         one_line(&text);
-        assert_eq!(code, Some(wanted), "{text}");
+        assert_eq!(code, Some(expected_code), "{text}");
         assert!(text.contains(name), "{text}");
     }
 }
 
 #[test]
-fn a_run_that_was_cut_off_is_refused() {
+fn truncated_runs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let run_dir = folder.path().join("job.stackline");
@@ -63,12 +64,12 @@ fn a_run_that_was_cut_off_is_refused() {
 fn an_unknown_annotation_offers_the_nearest() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
-    let said = refusals(folder.path(), &[&["critical-path", "rank0.json", "--annotation", "ProfilrStep"]]);
-    insta::assert_snapshot!(said);
+    let message = refusals(folder.path(), &[&["critical-path", "rank0.json", "--annotation", "ProfilrStep"]]);
+    insta::assert_snapshot!(message);
 }
 
 #[test]
-fn an_instance_out_of_range_says_how_many_there_are() {
+fn instances_out_of_range_list_the_number_available() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     let args = ["critical-path", "rank0.json", "--annotation", "aten::mm", "--instance", "9"];
@@ -76,11 +77,11 @@ fn an_instance_out_of_range_says_how_many_there_are() {
 }
 
 #[test]
-fn the_last_step_that_the_rules_leave_out_is_named() {
+fn last_step_excluded_by_the_rules_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
-    for wanted in [&["ProfilerStep#2"][..], &["aten::mm", "--instance", "2"]] {
-        let args = [&["critical-path", &trace, "--method", "hta", "--annotation"], wanted].concat();
+    for selection in [&["ProfilerStep#2"][..], &["aten::mm", "--instance", "2"]] {
+        let args = [&["critical-path", &trace, "--method", "hta", "--annotation"], selection].concat();
         let (code, text) = failure(&args);
         one_line(&text);
         assert_eq!(code, Some(2));
@@ -102,7 +103,7 @@ fn an_unknown_option_offers_the_nearest() {
 }
 
 #[test]
-fn negative_numbers_and_empty_texts_are_answered_in_words() {
+fn negative_numbers_and_empty_texts_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     let commands = [
         &["report", "x.json", "--rank", "-1"][..],
@@ -117,7 +118,7 @@ fn negative_numbers_and_empty_texts_are_answered_in_words() {
 }
 
 #[test]
-fn an_unknown_rank_step_or_table_says_what_there_is() {
+fn unknown_ranks_steps_and_tables_list_the_available_ones() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 3);
     let commands = [
@@ -131,11 +132,11 @@ fn an_unknown_rank_step_or_table_says_what_there_is() {
 }
 
 #[test]
-fn options_of_one_method_are_refused_by_the_other() {
+fn options_of_one_method_are_refused_by_others() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     write(folder.path(), "rules.json", "{\"rules\": [\n{\"phase\": \"forwrd\", \"name\": \"x\"}]}");
-    let mut said = String::new();
+    let mut messages = String::new();
     for (method, option) in [
         ("ctda", &["--zero-weight-launch-edges"][..]),
         ("ctda", &["--data-load-events", "x"]),
@@ -148,9 +149,9 @@ fn options_of_one_method_are_refused_by_the_other() {
         ("hta", &["--phase-rules", "rules.json"]),
     ] {
         let args = [&["critical-path", "rank0.json", "--method", method], option].concat();
-        said += &refusals(folder.path(), &[&args]);
+        messages += &refusals(folder.path(), &[&args]);
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
@@ -158,12 +159,12 @@ fn several_ranks_need_a_choice_for_htas_path() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 10);
     write_sample(folder.path(), 9);
-    let said = refusals(folder.path(), &[&["critical-path", "rank10.json", "rank9.json", "--method", "hta"]]);
-    insta::assert_snapshot!(said);
+    let message = refusals(folder.path(), &[&["critical-path", "rank10.json", "rank9.json", "--method", "hta"]]);
+    insta::assert_snapshot!(message);
 }
 
 #[test]
-fn steps_and_a_what_if_say_which_option_chose_the_method() {
+fn steps_and_what_if_edits_name_the_option_that_chose_the_method() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     let commands = [
@@ -174,7 +175,7 @@ fn steps_and_a_what_if_say_which_option_chose_the_method() {
 }
 
 #[test]
-fn an_input_without_anything_to_make_a_path_of_is_no_failure_of_the_tool() {
+fn inputs_without_a_path_are_not_internal_errors() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("empty.json");
     std::fs::write(&file, "{\"traceEvents\": []}").unwrap();
@@ -186,19 +187,19 @@ fn an_input_without_anything_to_make_a_path_of_is_no_failure_of_the_tool() {
 }
 
 #[test]
-fn long_names_are_cut_where_they_are_offered() {
+fn long_names_are_shortened_in_suggestions() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let long = format!("ampere_sgemm_32x32_tn<{}>", "x, ".repeat(400));
     let text = std::fs::read_to_string(&trace).unwrap().replace("ampere_sgemm_32x32_tn", &long);
     std::fs::write(&trace, text).unwrap();
-    let (_, said) = failure(&["what-if", &trace, "--scale", "kernel:*sgem_32*", "0.5"]);
-    one_line(&said);
-    assert!(said.contains("ampere_sgemm_32x32_tn<") && said.len() < 500, "{said}");
+    let (_, message) = failure(&["what-if", &trace, "--scale", "kernel:*sgem_32*", "0.5"]);
+    one_line(&message);
+    assert!(message.contains("ampere_sgemm_32x32_tn<") && message.len() < 500, "{message}");
 }
 
 #[test]
-fn nothing_that_is_no_run_is_replaced() {
+fn only_runs_are_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let (code, text) = failure(&["import", &trace, "-o", &trace]);
@@ -208,7 +209,7 @@ fn nothing_that_is_no_run_is_replaced() {
 }
 
 #[test]
-fn a_run_is_replaced_on_demand_only() {
+fn runs_are_replaced_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -223,13 +224,13 @@ fn a_run_is_replaced_on_demand_only() {
         assert!(text.contains("--force"), "{text}");
         assert!(run(&[command, &["--force"]].concat()).status.success());
         std::fs::create_dir_all(&photos).unwrap();
-        let elsewhere: Vec<&str> = command.iter().map(|a| if *a == run_dir { &photos } else { *a }).collect();
-        assert_eq!(failure(&[&elsewhere[..], &["--force"]].concat()).0, Some(2), "no run, never replaced");
+        let to_other_folder: Vec<&str> = command.iter().map(|a| if *a == run_dir { &photos } else { *a }).collect();
+        assert_eq!(failure(&[&to_other_folder[..], &["--force"]].concat()).0, Some(2), "no run, never replaced");
     }
 }
 
 #[test]
-fn csv_files_do_not_go_among_others() {
+fn csv_files_are_not_written_into_used_folders() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let tables = folder.path().join("tables");
@@ -246,7 +247,7 @@ fn csv_files_do_not_go_among_others() {
 }
 
 #[test]
-fn output_that_cannot_be_written_fails_and_leaves_nothing() {
+fn unwritable_output_fails_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let output = folder.path().join("missing/out.json");
@@ -258,7 +259,7 @@ fn output_that_cannot_be_written_fails_and_leaves_nothing() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_is_said() {
+fn full_disks_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -268,7 +269,7 @@ fn a_full_disk_is_said() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn closed_pipes_are_not_errors() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let mut child =
@@ -316,7 +317,7 @@ fn conditions_set_the_exit_code() {
 }
 
 #[test]
-fn a_restored_path_keeps_its_read_report_and_takes_no_other_settings() {
+fn restored_paths_keep_their_read_report_and_refuse_other_settings() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 3);
     let damaged = std::fs::read_to_string(&trace).unwrap().replacen("\"cat\": \"cpu_op\", ", "\"cat\": nan, ", 1);
@@ -333,7 +334,7 @@ fn a_restored_path_keeps_its_read_report_and_takes_no_other_settings() {
 }
 
 #[test]
-fn a_what_if_that_selects_nothing_is_told() {
+fn edits_without_matches_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let args = ["critical-path", &trace, "--what-if", "gpu:*sgem_32*=x0.5", "--what-if", "cpu:nothing like it=0"];
@@ -347,12 +348,12 @@ fn a_what_if_that_selects_nothing_is_told() {
 }
 
 #[test]
-fn what_if_says_what_it_cannot_do() {
+fn unsupported_edits_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     write_sample(folder.path(), 0);
     let selectors = ["gpu:zzz", "cpu", "Kernel:a", "kernel:ampere_sgem_32x32_tn", "stream:77"];
-    let said = selectors.map(|what| refusals(folder.path(), &[&["what-if", "rank0.json", "--remove", what]]));
-    insta::assert_snapshot!(said.concat());
+    let message = selectors.map(|what| refusals(folder.path(), &[&["what-if", "rank0.json", "--remove", what]]));
+    insta::assert_snapshot!(message.concat());
 }
 
 #[test]
@@ -365,10 +366,10 @@ fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     let text = std::fs::read_to_string(&trace).unwrap();
     std::fs::write(&other, text.replace("ampere_sgemm", "volta_sgemm")).unwrap();
     let overlay = |source: &str| failure(&["critical-path", "--restore", &saved, source, "--overlay", &target]);
-    let (code, said) = overlay(&other);
-    one_line(&said);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("other.json") && said.contains("events on the critical path match"), "{said}");
+    let (code, message) = overlay(&other);
+    one_line(&message);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("other.json") && message.contains("events on the critical path match"), "{message}");
     // What is wrong with the source is said of the source, as an input that cannot be read.
     let mut tar = vec![0u8; 1024];
     tar[257..262].copy_from_slice(b"ustar");
@@ -377,10 +378,10 @@ fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     for (source, reason) in
         [("ranks.tar", "an archive"), ("missing.json", "cannot read"), ("other.json", "no list of trace events")]
     {
-        let (code, said) = overlay(&file(source));
-        one_line(&said);
-        assert_eq!(code, Some(3), "{said}");
-        assert!(said.contains(source) && said.contains(reason), "{said}");
+        let (code, message) = overlay(&file(source));
+        one_line(&message);
+        assert_eq!(code, Some(3), "{message}");
+        assert!(message.contains(source) && message.contains(reason), "{message}");
     }
     assert!(!std::path::Path::new(&target).exists());
 }

@@ -71,14 +71,14 @@ fn stable(bytes: &[u8]) -> String {
 
 /// Difference between a recorded run and the one alone.
 fn difference(program: &Program, alone: &Output, recorded: &Output) -> Option<String> {
-    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr_text = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let same = alone.status == recorded.status && stable(&alone.stdout) == stable(&recorded.stdout);
     // The last line is that of `record`.
     let errors = stable(&recorded.stderr);
     let errors = errors.rsplit_once('\n').map_or("", |(before, _)| before);
     let same_errors = !program.compares_errors || stable(&alone.stderr) == errors;
     let texts = [&alone.stdout, &recorded.stdout].map(|text| String::from_utf8_lossy(text).into_owned());
-    let both = (&alone.status, &recorded.status, texts, said(alone), said(recorded));
+    let both = (&alone.status, &recorded.status, texts, stderr_text(alone), stderr_text(recorded));
     (!same || !same_errors).then(|| format!("{}: {both:#?}", program.name))
 }
 

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn people_see_the_place_first() {
+fn text_output_begins_with_source_locations() {
     let case = Case::new();
     let shown = stdout(&["findings", &case.waits]);
     assert!(shown.contains(" 1. train.py:10 in step  estimated gain "), "{shown}");
@@ -59,7 +59,7 @@ fn json_has_the_events_behind_findings() {
     let document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
     let rows = document["tables"]["findings"]["rows"].as_array().unwrap();
     let evidence = document["evidence"].as_array().unwrap();
-    let codes = |of: &[Value]| of.iter().map(|one| one["code"].clone()).collect::<Vec<_>>();
+    let codes = |list: &[Value]| list.iter().map(|one| one["code"].clone()).collect::<Vec<_>>();
     assert_eq!(codes(rows), codes(evidence), "one for each row, in their order");
     assert_eq!(evidence[0]["events_total"], rows[0]["events"]);
     assert_eq!(evidence[0]["path"], json!(["ProfilerStep#0", "train.py(10): step", "aten::item"]), "{}", evidence[0]);
@@ -75,7 +75,7 @@ fn json_has_the_events_behind_findings() {
 /// The types of the consumer's crate are made from the official schema: a document that is parsed and written unchanged has no unknown property
 /// and no wrong type.
 #[test]
-fn sarif_is_what_the_schema_says() {
+fn sarif_matches_its_schema() {
     let case = Case::new();
     let ignore = case.file("ignore", "SL001\n");
     let document: Value =
@@ -113,7 +113,7 @@ fn junit_has_a_test_per_rule() {
 }
 
 #[test]
-fn junit_is_what_build_servers_accept() {
+fn junit_matches_its_schema() {
     let case = Case::new();
     let xml = stdout(&["findings", &case.waits, "--as", "junit"]);
     assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
@@ -133,7 +133,7 @@ fn junit_is_what_build_servers_accept() {
 }
 
 #[test]
-fn every_form_leads_to_the_page() {
+fn all_forms_link_to_the_rule_page() {
     let case = Case::new();
     let page = stdout(&["findings", "--explain", "host-sync"]);
     assert!(page.starts_with("SL004 host-sync\n\nThe host waits for the GPU: item()"), "{page}");
@@ -158,24 +158,27 @@ fn every_form_leads_to_the_page() {
 }
 
 #[test]
-fn documents_say_what_was_not_checked_and_why() {
+fn documents_list_skipped_rules_with_reasons() {
     let case = Case::new();
     let markdown = stdout(&["findings", &case.waits, "--as", "markdown"]);
-    let is_told =
+    let is_skipped_line =
         |line: &str| line.starts_with("- Not checked: SL019, ") && line.ends_with("SL023, SL044: no collectives.");
-    assert!(markdown.lines().any(is_told), "{markdown}");
+    assert!(markdown.lines().any(is_skipped_line), "{markdown}");
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--as", "sarif"])).unwrap();
-    let told = sarif["runs"][0]["invocations"][0]["toolConfigurationNotifications"].as_array().unwrap();
-    let of = told.iter().find(|note| note["associatedRule"]["id"] == "SL023").unwrap();
-    assert_eq!(of["message"]["text"], "Not checked: SL023: the trace has no collectives");
+    let notifications = sarif["runs"][0]["invocations"][0]["toolConfigurationNotifications"].as_array().unwrap();
+    let skipped = notifications.iter().find(|note| note["associatedRule"]["id"] == "SL023").unwrap();
+    assert_eq!(skipped["message"]["text"], "Not checked: SL023: the trace has no collectives");
     let whole = fs::read_to_string(&case.waits).unwrap();
     let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
     let markdown = stdout(&["findings", &damaged, "--as", "markdown"]);
     assert!(markdown.contains("- Note: part of the trace is missing"), "{markdown}");
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &damaged, "--as", "sarif"])).unwrap();
-    let told = &sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"][0];
-    assert_eq!(told["level"], "note");
-    assert!(told["message"]["text"].as_str().unwrap().starts_with("Part of the trace is missing"), "{told}");
+    let notification = &sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"][0];
+    assert_eq!(notification["level"], "note");
+    assert!(
+        notification["message"]["text"].as_str().unwrap().starts_with("Part of the trace is missing"),
+        "{notification}"
+    );
 }
 
 #[test]
@@ -204,7 +207,7 @@ fn slow_step(folder: &Path, name: &str, slow: i64, has_more: bool) -> String {
 }
 
 #[test]
-fn what_may_well_be_nothing_fails_no_build() {
+fn insignificant_findings_fail_no_build() {
     let folder = tempfile::tempdir().unwrap();
     let even = slow_step(folder.path(), "even.json", -1, false);
     let uneven = slow_step(folder.path(), "uneven.json", 3, true);
@@ -234,11 +237,11 @@ fn fingerprints_are_unique_and_stay() {
         let trace = case.file("twice.json", &findings::logging(&[(20 + shift, 400), (30 + shift, 700)]));
         let document: Value = serde_json::from_str(&stdout(&["findings", &trace, "--as", "sarif"])).unwrap();
         let results = document["runs"][0]["results"].as_array().unwrap().clone();
-        let of = |r: &Value| {
+        let gain = |r: &Value| {
             let line = r["locations"][0]["physicalLocation"]["region"]["startLine"].as_i64().unwrap();
             (line - shift, r["partialFingerprints"]["stackline/v1"].as_str().unwrap().to_owned())
         };
-        let mut found: Vec<(i64, String)> = results.iter().filter(|r| r["ruleId"] == "SL029").map(of).collect();
+        let mut found: Vec<(i64, String)> = results.iter().filter(|r| r["ruleId"] == "SL029").map(gain).collect();
         found.sort();
         found
     };
@@ -249,14 +252,15 @@ fn fingerprints_are_unique_and_stay() {
 }
 
 #[test]
-fn many_rules_that_could_not_look_are_counted() {
+fn many_skipped_rules_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let trace = slow_step(folder.path(), "cpu.json", 3, false);
     let shown = stdout(&["findings", &trace]);
-    let told: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("Not checked: ")).collect();
-    let told = told.join(" ");
+    let skipped_rules: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("Not checked: ")).collect();
+    let skipped_rules = skipped_rules.join(" ");
     assert!(
-        told.contains(" rules: no GPU operations (") && told.contains("; --table not_checked lists them"),
+        skipped_rules.contains(" rules: no GPU operations (")
+            && skipped_rules.contains("; --table not_checked lists them"),
         "{shown}"
     );
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
@@ -267,7 +271,7 @@ fn many_rules_that_could_not_look_are_counted() {
 }
 
 #[test]
-fn wrong_use_is_told() {
+fn wrong_use_is_explained() {
     let case = Case::new();
     let unknown = case.file("ignore", "SL999\n");
     let other = case.file("other.json", "{\"schema\": \"stackline/report/1\"}");
@@ -286,9 +290,9 @@ fn wrong_use_is_told() {
         (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
     ] {
         let output = run(&[&[case.waits.as_str()], arguments.as_slice()].concat());
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(message), "{arguments:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
 }
 
@@ -312,17 +316,17 @@ fn ranks_of_a_folder_are_one_list() {
     let document: Value = serde_json::from_str(&stdout(&["findings", &path, "--format", "json"])).unwrap();
     let row = &document["tables"]["findings"]["rows"][0];
     assert_eq!((&row["code"], &row["ranks"], &row["rank"]), (&json!("SL004"), &json!("0 1"), &json!(1)));
-    let of = |name: &str| {
+    let row_of = |name: &str| {
         let file = folder.path().join(name);
         let document = stdout(&["findings", file.to_str().unwrap(), "--format", "json"]);
         serde_json::from_str::<Value>(&document).unwrap()["tables"]["findings"]["rows"][0]["gain_ns"].clone()
     };
-    assert_eq!((&row["gain_least_ns"], &row["gain_ns"]), (&of("rank0.json"), &of("rank1.json")));
+    assert_eq!((&row["gain_least_ns"], &row["gain_ns"]), (&row_of("rank0.json"), &row_of("rank1.json")));
     assert_eq!((&document["ranks"][0]["rank"], &document["ranks"][1]["rank"]), (&json!(0), &json!(1)));
     assert_eq!(document["traces"].as_array().map(Vec::len), Some(2), "{document}");
     // One of them, as it is alone.
     let one: Value = serde_json::from_str(&stdout(&["findings", &path, "--rank", "0", "--format", "json"])).unwrap();
-    assert_eq!((&one["tables"]["findings"]["rows"][0]["gain_ns"], &one["ranks"]), (&of("rank0.json"), &json!([])));
+    assert_eq!((&one["tables"]["findings"]["rows"][0]["gain_ns"], &one["ranks"]), (&row_of("rank0.json"), &json!([])));
     let csv = stdout(&["findings", &path, "--format", "csv", "--table", "findings"]);
     assert!(csv.lines().next().is_some_and(|head| head.contains("ranks,rank,gain_least_ns")), "{csv}");
 }
@@ -335,7 +339,7 @@ fn documents_name_the_ranks() {
     assert_eq!(serde_json::to_value(typed).unwrap(), sarif);
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     let sync = results.iter().find(|result| result["ruleId"] == "SL004").unwrap();
-    let ranks: Vec<&Value> = sync["properties"]["ranks"].as_array().unwrap().iter().map(|of| &of["rank"]).collect();
+    let ranks: Vec<&Value> = sync["properties"]["ranks"].as_array().unwrap().iter().map(|rank| &rank["rank"]).collect();
     assert_eq!(ranks, [&json!(0), &json!(1)]);
     for document in ["markdown", "junit"] {
         let text = stdout(&["findings", &path, "--as", document]);
@@ -353,20 +357,20 @@ fn a_baseline_of_several_ranks() {
 }
 
 #[test]
-fn traces_that_are_no_ranks_of_one_job() {
+fn unrelated_traces_are_not_ranks_of_one_job() {
     let case = Case::new();
     let output = run(&[case.folder.path().to_str().unwrap()]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("repaired.json has no rank number"), "{said}");
-    assert!(said.contains("pass one of the files: repaired.json, waits.json"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("repaired.json has no rank number"), "{stderr}");
+    assert!(stderr.contains("pass one of the files: repaired.json, waits.json"), "{stderr}");
     // As before each can be chosen by its position.
     assert!(run(&[case.folder.path().to_str().unwrap(), "--rank", "1"]).status.success());
 }
 
 /// Uncovered time is reported for the slowest rank, by its number; a large call of another one for that one.
 #[test]
-fn what_no_rule_covers_is_told_of_its_rank() {
+fn uncovered_time_names_its_rank() {
     let folder = tempfile::tempdir().unwrap();
     for (rank, call, us) in [(0, "hipMystery", 6000), (1, "hipOther", 9000)] {
         let mut trace = MiniTrace::new(&format!("file distributedInfo={{\"rank\": {rank}, \"world_size\": 2}}"));

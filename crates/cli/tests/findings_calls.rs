@@ -35,7 +35,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_profile_tells_what_takes_time() {
+fn profiles_have_findings() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
     let (code, text, error) = run(&["findings", &path]);
@@ -48,9 +48,9 @@ fn a_profile_tells_what_takes_time() {
     let (_, json, _) = run(&["findings", &path, "--format", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let rows = json["tables"]["findings"]["rows"].as_array().unwrap();
-    let told: Vec<(&str, i64)> =
+    let code_times: Vec<(&str, i64)> =
         rows.iter().map(|row| (row["code"].as_str().unwrap(), row["gain_ns"].as_i64().unwrap())).collect();
-    assert_eq!(told, [("SL039", 2_000_000_000), ("SL029", 1_000_000_000)]);
+    assert_eq!(code_times, [("SL039", 2_000_000_000), ("SL029", 1_000_000_000)]);
     assert_eq!(json["together"]["gain_ns"].as_i64().or(json["together"]["ns"].as_i64()), Some(3_000_000_000), "{json}");
     assert!(!text.contains("Excluded"), "{text}");
     // What takes the rest has no rule, and is named.
@@ -74,15 +74,15 @@ fn conditions_and_baselines_hold_for_calls() {
 }
 
 #[test]
-fn what_calls_do_not_have_is_said() {
+fn data_missing_from_calls_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
-    for (options, said) in [
+    for (options, expected) in [
         (&["--rank", "3"][..], "no rank 3: none of its processes has a rank number"),
         (&["--steps", "1..2"], "its calls are summed over all steps"),
     ] {
         let (code, _, error) = run(&[&["findings", path.as_str()], options].concat());
-        assert!(code == Some(2) && error.contains(said), "{options:?}: {error}");
+        assert!(code == Some(2) && error.contains(expected), "{options:?}: {error}");
     }
     let counts = folder.path().join("stacks.txt");
     std::fs::write(&counts, "main;train 80\nmain;load 20\n").unwrap();
@@ -91,7 +91,7 @@ fn what_calls_do_not_have_is_said() {
 }
 
 #[test]
-fn recordings_without_traces_are_looked_at_one_at_a_time() {
+fn recordings_without_traces_are_analyzed_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let config = stackline_testkit::recording::Config::default();
     let runs = ["a.stackline", "b.stackline"].map(|name| {
@@ -109,7 +109,7 @@ fn recordings_without_traces_are_looked_at_one_at_a_time() {
 }
 
 #[test]
-fn the_command_to_go_on_with_has_an_answer() {
+fn suggested_next_command_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let counts = folder.path().join("stacks.txt");
     std::fs::write(&counts, "main;train 80\nmain;load 20\n").unwrap();

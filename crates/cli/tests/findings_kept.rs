@@ -10,15 +10,16 @@ use serde_json::{Value, json};
 use std::fs;
 
 #[test]
-fn junit_and_csv_list_what_is_ignored() {
+fn junit_and_csv_list_ignored_findings() {
     let case = Case::new();
     // A file with a name that says comment is none.
     let ignore = case.file("comments.txt", "SL004\n");
     let xml = stdout(&["findings", &case.waits, "--as", "junit", "--ignore", &ignore]);
     assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
     assert!(xml.contains("name=\"SL004 host-sync\""), "{xml}");
-    let told = "<skipped message=\"ignored: aten::item waits for the GPU in each step at train.py:10 in step (";
-    assert!(xml.contains(told) && xml.contains("comments.txt:1)"), "{xml}");
+    let skipped_element =
+        "<skipped message=\"ignored: aten::item waits for the GPU in each step at train.py:10 in step (";
+    assert!(xml.contains(skipped_element) && xml.contains("comments.txt:1)"), "{xml}");
     let csv = stdout(&["findings", &case.waits, "--format", "csv", "--ignore", &ignore]);
     assert!(csv.contains("code,title,place,by") && csv.contains("train.py:10 in step,"), "{csv}");
     assert!(!stdout(&["findings", &case.waits, "--format", "csv"]).contains("title,place,by"));
@@ -29,7 +30,7 @@ fn junit_and_csv_list_what_is_ignored() {
 }
 
 #[test]
-fn a_baseline_tells_new_and_gone() {
+fn baselines_distinguish_new_and_gone_findings() {
     let case = Case::new();
     let (before, after) = (case.file("before.json", ""), case.file("after.json", ""));
     stdout(&["findings", &case.waits, "--format", "json", "-o", &before]);
@@ -50,7 +51,7 @@ fn a_baseline_tells_new_and_gone() {
 }
 
 #[test]
-fn conditions_decide_the_exit_code() {
+fn conditions_determine_the_exit_code() {
     let case = Case::new();
     for (condition, code) in [("gain>5%", 4), ("gain>99%", 0), ("together>5%", 4), ("count>0", 4), ("count>50", 0)] {
         assert_eq!(run(&[&case.waits, "--fail-on", condition]).status.code(), Some(code), "{condition}");
@@ -58,14 +59,14 @@ fn conditions_decide_the_exit_code() {
 }
 
 #[test]
-fn what_was_cut_off_is_not_judged() {
+fn truncated_lists_are_not_judged() {
     let case = Case::new();
     let whole = fs::read_to_string(&case.waits).unwrap();
     let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
     let output = run(&[&damaged, "--fail-on", "gain>99%"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("--fail-on cannot be judged: damaged.json: records are missing"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("--fail-on cannot be judged: damaged.json: records are missing"), "{stderr}");
     assert!(text(&output.stdout).contains("SL004"), "what was found is shown all the same");
     assert_eq!(run(&[&damaged, "--fail-on", "gain>99%", "--fail-on", "gain>5%"]).status.code(), Some(4));
     assert_eq!(run(&[&damaged]).status.code(), Some(0));
@@ -78,7 +79,7 @@ fn two_waits(case: &Case, name: &str, lines: &[i64]) -> String {
 }
 
 #[test]
-fn what_is_mended_is_gone_rather_than_what_is_not() {
+fn fixed_findings_are_gone_and_moved_ones_are_not() {
     let case = Case::new();
     let (both, one) = (two_waits(&case, "both.json", &[10, 20]), two_waits(&case, "one.json", &[20]));
     let before = case.file("before.txt", &stdout(&["findings", &both, "--format", "json"]));
@@ -90,14 +91,14 @@ fn what_is_mended_is_gone_rather_than_what_is_not() {
 }
 
 #[test]
-fn what_is_ignored_is_listed() {
+fn ignored_findings_are_listed() {
     let case = Case::new();
     let ignore = case.file("ignore", "SL004 train.py  # known\n");
     let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
     assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
     let idle = case.file("idle", "SL004\nSL014 model.py\n");
-    let said = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
-    assert!(said.contains("idle:2: SL014 model.py matches no finding") && !said.contains("idle:1"), "{said}");
+    let stderr = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
+    assert!(stderr.contains("idle:2: SL014 model.py matches no finding") && !stderr.contains("idle:1"), "{stderr}");
     let mut program = [""; 12];
     program[9] = "def step():  # stackline: ignore[SL004]";
     case.file("train.py", &program.join("\n"));
@@ -111,13 +112,13 @@ fn what_is_ignored_is_listed() {
     let output = run(&[&case.waits, "--source", source]);
     assert!(text(&output.stderr).contains("--source was renamed to --source-root"));
     assert!(text(&output.stdout).contains("(comment at\n  train.py:9)"), "{}", text(&output.stdout));
-    let said = text(&output.stderr);
-    assert_eq!(said.matches("SL998").count(), 1, "{said}");
-    assert!(said.contains("train.py:9: unknown finding \"SL998\" to ignore"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(stderr.matches("SL998").count(), 1, "{stderr}");
+    assert!(stderr.contains("train.py:9: unknown finding \"SL998\" to ignore"), "{stderr}");
 }
 
 #[test]
-fn comments_that_hide_nothing_are_told() {
+fn unused_suppression_comments_are_reported() {
     let case = Case::new();
     let mut program = [""; 12];
     program[2] = "x = 1  # stackline: ignore[SL014]";
@@ -126,15 +127,15 @@ fn comments_that_hide_nothing_are_told() {
     program[9] = "def step():  # stackline: ignore[host-sync, SL005]";
     case.file("train.py", &program.join("\n"));
     case.file("other.py", "# stackline: ignore[SL004]");
-    let said = text(&run(&[&case.waits, "--source-root", case.folder.path().to_str().unwrap()]).stderr);
-    assert!(said.contains("train.py:3: # stackline: ignore[SL014] matches no finding"), "{said}");
-    assert!(said.contains("train.py:5: unknown finding \"SL977\" to ignore"), "{said}");
-    assert!(said.contains("train.py:7: # stackline: ignore[] has no code and ignores no finding"), "{said}");
-    assert!(!said.contains("train.py:10:") && !said.contains("other.py"), "{said}");
+    let stderr = text(&run(&[&case.waits, "--source-root", case.folder.path().to_str().unwrap()]).stderr);
+    assert!(stderr.contains("train.py:3: # stackline: ignore[SL014] matches no finding"), "{stderr}");
+    assert!(stderr.contains("train.py:5: unknown finding \"SL977\" to ignore"), "{stderr}");
+    assert!(stderr.contains("train.py:7: # stackline: ignore[] has no code and ignores no finding"), "{stderr}");
+    assert!(!stderr.contains("train.py:10:") && !stderr.contains("other.py"), "{stderr}");
 }
 
 #[test]
-fn what_is_left_out_is_neither_new_nor_gone() {
+fn omitted_findings_are_neither_new_nor_gone() {
     let case = Case::new();
     let all = case.file("all.txt", &stdout(&["findings", &case.waits, "--format", "json"]));
     let ignore = case.file("ignore", "SL004\n");
@@ -162,7 +163,7 @@ fn what_is_left_out_is_neither_new_nor_gone() {
 }
 
 #[test]
-fn what_no_rule_looked_for_is_not_gone() {
+fn findings_of_skipped_rules_are_not_gone() {
     let case = Case::new();
     let mut document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
     // A rule of one's own, which is not asked this time.

@@ -65,9 +65,9 @@ fn finds(how: &[&str], program: &str) {
     let gain = |found: &[Found]| found.iter().find(fits).map(|found| found.3);
     let before = gain(&found);
     assert!(before.is_some(), "{program}: {code} at line {line} is not among {found:?}");
-    let mended = found_in(&python, how, program, &["--steps", "20", "--mended"]);
+    let repaired = found_in(&python, how, program, &["--steps", "20", "--mended"]);
     // A busy machine may leave something: workers that come late, a collection of garbage.
-    assert!(gain(&mended) < before.map(|gain| gain / 2.0), "{program} --mended: {before:?}, then {mended:?}");
+    assert!(gain(&repaired) < before.map(|gain| gain / 2.0), "{program} --mended: {before:?}, then {repaired:?}");
 }
 
 macro_rules! programs {
@@ -122,25 +122,25 @@ fn embedding_gradient() {
 }
 
 #[test]
-fn waits_are_seen_as_users_record() {
+fn waits_are_found_with_default_options() {
     finds(TRACE, "waits.py");
 }
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn waits_for_queues_are_seen_as_users_record() {
+fn queue_waits_are_found_with_default_options() {
     finds(TRACE, "queue_wait.py");
 }
 
 #[test]
-fn waits_are_seen_in_sums_of_calls() {
+fn waits_are_found_in_sums_of_calls() {
     finds(CALLS, "waits.py");
 }
 
 /// Findings of rules over sums of calls.
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn sums_of_calls_tell_what_takes_time() {
+fn sums_of_calls_have_findings() {
     const PROGRAMS: [&str; 11] = [
         "busy_python.py",
         "dataloader_few_workers.py",

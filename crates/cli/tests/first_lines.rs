@@ -13,7 +13,7 @@ fn spans(names: impl Iterator<Item = String>) -> String {
 }
 
 #[test]
-fn a_cut_file_is_said_to_be_cut_before_anything_else() {
+fn truncation_is_reported_first() {
     let folder = tempfile::tempdir().unwrap();
     let whole = write_sample(folder.path(), 0);
     let text = std::fs::read_to_string(&whole).unwrap();
@@ -31,65 +31,65 @@ fn a_cut_file_is_said_to_be_cut_before_anything_else() {
 }
 
 #[test]
-fn spans_of_a_numbered_loop_are_offered_as_steps() {
+fn spans_of_numbered_loops_are_suggested_as_steps() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
     let (path, pattern) = (file.to_str().unwrap(), r"^request (\d+)$");
     std::fs::write(&file, spans((0..5).map(|at| format!("request {at}")))).unwrap();
     let offer = "no steps are marked, but 5 spans are named 'request 0', 'request 1', … (median 80.00 µs)";
     for command in ["report", "steps"] {
-        let said = stdout(&[command, path]);
-        assert!(said.contains(offer) && said.contains(&format!("--step-annotation '{pattern}'")), "{said}");
+        let output = stdout(&[command, path]);
+        assert!(output.contains(offer) && output.contains(&format!("--step-annotation '{pattern}'")), "{output}");
     }
-    let said = stdout(&["report", path, "--step-annotation", pattern]);
-    assert!(said.contains("5 steps") && !said.contains("no steps are marked"), "{said}");
+    let output = stdout(&["report", path, "--step-annotation", pattern]);
+    assert!(output.contains("5 steps") && !output.contains("no steps are marked"), "{output}");
     // Numbers that begin again are those of layers, not of a loop.
     std::fs::write(&file, spans((0..6).map(|at| format!("layer {}", at % 3)))).unwrap();
     assert!(!stdout(&["report", path]).contains("no steps are marked"));
 }
 
 #[test]
-fn steps_of_an_optimizer_say_so() {
+fn steps_inferred_from_an_optimizer_are_labeled() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
     std::fs::write(&file, spans((0..4).map(|_| "Optimizer.step#SGD.step".to_owned()))).unwrap();
-    let said = stdout(&["steps", file.to_str().unwrap()]);
-    assert!(said.starts_with("Note: the program marks no steps: each step ends with Optimizer.step"), "{said}");
+    let output = stdout(&["steps", file.to_str().unwrap()]);
+    assert!(output.starts_with("Note: the program marks no steps: each step ends with Optimizer.step"), "{output}");
     let marked = write_sample(folder.path(), 0);
     assert!(!stdout(&["steps", &marked]).contains("marks no steps"));
 }
 
 #[test]
-fn tables_are_of_the_steps_and_htas_say_that_theirs_are_not() {
+fn tables_cover_the_steps_and_hta_tables_note_their_window() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = sample(0);
     // A kernel long after the last step.
     trace.add("gpu0/7 kernel late 3000+50 correlation=99");
     let file = write(folder.path(), "late.json", trace.json());
-    let of =
+    let table_of =
         |table: &str, more: &[&str]| stdout(&[&["kernels", &file, "--table", table, "--format", "csv"], more].concat());
-    assert!(!of("gpu_kernels", &[]).contains("late") && of("gpu_kernels", &["--whole"]).contains("late"));
-    let said = stdout(&["kernels", &file]);
-    assert!(said.starts_with("Of steps 0 to 2 with their GPU work; --whole shows the whole trace."), "{said}");
+    assert!(!table_of("gpu_kernels", &[]).contains("late") && table_of("gpu_kernels", &["--whole"]).contains("late"));
+    let output = stdout(&["kernels", &file]);
+    assert!(output.starts_with("Of steps 0 to 2 with their GPU work; --whole shows the whole trace."), "{output}");
     assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Of the whole trace, as in HTA"));
 }
 
 #[test]
-fn programs_without_a_gpu_get_no_tables_of_zeros() {
+fn programs_without_a_gpu_have_no_tables_of_zeros() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cpu.json");
     std::fs::write(&file, spans((0..3).map(|at| format!("f{at}")))).unwrap();
     let path = file.to_str().unwrap();
     for command in ["kernels", "timeline"] {
-        let said = stdout(&[command, path]);
+        let output = stdout(&[command, path]);
         let line = format!("No GPU work was recorded: GPU tables are omitted. Next: stackline operators {path}");
-        assert_eq!(said.lines().next(), Some(&*line), "{said}");
-        assert!(!said.contains("gpu_time") && !said.contains("hta_temporal"), "{said}");
+        assert_eq!(output.lines().next(), Some(&*line), "{output}");
+        assert!(!output.contains("gpu_time") && !output.contains("hta_temporal"), "{output}");
     }
 }
 
 #[test]
-fn the_path_of_several_ranks_is_that_of_the_slowest() {
+fn path_of_several_ranks_is_that_of_the_slowest() {
     let folder = tempfile::tempdir().unwrap();
     let first = write_sample(folder.path(), 0);
     let second = write_sample(folder.path(), 1);
@@ -97,8 +97,8 @@ fn the_path_of_several_ranks_is_that_of_the_slowest() {
     // Its last step takes longer.
     let at = text.rfind(r#""dur": 900"#).unwrap();
     std::fs::write(&second, format!("{}{}", &text[..at], text[at..].replacen("900", "5000", 1))).unwrap();
-    let said = stdout(&["critical-path", &first, &second]);
-    assert!(said.contains("Note: shown is rank 1 of 2 ranks, the slowest"), "{said}");
+    let output = stdout(&["critical-path", &first, &second]);
+    assert!(output.contains("Note: shown is rank 1 of 2 ranks, the slowest"), "{output}");
     assert!(!stdout(&["critical-path", &first, &second, "--rank", "0"]).contains("the slowest"));
 }
 
@@ -122,20 +122,23 @@ fn write_unmarked_loop(folder: &Path, name: &str, (start_up, period): (i64, i64)
 }
 
 #[test]
-fn the_slowest_rank_is_that_of_the_inferred_steps_which_are_shown() {
+fn slowest_rank_is_chosen_by_the_shown_inferred_steps() {
     let folder = tempfile::tempdir().unwrap();
     let long_start_up = write_unmarked_loop(folder.path(), "a.json", (90_000, 1000));
     let slow_steps = write_unmarked_loop(folder.path(), "b.json", (100, 1500));
-    let said = stdout(&["critical-path", &long_start_up, &slow_steps]);
-    assert!(said.contains("Critical path of the inferred steps"), "{said}");
-    assert!(said.contains("Note: shown is rank 1 of 2 ranks, the slowest (") && said.contains(" a step)"), "{said}");
+    let output = stdout(&["critical-path", &long_start_up, &slow_steps]);
+    assert!(output.contains("Critical path of the inferred steps"), "{output}");
+    assert!(
+        output.contains("Note: shown is rank 1 of 2 ranks, the slowest (") && output.contains(" a step)"),
+        "{output}"
+    );
     // An annotation is shown as such, and chosen by.
     let of_load = stdout(&["critical-path", &long_start_up, &slow_steps, "--annotation", "load"]);
     assert!(of_load.contains("Note: shown is rank 0 of 2 ranks, the slowest (90"), "{of_load}");
 }
 
 #[test]
-fn snapshots_say_what_to_run() {
+fn snapshots_suggest_the_next_command() {
     let Some(one) = corpus("memory/snapshot-forward-bf16.pickle") else { return };
     let Some(other) = corpus("memory/snapshot-forward-fp32.pickle") else { return };
     for arguments in [&["doctor", &one], &["check", &one]] {
@@ -165,10 +168,10 @@ fn reports_fit_eighty_columns() {
                         try:\n    while shown := os.read(terminal, 65536): sys.stdout.buffer.write(shown)\n\
                         except OSError: pass\n\
                         sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))";
-        let wanted = stackline(args);
+        let program = stackline(args);
         let mut command = Command::new("python3");
-        command.args(["-c", terminal]).arg(wanted.get_program()).args(wanted.get_args()).current_dir(folder);
-        command.envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.args(["-c", terminal]).arg(program.get_program()).args(program.get_args()).current_dir(folder);
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let output = command.env("COLUMNS", "80").env("NO_COLOR", "1").output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         let shown = String::from_utf8(output.stdout).unwrap().replace('\r', "");
@@ -190,28 +193,28 @@ fn reports_fit_eighty_columns() {
 }
 
 #[test]
-fn what_ran_when_a_chrome_trace_ended_is_said_as_of_a_recording() {
+fn calls_in_flight_are_reported_for_chrome_traces() {
     let folder = tempfile::tempdir().unwrap();
     let whole = mini::trace("file -\n1/1 - train B@0\n1/1 - work 10+20\n1/1 - wait_forever B@50\n1/2 - load 5+10");
     let file = write(folder.path(), "aborted.json", &whole);
     let line = |when: &str| format!("In flight {when}: aborted.json: wait_forever on thread 1, called from train.");
     let at_end = line("at the end of the recording");
-    assert!(stdout(&["report", &file]).lines().any(|said| said == at_end), "{}", stdout(&["report", &file]));
-    assert!(stdout(&["report", &file, "--for-agent"]).lines().any(|said| said == at_end));
+    assert!(stdout(&["report", &file]).lines().any(|output| output == at_end), "{}", stdout(&["report", &file]));
+    assert!(stdout(&["report", &file, "--for-agent"]).lines().any(|output| output == at_end));
     std::fs::write(&file, &whole[..whole.rfind("\"dur\"").unwrap()]).unwrap();
     let cut = line("at the end of the truncated file");
-    assert!(stdout(&["report", &file]).lines().any(|said| said == cut), "{}", stdout(&["report", &file]));
+    assert!(stdout(&["report", &file]).lines().any(|output| output == cut), "{}", stdout(&["report", &file]));
     assert!(!stdout(&["report", &write_sample(folder.path(), 0)]).contains("In flight"));
 }
 
 #[test]
-fn the_command_to_run_next_has_the_options_that_choose_what_it_is_about() {
+fn suggested_command_keeps_selecting_options() {
     let folder = tempfile::tempdir().unwrap();
     let file = write_sample(folder.path(), 0);
     let next = |options: &[&str]| {
-        let said = run(&[&["report", &file], options].concat());
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stderr).lines().last().unwrap_or_default().to_owned()
+        let output = run(&[&["report", &file], options].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned()
     };
     assert_eq!(next(&[]), format!("Next: stackline findings {file}"));
     let source = folder.path().to_str().unwrap();
@@ -222,15 +225,15 @@ fn the_command_to_run_next_has_the_options_that_choose_what_it_is_about() {
         &["--source-root", source],
         &["--clip-overlaps", "--step-annotation", "ProfilerStep"],
     ] {
-        let said = next(options);
-        assert_eq!(said, format!("Next: stackline findings {file} {}", options.join(" ")));
-        let words: Vec<&str> = said.split(' ').skip(2).collect();
-        assert!(run(&words).status.success(), "{said}");
+        let output = next(options);
+        assert_eq!(output, format!("Next: stackline findings {file} {}", options.join(" ")));
+        let words: Vec<&str> = output.split(' ').skip(2).collect();
+        assert!(run(&words).status.success(), "{output}");
     }
     let spans = write(folder.path(), "spans.json", spans((0..3).map(|at| format!("f{at}"))));
-    let said = run(&["report", &spans, "--whole", "--clip-overlaps"]);
-    let said = String::from_utf8_lossy(&said.stderr);
-    assert!(said.ends_with(&format!("Next: stackline view {spans} --clip-overlaps\n")), "{said}");
+    let output = run(&["report", &spans, "--whole", "--clip-overlaps"]);
+    let output = String::from_utf8_lossy(&output.stderr);
+    assert!(output.ends_with(&format!("Next: stackline view {spans} --clip-overlaps\n")), "{output}");
     let kernels = stdout(&["kernels", &spans, "--whole"]);
     assert!(kernels.contains(&format!("Next: stackline operators {spans} --whole\n")), "{kernels}");
 }

@@ -59,7 +59,7 @@ impl<'a> Foreign<'a> {
     }
 
     /// Output of the program itself.
-    fn said(&self, output: &Output) -> (Option<i32>, Vec<String>, Vec<String>) {
+    fn outcome(&self, output: &Output) -> (Option<i32>, Vec<String>, Vec<String>) {
         let lines = |bytes: &[u8]| -> Vec<String> {
             let text = String::from_utf8_lossy(bytes).into_owned();
             text.lines().filter(|line| !line.starts_with("stackline:")).map(without_time).collect()
@@ -131,12 +131,12 @@ fn profiled(path: &Path) -> Counts {
 fn holds(program: &Foreign<'_>) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| -> PathBuf { folder.path().join(name) };
-    let alone = program.said(&program.alone(&[]));
+    let alone = program.outcome(&program.alone(&[]));
     assert!(!alone.1.is_empty(), "{alone:?}");
     for (number, options) in [&[][..], EVERYTHING].into_iter().enumerate() {
         let run = path(&format!("run{number}.stackline"));
         let recorded = program.recorded(options, &run, &[]);
-        assert_eq!(program.said(&recorded), alone, "{options:?}");
+        assert_eq!(program.outcome(&recorded), alone, "{options:?}");
     }
     let empty = path("empty.stackline");
     program.recorded(&[], &empty, &[("FOREIGN_EMPTY", "1")]);

@@ -34,7 +34,7 @@ fn runs_within_a_directory_are_opened_too() {
 }
 
 #[test]
-fn ranks_by_position_are_said_and_kept() {
+fn ranks_by_position_are_reported_and_stored() {
     let folder = tempfile::tempdir().unwrap();
     let sample = write_sample(folder.path(), 0);
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -43,8 +43,8 @@ fn ranks_by_position_are_said_and_kept() {
         std::fs::copy(&sample, copy).unwrap();
     }
     assert_eq!(traces(&["steps", &a, &b]), [("a.json".to_owned(), 0, true), ("b.json".to_owned(), 1, false)]);
-    let said = stdout(&["doctor", &a, &b]);
-    assert!(said.contains("rank_by_position") && said.contains("b.json names rank 0 and counts as 1"), "{said}");
+    let text = stdout(&["doctor", &a, &b]);
+    assert!(text.contains("rank_by_position") && text.contains("b.json names rank 0 and counts as 1"), "{text}");
     let chosen = ["steps", &a, &b, "--rank", "1"];
     assert_eq!(traces(&chosen), [("b.json".to_owned(), 1, false)]);
     assert!(stdout(&chosen).contains("rank_by_position"));
@@ -54,7 +54,7 @@ fn ranks_by_position_are_said_and_kept() {
 }
 
 #[test]
-fn tables_of_a_run_are_one_input_in_every_command() {
+fn tables_of_a_run_are_one_input_for_every_command() {
     let files = ["decode_kernel_trace.csv", "decode_hip_api_trace.csv"].map(|name| corpus(&format!("rocprof/{name}")));
     let [Some(kernels), Some(calls)] = &files else { return };
     for command in ["report", "findings", "critical-path", "kernels", "steps"] {
@@ -71,7 +71,7 @@ fn tables_of_a_run_are_one_input_in_every_command() {
 }
 
 #[test]
-fn a_profile_and_the_trace_beside_it_are_one_input() {
+fn profile_and_trace_in_one_folder_are_one_input() {
     let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles-h100");
     let file = |name: &str| fixtures.join(name).to_str().unwrap().to_owned();
     let (profile, trace) = (file("jax-train.xplane.pb.gz"), file("jax-train.trace.json.gz"));

@@ -55,8 +55,8 @@ fn wait_until_it_listens(child: &mut Child) {
 /// Processor time that a process has used, in ticks of 10 ms. It does not grow while the machine does other things.
 fn ticks(child: &Child) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    let behind_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    behind_name.split_whitespace().nth(11).and_then(|utime| utime.parse().ok()).unwrap_or(0)
+    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split_whitespace().nth(11).and_then(|utime| utime.parse().ok()).unwrap_or(0)
 }
 
 fn end(child: Child) -> (Output, String, String) {
@@ -85,7 +85,7 @@ fn sweep_interrupted_after(trace: &str, worked: u64) -> (serde_json::Value, Stri
 }
 
 #[test]
-fn an_interrupted_sweep_prints_what_it_has() {
+fn interrupted_sweeps_print_partial_results() {
     let folder = tempfile::tempdir().unwrap();
     let trace = long_trace(folder.path(), 500_000);
     // It looks for edits before it tries them: how long depends on the machine. All of them take many times as long.
@@ -112,7 +112,7 @@ fn an_interrupted_sweep_prints_what_it_has() {
 /// The first Ctrl-C requests the partial result, the second one ends the program. No process reads the result, so that the program is
 /// alive for both, however fast it is.
 #[test]
-fn a_second_interrupt_ends_the_sweep() {
+fn second_interrupts_end_the_sweep() {
     let folder = tempfile::tempdir().unwrap();
     let trace = long_trace(folder.path(), 20_000);
     let (mut full, _reader) = UnixStream::pair().unwrap();
@@ -137,7 +137,7 @@ fn a_second_interrupt_ends_the_sweep() {
 
 /// Commands without a handler: the signal ends the program as usual, and no half-written file stays.
 #[test]
-fn an_interrupted_path_leaves_nothing() {
+fn interrupted_paths_leave_no_output() {
     let folder = tempfile::tempdir().unwrap();
     let trace = long_trace(folder.path(), 150_000);
     let text = std::fs::read(&trace).unwrap();

@@ -75,7 +75,7 @@ pub(crate) fn sample() -> tempfile::TempDir {
 
 /// Names of a file, as of a snapshot that somebody sent, do not drive the terminal.
 #[test]
-fn names_are_cleaned() {
+fn control_characters_in_names_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let text = "device \"\u{1b}[2Jgpu\u{202e}\"; a \"\u{1b}[31mx\u{202e}\" 64 at=\"\u{1b}t.py\":3:\"f\u{202e}\"; a y 8; k one y>y; f y; f \"\u{1b}[31mx\u{202e}\"; end";
     std::fs::write(folder.path().join("bad\u{202e}.memory"), text).unwrap();
@@ -106,7 +106,7 @@ fn thresholds_can_be_set() {
 }
 
 #[test]
-fn what_has_nothing_in_it_says_so() {
+fn empty_memory_files_are_reported() {
     let folder = sample();
     std::fs::write(folder.path().join("nothing.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
     let shown = shown(folder.path(), &["memory", "nothing.json"]);
@@ -114,7 +114,7 @@ fn what_has_nothing_in_it_says_so() {
 }
 
 #[test]
-fn snapshots_say_whether_call_paths_are_known() {
+fn snapshots_report_missing_call_paths() {
     let folder = tempfile::tempdir().unwrap();
     let head = |value: &Value| {
         std::fs::write(folder.path().join("one.json"), value.to_string()).unwrap();
@@ -132,7 +132,7 @@ fn snapshots_say_whether_call_paths_are_known() {
 
 /// Findings come before source locations, and equal ones are merged.
 #[test]
-fn findings_of_memory_are_told_to_language_models() {
+fn agent_reports_list_memory_findings() {
     let folder = tempfile::tempdir().unwrap();
     let late = |at: usize| format!("a o{at} 1000; k touch o{at}\n");
     let freed = |at: usize| format!("f o{at}\n");
@@ -160,7 +160,7 @@ fn sources_without_times_have_none() {
 }
 
 #[test]
-fn what_is_cut_off_is_told() {
+fn truncation_is_reported() {
     let folder = sample();
     let late = |at: usize| format!("a o{at} {} at=a.py:{at}:f; k touch o{at}\n", 1000 + at);
     let text: String = (0..6).map(late).collect::<String>()
@@ -174,7 +174,7 @@ fn what_is_cut_off_is_told() {
 }
 
 #[test]
-fn the_views() {
+fn views_of_the_call_tree() {
     let folder = sample();
     let view = |more: &[&str]| shown(folder.path(), &[&["memory"], more].concat());
     insta::assert_snapshot!("memory_oom", view(&["oom.json"]));
@@ -194,7 +194,7 @@ fn the_views() {
 }
 
 #[test]
-fn keys_of_the_document() {
+fn document_keys() {
     let folder = sample();
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     let mut text = Vec::new();
@@ -213,7 +213,7 @@ fn keys_of_the_document() {
 
 /// Other commands name those that read a memory snapshot; the help does not offer refused options.
 #[test]
-fn other_commands_point_here() {
+fn other_commands_refer_to_the_memory_command() {
     let folder = sample();
     for name in ["oom.json", "program.memory"] {
         let file = folder.path().join(name).to_str().unwrap().to_owned();
@@ -239,10 +239,10 @@ fn tensors_of_a_recording_have_names() {
     assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
     stdout(&["import", &path("run.stackline"), "-o", &path("kept.stackline")]);
     for run in [path("run.stackline"), path("kept.stackline")] {
-        let told = |more: &[&str]| -> Value {
+        let tables = |more: &[&str]| -> Value {
             serde_json::from_str(&stdout(&[&["memory", &run, "--format", "json"], more].concat())).unwrap()
         };
-        let objects = told(&["--objects"]);
+        let objects = tables(&["--objects"]);
         let objects = objects["tables"]["memory_objects"]["rows"].as_array().unwrap();
         for (name, kind) in [
             ("0.layers.1.weight", "parameter"),
@@ -253,7 +253,7 @@ fn tensors_of_a_recording_have_names() {
             assert_eq!((&row["kind"], &row["module"]), (&json!(kind), &json!("0.layers.1")));
         }
         // While the model is trained: its parameters, their gradients and what the optimizer keeps.
-        let modules = told(&["--by", "module", "--peaks", "4"]);
+        let modules = tables(&["--by", "module", "--peaks", "4"]);
         let rows = modules["tables"]["memory_at_peak"]["rows"].as_array().unwrap();
         let linear = rows.iter().filter(|row| row["module"] == "0.layers.1").map(|row| row["bytes"].as_u64().unwrap());
         assert!(linear.max().is_some_and(|most| most >= 4 * (256 + 32)), "{rows:#?}");
@@ -262,15 +262,15 @@ fn tensors_of_a_recording_have_names() {
 
 /// A recorded program with injected waste: each is reported at its line, and that of 24 layers is one row.
 #[test]
-fn planted_waste_is_told_by_line() {
+fn injected_waste_is_reported_by_line() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waste.py");
     let run = folder.path().join("waste.stackline").to_str().unwrap().to_owned();
     let mut command = stackline(&["record", "--mode", "trace", "--memory", "--shapes", "-o", &run, "--"]);
     let recorded = command.arg(&python).arg(&program).env("STACKLINE_RECORDER", recorder()).output().unwrap();
-    let told = String::from_utf8_lossy(&recorded.stderr).into_owned();
-    assert!(recorded.status.success() && told.contains(&format!("Next: stackline memory {run}")), "{told}");
+    let stderr = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert!(recorded.status.success() && stderr.contains(&format!("Next: stackline memory {run}")), "{stderr}");
     let document: Value = serde_json::from_str(&stdout(&["memory", &run, "--format", "json"])).unwrap();
     let source = std::fs::read_to_string(&program).unwrap();
     let line_of = |words: &str| source.lines().position(|line| line.contains(words)).unwrap() as u64 + 1;
@@ -285,8 +285,8 @@ fn planted_waste_is_told_by_line() {
 
     let unused = at("memory_waste", "written, never read");
     assert_eq!(unused.len(), 1, "{unused:?}");
-    let told = [&unused[0]["pattern"], &unused[0]["objects"], &unused[0]["bytes"], &unused[0]["certainty"]];
-    assert_eq!(told, [&json!("written, never read"), &json!(4), &json!(4 * 1_600_000), &json!("inferred")]);
+    let first_unused = [&unused[0]["pattern"], &unused[0]["objects"], &unused[0]["bytes"], &unused[0]["certainty"]];
+    assert_eq!(first_unused, [&json!("written, never read"), &json!(4), &json!(4 * 1_600_000), &json!("inferred")]);
 
     // What the kept graphs hold: an activation of each layer and step, one suggestion among the first.
     let suggestions = rows("memory_suggestions");
@@ -333,7 +333,7 @@ fn planted_waste_is_told_by_line() {
 
 /// The peak that the command names for a real trace is the highest total that PyTorch wrote into it.
 #[test]
-fn a_real_trace() {
+fn peaks_of_a_real_trace() {
     let Some(trace) = corpus("kineto/nvidia-h100-bert-small.json.gz") else { return };
     let document: Value =
         serde_json::from_str(&stdout(&["memory", &trace, "--format", "json", "--peaks", "1"])).unwrap();
@@ -350,7 +350,7 @@ fn a_real_trace() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_said() {
+fn missing_data_is_reported() {
     let folder = sample();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(file("trick.pickle"), b"\x80\x02cos\nsystem\nU\x02ls\x85R.").unwrap();
@@ -394,8 +394,8 @@ fn assert_kept(folder: &Path, source: &str, others: bool) {
     for view in
         [&[][..], &["--curve"], &["--objects"], &["--format", "json"], &["--by", "path"], &["--rules", "drgpum"]]
     {
-        let of = |input: &str| shown(folder, &[&["memory", input], view].concat());
-        assert_eq!(of(&run), of(source), "{source} {view:?}");
+        let view_of = |input: &str| shown(folder, &[&["memory", input], view].concat());
+        assert_eq!(view_of(&run), view_of(source), "{source} {view:?}");
     }
     let again = format!("again-{run}");
     shown(folder, &["import", &run, "-o", &again]);
@@ -432,13 +432,13 @@ fn runs_keep_memory() {
 }
 
 #[test]
-fn the_text_form_says_the_same() {
+fn text_form_gives_equal_results() {
     let folder = sample();
     let text = shown(folder.path(), &["export", "program.memory", "--to", "memory-text"]);
     std::fs::write(folder.path().join("again.memory"), &text).unwrap();
     assert_eq!(shown(folder.path(), &["export", "again.memory", "--to", "memory-text"]), text);
-    let said = |input: &str| shown(folder.path(), &["memory", input, "--format", "csv"]);
-    assert_eq!(said("again.memory"), said("program.memory"));
+    let csv_of = |input: &str| shown(folder.path(), &["memory", input, "--format", "csv"]);
+    assert_eq!(csv_of("again.memory"), csv_of("program.memory"));
     // Of a snapshot, the objects and calls, but not the allocator.
     shown(folder.path(), &["export", "oom.json", "--to", "memory-text", "-o", "oom.memory"]);
     let peaks = |input: &str| shown(folder.path(), &["memory", input, "--at", "P1", "--format", "csv"]);
@@ -455,7 +455,7 @@ fn the_text_form_says_the_same() {
 }
 
 #[test]
-fn viewers_get_a_lane_per_object_with_its_waste() {
+fn chrome_export_has_a_lane_per_object_with_its_waste() {
     let folder = sample();
     let lanes: Value =
         serde_json::from_str(&shown(folder.path(), &["export", "program.memory", "--to", "chrome"])).unwrap();
@@ -473,7 +473,7 @@ fn viewers_get_a_lane_per_object_with_its_waste() {
 
 /// Tables that are asked for are there, with their columns, though they have nothing to say.
 #[test]
-fn tables_that_are_asked_for_may_be_empty() {
+fn requested_tables_may_be_empty() {
     let folder = sample();
     std::fs::write(folder.path().join("small.memory"), "a x 64; k one x>x; f x; end").unwrap();
     for name in ["memory_waste", "memory_suggestions", "memory_out_of_memory", "memory_allocator"] {

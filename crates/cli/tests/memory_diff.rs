@@ -42,7 +42,7 @@ fn snapshots_are_compared_by_line() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn incomparable_snapshots_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let memory = snapshot(folder.path(), "memory.json", &[(3, 4)]);
     let trace = folder.path().join("trace.json");
@@ -68,7 +68,7 @@ fn autocast_on_a_real_model() {
 
 /// A device of which a file has no records used no 0 bytes there: that is not known.
 #[test]
-fn a_device_of_one_file_alone_has_no_zero_in_the_other() {
+fn devices_of_one_file_are_not_zero_in_the_other() {
     let folder = tempfile::tempdir().unwrap();
     let one = snapshot(folder.path(), "one.json", &[(3, 4), (5, 8)]);
     let text = std::fs::read_to_string(&one).unwrap();

@@ -37,8 +37,8 @@ fn a_peak_before_the_first_call_counts() {
     let (_, out, error) = case.run(&["memory", "full.memory", "--fail-on", "peak>1000099B"]);
     assert!(error.contains("is 1,000,100 bytes, more than 1,000,099 bytes"), "{out}{error}");
     let shown = case.shown(&["memory", "full.memory", "--fail-on", "peak>1000100B", "--format", "json"]);
-    let told: Value = serde_json::from_str(&shown).unwrap();
-    let peak = &told["tables"]["memory_peaks"]["rows"][0];
+    let document: Value = serde_json::from_str(&shown).unwrap();
+    let peak = &document["tables"]["memory_peaks"]["rows"][0];
     assert_eq!((&peak["bytes"], &peak["call"]), (&json!(1_000_100), &json!(0)), "{peak}");
 }
 
@@ -109,7 +109,7 @@ fn findings_of_a_file_of_memory() {
 }
 
 #[test]
-fn a_trace_without_memory_says_so() {
+fn traces_without_memory_are_reported() {
     let case = Case::new();
     let trace = write_sample(case.0.path(), 0);
     let document = case.json(&["findings", &trace]);
@@ -134,13 +134,13 @@ fn documents_for_other_tools() {
     let run = &document["runs"][0];
     assert_eq!(run["tool"]["driver"]["rules"].as_array().unwrap().len(), 11);
     let results = run["results"].as_array().unwrap();
-    let of = |code: &str| results.iter().find(|result| result["ruleId"] == code).unwrap();
-    let early = of("SL050");
+    let result_of = |code: &str| results.iter().find(|result| result["ruleId"] == code).unwrap();
+    let early = result_of("SL050");
     assert_eq!(early["locations"][0]["physicalLocation"]["region"]["startLine"], 3);
     assert_eq!((&early["level"], &early["properties"]["gainBytes"]), (&json!("warning"), &json!(1_048_576)));
     assert!(early["message"]["text"].as_str().unwrap().contains(" at the peak of gpu:0 ("), "{early}");
     assert_eq!(early["properties"]["lowersPeakBytes"], 0, "another moment is as high");
-    assert_eq!(of("SL053")["suppressions"][0]["kind"], "external");
+    assert_eq!(result_of("SL053")["suppressions"][0]["kind"], "external");
     let prints: Vec<&str> =
         results.iter().map(|one| one["partialFingerprints"]["stackline/v1"].as_str().unwrap()).collect();
     assert_eq!(prints.iter().collect::<std::collections::BTreeSet<_>>().len(), prints.len(), "{prints:?}");
@@ -150,7 +150,7 @@ fn documents_for_other_tools() {
 }
 
 #[test]
-fn an_earlier_run_is_a_baseline() {
+fn earlier_runs_are_baselines() {
     let case = Case::new();
     case.kept("repaired.memory", "before.json");
     case.kept("waste.memory", "after.json");
@@ -180,7 +180,7 @@ fn an_earlier_run_is_a_baseline() {
 }
 
 #[test]
-fn conditions_decide_the_exit_code() {
+fn conditions_determine_the_exit_code() {
     let case = Case::new();
     for (condition, code) in
         [("peak>8GB", 0), ("peak>1MiB", 4), ("waste>1%", 4), ("waste>99%", 0), ("count>0", 4), ("count>99", 0)]
@@ -196,11 +196,11 @@ fn conditions_decide_the_exit_code() {
 }
 
 #[test]
-fn wrong_use_is_told() {
+fn wrong_use_is_explained() {
     let case = Case::new();
     case.kept("waste.memory", "after.json");
     case.file("other.json", "{\"schema\": \"stackline/report/1\"}");
-    let of = |more: &[&str]| case.run(&[&["memory", "waste.memory"], more].concat());
+    let output_of = |more: &[&str]| case.run(&[&["memory", "waste.memory"], more].concat());
     for (args, code, words) in [
         (&["--fail-on", "peak>+2%"][..], 2, "\"peak>+2%\" needs --baseline"),
         (&["--fail-on", "new"], 2, "needs --baseline"),
@@ -214,13 +214,13 @@ fn wrong_use_is_told() {
         (&["--fail-on", "count>1", "--objects"], 2, "--objects"),
         (&["--source-root", "nowhere"], 2, "no such directory"),
     ] {
-        let (found, _, error) = of(args);
+        let (found, _, error) = output_of(args);
         assert_eq!(found, Some(code), "{args:?}: {error}");
         assert!(error.contains(words), "{args:?}: {error}");
     }
     // One of another view has no findings.
     case.shown(&["memory", "waste.memory", "--curve", "--format", "json", "-o", "curve.json"]);
-    assert_eq!(of(&["--baseline", "curve.json"]).0, Some(3));
+    assert_eq!(output_of(&["--baseline", "curve.json"]).0, Some(3));
 }
 
 /// Comments in the program, and the remaining findings.
@@ -240,20 +240,20 @@ fn comments_ignore_findings() {
         assert_eq!(left["ignored"][0]["by"].as_str().unwrap().split(':').next(), Some("comment at train.py"));
         assert!(left["peaks"][0]["mended_bytes"].as_u64() > all["peaks"][0]["mended_bytes"].as_u64());
     }
-    let elsewhere = case.json(&["memory", "waste.memory", "--source-root", "/"]);
-    assert_eq!(codes(&elsewhere), codes(&all));
+    let other_root = case.json(&["memory", "waste.memory", "--source-root", "/"]);
+    assert_eq!(codes(&other_root), codes(&all));
     assert_eq!(codes(&case.json(&["memory", "waste.memory", "--no-source"])), codes(&all));
 }
 
 #[test]
-fn what_is_no_input_is_refused_before() {
+fn invalid_inputs_are_refused_early() {
     let (code, error) = failure(&["findings", Path::new("/nowhere/at/all").to_str().unwrap()]);
     assert!(code == Some(3) && error.contains("/nowhere/at/all"), "{error}");
 }
 
 /// Of the host's memory all is a guess: it counts for `waste` only if it is asked for.
 #[test]
-fn guesses_count_if_they_are_asked_for() {
+fn inferred_findings_count_on_request() {
     let case = Case::new();
     let text = "device cpu; a kept 4096 at=train.py:3:step; k one kept>kept via=operator-level; a x 4096; k two x>x via=operator-level; f x; end";
     case.file("host.memory", text);

@@ -19,7 +19,7 @@ fn archive(path: &Path, files: &[&Path]) {
 }
 
 #[test]
-fn an_archive_holds_one_memory_trace() {
+fn archives_contain_one_memory_trace() {
     let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one.tar.gz"), folder.path().join("two.tar.gz"));
@@ -36,32 +36,35 @@ fn an_archive_holds_one_memory_trace() {
     let kept = stdout(&["memory", imported.to_str().unwrap(), "--format", "json", "--table", "memory_allocator"]);
     assert_eq!(rows(&kept), rows(&plain));
     // Findings are those of one; `memory`, which their message names, shows several.
-    let (code, said) = failure(&["findings", two.to_str().unwrap()]);
-    assert!(code == Some(3) && said.contains("2 memory traces in one input"), "{code:?} {said}");
+    let (code, message) = failure(&["findings", two.to_str().unwrap()]);
+    assert!(code == Some(3) && message.contains("2 memory traces in one input"), "{code:?} {message}");
     assert!(run(&["memory", two.to_str().unwrap()]).status.success());
 }
 
 #[test]
-fn packed_memory_in_a_folder_is_named() {
+fn compressed_memory_files_in_folders_are_named() {
     let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     archive(&folder.path().join("snapshot.tar.gz"), &[Path::new(&snapshot)]);
     let output = run(&["report", path]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("holds only memory data: showing `stackline memory`"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && message.contains("holds only memory data: showing `stackline memory`"),
+        "{message}"
+    );
     // Beside traces it is left out, and that is said.
     write_sample(folder.path(), 0);
     for command in ["report", "findings"] {
         let output = run(&[command, path]);
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(output.status.success() && said.contains("snapshot.tar.gz"), "{command}: {said}");
+        let message = [output.stdout, output.stderr].concat();
+        let message = String::from_utf8_lossy(&message);
+        assert!(output.status.success() && message.contains("snapshot.tar.gz"), "{command}: {message}");
     }
 }
 
 #[test]
-fn what_comes_by_a_pipe_is_told_by_its_content() {
+fn piped_input_is_identified_by_content() {
     let Some(snapshot) = corpus("memory/snapshot-no-history.pickle") else { return };
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
@@ -76,12 +79,12 @@ fn what_comes_by_a_pipe_is_told_by_its_content() {
 }
 
 #[test]
-fn what_is_no_memory_is_named() {
+fn files_without_memory_are_named_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     let stacks = folder.path().join("stacks.txt");
     std::fs::write(&stacks, "main;step 3\nmain;load 4\n").unwrap();
-    let (_, said) = failure(&["memory", stacks.to_str().unwrap()]);
-    assert!(said.contains("stackline calls"), "{said}");
+    let (_, message) = failure(&["memory", stacks.to_str().unwrap()]);
+    assert!(message.contains("stackline calls"), "{message}");
     // A folder of traces stays one, whatever else lies in it.
     write_sample(folder.path(), 0);
     std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=2\n").unwrap();
@@ -93,20 +96,20 @@ fn what_is_no_memory_is_named() {
     // Without traces it is told what is missing.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=2\n").unwrap();
-    let (_, said) = failure(&["memory", folder.path().to_str().unwrap()]);
-    assert!(said.contains("memory_liveness.txt"), "{said}");
+    let (_, message) = failure(&["memory", folder.path().to_str().unwrap()]);
+    assert!(message.contains("memory_liveness.txt"), "{message}");
 }
 
 /// Several memory traces in one place: one is shown, which says so, and the others can be chosen.
 #[test]
-fn one_of_several_processes_is_shown_and_another_can_be_chosen() {
+fn one_of_several_processes_is_shown_and_others_are_selectable() {
     let folder = sample();
     std::fs::write(folder.path().join("small.memory"), "a x 64; k one x>x; f x; end").unwrap();
     shown(folder.path(), &["import", "program.memory", "small.memory", "-o", "both.stackline"]);
     let peak = |more: &[&str]| {
         let args = [&["memory", "both.stackline", "--format", "json"], more].concat();
-        let told: Value = serde_json::from_str(&shown(folder.path(), &args)).unwrap();
-        (told["memory"]["label"].clone(), told["tables"]["memory_peaks"]["rows"][0]["bytes"].clone())
+        let document: Value = serde_json::from_str(&shown(folder.path(), &args)).unwrap();
+        (document["memory"]["label"].clone(), document["tables"]["memory_peaks"]["rows"][0]["bytes"].clone())
     };
     assert_eq!(peak(&[]), (json!("program.memory"), json!(6 * MIB)));
     assert_eq!(peak(&["--process", "small.memory"]), (json!("small.memory"), json!(64)));

@@ -34,28 +34,28 @@ fn ranks(folder: &Path) {
 }
 
 #[test]
-fn ranks_are_rows_and_the_odd_one_is_named() {
+fn ranks_are_rows_and_the_outlier_is_named() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     let path = folder.path().to_str().unwrap();
     for command in ["memory", "report"] {
         let output = run(&[command, path]);
-        let (told, said) = (words(&output.stdout), words(&output.stderr));
-        assert!(output.status.success(), "{said}");
-        assert!(told.contains("4 ranks of one job, one file each. Median peak: 58.00 MiB."), "{told}");
-        assert!(told.contains("Rank 2 differs most from the median: peak 82.00 MiB (+41.4 %)"), "{told}");
-        assert!(told.contains("train.py:7 step, 32.00 MiB instead of 8192 KiB"), "{told}");
-        assert!(said.contains("Next: stackline memory ") && said.ends_with("rank2_snapshot.json"), "{said}");
+        let (text, message) = (words(&output.stdout), words(&output.stderr));
+        assert!(output.status.success(), "{message}");
+        assert!(text.contains("4 ranks of one job, one file each. Median peak: 58.00 MiB."), "{text}");
+        assert!(text.contains("Rank 2 differs most from the median: peak 82.00 MiB (+41.4 %)"), "{text}");
+        assert!(text.contains("train.py:7 step, 32.00 MiB instead of 8192 KiB"), "{text}");
+        assert!(message.contains("Next: stackline memory ") && message.ends_with("rank2_snapshot.json"), "{message}");
     }
-    let told = tables(&["memory", path]);
-    let ranks = &told["memory_ranks"];
+    let found_tables = tables(&["memory", path]);
+    let ranks = &found_tables["memory_ranks"];
     assert_eq!(column(ranks, "rank"), [0, 1, 2, 3]);
     assert_eq!(column(ranks, "bytes"), [58 * MIB, 58 * MIB, 82 * MIB, 58 * MIB]);
     assert_eq!(
         column(ranks, "owners")[2],
         "train.py:3 step 40.00 MiB, train.py:7 step 32.00 MiB, train.py:5 step 10.00 MiB"
     );
-    let difference = &told["memory_rank_difference"];
+    let difference = &found_tables["memory_rank_difference"];
     assert_eq!(
         (column(difference, "place"), column(difference, "change")),
         (vec!["train.py:7 step".into()], vec![(24 * MIB).into()])
@@ -63,63 +63,66 @@ fn ranks_are_rows_and_the_odd_one_is_named() {
     // One of them, as its file.
     let of_file = tables(&["memory", folder.path().join("step_10/rank2_snapshot.json").to_str().unwrap()]);
     assert_eq!(tables(&["memory", path, "--rank", "2"]), of_file);
-    let (code, said) = failure(&["memory", path, "--rank", "4"]);
-    assert!(code == Some(2) && said.contains("rank 4 is not in the input; it has ranks 0 to 3"), "{said}");
-    let (code, said) = failure(&["memory", path, "--curve"]);
-    assert!(code == Some(2) && said.contains("--curve") && said.contains("rank0_snapshot.json"), "{said}");
+    let (code, message) = failure(&["memory", path, "--rank", "4"]);
+    assert!(code == Some(2) && message.contains("rank 4 is not in the input; it has ranks 0 to 3"), "{message}");
+    let (code, message) = failure(&["memory", path, "--curve"]);
+    assert!(code == Some(2) && message.contains("--curve") && message.contains("rank0_snapshot.json"), "{message}");
 }
 
 /// A later step of each rank stands for it; ranks that are alike are no finding.
 #[test]
-fn the_last_file_of_a_rank_counts() {
+fn last_file_of_a_rank_is_used() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     std::fs::create_dir_all(folder.path().join("step_100")).unwrap();
     for rank in 0..4 {
         snapshot(folder.path(), &format!("step_100/rank{rank}_snapshot.json"), &[(3, 40)]);
     }
-    let told = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
-    assert!(told.contains("No rank's peak differs from the median by 1 % or more."), "{told}");
+    let text = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
+    assert!(text.contains("No rank's peak differs from the median by 1 % or more."), "{text}");
     assert!(
-        told.contains("Only the last file of each rank is shown (4 left out)") && told.contains("step_100/rank3"),
-        "{told}"
+        text.contains("Only the last file of each rank is shown (4 left out)") && text.contains("step_100/rank3"),
+        "{text}"
     );
 }
 
 /// Files without ranks are a series, in the order of the numbers in their names; one line grows each time.
 #[test]
-fn files_over_time_tell_growth_by_line() {
+fn series_of_files_show_growth_by_line() {
     let folder = tempfile::tempdir().unwrap();
     for (step, leaked) in [(5, 2), (50, 4), (100, 6)] {
         snapshot(folder.path(), &format!("snapshot_{step}.json"), &[(3, 40), (9, leaked), (11, 10 - leaked / 2)]);
     }
     let path = folder.path().to_str().unwrap();
-    let told = tables(&["memory", path]);
-    assert_eq!(column(&told["memory_series"], "file"), ["snapshot_5.json", "snapshot_50.json", "snapshot_100.json"]);
-    assert_eq!(column(&told["memory_series"], "bytes"), [51 * MIB, 52 * MIB, 53 * MIB]);
-    let growth = &told["memory_growth"];
+    let found_tables = tables(&["memory", path]);
+    assert_eq!(
+        column(&found_tables["memory_series"], "file"),
+        ["snapshot_5.json", "snapshot_50.json", "snapshot_100.json"]
+    );
+    assert_eq!(column(&found_tables["memory_series"], "bytes"), [51 * MIB, 52 * MIB, 53 * MIB]);
+    let growth = &found_tables["memory_growth"];
     assert_eq!(column(growth, "place"), ["train.py:9 step", "train.py:11 step"]);
     assert_eq!(column(growth, "change"), [4 * 1_048_576, -2 * 1_048_576]);
     assert_eq!(column(growth, "grows"), [2, 0]);
     let output = run(&["report", path]);
-    let (shown, said) = (words(&output.stdout), words(&output.stderr));
+    let (shown, message) = (words(&output.stdout), words(&output.stderr));
     assert!(shown.contains("3 memory files in time order"), "{shown}");
     assert!(
         shown.contains("Largest growth: train.py:9 step, from 2048 KiB to 6144 KiB, in 2 of 2 intervals"),
         "{shown}"
     );
-    assert!(said.contains("Next: stackline diff ") && said.ends_with("snapshot_100.json"), "{said}");
+    assert!(message.contains("Next: stackline diff ") && message.ends_with("snapshot_100.json"), "{message}");
     // The same files one by one.
     let files = [5, 50, 100].map(|step| folder.path().join(format!("snapshot_{step}.json")).display().to_string());
     let named: Vec<&str> = std::iter::once("memory").chain(files.iter().map(String::as_str)).collect();
     assert_eq!(column(&tables(&named)["memory_growth"], "change"), [4 * 1_048_576, -2 * 1_048_576]);
-    let (code, said) = failure(&["memory", path, "--rank", "0"]);
-    assert!(code == Some(2) && said.contains("have no ranks"), "{said}");
+    let (code, message) = failure(&["memory", path, "--rank", "0"]);
+    assert!(code == Some(2) && message.contains("have no ranks"), "{message}");
 }
 
 /// Each file has a device of its own: the ranks of one machine.
 #[test]
-fn devices_tell_ranks_where_names_do_not() {
+fn ranks_come_from_devices_if_names_have_none() {
     let folder = tempfile::tempdir().unwrap();
     for (at, name) in ["a.json", "b.json"].into_iter().enumerate() {
         let path = snapshot(folder.path(), name, &[(3, 40)]);
@@ -127,9 +130,9 @@ fn devices_tell_ranks_where_names_do_not() {
         (0..at).for_each(|_| moved["device_traces"].as_array_mut().unwrap().insert(0, Value::Array(Vec::new())));
         std::fs::write(&path, moved.to_string()).unwrap();
     }
-    let told = tables(&["memory", folder.path().to_str().unwrap()]);
-    assert_eq!(column(&told["memory_ranks"], "rank"), [0, 1]);
-    assert_eq!(column(&told["memory_ranks"], "file"), ["a.json", "b.json"]);
+    let found_tables = tables(&["memory", folder.path().to_str().unwrap()]);
+    assert_eq!(column(&found_tables["memory_ranks"], "rank"), [0, 1]);
+    assert_eq!(column(&found_tables["memory_ranks"], "file"), ["a.json", "b.json"]);
 }
 
 /// An unreadable input does not exclude the others, and is named.
@@ -138,10 +141,10 @@ fn a_damaged_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     std::fs::write(folder.path().join("step_10/rank9_snapshot.pickle"), b"\x80\x04\x95\x10\x00").unwrap();
-    let told = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
+    let text = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
     assert!(
-        told.contains("4 ranks of one job") && told.contains("skipped 1 × a file of the archive or directory"),
-        "{told}"
+        text.contains("4 ranks of one job") && text.contains("skipped 1 × a file of the archive or directory"),
+        "{text}"
     );
 }
 
@@ -155,7 +158,7 @@ fn archive(folder: &Path, target: &Path, files: &[&str]) {
 
 /// Archives and folders of memory are imported together with traces.
 #[test]
-fn archives_and_folders_are_imported_beside_traces() {
+fn archives_and_folders_are_imported_with_traces() {
     let folder = tempfile::tempdir().unwrap();
     let trace = common::write_sample(folder.path(), 0);
     let snapshots = folder.path().join("snapshots");
@@ -171,15 +174,15 @@ fn archives_and_folders_are_imported_beside_traces() {
         stdout(&["import", &trace, input.to_str().unwrap(), "-o", target]);
         assert!(stdout(&["steps", target]).contains("steps"));
         let output = stackline(&["memory", target]).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(told.contains(&format!("{peak}.00 MiB")) || told.contains(&format!(" {peak}096 ")), "{told}");
-        assert_eq!(told.contains(&format!("1 of {traces} memory traces in the input")), traces > 0, "{told}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(&format!("{peak}.00 MiB")) || text.contains(&format!(" {peak}096 ")), "{text}");
+        assert_eq!(text.contains(&format!("1 of {traces} memory traces in the input")), traces > 0, "{text}");
     }
 }
 
 /// An archive of several is shown as a folder of them is.
 #[test]
-fn archives_of_several_are_shown() {
+fn archives_of_several_files_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     let files: Vec<String> = (0..4).map(|rank| format!("rank{rank}_snapshot.json")).collect();
@@ -188,9 +191,9 @@ fn archives_of_several_are_shown() {
     let path = packed.to_str().unwrap();
     for command in ["memory", "report"] {
         let output = run(&[command, path]);
-        let (told, said) = (words(&output.stdout), words(&output.stderr));
-        assert!(output.status.success() && told.contains("4 ranks of one job"), "{told} {said}");
-        assert!(said.ends_with("ranks.tar.gz --rank 2"), "{said}");
+        let (text, message) = (words(&output.stdout), words(&output.stderr));
+        assert!(output.status.success() && text.contains("4 ranks of one job"), "{text} {message}");
+        assert!(message.ends_with("ranks.tar.gz --rank 2"), "{message}");
     }
     let one = folder.path().join("step_10/rank2_snapshot.json");
     assert_eq!(tables(&["memory", path, "--rank", "2"]), tables(&["memory", one.to_str().unwrap()]));
@@ -199,27 +202,27 @@ fn archives_of_several_are_shown() {
     std::fs::create_dir(&within).unwrap();
     std::fs::rename(&packed, within.join("ranks.tar.gz")).unwrap();
     assert_eq!(column(&tables(&["memory", within.to_str().unwrap()])["memory_ranks"], "rank"), [0, 1, 2, 3]);
-    let (code, said) = failure(&["memory", within.to_str().unwrap(), "--by", "path"]);
+    let (code, message) = failure(&["memory", within.to_str().unwrap(), "--by", "path"]);
     assert!(
-        code == Some(2) && said.contains("--by needs one memory trace") && said.contains("contains several"),
-        "{said}"
+        code == Some(2) && message.contains("--by needs one memory trace") && message.contains("contains several"),
+        "{message}"
     );
 }
 
 /// Files of the same names in several folders are distinguished, and the commands to run next open those that are shown.
 #[test]
-fn folders_with_files_of_the_same_names_are_told_apart() {
+fn folders_with_equal_file_names_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     for (name, mib) in [("run_a", 4), ("run_b", 8)] {
         std::fs::create_dir(path(name)).unwrap();
         snapshot(&folder.path().join(name), "snapshot.json", &[(3, mib)]);
     }
-    let told = tables(&["memory", &path("run_a"), &path("run_b")]);
+    let found_tables = tables(&["memory", &path("run_a"), &path("run_b")]);
     let files = [path("run_a/snapshot.json"), path("run_b/snapshot.json")];
-    assert_eq!(column(&told["memory_series"], "file"), files);
-    let said = words(&run(&["memory", &path("run_a"), &path("run_b")]).stderr);
-    assert!(said.ends_with(&files.join(" ")), "{said}");
+    assert_eq!(column(&found_tables["memory_series"], "file"), files);
+    let message = words(&run(&["memory", &path("run_a"), &path("run_b")]).stderr);
+    assert!(message.ends_with(&files.join(" ")), "{message}");
     for (name, mib) in [("before", 4), ("after", 8)] {
         std::fs::create_dir(path(name)).unwrap();
         for rank in 0..2 {
@@ -228,9 +231,9 @@ fn folders_with_files_of_the_same_names_are_told_apart() {
     }
     let both = [path("before"), path("after")];
     let shown = column(&tables(&["memory", &both[0], &both[1]])["memory_ranks"], "file");
-    let said = words(&run(&["memory", &both[0], &both[1]]).stderr);
-    let next = said.rsplit_once(' ').unwrap().1.to_owned();
-    assert!(shown.contains(&next.clone().into()), "{shown:?} {said}");
+    let message = words(&run(&["memory", &both[0], &both[1]]).stderr);
+    let next = message.rsplit_once(' ').unwrap().1.to_owned();
+    assert!(shown.contains(&next.clone().into()), "{shown:?} {message}");
     let of_rank = tables(&["memory", &both[0], &both[1], "--rank", "1"]);
     assert_eq!(of_rank, tables(&["memory", shown[1].as_str().unwrap()]));
 }
@@ -248,23 +251,23 @@ fn options_of_one_memory_trace_are_refused() {
         ["--min-gain", "1"],
         ["--source-root", "."],
     ] {
-        let (code, said) = failure(&[&["memory", path], &option[..]].concat());
-        assert!(code == Some(2) && said.contains(&format!("{} needs one memory trace", option[0])), "{said}");
+        let (code, message) = failure(&[&["memory", path], &option[..]].concat());
+        assert!(code == Some(2) && message.contains(&format!("{} needs one memory trace", option[0])), "{message}");
         assert!(run(&[&["memory", path, "--rank", "1"], &option[..]].concat()).status.success(), "{option:?}");
     }
 }
 
 /// The report for a language model describes the relation between several files.
 #[test]
-fn reports_for_agents_tell_several_files() {
+fn agent_reports_cover_several_files() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     let path = folder.path().to_str().unwrap();
     let files = [0, 2].map(|rank| format!("{path}/step_10/rank{rank}_snapshot.json"));
     for inputs in [&[path][..], &[&files[0], &files[1]]] {
         let shown = stdout(&[&["report"], inputs, &["--for-agent"]].concat());
-        let said = words(shown.as_bytes());
-        assert!(said.contains("Rank 2 differs most from the median: peak 82.00 MiB (+41.4 %)"), "{shown}");
+        let text = words(shown.as_bytes());
+        assert!(text.contains("Rank 2 differs most from the median: peak 82.00 MiB (+41.4 %)"), "{shown}");
         assert!(
             shown.contains("\n- rank 2, bytes 82.00 MiB, ") && shown.contains("\nMore: stackline memory "),
             "{shown}"
@@ -277,7 +280,7 @@ fn reports_for_agents_tell_several_files() {
 
 /// GPUs of several hosts have the same numbers: a row each.
 #[test]
-fn numbers_of_gpus_that_repeat_are_no_ranks() {
+fn repeated_gpu_numbers_are_not_ranks() {
     let folder = tempfile::tempdir().unwrap();
     for (name, mib) in [("host0_gpu0", 4), ("host0_gpu1", 4), ("host1_gpu0", 8), ("host1_gpu1", 4)] {
         snapshot(folder.path(), &format!("{name}.json"), &[(3, mib)]);
@@ -286,24 +289,24 @@ fn numbers_of_gpus_that_repeat_are_no_ranks() {
     let ranks = &tables(&["memory", path])["memory_ranks"];
     assert_eq!(column(ranks, "rank"), [Value::Null, Value::Null, Value::Null, Value::Null]);
     let output = run(&["memory", path]);
-    let (told, said) = (words(&output.stdout), words(&output.stderr));
-    assert!(told.contains("4 memory files, one row each") && !told.contains("left out"), "{told}");
-    assert!(told.contains("host1_gpu0.json differs most from the median: peak 8192 KiB (+100.0 %)"), "{told}");
+    let (text, message) = (words(&output.stdout), words(&output.stderr));
+    assert!(text.contains("4 memory files, one row each") && !text.contains("left out"), "{text}");
+    assert!(text.contains("host1_gpu0.json differs most from the median: peak 8192 KiB (+100.0 %)"), "{text}");
     assert!(
-        told.contains("Highest peak of each file, by owner") && !told.to_lowercase().contains("each rank"),
-        "{told}"
+        text.contains("Highest peak of each file, by owner") && !text.to_lowercase().contains("each rank"),
+        "{text}"
     );
-    assert!(said.ends_with("host1_gpu0.json"), "{said}");
-    let (code, said) = failure(&["memory", path, "--rank", "0"]);
-    assert!(code == Some(2) && said.contains("have no ranks"), "{said}");
+    assert!(message.ends_with("host1_gpu0.json"), "{message}");
+    let (code, message) = failure(&["memory", path, "--rank", "0"]);
+    assert!(code == Some(2) && message.contains("have no ranks"), "{message}");
     snapshot(folder.path(), "host1_gpu0.json", &[(3, 4)]);
-    let told = words(&run(&["memory", path]).stdout);
-    assert!(told.contains("No file's peak differs from the median by 1 % or more."), "{told}");
+    let text = words(&run(&["memory", path]).stdout);
+    assert!(text.contains("No file's peak differs from the median by 1 % or more."), "{text}");
 }
 
 /// A file without allocations has no peak: it is compared with nothing.
 #[test]
-fn files_without_a_peak_are_left_out() {
+fn files_without_a_peak_are_excluded() {
     let folder = tempfile::tempdir().unwrap();
     for (step, mib) in [(1, 4), (3, 8), (4, 9)] {
         snapshot(folder.path(), &format!("snapshot_{step}.json"), &[(3, mib)]);
@@ -316,31 +319,31 @@ fn files_without_a_peak_are_left_out() {
     let series = &tables(&["memory", path])["memory_series"];
     assert_eq!(column(series, "change"), [Value::Null, Value::Null, (4 * MIB).into(), MIB.into(), Value::Null]);
     let output = run(&["memory", path]);
-    let (told, said) = (words(&output.stdout), words(&output.stderr));
-    assert!(told.contains("the highest peak is 4096 KiB in the first and 9216 KiB in the last"), "{told}");
-    assert!(told.contains("in 2 of 2 intervals"), "{told}");
+    let (text, message) = (words(&output.stdout), words(&output.stderr));
+    assert!(text.contains("the highest peak is 4096 KiB in the first and 9216 KiB in the last"), "{text}");
+    assert!(text.contains("in 2 of 2 intervals"), "{text}");
     assert!(
-        told.contains("Not compared, because the files contain no allocations: snapshot_2.json, snapshot_5.json."),
-        "{told}"
+        text.contains("Not compared, because the files contain no allocations: snapshot_2.json, snapshot_5.json."),
+        "{text}"
     );
-    assert!(said.ends_with("snapshot_4.json"), "{said}");
+    assert!(message.ends_with("snapshot_4.json"), "{message}");
 }
 
 /// One peak is no series, and grows by nothing.
 #[test]
-fn one_peak_is_no_series() {
+fn single_peaks_are_not_a_series() {
     let folder = tempfile::tempdir().unwrap();
     snapshot(folder.path(), "snapshot_1.json", &[(3, 4)]);
     std::fs::write(folder.path().join("snapshot_2.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
-    let told = words(&run(&["memory", folder.path().to_str().unwrap()]).stdout);
-    assert!(told.contains("1 of 2 memory files has a peak: 4096 KiB."), "{told}");
-    assert!(!told.contains("1 files") && !told.contains("Largest growth"), "{told}");
-    assert!(told.contains("contain no allocations: snapshot_2.json."), "{told}");
+    let text = words(&run(&["memory", folder.path().to_str().unwrap()]).stdout);
+    assert!(text.contains("1 of 2 memory files has a peak: 4096 KiB."), "{text}");
+    assert!(!text.contains("1 files") && !text.contains("Largest growth"), "{text}");
+    assert!(text.contains("contain no allocations: snapshot_2.json."), "{text}");
 }
 
 /// Names identify the file of a rank: the others are not read.
 #[test]
-fn one_rank_is_read_alone() {
+fn selected_rank_is_read_alone() {
     let folder = tempfile::tempdir().unwrap();
     ranks(folder.path());
     let path = folder.path().to_str().unwrap();
@@ -348,13 +351,13 @@ fn one_rank_is_read_alone() {
     std::fs::write(folder.path().join("step_10/rank1_snapshot.json"), b"\x80\x04\x95\x10\x00").unwrap();
     assert_eq!(tables(&["memory", path, "--rank", "2"]), whole);
     // A damaged one says so, and not that there is none of this rank.
-    let (_, said) = failure(&["memory", path, "--rank", "1"]);
-    assert!(said.contains("rank1_snapshot.json"), "{said}");
+    let (_, message) = failure(&["memory", path, "--rank", "1"]);
+    assert!(message.contains("rank1_snapshot.json"), "{message}");
 }
 
 /// A folder with a profile, however small, is no folder of only memory data.
 #[test]
-fn profiles_are_not_passed_over() {
+fn profiles_are_not_ignored() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a.json", "b.json"] {
         snapshot(folder.path(), name, &[(3, 4)]);

@@ -32,7 +32,7 @@ fn refused(folder: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_understood_but_cannot_be_is_told_from_what_is_not_understood() {
+fn impossible_edits_and_syntax_errors_have_different_messages() {
     let (folder, _) = sample();
     let edits = [
         &["--scale", "kernel:*", "-1"][..],
@@ -54,15 +54,17 @@ fn what_is_understood_but_cannot_be_is_told_from_what_is_not_understood() {
         &["--sweep", "--annotation", ""],
         &["--sweep", "--annotation", "x", "--instance", "-1"],
     ];
-    let said: String = edits.iter().map(|edit| refused(folder.path(), &[&["what-if", RANK], *edit].concat())).collect();
-    insta::assert_snapshot!(said);
+    let messages: String =
+        edits.iter().map(|edit| refused(folder.path(), &[&["what-if", RANK], *edit].concat())).collect();
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
 fn only_collectives_are_overlapped() {
     let (folder, trace) = sample();
-    let said = ["kernel:*gemm*", "stream:7"].map(|what| refused(folder.path(), &["what-if", RANK, "--overlap", what]));
-    insta::assert_snapshot!(said.concat());
+    let messages =
+        ["kernel:*gemm*", "stream:7"].map(|what| refused(folder.path(), &["what-if", RANK, "--overlap", what]));
+    insta::assert_snapshot!(messages.concat());
     let mixed = stdout(&["what-if", &trace, "--overlap", "kernel:*"]);
     assert!(mixed.contains("Edit: overlap kernel:* (3 events)"), "{mixed}");
     assert!(mixed.contains("6 of the 9 operations of kernel:* are not collectives and stay unchanged"), "{mixed}");
@@ -71,7 +73,7 @@ fn only_collectives_are_overlapped() {
 }
 
 #[test]
-fn edits_that_do_nothing_say_why() {
+fn edits_without_effect_give_a_reason() {
     let (_folder, trace) = sample();
     let note = |args: &[&str]| -> String {
         let text = stdout(&[&["what-if", &trace, "--format", "json"], args].concat());
@@ -85,12 +87,12 @@ fn edits_that_do_nothing_say_why() {
     assert!(note(&["--scale", "kernel:*", "1"]).contains("a factor of 1 keeps the time"));
     assert!(note(&["--set", "kernel:ampere*", "120000"]).contains("the events already have this duration"));
     assert!(note(&["--scale", "category:thread_handover", "0.5"]).contains("no time of this cause"));
-    let behind = note(&["--scale", "kernel:nccl*", "0.5", "--annotation", "aten::mm"]);
-    assert!(behind.contains("comes after the window"), "{behind}");
+    let outside = note(&["--scale", "kernel:nccl*", "0.5", "--annotation", "aten::mm"]);
+    assert!(outside.contains("comes after the window"), "{outside}");
 }
 
 #[test]
-fn the_same_edit_twice_is_harmless() {
+fn repeated_edits_have_no_further_effect() {
     let (folder, trace) = sample();
     let gain = |args: &[&str]| -> (Value, usize) {
         let text = stdout(&[&["what-if", &trace, "--format", "json"], args].concat());
@@ -98,19 +100,19 @@ fn the_same_edit_twice_is_harmless() {
         (document["after_ns"].clone(), text.matches("is given more than once and applied once").count())
     };
     for edit in [&["--set", "kernel:*", "5"][..], &["--remove", "kernel:ampere*"], &["--fuse", "operator:aten::mm"]] {
-        let (once, told) = gain(edit);
-        assert_eq!(told, 0);
-        assert_eq!(gain(&[edit, edit].concat()), (once, 1), "{edit:?}");
+        let (first_gain, second_gain) = gain(edit);
+        assert_eq!(second_gain, 0);
+        assert_eq!(gain(&[edit, edit].concat()), (first_gain, 1), "{edit:?}");
     }
     // A factor twice is its square, as documented.
     let quarter = gain(&["--scale", "kernel:*", "0.25"]).0;
     assert_eq!(gain(&["--scale", "kernel:*", "0.5", "--scale", "kernel:*", "0.5"]), (quarter, 0));
-    let said = refused(folder.path(), &["what-if", RANK, "--set", "kernel:*", "5", "--set", "kernel:*", "6"]);
-    insta::assert_snapshot!(said);
+    let messages = refused(folder.path(), &["what-if", RANK, "--set", "kernel:*", "5", "--set", "kernel:*", "6"]);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn names_near_a_selector_are_of_its_kind() {
+fn suggested_names_have_the_kind_of_the_selector() {
     let (folder, _) = sample();
     let near = |selector| refused(folder.path(), &["what-if", RANK, "--remove", selector]);
     let selectors = [
@@ -128,21 +130,21 @@ fn names_near_a_selector_are_of_its_kind() {
 #[test]
 fn unknown_kinds_are_refused_by_every_method() {
     let (folder, _) = sample();
-    let mut said = String::new();
+    let mut messages = String::new();
     for method in [&["--method", "hta"][..], &["--method", "ctda"], &[], &["--method", "exact"]] {
         let args = [&["critical-path", RANK, "--what-if", "disk:a=0"], method].concat();
-        said += &refused(folder.path(), &args);
+        messages += &refused(folder.path(), &args);
     }
     for method in ["hta", "ctda"] {
         for edit in ["gpu=-200%", "gpu=x-1", "cpu=-3", "launch:a=0", "gpu=x1001", "gpu"] {
-            said += &refused(folder.path(), &["critical-path", RANK, "--method", method, "--what-if", edit]);
+            messages += &refused(folder.path(), &["critical-path", RANK, "--method", method, "--what-if", edit]);
         }
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn compare_says_which_window_each_method_chose() {
+fn compare_names_the_window_of_each_method() {
     let (_folder, trace) = sample();
     let table = |args: &[&str]| -> Value {
         let args = [&["critical-path", &trace, "--compare", "--format", "json"], args].concat();
@@ -166,17 +168,17 @@ fn compare_says_which_window_each_method_chose() {
 #[test]
 fn hints_name_steps_that_exist() {
     let (folder, _) = sample();
-    let mut said = String::new();
+    let mut messages = String::new();
     for option in [&["--compare"][..], &["--method", "hta"]] {
         for steps in ["1", "1..2", "1..9", "11"] {
-            said += &refused(folder.path(), &[&["critical-path", RANK, "--steps", steps], option].concat());
+            messages += &refused(folder.path(), &[&["critical-path", RANK, "--steps", steps], option].concat());
         }
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(messages);
 }
 
 #[test]
-fn times_that_cannot_be_are_the_reason() {
+fn impossible_times_are_named_as_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("absurd.json");
     let event = |cat: &str, tid: i32, args: &str| {
@@ -204,7 +206,7 @@ fn times_that_cannot_be_are_the_reason() {
 }
 
 #[test]
-fn the_examples_of_the_help_find_something_in_the_demo() {
+fn examples_of_the_help_match_events_of_the_demo() {
     let (folder, _) = demo();
     let help = stdout(&["what-if", "--help"]);
     let examples: Vec<&str> = help.lines().filter_map(|l| l.trim().strip_prefix("stackline what-if ")).collect();

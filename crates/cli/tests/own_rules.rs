@@ -48,7 +48,7 @@ fn rows(document: &str, table: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_rules_say_is_among_the_findings() {
+fn findings_of_python_rules_are_listed() {
     let (code, out, err) = with(&[HELLO, RULE, LOADED, BEGIN, FOUND, END], "");
     assert_eq!(code, Some(0), "{err}");
     let found = rows(&out, "findings");
@@ -61,7 +61,7 @@ fn what_rules_say_is_among_the_findings() {
 }
 
 #[test]
-fn what_a_rule_found_before_it_raised_stands_in_junit() {
+fn findings_before_a_failure_of_a_rule_are_in_junit() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     let failed = r#"{"type":"failed","code":"MY001","reason":"the rule raised KeyError","traceback":"r.py:7"}"#;
@@ -78,7 +78,7 @@ fn what_a_rule_found_before_it_raised_stands_in_junit() {
 }
 
 #[test]
-fn lines_that_make_no_sense_are_refused() {
+fn invalid_lines_of_workers_are_refused() {
     let wrong_version = HELLO.replace('2', "1");
     let cases: [(&[&str], &str, i32, &str); 9] = [
         (&["printed"], "", 1, "cannot parse"),
@@ -101,27 +101,27 @@ fn lines_that_make_no_sense_are_refused() {
         ),
         (&[HELLO, RULE, LOADED], "exit 5", 1, "exited unexpectedly (exit status: 5)"),
     ];
-    for (lines, then, wanted, said) in cases {
+    for (lines, then, expected_code, expected) in cases {
         let (code, out, err) = with(lines, then);
-        assert_eq!((code, out.as_str()), (Some(wanted), ""), "{lines:?}: {err}");
-        assert!(err.contains(said), "{lines:?}: {err}");
+        assert_eq!((code, out.as_str()), (Some(expected_code), ""), "{lines:?}: {err}");
+        assert!(err.contains(expected), "{lines:?}: {err}");
     }
 }
 
 #[test]
-fn an_interpreter_that_is_stuck_or_ends_is_replaced() {
-    for (then, said) in [
+fn stuck_and_ended_interpreters_are_replaced() {
+    for (then, expected) in [
         ("exec sleep 600", "the rule did not end in 0.1 s"),
         ("exit 7", "the rule ended its interpreter (exit status: 7)"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let trace = write_sample(folder.path(), 0);
-        let say = |line: &str| format!("printf '%s\\n' '{line}'\n");
-        let head: String = [HELLO, RULE, OTHER, LOADED].map(say).concat();
-        let first: String = [BEGIN, FOUND].map(say).concat();
+        let print_line = |line: &str| format!("printf '%s\\n' '{line}'\n");
+        let head: String = [HELLO, RULE, OTHER, LOADED].map(print_line).concat();
+        let first: String = [BEGIN, FOUND].map(print_line).concat();
         let (begin, end) = (BEGIN.replace("MY001", "MY002"), END.replace("MY001", "MY002"));
         let found = FOUND.replace("MY001", "MY002");
-        let second: String = [begin.as_str(), &found, &end].map(say).concat();
+        let second: String = [begin.as_str(), &found, &end].map(print_line).concat();
         // The second one is asked to leave out the rule that did not end.
         let script = format!(
             "#!/bin/sh\nrequest=$(cat)\n{head}case \"$request\" in *'\"skip\":[\"MY001\"]'*) ;; *) {first}{then};; esac\n{second}"
@@ -132,6 +132,6 @@ fn an_interpreter_that_is_stuck_or_ends_is_replaced() {
         assert!(codes.contains(&"MY001".into()) && codes.contains(&"MY002".into()), "{codes:?}");
         let unchecked = rows(&out, "not_checked");
         let mine = unchecked.iter().find(|row| row["code"] == "MY001").unwrap();
-        assert!(mine["missing"].as_str().unwrap().starts_with(said), "{mine}");
+        assert!(mine["missing"].as_str().unwrap().starts_with(expected), "{mine}");
     }
 }

@@ -27,11 +27,11 @@ fn cycle(folder: &Path, name: &str, (pid, from): (i64, i64), file: &str) -> Stri
 /// Output of `report` for inputs, and the command that it names next.
 fn report(inputs: &[&str]) -> (String, Vec<String>) {
     let output = run(&[&["report"], inputs].concat());
-    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
-    let next = said.lines().find_map(|line| line.strip_prefix("Next: stackline "));
-    let next = next.unwrap_or_else(|| panic!("{said}")).split(' ').map(str::to_owned).collect();
-    (said, next)
+    let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{printed}");
+    let next = printed.lines().find_map(|line| line.strip_prefix("Next: stackline "));
+    let next = next.unwrap_or_else(|| panic!("{printed}")).split(' ').map(str::to_owned).collect();
+    (printed, next)
 }
 
 #[track_caller]
@@ -47,15 +47,18 @@ fn names(document: &str) -> Vec<String> {
 }
 
 #[test]
-fn cycles_of_a_process_are_no_ranks() {
+fn profiler_cycles_of_a_process_are_not_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for (time, from) in [(100, 0), (200, 50_000), (300, 100_000)] {
         cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, from), "");
     }
-    let (said, next) = report(&[path]);
-    assert!(said.contains("Newest profiler cycle of the process: 2 older ones are omitted"), "{said}");
-    assert!(said.contains("older_cycle") && !said.contains("rank 0") && !said.contains("by order"), "{said}");
+    let (printed, next) = report(&[path]);
+    assert!(printed.contains("Newest profiler cycle of the process: 2 older ones are omitted"), "{printed}");
+    assert!(
+        printed.contains("older_cycle") && !printed.contains("rank 0") && !printed.contains("by order"),
+        "{printed}"
+    );
     assert_eq!(next, ["findings", path]);
     accepts(&next);
     for command in ["report", "findings", "critical-path", "kernels"] {
@@ -66,13 +69,13 @@ fn cycles_of_a_process_are_no_ranks() {
     for time in 301..312 {
         cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, 10_000 * time), "");
     }
-    let (said, next) = report(&[path]);
-    assert!(said.contains("13 older ones are omitted") && said.contains("host_7.311.pt.trace.json"), "{said}");
+    let (printed, next) = report(&[path]);
+    assert!(printed.contains("13 older ones are omitted") && printed.contains("host_7.311.pt.trace.json"), "{printed}");
     accepts(&next);
 }
 
 #[test]
-fn each_rank_has_its_newest_cycle() {
+fn newest_profiler_cycle_of_each_rank_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for (step, from) in [(100, 0), (200, 50_000)] {
@@ -81,8 +84,8 @@ fn each_rank_has_its_newest_cycle() {
             cycle(folder.path(), &format!("step{step}_rank{rank}.json"), (7 + rank, from), &file);
         }
     }
-    let (said, next) = report(&[path]);
-    assert!(said.contains("Newest profiler cycle of each process: 2 older ones are omitted"), "{said}");
+    let (printed, next) = report(&[path]);
+    assert!(printed.contains("Newest profiler cycle of each process: 2 older ones are omitted"), "{printed}");
     accepts(&next);
     for command in ["report", "findings"] {
         let shown = stdout(&[command, path, "--format", "json"]);
@@ -91,21 +94,21 @@ fn each_rank_has_its_newest_cycle() {
 }
 
 #[test]
-fn the_next_command_is_accepted_for_traces_that_are_not_of_one_job() {
+fn suggested_command_accepts_unrelated_traces() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let before = cycle(folder.path(), "before.json", (7, 0), "");
     let after = cycle(folder.path(), "after.json", (8, 500), "");
     for inputs in [&[path][..], &[&before, &after]] {
-        let (said, next) = report(inputs);
-        assert_eq!(next.last().map(String::as_str), Some("0"), "{said}");
+        let (printed, next) = report(inputs);
+        assert_eq!(next.last().map(String::as_str), Some("0"), "{printed}");
         accepts(&next);
     }
     // Files that were given one by one are all meant, also cycles of one process.
     let [first, second] =
         [("c1.json", 0), ("c2.json", 50_000)].map(|(name, from)| cycle(folder.path(), name, (7, from), ""));
-    let (said, next) = report(&[&first, &second]);
-    assert!(!said.contains("older_cycle"), "{said}");
+    let (printed, next) = report(&[&first, &second]);
+    assert!(!printed.contains("older_cycle"), "{printed}");
     assert_eq!(next, ["findings", &first, &second, "--rank", "0"]);
     accepts(&next);
 }

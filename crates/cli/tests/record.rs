@@ -31,7 +31,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn output_input_and_exit_code_are_the_commands() {
+fn output_input_and_exit_code_equal_those_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = record(folder.path(), &[], "read line; echo \"got $line\"; echo problem >&2; exit 7")
         .stdin(Stdio::piped())
@@ -49,7 +49,7 @@ fn output_input_and_exit_code_are_the_commands() {
 }
 
 #[test]
-fn a_command_that_is_killed_kills_its_launcher_likewise() {
+fn launcher_ends_with_the_signal_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
     for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11), ("INT", 2)] {
         let output = record(folder.path(), &[], &format!("kill -{name} $$")).output().unwrap();
@@ -154,9 +154,9 @@ fn options_reach_the_recorder() {
     ];
     let begin = text.lines().find_map(|line| line.strip_prefix("STACKLINE_BEGIN="));
     let begin = stackline_recording::Begin::parse(begin.unwrap()).unwrap();
-    assert!(begin.on_this_clock().is_some_and(|ns| ns > 0), "{text}");
-    let untold: Vec<_> = expected.iter().filter(|line| !text.lines().any(|told| told == **line)).collect();
-    assert_eq!(untold, [""; 0].iter().collect::<Vec<_>>(), "{text}");
+    assert!(begin.begin_on_this_clock().is_some_and(|ns| ns > 0), "{text}");
+    let missing: Vec<_> = expected.iter().filter(|line| !text.lines().any(|printed| printed == **line)).collect();
+    assert_eq!(missing, [""; 0].iter().collect::<Vec<_>>(), "{text}");
     for wrong in [
         ["--after", "soon"],
         ["--every", "0"],
@@ -170,7 +170,7 @@ fn options_reach_the_recorder() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said() {
+fn commands_that_cannot_be_run_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = folder.path().join("recorder.so");
     std::fs::write(&recorder, "").unwrap();
@@ -189,7 +189,7 @@ fn what_cannot_be_run_is_said() {
     let (code, text) = fails(&["record", "--without", "pyhton", "--", "true"]);
     assert_eq!(code, Some(2));
     assert!(text.contains("pyhton") && text.contains("python"), "{text}");
-    for (options, says) in [
+    for (options, expected) in [
         (&["--format", "json"][..], "stackline calls RUN"),
         (&["--table", "calls"], "stackline calls RUN"),
         (&["--limit", "3"], "stackline calls RUN"),
@@ -200,7 +200,7 @@ fn what_cannot_be_run_is_said() {
         (&["--sample-hz", "-1"], "-1 is not in 0..=10000"),
     ] {
         let (code, text) = fails(&[&["record"], options, &["--", "true"]].concat());
-        assert!(code == Some(2) && text.contains(says) && !text.contains("-- -"), "{options:?}: {text}");
+        assert!(code == Some(2) && text.contains(expected) && !text.contains("-- -"), "{options:?}: {text}");
     }
     std::fs::create_dir(folder.path().join("taken")).unwrap();
     let (code, text) = fails(&["record", "-o", "taken", "--", "true"]);
@@ -285,7 +285,7 @@ const HANGING: [(&str, [&str; 2]); 2] =
 
 /// The limit holds for the files of the launcher, too.
 #[test]
-fn where_no_file_may_be_written_the_command_runs_unrecorded() {
+fn commands_run_unrecorded_without_writable_files() {
     let folder = tempfile::tempdir().unwrap();
     let recorded = record(folder.path(), &[], "echo ran; exit 7");
     let mut limited = Command::new("sh");
@@ -298,7 +298,7 @@ fn where_no_file_may_be_written_the_command_runs_unrecorded() {
 }
 
 #[test]
-fn a_call_in_flight_and_the_signal_are_told() {
+fn calls_in_flight_and_the_signal_are_reported() {
     let Some(python) = torch() else { return };
     for (mode, (program, expected)) in ["profile", "trace"].into_iter().flat_map(|mode| HANGING.map(|one| (mode, one)))
     {
@@ -320,16 +320,16 @@ fn a_call_in_flight_and_the_signal_are_told() {
         let command = if mode == "trace" { "report" } else { "calls" };
         let document: serde_json::Value =
             serde_json::from_str(&stdout(&[command, run.to_str().unwrap(), "--format", "json"])).unwrap();
-        let told = document["read_report"].to_string();
-        assert!(expected.iter().all(|words| told.contains(words)), "{mode}: {told}");
-        assert!(told.contains("wait_for_nothing ("), "with its callers: {told}");
-        assert!(told.contains("was ended by SIGTERM (signal 15)"), "{mode}: {told}");
+        let read_report = document["read_report"].to_string();
+        assert!(expected.iter().all(|words| read_report.contains(words)), "{mode}: {read_report}");
+        assert!(read_report.contains("wait_for_nothing ("), "with its callers: {read_report}");
+        assert!(read_report.contains("was ended by SIGTERM (signal 15)"), "{mode}: {read_report}");
     }
 }
 
 /// Shells start background processes with SIGINT ignored; a program may handle it all the same.
 #[test]
-fn a_signal_that_is_ignored_at_first_reaches_its_handler() {
+fn initially_ignored_signals_reach_their_handler() {
     let folder = tempfile::tempdir().unwrap();
     let program = "import pathlib, signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit(7)); \
                    pathlib.Path('ready').touch(); time.sleep(60)";

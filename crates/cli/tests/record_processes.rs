@@ -51,17 +51,17 @@ fn record(folder: &Path, options: &[&str], program: &str, arguments: &[&str]) ->
         stackline(&[&["record", "-o", "run.stackline"], options, &["--", "python3", "program.py"]].concat());
     command.args(arguments).current_dir(folder).env("STACKLINE_RECORDER", recorder());
     let output = command.output().unwrap();
-    let [printed, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(output.status.success(), "{printed}{said}");
-    (printed, said)
+    let [printed, messages] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{printed}{messages}");
+    (printed, messages)
 }
 
 #[test]
-fn helpers_that_end_a_moment_later_are_not_said_to_run_on() {
+fn helpers_that_end_shortly_after_are_not_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, said) = record(folder.path(), &[], SPAWNS, &["0"]);
-    assert!(said.contains("of 3 processes"), "{said}");
-    assert!(!said.contains("still running") && !said.contains("records may be missing"), "{said}");
+    let (_, messages) = record(folder.path(), &[], SPAWNS, &["0"]);
+    assert!(messages.contains("of 3 processes"), "{messages}");
+    assert!(!messages.contains("still running") && !messages.contains("records may be missing"), "{messages}");
 }
 
 /// True if the process is in the recorded part when it begins.
@@ -72,7 +72,7 @@ fn begins_within(folder: &Path, pid: &str) -> bool {
 }
 
 #[test]
-fn times_of_spawned_processes_count_from_the_begin_of_the_command() {
+fn spawned_processes_share_the_time_origin_of_the_command() {
     // By its own begin, the worker would be before the half second.
     for (option, expected) in [("--after", true), ("--duration", false)] {
         let folder = tempfile::tempdir().unwrap();
@@ -82,11 +82,11 @@ fn times_of_spawned_processes_count_from_the_begin_of_the_command() {
 }
 
 #[test]
-fn a_disk_that_was_full_is_told_at_the_end() {
+fn full_disks_are_reported_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, said) = record(folder.path(), &[], FULL_FOR_A_SECOND, &[]);
-    let [complaint, summary] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
-    assert!(complaint.starts_with("stackline: cannot write the recording: "), "{said}");
-    assert!(summary.contains(": file too large (RLIMIT_FSIZE) for "), "{said}");
-    assert!(summary.contains("; all records were written later") && !summary.contains("may be missing"), "{said}");
+    let (_, messages) = record(folder.path(), &[], FULL_FOR_A_SECOND, &[]);
+    let [complaint, summary] = messages.lines().collect::<Vec<_>>()[..] else { panic!("{messages}") };
+    assert!(complaint.starts_with("stackline: cannot write the recording: "), "{messages}");
+    assert!(summary.contains(": file too large (RLIMIT_FSIZE) for "), "{messages}");
+    assert!(summary.contains("; all records were written later") && !summary.contains("may be missing"), "{messages}");
 }

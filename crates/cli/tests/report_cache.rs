@@ -11,7 +11,7 @@ fn reports(run: &str) -> Vec<String> {
 }
 
 #[test]
-fn with_and_without_the_kept_report() {
+fn cached_and_computed_reports_are_equal() {
     let folder = tempfile::tempdir().unwrap();
     let source = [write_sample(folder.path(), 0), write_sample(folder.path(), 1)];
     let run_path = folder.path().join("job.stackline");

@@ -10,17 +10,21 @@ fn kernels_of_several_ranks_are_summed_by_name() {
     (0..4).for_each(|rank| drop(write_sample(folder.path(), rank)));
     let shown = stdout(&["report", folder.path().to_str().unwrap(), "--for-agent"]);
     assert!(shown.contains("\nKernels by time, summed over the 4 traces ("), "{shown}");
-    let of = |name: &str| shown.lines().filter(|line| line.starts_with(&format!("- {name}"))).collect::<Vec<_>>();
+    let lines_of = |name: &str| shown.lines().filter(|line| line.starts_with(&format!("- {name}"))).collect::<Vec<_>>();
     // Three steps of four ranks: 400 of 545 µs a step.
-    assert_eq!(of("nccl"), ["- ncclDevKernel_AllReduce_Sum_f32_RING_LL: 4800 µs, 73.4 %, 12 calls"], "{shown}");
-    assert_eq!(of("ampere"), ["- ampere_sgemm_32x32_tn: 1440 µs, 22.0 %, 12 calls, shapes [[4,8],[8,16]]"], "{shown}");
-    assert_eq!(of("void splitKreduce").len(), 1, "{shown}");
+    assert_eq!(lines_of("nccl"), ["- ncclDevKernel_AllReduce_Sum_f32_RING_LL: 4800 µs, 73.4 %, 12 calls"], "{shown}");
+    assert_eq!(
+        lines_of("ampere"),
+        ["- ampere_sgemm_32x32_tn: 1440 µs, 22.0 %, 12 calls, shapes [[4,8],[8,16]]"],
+        "{shown}"
+    );
+    assert_eq!(lines_of("void splitKreduce").len(), 1, "{shown}");
     assert!(!shown.contains("differs at"), "{shown}");
-    assert!(of("computation")[0].contains(" % on rank "), "{shown}");
+    assert!(lines_of("computation")[0].contains(" % on rank "), "{shown}");
 }
 
 #[test]
-fn findings_are_of_the_window_of_the_numbers() {
+fn findings_and_numbers_share_a_window() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = MiniTrace::new(r#"file deviceProperties=[{"id": 0}]"#);
     let mut at = 1000;
@@ -52,8 +56,11 @@ fn findings_are_of_the_window_of_the_numbers() {
         let command = |first: &[&str]| stdout(&[first, window].concat());
         let findings: Value = serde_json::from_str(&command(&["findings", &file, "--format", "json"])).unwrap();
         let (ns, steps) = (findings["step_ns"].as_i64().unwrap(), findings["steps"].as_i64().unwrap());
-        let of = if steps == 0 { "the trace" } else { "a step" };
-        let head = format!("\nFindings, by predicted gain ({of} takes {}):\n", stackline_present::human::duration(ns));
+        let window_name = if steps == 0 { "the trace" } else { "a step" };
+        let head = format!(
+            "\nFindings, by predicted gain ({window_name} takes {}):\n",
+            stackline_present::human::duration(ns)
+        );
         let shown = command(&["report", &file, "--for-agent"]);
         assert!(shown.contains(&head), "{window:?}: {head}: {shown}");
         let first = &findings["tables"]["findings"]["rows"][0];
@@ -63,7 +70,7 @@ fn findings_are_of_the_window_of_the_numbers() {
 }
 
 #[test]
-fn traces_that_are_no_job_are_told_to_be_looked_at_in_part() {
+fn unrelated_traces_are_reported_as_partly_analyzed() {
     let folder = tempfile::tempdir().unwrap();
     let one = write(folder.path(), "one.json", sample(0).json());
     let other = write(folder.path(), "other.json", sample(0).json());
@@ -73,7 +80,7 @@ fn traces_that_are_no_job_are_told_to_be_looked_at_in_part() {
 
 /// The top of a text about many ranks leaves room for kernels.
 #[test]
-fn many_ranks_leave_room_for_kernels() {
+fn many_ranks_leave_space_for_kernels() {
     let Some(file) = corpus("bundles/param-dlrm_kineto.tar.gz") else { return };
     let shown = stdout(&["report", &file, "--for-agent"]);
     // Where a finding gains least is left to `findings`.
@@ -95,7 +102,7 @@ fn ten_kernels(shown: &str) {
 
 /// An optimizer of many small kernels, which `build` made.
 #[test]
-fn the_place_of_the_edit_is_named_where_it_is_another() {
+fn location_of_the_edit_is_named_if_different() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = MiniTrace::new(
         r#"file deviceProperties=[{"id": 0}]
@@ -132,7 +139,7 @@ fn the_place_of_the_edit_is_named_where_it_is_another() {
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &file, "--as", "sarif"])).unwrap();
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     let result = results.iter().find(|result| result["ruleId"] == "SL015").unwrap();
-    let line = |of: &str| &result[of][0]["physicalLocation"]["region"]["startLine"];
+    let line = |role: &str| &result[role][0]["physicalLocation"]["region"]["startLine"];
     assert_eq!((line("locations"), line("relatedLocations")), (&json!(10), &json!(41)));
     assert!(result["message"]["text"].as_str().unwrap().contains(" Change here: train.py:41 in build."), "{result}");
     let others = results.iter().filter(|result| result["ruleId"] != "SL015");
@@ -141,7 +148,7 @@ fn the_place_of_the_edit_is_named_where_it_is_another() {
 }
 
 #[test]
-fn waits_on_the_gpu_are_no_kernels() {
+fn waits_on_the_gpu_are_not_kernels() {
     let folder = tempfile::tempdir().unwrap();
     let text = "1/1     cpu_op  aten::mm    0+100
                 gpu0/7  kernel  gemm        0+30
@@ -156,7 +163,7 @@ fn waits_on_the_gpu_are_no_kernels() {
 }
 
 #[test]
-fn that_there_are_no_steps_is_said() {
+fn missing_steps_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let text = "1/1     cpu_op  aten::mm    0+100
                 gpu0/7  kernel  gemm        0+30";
@@ -167,7 +174,7 @@ fn that_there_are_no_steps_is_said() {
 
 /// A truncated trace has no measured causes of idle time.
 #[test]
-fn causes_of_idle_time_are_not_zero_where_the_file_breaks_off() {
+fn causes_of_idle_time_are_not_zero_in_truncated_files() {
     let folder = tempfile::tempdir().unwrap();
     let text = "1/1     cpu_op        aten::mm          0+100
                 1/1     cuda_runtime  cudaLaunchKernel  5+3    correlation=1
@@ -192,7 +199,7 @@ fn causes_of_idle_time_are_not_zero_where_the_file_breaks_off() {
 }
 
 #[test]
-fn commands_of_files_of_memory_are_those_of_a_shell() {
+fn commands_for_memory_files_are_quoted_for_a_shell() {
     let folder = tempfile::tempdir().unwrap();
     let name = "a run's.memory";
     let file = write(folder.path(), name, "a o0 1000; k touch o0\nk end >\nf o0\nend\n");
@@ -203,7 +210,7 @@ fn commands_of_files_of_memory_are_those_of_a_shell() {
 
 /// Repeats of a pattern of launches serve as steps in findings and the critical path; tables are of the whole trace.
 #[test]
-fn inferred_steps_are_told_from_marked_ones() {
+fn inferred_steps_are_distinguished_from_marked_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = MiniTrace::new("");
     for at in 0..12_i64 {

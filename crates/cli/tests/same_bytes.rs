@@ -27,7 +27,7 @@ fn assert_same(a: &[(String, String)], b: &[(String, String)]) {
 }
 
 #[test]
-fn threads_change_nothing() {
+fn output_is_independent_of_threads() {
     let folder = tempfile::tempdir().unwrap();
     for rank in 0..4 {
         write_sample(folder.path(), rank);
@@ -39,7 +39,7 @@ fn threads_change_nothing() {
 }
 
 #[test]
-fn threads_change_nothing_in_real_traces() {
+fn output_for_real_traces_is_independent_of_threads() {
     let Some(trace) = corpus("kineto/nvidia-a100-ddp-nccl.json.gz") else { return };
     let one = outputs(&trace, &["--threads", "1"]);
     assert_same(&one, &outputs(&trace, &["--threads", "8"]));
@@ -48,7 +48,7 @@ fn threads_change_nothing_in_real_traces() {
 }
 
 #[test]
-fn a_run_says_what_its_source_says() {
+fn imported_runs_give_the_output_of_their_source() {
     let folder = tempfile::tempdir().unwrap();
     let sample = write_sample(folder.path(), 0);
     let mut inputs = vec![sample];

@@ -82,7 +82,8 @@ fn documents() -> Vec<(&'static str, String, Shape)> {
 fn documents_keep_their_keys_and_types() {
     for (name, _, found) in documents() {
         let types = |types: &BTreeSet<&str>| types.iter().copied().collect::<Vec<_>>().join(" or ");
-        let lines: Vec<String> = found.iter().skip(1).map(|(path, of)| format!("{path}: {}", types(of))).collect();
+        let lines: Vec<String> =
+            found.iter().skip(1).map(|(path, found_types)| format!("{path}: {}", types(found_types))).collect();
         insta::assert_snapshot!(name, lines.join("\n"));
     }
 }
@@ -165,7 +166,7 @@ fn promised(section: &str) -> BTreeMap<&str, Vec<&str>> {
 }
 
 #[test]
-fn documents_are_as_the_page_says() {
+fn documents_match_the_schema_page() {
     let page = include_str!("../../../docs/schemas/README.md");
     let common = section(page, "## Keys of every document");
     let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -183,7 +184,7 @@ fn documents_are_as_the_page_says() {
             if path.matches('.').count() == 1 && !path.ends_with("[]") {
                 seen.entry(command.clone()).or_default().insert(key.to_owned());
                 let Some(promises) = promised.get(key) else { continue };
-                let fits = |promise: &&str| types.iter().all(|of| promise.contains(of));
+                let fits = |promise: &&str| types.iter().all(|found_type| promise.contains(found_type));
                 assert!(promises.iter().any(fits), "{name}: {path} is {types:?}, promised {promises:?}");
             }
         }

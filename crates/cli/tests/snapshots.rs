@@ -140,7 +140,7 @@ fn doctor_of_a_real_trace() {
 }
 
 #[test]
-fn every_table_command_of_the_sample() {
+fn table_commands_of_the_sample() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     for command in ["steps", "kernels", "operators", "collectives", "timeline"] {
@@ -221,8 +221,8 @@ fn overlay_save_and_restore() {
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (overlay, saved) = (file("overlay.json.gz"), file("path.json"));
     let annotation = "[param|pytorch.model.alex_net|0|0|0|measure|forward]";
-    let wanted = ["--annotation", annotation, "--instance", "1"];
-    let args = [&["critical-path", &trace][..], &wanted, &["--overlay", &overlay, "--save", &saved]].concat();
+    let selection = ["--annotation", annotation, "--instance", "1"];
+    let args = [&["critical-path", &trace][..], &selection, &["--overlay", &overlay, "--save", &saved]].concat();
     let output = run(&args);
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("159 events marked, 42 arrow events"), "{output:?}");
@@ -236,7 +236,7 @@ fn overlay_save_and_restore() {
 }
 
 #[test]
-fn the_exact_path_is_drawn_into_its_trace() {
+fn exact_path_is_drawn_into_its_trace() {
     let Some(trace) = corpus("kineto/nvidia-a100-simple-add-cuda-sync.json.gz") else { return };
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("overlay.json").to_str().unwrap().to_owned();

@@ -52,7 +52,7 @@ fn record(python: &Path, run: &Path) -> Command {
 }
 
 #[test]
-fn ranks_are_told_apart() {
+fn ranks_are_distinguished() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("job.stackline");
@@ -61,13 +61,13 @@ fn ranks_are_told_apart() {
     let mut command = stackline(&["record", "--native", "--counters", "page-faults", "--sample-hz", "499", "-o"]);
     command.args([&run, Path::new("--"), &python]).env("STACKLINE_RECORDER", recorder());
     let output = torchrun(&mut command, &[program.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     // rank R pid P parent Q
     let numbers = |line: &str| line.split(' ').filter_map(|word| word.parse().ok()).collect::<Vec<u64>>();
     let truth: BTreeMap<u64, (u64, u64)> =
-        said.lines().map(numbers).map(|line| (line[0], (line[1], line[2]))).collect();
-    assert_eq!(truth.keys().copied().collect::<Vec<_>>(), [0, 1], "{said}");
+        printed.lines().map(numbers).map(|line| (line[0], (line[1], line[2]))).collect();
+    assert_eq!(truth.keys().copied().collect::<Vec<_>>(), [0, 1], "{printed}");
 
     let run = run.to_str().unwrap();
     let json = |arguments: &[&str]| -> serde_json::Value {
@@ -168,12 +168,12 @@ fn memory_of_each_rank() {
         assert_eq!(gain, Some(bytes), "rank {rank}: {found:?}");
     }
     let missing = stackline(&["memory", run, "--rank", "2"]).output().unwrap();
-    let said = String::from_utf8_lossy(&missing.stderr);
-    assert!(!missing.status.success() && said.contains("it has ranks 0 to 1"), "{said}");
+    let message = String::from_utf8_lossy(&missing.stderr);
+    assert!(!missing.status.success() && message.contains("it has ranks 0 to 1"), "{message}");
 }
 
 #[test]
-fn a_job_that_fails_fails_likewise() {
+fn failing_jobs_keep_their_exit_code() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("fails.py");

@@ -81,7 +81,7 @@ const VERSION: c_uint = 3;
 pub(crate) const NO_FRAME: Frame =
     Frame { kind: 0, name: c"".as_ptr(), file: c"".as_ptr(), line: 0, address: 0, offset: 0 };
 
-const NOTHING: Event = Event {
+const EMPTY_EVENT: Event = Event {
     kind: 0,
     name: c"".as_ptr(),
     handle: 0,
@@ -116,7 +116,7 @@ fn state(thread: &mut Thread) -> NonNull<State> {
 }
 
 /// Call the callbacks; meanwhile `dlmonitor_callpath_get` can read paths of `thread`.
-fn call_on(thread: &mut Thread, event: &Event) {
+fn call_callbacks(thread: &mut Thread, event: &Event) {
     let state = state(thread);
     CURRENT.set(thread);
     capi_callbacks::deliver(event);
@@ -131,7 +131,7 @@ impl Observer for Forward {
         let Some(opened) = thread.open.last_mut() else { return };
         let is_span = matches!(operator.scope(), Scope::User | Scope::Unknown);
         // SAFETY: a box that only this thread uses.
-        let name = unsafe { &mut *state.as_ptr() }.names.put(opened, operator.name(), is_span);
+        let name = unsafe { &mut *state.as_ptr() }.names.set_name(opened, operator.name(), is_span);
         opened.client[2] = session();
         let event = Event {
             kind: OPERATOR_BEGIN,
@@ -140,15 +140,15 @@ impl Observer for Forward {
             sequence_number: operator.sequence_number().map_or(-1, u64::cast_signed),
             forward_thread: operator.forward_thread().unwrap_or(0),
             is_backward: c_int::from(operator.scope() == Scope::Backward),
-            ..NOTHING
+            ..EMPTY_EVENT
         };
-        capi_inputs::while_begins(operator, || call_on(thread, &event));
+        capi_inputs::while_begins(operator, || call_callbacks(thread, &event));
     }
 
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
         if ended.client[2] == session() {
-            let event = Event { kind: OPERATOR_END, handle: ended.handle as u64, ..NOTHING };
-            capi_inputs::while_ends(&Operator::new(ended.handle as *const u8), || call_on(thread, &event));
+            let event = Event { kind: OPERATOR_END, handle: ended.handle as u64, ..EMPTY_EVENT };
+            capi_inputs::while_ends(&Operator::new(ended.handle as *const u8), || call_callbacks(thread, &event));
         }
         capi_names::free(ended);
     }
@@ -161,25 +161,25 @@ impl Observer for Forward {
         let Some(opened) = thread.open.last_mut() else { return };
         let (kind, flags) =
             if compilation.is_phase { (PHASE_BEGIN, capi_names::PHASE) } else { (COMPILATION_BEGIN, 0) };
-        let name = capi_names::put_copy(opened, compilation.name, flags);
+        let name = capi_names::set_copied_name(opened, compilation.name, flags);
         opened.client[2] = session();
-        call_on(thread, &Event { kind, name, handle: compilation.handle as u64, ..NOTHING });
+        call_callbacks(thread, &Event { kind, name, handle: compilation.handle as u64, ..EMPTY_EVENT });
     }
 
     fn compilation_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
         if ended.client[2] == session() {
             let kind = if ended.client[1] & capi_names::PHASE == 0 { COMPILATION_END } else { PHASE_END };
-            call_on(thread, &Event { kind, name: name_of(ended), handle: ended.handle as u64, ..NOTHING });
+            call_callbacks(thread, &Event { kind, name: name_of(ended), handle: ended.handle as u64, ..EMPTY_EVENT });
         }
         capi_names::free(ended);
     }
 
     fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
-        call_on(thread, &Event { kind: ALLOCATE, address: address as u64, bytes, ..NOTHING });
+        call_callbacks(thread, &Event { kind: ALLOCATE, address: address as u64, bytes, ..EMPTY_EVENT });
     }
 
     fn freed(&self, address: usize, thread: &mut Thread) {
-        call_on(thread, &Event { kind: FREE, address: address as u64, ..NOTHING });
+        call_callbacks(thread, &Event { kind: FREE, address: address as u64, ..EMPTY_EVENT });
     }
 
     fn thread_ends(&self, thread: &mut Thread) {
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn dlmonitor_callpath_get(
     capacity: usize,
     length: *mut usize,
 ) -> Status {
-    // SAFETY: set by `call_on` for as long as the thread's state is borrowed, null otherwise.
+    // SAFETY: set by `call_callbacks` for as long as the thread's state is borrowed, null otherwise.
     let Some(thread) = (unsafe { CURRENT.get().as_ref() }) else { return Status::Unavailable };
     if frames.is_null() || length.is_null() {
         return Status::Unsupported;
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn dlmonitor_callpath_get(
     let mut output = Output { frames, capacity, length: 0 };
     // Clear it: a signal handler that requests a path meanwhile gets none.
     CURRENT.set(null());
-    // SAFETY: `call_on` made this box, which only this thread uses.
+    // SAFETY: `call_callbacks` made this box, which only this thread uses.
     unsafe { &mut *state.cast::<State>().as_ptr() }.path.write(thread, sources, &mut output);
     CURRENT.set(thread);
     // SAFETY: not null, and valid by contract.

@@ -13,11 +13,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Largest number of registered callbacks.
-const MOST: usize = 8;
+const MAX_CALLBACKS: usize = 8;
 /// Number of counters; threads are assigned to them in turn.
 const SHARDS: usize = 64;
 /// Time limit of the wait for running callbacks, which must not block.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// A callback and its argument.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ struct Registered(Callback, *mut c_void);
 #[repr(align(128))]
 struct Shard(AtomicUsize);
 
-static TABLE: [AtomicPtr<Registered>; MOST] = [const { AtomicPtr::new(null_mut()) }; MOST];
+static TABLE: [AtomicPtr<Registered>; MAX_CALLBACKS] = [const { AtomicPtr::new(null_mut()) }; MAX_CALLBACKS];
 /// Serializes changes of the table.
 static CHANGING: Mutex<()> = Mutex::new(());
 static RUNNING: [Shard; SHARDS] = [const { Shard(AtomicUsize::new(0)) }; SHARDS];
@@ -121,7 +121,7 @@ fn wait() -> bool {
     let since = Instant::now();
     for shard in &RUNNING {
         while shard.0.load(Ordering::SeqCst) != 0 {
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > MAX_WAIT {
                 return false;
             }
             std::thread::yield_now();

@@ -45,12 +45,12 @@ pub(crate) fn while_ends(operator: &Operator, report: impl FnOnce()) {
     ENDS.set(null());
 }
 
-fn plain(kind: c_int, length: usize) -> CInput {
+fn input_without_tensor(kind: c_int, length: usize) -> CInput {
     CInput { kind, dtype: c"".as_ptr(), dims: null(), length }
 }
 
-fn described(tensor: Option<Tensor<'_>>) -> CInput {
-    let Some(tensor) = tensor else { return plain(OTHER, 0) };
+fn input_of_tensor(tensor: Option<Tensor<'_>>) -> CInput {
+    let Some(tensor) = tensor else { return input_without_tensor(OTHER, 0) };
     let dims = tensor.dims();
     CInput {
         kind: TENSOR,
@@ -61,17 +61,17 @@ fn described(tensor: Option<Tensor<'_>>) -> CInput {
 }
 
 /// Pass all input values to `put` in order, each list followed by its tensors.
-fn each(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
+fn for_each_value(values: Inputs<'_>, mut put: impl FnMut(CInput)) {
     for input in values {
         match input {
-            Input::Tensor(tensor) => put(described(Some(tensor))),
+            Input::Tensor(tensor) => put(input_of_tensor(Some(tensor))),
             Input::Tensors(tensors) => {
-                put(plain(TENSORS, tensors.len()));
-                tensors.for_each(|tensor| put(described(tensor)));
+                put(input_without_tensor(TENSORS, tensors.len()));
+                tensors.for_each(|tensor| put(input_of_tensor(tensor)));
             }
-            Input::Scalar => put(plain(SCALAR, 0)),
-            Input::Scalars => put(plain(SCALARS, 0)),
-            Input::Gaps(_) | Input::Other => put(plain(OTHER, 0)),
+            Input::Scalar => put(input_without_tensor(SCALAR, 0)),
+            Input::Scalars => put(input_without_tensor(SCALARS, 0)),
+            Input::Gaps(_) | Input::Other => put(input_without_tensor(OTHER, 0)),
         }
     }
 }
@@ -87,7 +87,7 @@ unsafe fn write(values: Option<Inputs<'_>>, array: *mut CInput, capacity: usize,
     let mut count = 0;
     let known = values.is_some();
     if let Some(values) = values {
-        each(values, |value| {
+        for_each_value(values, |value| {
             if count < capacity {
                 // SAFETY: `count` is below `capacity`.
                 unsafe { array.add(count).write(value) };
@@ -103,13 +103,13 @@ unsafe fn write(values: Option<Inputs<'_>>, array: *mut CInput, capacity: usize,
 /// C function `dlmonitor_inputs_enable`: request shapes and types of operator inputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_inputs_enable() -> Status {
-    capi_start::want_inputs()
+    capi_start::request_inputs()
 }
 
 /// C function `dlmonitor_outputs_enable`: request shapes and types of operator outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlmonitor_outputs_enable() -> Status {
-    capi_start::want_outputs()
+    capi_start::request_outputs()
 }
 
 /// C function `dlmonitor_inputs_get`: write the inputs of the current operator.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn dlmonitor_inputs_get(inputs: *mut CInput, capacity: usi
 pub unsafe extern "C" fn dlmonitor_outputs_get(outputs: *mut CInput, capacity: usize, length: *mut usize) -> Status {
     // SAFETY: set by `while_ends` for as long as the operator is borrowed, null otherwise.
     let Some(operator) = (unsafe { ENDS.get().as_ref() }) else { return Status::Unavailable };
-    let values = if capi_start::wants_outputs() { operator.outputs() } else { None };
+    let values = if capi_start::are_outputs_requested() { operator.outputs() } else { None };
     // SAFETY: by contract.
     unsafe { write(values, outputs, capacity, length) }
 }

@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 8 << 20;
 /// Attempts to get the table's lock, which can stay locked forever in a forked child.
 const ATTEMPTS: u32 = 200;
 /// Cached operator names per thread, by their address; a power of two.
-const PLACES: usize = 256;
+const CACHE_SLOTS: usize = 256;
 
 /// Bits of `client[1]` of an open operator.
 pub(crate) const PHASE: u64 = 1;
@@ -31,7 +31,7 @@ struct Table {
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
 /// A copy of the text, kept for the life of the process; `None` if the table is full.
-pub(crate) fn kept(text: &CStr) -> Option<&'static CStr> {
+pub(crate) fn copy_of(text: &CStr) -> Option<&'static CStr> {
     let mut attempts = 0;
     let mut table = loop {
         match TABLE.try_lock() {
@@ -50,51 +50,56 @@ pub(crate) fn kept(text: &CStr) -> Option<&'static CStr> {
     if table.strings.len() == MAX_STRINGS || table.bytes + bytes > MAX_BYTES {
         return None;
     }
-    let kept: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
-    table.strings.insert(kept);
+    let copy: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
+    table.strings.insert(copy);
     table.bytes += bytes;
-    Some(kept)
+    Some(copy)
 }
 
 /// Cache of one thread's operator names, by the address of the name in torch.
 #[derive(Debug)]
-pub(crate) struct Names(Box<[(usize, &'static CStr); PLACES]>);
+pub(crate) struct Names(Box<[(usize, &'static CStr); CACHE_SLOTS]>);
 
 impl Default for Names {
     fn default() -> Self {
-        Self(Box::new([(0, c""); PLACES]))
+        Self(Box::new([(0, c""); CACHE_SLOTS]))
     }
 }
 
 impl Names {
     /// Set the name of an operator that begins: a kept string, or a copy for a span.
     #[inline]
-    pub(crate) fn put(&mut self, opened: &mut OpenOperator, name: OperatorName<'_>, is_span: bool) -> *const c_char {
+    pub(crate) fn set_name(
+        &mut self,
+        opened: &mut OpenOperator,
+        name: OperatorName<'_>,
+        is_span: bool,
+    ) -> *const c_char {
         let known = if is_span { None } else { self.known(name) };
         match known {
             Some(known) => {
                 opened.client[0] = known.as_ptr() as u64;
                 known.as_ptr()
             }
-            None => put_copy(opened, name.text(), 0),
+            None => set_copied_name(opened, name.text(), 0),
         }
     }
 
     #[inline]
     fn known(&mut self, name: OperatorName<'_>) -> Option<&'static CStr> {
-        let place = &mut self.0[(name.address() >> 4) % PLACES];
+        let place = &mut self.0[(name.address() >> 4) % CACHE_SLOTS];
         // Another name can be at the same address.
         if place.0 == name.address() && name.is(place.1.to_bytes_with_nul()) {
             return Some(place.1);
         }
-        let known = kept(name.text())?;
+        let known = copy_of(name.text())?;
         *place = (name.address(), known);
         Some(known)
     }
 }
 
 /// Set the name of a span that begins to a copy, which [`free`] frees.
-pub(crate) fn put_copy(opened: &mut OpenOperator, name: &CStr, flags: u64) -> *const c_char {
+pub(crate) fn set_copied_name(opened: &mut OpenOperator, name: &CStr, flags: u64) -> *const c_char {
     let copy = name.to_owned().into_raw();
     opened.client = [copy as u64, flags | COPIED, 0, 0];
     copy
@@ -103,7 +108,7 @@ pub(crate) fn put_copy(opened: &mut OpenOperator, name: &CStr, flags: u64) -> *c
 /// Free the copied name of a span that ended.
 pub(crate) fn free(ended: &OpenOperator) {
     if ended.client[1] & COPIED != 0 {
-        // SAFETY: `put_copy` made it, and a span ends once.
+        // SAFETY: `set_copied_name` made it, and a span ends once.
         drop(unsafe { CString::from_raw(ended.client[0] as *mut c_char) });
     }
 }
@@ -116,7 +121,7 @@ pub(crate) fn name_of(open: &OpenOperator) -> *const c_char {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_STRINGS, TABLE, free, kept, name_of, put_copy};
+    use super::{MAX_STRINGS, TABLE, copy_of, free, name_of, set_copied_name};
     use crate::thread::OpenOperator;
     use std::ffi::{CStr, CString};
 
@@ -124,18 +129,18 @@ mod tests {
     fn the_table_of_strings_is_bounded() {
         let mut refused = 0;
         for number in 0..MAX_STRINGS + 10 {
-            refused += usize::from(kept(&CString::new(format!("name {number}")).unwrap()).is_none());
+            refused += usize::from(copy_of(&CString::new(format!("name {number}")).unwrap()).is_none());
         }
         assert!(refused >= 10, "{refused}");
-        let first = kept(c"name 0").expect("kept since the beginning");
-        assert_eq!(kept(c"name 0").map(CStr::as_ptr), Some(first.as_ptr()), "the same string again");
+        let first = copy_of(c"name 0").expect("kept since the beginning");
+        assert_eq!(copy_of(c"name 0").map(CStr::as_ptr), Some(first.as_ptr()), "the same string again");
         assert_eq!(TABLE.lock().unwrap().as_ref().unwrap().strings.len(), MAX_STRINGS);
     }
 
     #[test]
     fn a_copied_name_lives_as_long_as_its_span() {
         let mut open = OpenOperator::default();
-        let name = put_copy(&mut open, c"iteration 17", 0);
+        let name = set_copied_name(&mut open, c"iteration 17", 0);
         // SAFETY: not freed yet.
         assert_eq!(unsafe { CStr::from_ptr(name) }, c"iteration 17");
         assert_eq!(name_of(&open), name);

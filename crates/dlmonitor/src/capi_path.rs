@@ -8,11 +8,11 @@
 //! Only strings that are new to the thread need a lock.
 
 use crate::capi::{COMPILATION_FRAME, Frame, NATIVE_FRAME, NO_FRAME, OPERATOR_FRAME, PYTHON_FRAME};
-use crate::capi_names::{kept, name_of};
+use crate::capi_names::{copy_of, name_of};
 use crate::dispatch::interpreter;
 use crate::native;
 use crate::path::{Sources, native_frames};
-use crate::python::{Beyond, Interpreter, PythonFrame, SeenFrame};
+use crate::python::{Interpreter, OuterCaller, PythonFrame, SeenFrame};
 use crate::thread::{OpenOperator, Thread};
 use rustc_hash::FxHashMap;
 use std::ffi::{CString, c_char};
@@ -20,7 +20,7 @@ use std::ffi::{CString, c_char};
 /// Largest number of new frames above the last path. With more, the path is walked without the last one.
 const MAX_NEW: usize = 32;
 /// Slots for addresses of frames; a power of two.
-const PLACES: usize = 256;
+const CACHE_SLOTS: usize = 256;
 /// Limit of cached Python lines and native addresses per thread. The cache is cleared when it is full.
 const MAX_KNOWN: usize = 1 << 14;
 
@@ -31,7 +31,7 @@ pub(crate) struct PathCache {
     seen: Vec<SeenFrame>,
     frames: Vec<Frame>,
     /// Index of the frame at an address, which is only a hint.
-    places: Box<[u16; PLACES]>,
+    places: Box<[u16; CACHE_SLOTS]>,
     /// Scratch: frames above the last path, newest first.
     new: Vec<PythonFrame>,
     /// Scratch: frames that changed, with their index, innermost first.
@@ -50,7 +50,7 @@ impl Default for PathCache {
         Self {
             seen: Vec::new(),
             frames: Vec::new(),
-            places: Box::new([0; PLACES]),
+            places: Box::new([0; CACHE_SLOTS]),
             new: Vec::with_capacity(MAX_NEW),
             changed: Vec::with_capacity(MAX_NEW),
             lines: FxHashMap::default(),
@@ -133,7 +133,7 @@ impl PathCache {
     #[inline]
     fn index(&self, entered: PythonFrame, count: usize) -> Option<usize> {
         let seen = self.seen.get(..count)?;
-        let at = usize::from(self.places[(entered.address >> 4) % PLACES]);
+        let at = usize::from(self.places[(entered.address >> 4) % CACHE_SLOTS]);
         if seen.get(at).is_some_and(|seen| seen.frame.is_call(entered)) {
             return Some(at);
         }
@@ -142,9 +142,9 @@ impl PathCache {
 
     /// Update the first frames of the cache to the path that ends with `newest`, and return their number.
     fn refresh(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
-        let Some(top) = self.compare(interpreter, newest) else { return self.anew(interpreter, newest) };
+        let Some(top) = self.compare(interpreter, newest) else { return self.rebuild(interpreter, newest) };
         while let Some((at, frame)) = self.changed.pop() {
-            let seen = interpreter.see_again(frame, &self.seen[at]);
+            let seen = interpreter.update_frame(frame, &self.seen[at]);
             self.frames[at] = self.line(interpreter, &seen);
             self.seen[at] = seen;
         }
@@ -165,7 +165,7 @@ impl PathCache {
         self.changed.clear();
         let mut frame = newest;
         let top = loop {
-            let at = usize::from(self.places[(frame.address >> 4) % PLACES]);
+            let at = usize::from(self.places[(frame.address >> 4) % CACHE_SLOTS]);
             if self.seen.get(at).is_some_and(|seen| seen.frame.address == frame.address) {
                 break at;
             }
@@ -176,16 +176,16 @@ impl PathCache {
             frame = interpreter.caller(frame)?;
         };
         let beyond = interpreter.compare(frame, self.seen.get_mut(..=top)?, &mut self.changed)?;
-        (beyond == Beyond::Root).then_some(top)
+        (beyond == OuterCaller::Root).then_some(top)
     }
 
     /// Add the new frames, except the `skip` outermost ones.
     fn push_new(&mut self, interpreter: &Interpreter, skip: usize) {
         let new = std::mem::take(&mut self.new);
         for &frame in new.iter().rev().skip(skip) {
-            let seen = interpreter.see(frame);
+            let seen = interpreter.copy_frame(frame);
             let line = self.line(interpreter, &seen);
-            self.places[(frame.address >> 4) % PLACES] = self.seen.len() as u16;
+            self.places[(frame.address >> 4) % CACHE_SLOTS] = self.seen.len() as u16;
             self.seen.push(seen);
             self.frames.push(line);
         }
@@ -194,11 +194,11 @@ impl PathCache {
 
     /// Walk the whole path, and keep the outer frames that equal those of the last path.
     #[cold]
-    fn anew(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
+    fn rebuild(&mut self, interpreter: &Interpreter, newest: PythonFrame) -> usize {
         self.new.clear();
         self.new.extend(std::iter::successors(Some(newest), |&frame| interpreter.caller(frame)));
         let pairs = self.seen.iter().zip(self.new.iter().rev());
-        let shared = pairs.take_while(|(seen, frame)| **seen == interpreter.see(**frame)).count();
+        let shared = pairs.take_while(|(seen, frame)| **seen == interpreter.copy_frame(**frame)).count();
         self.truncate(shared);
         self.push_new(interpreter, shared);
         self.seen.len()
@@ -240,8 +240,8 @@ impl PathCache {
     /// A kept string, or one that lives until the callback returns.
     fn string(&mut self, text: &str) -> *const c_char {
         let Ok(text) = CString::new(text) else { return c"".as_ptr() };
-        match kept(&text) {
-            Some(kept) => kept.as_ptr(),
+        match copy_of(&text) {
+            Some(copy) => copy.as_ptr(),
             None => {
                 let pointer = text.as_ptr();
                 self.short_lived.push(text);

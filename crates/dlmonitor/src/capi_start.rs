@@ -16,7 +16,7 @@ static STARTING: Mutex<()> = Mutex::new(());
 /// Number of starts and stops. The end of an operator is reported only in the session in which it began.
 static SESSION: AtomicU64 = AtomicU64::new(0);
 /// True while PyTorch is to be started as soon as it is loaded.
-static WAITING: AtomicBool = AtomicBool::new(false);
+static STARTS_UPON_IMPORT: AtomicBool = AtomicBool::new(false);
 static INPUTS: AtomicBool = AtomicBool::new(false);
 static OUTPUTS: AtomicBool = AtomicBool::new(false);
 
@@ -45,20 +45,20 @@ pub(crate) fn start() -> Status {
         crate::start_compilations();
         return Status::Ok;
     }
-    WAITING.store(true, Ordering::SeqCst);
+    STARTS_UPON_IMPORT.store(true, Ordering::SeqCst);
     torch::compiler::upon_import(torch_imported);
     if python::audit::is_needed() {
         python::audit::install(torch_is_imported);
     }
     // Another thread may have imported it just now.
-    if WAITING.load(Ordering::SeqCst) { Status::Unavailable } else { Status::Ok }
+    if STARTS_UPON_IMPORT.load(Ordering::SeqCst) { Status::Unavailable } else { Status::Ok }
 }
 
 /// Implement `dlmonitor_finalize`: stop monitoring and remove all callbacks.
 pub(crate) fn stop() {
-    WAITING.store(false, Ordering::SeqCst);
-    for wanted in [&INPUTS, &OUTPUTS] {
-        wanted.store(false, Ordering::Relaxed);
+    STARTS_UPON_IMPORT.store(false, Ordering::SeqCst);
+    for flag in [&INPUTS, &OUTPUTS] {
+        flag.store(false, Ordering::Relaxed);
     }
     SESSION.fetch_add(1, Ordering::Relaxed);
     crate::finalize();
@@ -79,13 +79,13 @@ fn start_torch() -> bool {
     }
     let _ = crate::start_memory();
     let _ = crate::start_native();
-    WAITING.store(false, Ordering::SeqCst);
+    STARTS_UPON_IMPORT.store(false, Ordering::SeqCst);
     true
 }
 
 /// Called after the import of PyTorch's extension module, with Python's lock held.
 fn torch_imported() {
-    if WAITING.load(Ordering::SeqCst) && dispatch::is_active() {
+    if STARTS_UPON_IMPORT.load(Ordering::SeqCst) && dispatch::is_active() {
         if crate::interpreter().is_none() {
             let _ = crate::start_python();
         }
@@ -97,31 +97,31 @@ fn torch_imported() {
 
 /// Called before the import of `torch`, with Python's lock held.
 fn torch_is_imported() {
-    if WAITING.load(Ordering::SeqCst) {
+    if STARTS_UPON_IMPORT.load(Ordering::SeqCst) {
         torch::compiler::upon_import(torch_imported);
     }
 }
 
 /// Implement `dlmonitor_inputs_enable`: request shapes and types of operator inputs.
-pub(crate) fn want_inputs() -> Status {
-    want(&INPUTS, crate::start_shapes)
+pub(crate) fn request_inputs() -> Status {
+    request(&INPUTS, crate::start_shapes)
 }
 
 /// Implement `dlmonitor_outputs_enable`: request shapes and types of operator outputs.
-pub(crate) fn want_outputs() -> Status {
-    want(&OUTPUTS, crate::start_outputs)
+pub(crate) fn request_outputs() -> Status {
+    request(&OUTPUTS, crate::start_outputs)
 }
 
-pub(crate) fn wants_outputs() -> bool {
+pub(crate) fn are_outputs_requested() -> bool {
     OUTPUTS.load(Ordering::Relaxed)
 }
 
-fn want(wanted: &AtomicBool, start: impl FnOnce() -> crate::SourceState) -> Status {
+fn request(flag: &AtomicBool, start: impl FnOnce() -> crate::SourceState) -> Status {
     if capi_callbacks::is_inside() {
         return Status::Unsupported;
     }
     // Remember the request also if PyTorch is not loaded: its start then includes it.
-    wanted.store(true, Ordering::Relaxed);
+    flag.store(true, Ordering::Relaxed);
     let _serial = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     if start().state.is_ok() { Status::Ok } else { Status::Unavailable }
 }

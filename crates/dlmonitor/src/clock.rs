@@ -13,10 +13,10 @@ static MEASURING: AtomicBool = AtomicBool::new(false);
 /// The last pieces of the piecewise linear map from ticks to `CLOCK_MONOTONIC`, and the number of the newest piece. A
 /// new piece begins at the value of the previous one and converges to the system's clock. The conversion of a tick
 /// therefore never changes, and later ticks never map to earlier times.
-static PIECES: [Piece; KEPT] = [const { Piece::new() }; KEPT];
+static PIECES: [Piece; MAX_PIECES] = [const { Piece::new() }; MAX_PIECES];
 static NEWEST: AtomicUsize = AtomicUsize::new(0);
 /// Number of pieces that are kept. The oldest piece also converts all earlier ticks.
-const KEPT: usize = 64;
+const MAX_PIECES: usize = 64;
 const UNIT: u64 = 1 << 32;
 
 /// A piece: its first tick, `CLOCK_MONOTONIC` at that tick, and ns per tick as in [`SCALE`].
@@ -100,7 +100,7 @@ fn counter_is_steady() -> bool {
 }
 
 /// The current time in ticks and in ns, from the most precise of several attempts.
-fn moment() -> (u64, i64) {
+fn read_both_clocks() -> (u64, i64) {
     let tries = (0..TRIES).map(|_| {
         let before = monotonic_ns();
         let ticks = counter();
@@ -113,7 +113,7 @@ fn moment() -> (u64, i64) {
 /// Number of attempts, because a thread is rarely interrupted in all of them.
 const TRIES: usize = 5;
 /// Shortest time in which a piece converges to the system's clock. It limits the slope of a piece.
-const LEAST_WAY_NS: i64 = 500_000_000;
+const LEAST_CONVERGENCE_NS: i64 = 500_000_000;
 
 /// Prepare the clock; the first call takes 1 ms. [`ticks`] must not be called before.
 pub fn start() {
@@ -128,7 +128,7 @@ pub fn start() {
         SCALE.store(UNIT, Ordering::Release);
         return;
     }
-    let (ticks, now) = moment();
+    let (ticks, now) = read_both_clocks();
     FIRST_TICKS.store(ticks, Ordering::Relaxed);
     FIRST_NS.store(now, Ordering::Relaxed);
     while monotonic_ns() - now < 1_000_000 {
@@ -142,7 +142,7 @@ pub fn start() {
 
 /// The current time in ticks and ns, and the rate since [`start`] in ns per tick.
 fn rate() -> (u64, i64, u64) {
-    let (ticks, ns) = moment();
+    let (ticks, ns) = read_both_clocks();
     let took = (ns - FIRST_NS.load(Ordering::Relaxed)).max(0).cast_unsigned();
     let since = ticks.wrapping_sub(FIRST_TICKS.load(Ordering::Relaxed)).max(1);
     (ticks, ns, u64::try_from((u128::from(took) << 32) / u128::from(since)).unwrap_or(UNIT).max(1))
@@ -156,14 +156,14 @@ pub fn measure() {
     let (ticks, ns, scale) = rate();
     SCALE.store(scale, Ordering::Release);
     let newest = NEWEST.load(Ordering::Relaxed);
-    let piece = &PIECES[newest % KEPT];
+    let piece = &PIECES[newest % MAX_PIECES];
     if !piece.is_after(ticks) {
         // It converges within the duration of the previous piece.
         let reached = piece.at(ticks);
-        let took = (reached - piece.ns.load(Ordering::Relaxed)).max(LEAST_WAY_NS);
+        let took = (reached - piece.ns.load(Ordering::Relaxed)).max(LEAST_CONVERGENCE_NS);
         let ahead = (ns - reached).clamp(-took / 2, took);
         let scale = i128::from(scale) * i128::from(took + ahead) / i128::from(took);
-        PIECES[(newest + 1) % KEPT].set(ticks, reached, u64::try_from(scale).unwrap_or(1));
+        PIECES[(newest + 1) % MAX_PIECES].set(ticks, reached, u64::try_from(scale).unwrap_or(1));
         NEWEST.store(newest + 1, Ordering::Release);
     }
     MEASURING.store(false, Ordering::Release);
@@ -194,15 +194,15 @@ pub fn ns(ticks: u64) -> u64 {
 pub fn monotonic_at(at: u64) -> i64 {
     loop {
         let newest = NEWEST.load(Ordering::Acquire);
-        let oldest = newest.saturating_sub(KEPT - 2);
+        let oldest = newest.saturating_sub(MAX_PIECES - 2);
         let mut which = newest;
-        while which > oldest && PIECES[which % KEPT].is_after(at) {
+        while which > oldest && PIECES[which % MAX_PIECES].is_after(at) {
             which -= 1;
         }
-        let ns = PIECES[which % KEPT].at(at);
+        let ns = PIECES[which % MAX_PIECES].at(at);
         // The slot may have been reused for another piece meanwhile.
         fence(Ordering::Acquire);
-        if NEWEST.load(Ordering::Relaxed) + 1 < which + KEPT {
+        if NEWEST.load(Ordering::Relaxed) + 1 < which + MAX_PIECES {
             return ns;
         }
     }
@@ -218,7 +218,7 @@ pub fn now_ns() -> i64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn ticks_are_nanoseconds_of_the_system() {
+    fn ticks_convert_to_monotonic_nanoseconds() {
         super::start();
         let (ticks, clock) = (super::ticks(), super::monotonic_ns());
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -231,10 +231,10 @@ mod tests {
 
     /// Times that are written at different moments must keep their order: a tensor is allocated before it is used.
     #[test]
-    fn a_tick_stands_for_one_moment_however_often_the_rate_is_measured() {
+    fn ticks_keep_their_time_when_the_rate_is_remeasured() {
         super::start();
         let mut known: Vec<(u64, i64)> = Vec::new();
-        for _ in 0..super::KEPT / 2 {
+        for _ in 0..super::MAX_PIECES / 2 {
             known.extend((0..10).map(|_| super::ticks()).map(|tick| (tick, super::monotonic_at(tick))));
             std::thread::sleep(std::time::Duration::from_millis(1));
             super::measure();

@@ -4,7 +4,7 @@ use crate::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One of this many callbacks is timed. A prime number, so that all parts of periodic programs are sampled.
-pub(crate) const EVERY: u32 = 61;
+pub(crate) const TIMED_EVERY: u32 = 61;
 /// Longer callbacks were interrupted by other threads, so their time is not a cost of reporting. A callback for a new
 /// call path allocates memory and takes longer than most without any interruption.
 const LONGEST_NS: u64 = 100_000;
@@ -20,7 +20,7 @@ pub(crate) struct Timed {
 pub(crate) static BEGIN: Timed = Timed::new();
 pub(crate) static END: Timed = Timed::new();
 /// Cost of `PyTorch` per reported operator in ns, plus 1; 0 if unknown.
-static TORCH: AtomicU64 = AtomicU64::new(0);
+static TORCH_COST: AtomicU64 = AtomicU64::new(0);
 
 impl Timed {
     const fn new() -> Self {
@@ -65,13 +65,13 @@ pub struct Cost {
 #[must_use]
 pub fn cost() -> Option<Cost> {
     let ((begin_ns, measured), (end_ns, _)) = (BEGIN.mean()?, END.mean()?);
-    let torch_ns = TORCH.load(Ordering::Relaxed).checked_sub(1).and_then(|ns| u32::try_from(ns).ok());
+    let torch_ns = TORCH_COST.load(Ordering::Relaxed).checked_sub(1).and_then(|ns| u32::try_from(ns).ok());
     Some(Cost { begin_ns, end_ns, torch_ns, measured })
 }
 
 /// Set the cost of `PyTorch` per reported operator.
 pub(crate) fn set_torch(ns: u64) {
-    TORCH.store(ns.saturating_add(1), Ordering::Relaxed);
+    TORCH_COST.store(ns.saturating_add(1), Ordering::Relaxed);
 }
 
 /// Reset at the begin of a recording: measurements of another recording, or of the process before a fork, do not
@@ -87,7 +87,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn interrupted_callbacks_do_not_count() {
+    fn interrupted_callbacks_are_not_timed() {
         clock::start();
         let timed = Timed::new();
         assert_eq!(timed.mean(), None);

@@ -79,7 +79,7 @@ fn observer() -> Option<&'static dyn Observer> {
 
 /// Run a callback. A panic of the observer ends all observation, not the program.
 #[inline]
-fn guarded(callback: impl FnOnce()) {
+fn catch_panics(callback: impl FnOnce()) {
     if std::panic::catch_unwind(AssertUnwindSafe(callback)).is_err() {
         activate(false);
     }
@@ -87,18 +87,18 @@ fn guarded(callback: impl FnOnce()) {
 
 pub(crate) fn operator_begins(operator: Operator) {
     if let Some(observer) = observer() {
-        guarded(|| begin(observer, operator));
+        catch_panics(|| begin(observer, operator));
     }
 }
 
 #[inline]
 fn begin(observer: &dyn Observer, operator: Operator) {
-    if let (false, Some(functions)) = (torch::settled(), torch::functions()) {
-        torch::look(functions, &operator);
+    if let (false, Some(functions)) = (torch::has_known_fields(), torch::functions()) {
+        torch::inspect_operator(functions, &operator);
     }
     thread::with(|thread| {
-        thread.turn = if thread.turn == 0 { cost::EVERY } else { thread.turn } - 1;
-        let since = (thread.turn == 0).then(clock::ticks);
+        thread.countdown = if thread.countdown == 0 { cost::TIMED_EVERY } else { thread.countdown } - 1;
+        let since = (thread.countdown == 0).then(clock::ticks);
         let python = interpreter().and_then(python::Interpreter::newest);
         thread.open.push(OpenOperator { handle: operator.handle(), python, client: [0; 4] });
         thread.begins = true;
@@ -122,16 +122,16 @@ pub(crate) fn operator_ends(handle: usize) {
 }
 
 #[inline]
-fn end(handle: usize, tell: impl FnOnce(&dyn Observer, &OpenOperator, &mut Thread)) {
+fn end(handle: usize, report_end: impl FnOnce(&dyn Observer, &OpenOperator, &mut Thread)) {
     // An operator that began before `activate(false)` is removed from the shadow stack in any case.
-    guarded(|| {
+    catch_panics(|| {
         thread::with(|thread| {
             // Ends are timed halfway between timed begins.
-            let since = (thread.turn == cost::EVERY / 2).then(clock::ticks);
+            let since = (thread.countdown == cost::TIMED_EVERY / 2).then(clock::ticks);
             let mut ended = OpenOperator::default();
             if thread.close(handle, &mut ended) {
                 match observer() {
-                    Some(observer) => tell(observer, &ended, thread),
+                    Some(observer) => report_end(observer, &ended, thread),
                     None => drop_entry(&ended),
                 }
             }
@@ -156,7 +156,7 @@ fn drop_entry(ended: &OpenOperator) {
 pub(crate) fn compilation_begins(name: &CStr, is_phase: bool, passing: u32) -> usize {
     let Some(observer) = observer() else { return 0 };
     let handle = COMPILATIONS.fetch_add(1, Ordering::Relaxed) << 1 | 1;
-    guarded(|| {
+    catch_panics(|| {
         thread::with(|thread| {
             let python = interpreter().and_then(|interpreter| {
                 (0..passing).try_fold(interpreter.newest()?, |frame, _| interpreter.caller(frame))
@@ -179,7 +179,7 @@ pub(crate) fn compilation_ends(handle: usize) {
 /// during imports are not reported. The caller holds Python's lock.
 pub fn collection_begins() -> usize {
     let mut is_at_work = false;
-    guarded(|| {
+    catch_panics(|| {
         thread::with(|thread| is_at_work = thread.client.is_some());
     });
     if is_at_work { compilation_begins(COLLECTION, true, 0) } else { 0 }
@@ -194,7 +194,7 @@ pub fn collection_ends(handle: usize) {
 
 pub(crate) fn allocated(address: usize, bytes: u64) {
     if let Some(observer) = observer() {
-        guarded(|| {
+        catch_panics(|| {
             thread::with(|thread| observer.allocated(address, bytes, thread));
         });
     }
@@ -202,7 +202,7 @@ pub(crate) fn allocated(address: usize, bytes: u64) {
 
 pub(crate) fn freed(address: usize) {
     if let Some(observer) = observer() {
-        guarded(|| {
+        catch_panics(|| {
             thread::with(|thread| observer.freed(address, thread));
         });
     }
@@ -211,7 +211,7 @@ pub(crate) fn freed(address: usize) {
 #[cold]
 pub(crate) fn allocation_failed(bytes: u64) {
     if let Some(observer) = observer() {
-        guarded(|| {
+        catch_panics(|| {
             thread::with(|thread| observer.allocation_failed(bytes, thread));
         });
     }
@@ -219,12 +219,12 @@ pub(crate) fn allocation_failed(bytes: u64) {
 
 pub(crate) fn forked() {
     if let Some(observer) = OBSERVER.get() {
-        guarded(|| observer.forked());
+        catch_panics(|| observer.forked());
     }
 }
 
 pub(crate) fn thread_ends(mut thread: Thread) {
     if let Some(observer) = OBSERVER.get() {
-        guarded(|| observer.thread_ends(&mut thread));
+        catch_panics(|| observer.thread_ends(&mut thread));
     }
 }

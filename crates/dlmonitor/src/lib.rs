@@ -35,7 +35,7 @@ pub use cost::{Cost, cost};
 pub use dispatch::{Observer, collection_begins, collection_ends, interpreter};
 pub use path::{NativeFrame, PathFrame, Sources, call_path};
 pub use python::{
-    Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame,
+    FrameSampler, Interpreter, MAX_SAMPLED, Memory, OuterCaller, PythonFrame, PythonLine, SampledCode, SampledFrame,
     SeenFrame, Walk,
 };
 pub use quiet::{Gate, Inside, callbacks_ended};
@@ -155,17 +155,17 @@ pub fn resume() {
 }
 
 /// Report only spans from now on, until [`resume_operators`]: operators and backward nodes run as without a profiler.
-/// Operators in progress are reported to their end. `is_wanted` is called while no other thread can change this
+/// Operators in progress are reported to their end. `is_needed` is called while no other thread can change this
 /// state; it must neither wait nor change the state itself. By it, a late caller detects that another thread has
-/// decided since. Returns the result of `is_wanted`.
-pub fn pause_operators(is_wanted: impl FnOnce() -> bool) -> bool {
-    torch::pause_operators(is_wanted)
+/// decided since. Returns the result of `is_needed`.
+pub fn pause_operators(is_needed: impl FnOnce() -> bool) -> bool {
+    torch::pause_operators(is_needed)
 }
 
-/// Report operators again after [`pause_operators`], which describes `is_wanted`. Returns true if operators were not
+/// Report operators again after [`pause_operators`], which describes `is_needed`. Returns true if operators were not
 /// reported before.
-pub fn resume_operators(is_wanted: impl FnOnce() -> bool) -> bool {
-    torch::resume_operators(is_wanted)
+pub fn resume_operators(is_needed: impl FnOnce() -> bool) -> bool {
+    torch::resume_operators(is_needed)
 }
 
 /// Stop all reports. Callbacks of the observer may call this: unlike [`finalize`], it runs no Python code, and the

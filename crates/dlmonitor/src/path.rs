@@ -2,7 +2,7 @@
 //! 4.1).
 
 use crate::dispatch::interpreter;
-use crate::native::{self, Ended, Module, NativeStack, Registers, Segment};
+use crate::native::{self, Module, NativeStack, Registers, Segment, WalkEnd};
 use crate::python::{PythonFrame, PythonLine};
 use crate::thread::{OpenOperator, Thread};
 use std::ops::Range;
@@ -98,7 +98,7 @@ pub(crate) fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec
             // Frames that run now belong to the begin of the operator.
             innermost.clear();
         } else {
-            leave_out_own(innermost);
+            remove_own_frames(innermost);
         }
     }
     segments
@@ -117,7 +117,7 @@ impl Walker {
             let segment = Segment { at, from, bounds: [handle, mark], end: self.end };
             let ended = self.walk(&segment);
             segments.push((below, self.stack.frames().to_vec()));
-            let (Some(index), Some(Ended::AtBound)) = (bound, ended) else { break };
+            let (Some(index), Some(WalkEnd::AtBound)) = (bound, ended) else { break };
             (from, below) = (handle, index..segments.last().map_or(open.len(), |inner| inner.0.start));
         }
         segments.reverse();
@@ -126,23 +126,23 @@ impl Walker {
 
     /// Walk a segment. If the walk gets lost, renew the module list and retry, because a library may have been loaded
     /// since.
-    fn walk(&mut self, segment: &Segment) -> Option<Ended> {
-        let ended = self.stack.above(segment);
+    fn walk(&mut self, segment: &Segment) -> Option<WalkEnd> {
+        let ended = self.stack.walk_segment(segment);
         let unknown = |address: &usize| native::module_at(*address).is_none();
-        if ended != Some(Ended::Lost) && !self.stack.frames().iter().any(unknown) {
+        if ended != Some(WalkEnd::Lost) && !self.stack.frames().iter().any(unknown) {
             return ended;
         }
         native::renew();
-        self.stack.above(segment)
+        self.stack.walk_segment(segment)
     }
 }
 
 /// Remove the frames of the callback: from here to the last frame of this library.
-fn leave_out_own(frames: &mut Vec<usize>) {
-    let Some(own) = native::module_at(leave_out_own as *const () as usize) else { return };
+fn remove_own_frames(frames: &mut Vec<usize>) {
+    let Some(own) = native::module_at(remove_own_frames as *const () as usize) else { return };
     // At most a tool and the standard library are between the hook and this function.
-    const MOST: usize = 24;
-    if let Some(last) = frames.iter().take(MOST).rposition(|address| own.range.contains(address)) {
+    const MAX_OWN_FRAMES: usize = 24;
+    if let Some(last) = frames.iter().take(MAX_OWN_FRAMES).rposition(|address| own.range.contains(address)) {
         frames.drain(..=last);
     }
 }

@@ -66,7 +66,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: 
         return 0;
     }
     search.seen = true;
-    search.slot = Table::of(info).and_then(|table| table.slot(search.symbol));
+    search.slot = Table::from_info(info).and_then(|table| table.slot(search.symbol));
     i32::from(search.slot.is_some())
 }
 
@@ -85,7 +85,7 @@ const DT_SYMTAB: i64 = 6;
 const DT_JMPREL: i64 = 23;
 
 impl Table {
-    fn of(info: &libc::dl_phdr_info) -> Option<Self> {
+    fn from_info(info: &libc::dl_phdr_info) -> Option<Self> {
         // SAFETY: the linker's array of program headers.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;

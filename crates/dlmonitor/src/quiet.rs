@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_f
 /// Number of counters of a gate: concurrent readers seldom share one.
 const SHARDS: usize = 16;
 /// Reads of a nonzero counter before its readers count as busy.
-const LOOKS: usize = 1000;
+const MAX_READS: usize = 1000;
 
 /// Reader counters of one shared pointer.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Gate {
     pub fn is_left(&self) -> bool {
         // Each counter separately: a reader that enters after its counter was zero finds the new pointer.
         self.0.iter().all(|Shard(readers)| {
-            (0..LOOKS).any(|_| {
+            (0..MAX_READS).any(|_| {
                 let is_left = readers.load(Ordering::SeqCst) == 0;
                 if !is_left {
                     std::hint::spin_loop();
@@ -128,11 +128,11 @@ impl Presence {
 pub(crate) struct Present(pub(crate) &'static Presence);
 
 /// Flag of a state that has no thread yet.
-static NOBODY: Presence = Presence::new(true);
+static NO_THREAD: Presence = Presence::new(true);
 
 impl Default for Present {
     fn default() -> Self {
-        Self(&NOBODY)
+        Self(&NO_THREAD)
     }
 }
 
@@ -154,7 +154,7 @@ impl Present {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        if !std::ptr::eq(self.0, &raw const NOBODY) {
+        if !std::ptr::eq(self.0, &raw const NO_THREAD) {
             self.0.is_taken.store(false, Ordering::Release);
         }
     }
@@ -183,7 +183,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
     #[test]
-    fn a_gate_is_left_when_all_have_gone() {
+    fn gates_are_left_when_all_readers_have_exited() {
         let gate = Gate::new();
         assert!(gate.is_left());
         let (first, second) = (gate.enter(), gate.enter());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_freed_that_is_read() {
+    fn data_with_readers_is_not_freed() {
         let (gate, stop) = (Gate::new(), AtomicBool::new(false));
         let current = AtomicPtr::new(Box::into_raw(Box::new([7_u64; 64])));
         let (mut old, mut freed) = (Vec::new(), 0);

@@ -42,11 +42,11 @@ pub struct Thread {
     /// Flag by which other threads see that it runs a callback.
     present: Present,
     /// Number of operators until a callback is timed.
-    pub(crate) turn: u32,
+    pub(crate) countdown: u32,
     /// True while the last operator of `open` begins: it has not run any code yet.
     pub(crate) begins: bool,
     /// Number of operators whose begin or end was seen only on another thread.
-    pub strays: u64,
+    pub other_thread_operators: u64,
     /// Stack walker of the thread, created at the first request.
     pub(crate) walker: RefCell<Option<Box<Walker>>>,
 }
@@ -66,11 +66,11 @@ pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     if thread.is_null() {
         thread = create();
     }
-    if thread.is_null() || thread == busy() {
+    if thread.is_null() || thread == in_use_marker() {
         return None;
     }
-    THREAD.set(busy());
-    // SAFETY: `create` leaked a box that only this thread sees, and `busy` prevents a second reference on this
+    THREAD.set(in_use_marker());
+    // SAFETY: `create` leaked a box that only this thread sees, and `in_use_marker` prevents a second reference on this
     // thread.
     let thread_state = unsafe { &mut *thread };
     let presence = thread_state.present.0;
@@ -82,7 +82,7 @@ pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
 }
 
 /// Pointer that marks a thread state as in use.
-const fn busy() -> *mut Thread {
+const fn in_use_marker() -> *mut Thread {
     NonNull::<Thread>::dangling().as_ptr()
 }
 
@@ -90,8 +90,8 @@ const fn busy() -> *mut Thread {
 fn create() -> *mut Thread {
     let key = *KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: `key` is valid for writes, and `ended` has the signature of a destructor.
-        unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
+        // SAFETY: `key` is valid for writes, and `thread_destructor` has the signature of a destructor.
+        unsafe { libc::pthread_key_create(&raw mut key, Some(thread_destructor)) };
         key
     });
     let state = Thread { open: Vec::with_capacity(64), present: Present::take(), ..Thread::default() };
@@ -125,7 +125,7 @@ pub fn without_signals<R>(action: impl FnOnce() -> R) -> R {
     }
 }
 
-unsafe extern "C" fn ended(thread: *mut c_void) {
+unsafe extern "C" fn thread_destructor(thread: *mut c_void) {
     THREAD.set(null_mut());
     // SAFETY: `create` leaked this box, and pthread calls the destructor once, on the thread that it belongs to.
     let thread = unsafe { Box::from_raw(thread.cast::<Thread>()) };
@@ -145,18 +145,18 @@ impl Thread {
             self.open.truncate(outer);
             return true;
         }
-        self.close_early(handle, ended)
+        self.close_unordered(handle, ended)
     }
 
     #[cold]
-    fn close_early(&mut self, handle: usize, ended: &mut OpenOperator) -> bool {
+    fn close_unordered(&mut self, handle: usize, ended: &mut OpenOperator) -> bool {
         match self.open.iter().rposition(|open| open.handle == handle) {
             Some(at) => {
                 *ended = self.open.remove(at);
                 true
             }
             None => {
-                self.strays += 1;
+                self.other_thread_operators += 1;
                 false
             }
         }
@@ -178,7 +178,7 @@ mod tests {
             thread.close(handle, &mut ended).then_some(ended.handle)
         };
         assert_eq!([20, 99, 30].map(&mut close), [Some(20), None, Some(30)]);
-        assert_eq!((thread.open.len(), thread.strays), (1, 1));
+        assert_eq!((thread.open.len(), thread.other_thread_operators), (1, 1));
     }
 
     #[test]

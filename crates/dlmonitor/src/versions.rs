@@ -26,7 +26,7 @@ pub fn torch_version() -> Option<String> {
     let library = library_of(functions.name as *const c_void)?;
     // .../torch/lib/libtorch_cpu.so
     let package = library.parent()?.parent()?;
-    stated(&std::fs::read_to_string(package.join("version.py")).ok()?)
+    parse_version(&std::fs::read_to_string(package.join("version.py")).ok()?)
 }
 
 /// File from which an address was loaded.
@@ -43,7 +43,7 @@ fn library_of(address: *const c_void) -> Option<PathBuf> {
 }
 
 /// Version in the generated file `torch/version.py`: `__version__ = '...'`.
-fn stated(text: &str) -> Option<String> {
+fn parse_version(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix("__version__"))?;
     let (_, value) = line.split_once('=')?;
     let version = value.trim().trim_matches(['\'', '"']);
@@ -52,16 +52,16 @@ fn stated(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::stated;
+    use super::parse_version;
 
     #[test]
     fn versions_are_read_as_the_package_states_them() {
         let generated =
             "from typing import Optional\n\n__all__ = ['__version__']\n__version__ = '2.15.0+cu132'\ndebug = False\n";
-        assert_eq!(stated(generated).as_deref(), Some("2.15.0+cu132"));
-        assert_eq!(stated("__version__: str = \"2.6.0\"").as_deref(), Some("2.6.0"));
+        assert_eq!(parse_version(generated).as_deref(), Some("2.15.0+cu132"));
+        assert_eq!(parse_version("__version__: str = \"2.6.0\"").as_deref(), Some("2.6.0"));
         for text in ["", "__version__", "__version__ = ''", "version = '1'"] {
-            assert_eq!(stated(text), None, "{text}");
+            assert_eq!(parse_version(text), None, "{text}");
         }
     }
 }

@@ -44,14 +44,14 @@ pub(crate) fn tool_in_c(folder: &Path, source: &str) -> PathBuf {
 
 /// Run a program of `programs/` with a tool and further arguments; returns its output.
 pub(crate) fn run(python: &Path, program: &str, tool: &Path, arguments: &[&str]) -> String {
-    said(Command::new(python).arg(here("tests/programs").join(program)).arg(tool).args(arguments))
+    run_stdout(Command::new(python).arg(here("tests/programs").join(program)).arg(tool).args(arguments))
 }
 
 /// Output of a command, which must succeed.
-pub(crate) fn said(command: &mut Command) -> String {
+pub(crate) fn run_stdout(command: &mut Command) -> String {
     // Cargo's search path may hold an older build of the library.
     let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    said
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}\n{stdout}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    stdout
 }

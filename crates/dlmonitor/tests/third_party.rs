@@ -7,27 +7,27 @@ use std::process::Command;
 const COUNT_OPERATORS: &str = "examples/count_operators.c";
 
 /// Text after `label` in its line.
-fn line<'a>(said: &'a str, label: &str) -> &'a str {
-    let found = said.lines().find_map(|line| line.split_once(label).map(|(_, rest)| rest));
-    found.unwrap_or_else(|| panic!("no {label:?} in {said}"))
+fn line<'a>(stdout: &'a str, label: &str) -> &'a str {
+    let found = stdout.lines().find_map(|line| line.split_once(label).map(|(_, rest)| rest));
+    found.unwrap_or_else(|| panic!("no {label:?} in {stdout}"))
 }
 
 #[test]
 fn a_tool_in_c() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let said = run(&python, "small_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
-    let mut words = said.split_whitespace();
-    assert_eq!(words.next(), Some("result"), "{said}");
+    let stdout = run(&python, "small_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
+    let mut words = stdout.split_whitespace();
+    assert_eq!(words.next(), Some("result"), "{stdout}");
     let (ours, theirs) = (
-        said.lines().find(|line| line.contains(" operators")).unwrap(),
-        said.lines().find(|line| line.starts_with("expected")).unwrap(),
+        stdout.lines().find(|line| line.contains(" operators")).unwrap(),
+        stdout.lines().find(|line| line.starts_with("expected")).unwrap(),
     );
     let number = |line: &str| line.split_whitespace().find_map(|word| word.parse::<u64>().ok()).unwrap();
-    assert_eq!(number(ours), number(theirs), "{said}");
+    assert_eq!(number(ours), number(theirs), "{stdout}");
     assert!(!ours.contains(" 0 allocations"), "{ours}");
-    assert!(said.contains("0 compilations, 0 of them unfinished"), "{said}");
-    assert!(said.contains("\ncalled with 0:f32=1600x1600 0:f32=1600x1600\n"), "{said}");
+    assert!(stdout.contains("0 compilations, 0 of them unfinished"), "{stdout}");
+    assert!(stdout.contains("\ncalled with 0:f32=1600x1600 0:f32=1600x1600\n"), "{stdout}");
 }
 
 /// Python frames first, then native frames from the interpreter on, with operators below the functions that called
@@ -36,8 +36,8 @@ fn a_tool_in_c() {
 fn a_call_path_of_three_sources() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let said = run(&python, "small_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
-    let path: Vec<&str> = line(&said, "first aten::mm: > ").split(" > ").collect();
+    let stdout = run(&python, "small_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
+    let path: Vec<&str> = line(&stdout, "first aten::mm: > ").split(" > ").collect();
     let at = |name: &str| path.iter().position(|frame| *frame == name).unwrap_or_else(|| panic!("{name}: {path:?}"));
     let (product, matmul, mm) = (at("product:14"), at("aten::matmul"), at("aten::mm"));
     assert_eq!(path[..=product], ["<module>:28", "work:19", "product:14"]);
@@ -63,7 +63,7 @@ fn functions(python: &Path, library: &str, frames: &[&str]) -> Vec<String> {
     let code = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])";
     let output = Command::new(python).args(["-c", code]).output().unwrap();
     let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("lib").join(library);
-    let content = stackline_symbols::content(&path);
+    let content = stackline_symbols::content_hash(&path);
     let library = stackline_symbols::Library { path, build_id: Vec::new(), content };
     let offset = |frame: &&str| u64::from_str_radix(frame.rsplit_once("+0x").unwrap().1, 16).unwrap();
     let offsets: Vec<u64> = frames.iter().map(offset).collect();
@@ -75,23 +75,27 @@ fn functions(python: &Path, library: &str, frames: &[&str]) -> Vec<String> {
 fn compilations_begin_and_end() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let said = run(&python, "compiled_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
-    assert_eq!(line(&said, "compilations, "), "0 of them unfinished; last: Compile 0/0: double (compiled_model.py:12)");
+    let stdout = run(&python, "compiled_model.py", &tool_in_c(folder.path(), COUNT_OPERATORS), &[]);
+    assert_eq!(
+        line(&stdout, "compilations, "),
+        "0 of them unfinished; last: Compile 0/0: double (compiled_model.py:12)"
+    );
     // `double` twice, `refused` and what is left of it as often as Dynamo tries, `double` once more.
-    let count: u32 = said.lines().find_map(|line| line.split_once(" compilations")?.0.parse().ok()).unwrap();
-    assert!((3..12).contains(&count), "{said}");
-    assert!(said.contains("refused 2.0"), "{said}");
+    let count: u32 = stdout.lines().find_map(|line| line.split_once(" compilations")?.0.parse().ok()).unwrap();
+    assert!((3..12).contains(&count), "{stdout}");
+    assert!(stdout.contains("refused 2.0"), "{stdout}");
 
-    let said = run(&python, "compiled_model.py", &built().join("examples/libslowest_operator.so"), &[]);
-    let compiled: Vec<&str> = said.lines().filter(|line| line.contains("double (compiled_model.py:12) took")).collect();
+    let stdout = run(&python, "compiled_model.py", &built().join("examples/libslowest_operator.so"), &[]);
+    let compiled: Vec<&str> =
+        stdout.lines().filter(|line| line.contains("double (compiled_model.py:12) took")).collect();
     let names: Vec<&str> = compiled.iter().map(|line| line.split(':').next().unwrap()).collect();
-    assert_eq!(names, ["Compile 0/0", "Recompile 0/1", "Compile 0/0"], "{said}");
+    assert_eq!(names, ["Compile 0/0", "Recompile 0/1", "Compile 0/0"], "{stdout}");
 }
 
 #[test]
 fn a_tool_in_rust() {
     let Some(python) = torch() else { return };
-    let said = run(&python, "small_model.py", &built().join("examples/libslowest_operator.so"), &[]);
-    assert!(said.contains("(f32[1600, 1600]; f32[1600, 1600]) took") && said.contains("  product ("), "{said}");
-    assert!(said.contains("in ") && said.contains("libtorch_python.so"), "{said}");
+    let stdout = run(&python, "small_model.py", &built().join("examples/libslowest_operator.so"), &[]);
+    assert!(stdout.contains("(f32[1600, 1600]; f32[1600, 1600]) took") && stdout.contains("  product ("), "{stdout}");
+    assert!(stdout.contains("in ") && stdout.contains("libtorch_python.so"), "{stdout}");
 }

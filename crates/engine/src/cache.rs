@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_valid_comes_back() {
+    fn only_valid_cache_entries_are_loaded() {
         let run = tempfile::tempdir().unwrap();
         let run = run.path();
         assert!(!keep(run, "x", &1.5), "no manifest, no key");

@@ -36,7 +36,7 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
         };
     }
     if !recording::has_streams(run) {
-        let has = if crate::memory::is_alone(run).unwrap_or(false) { Part::Memory } else { Part::Traces };
+        let has = if crate::memory::is_memory_only(run).unwrap_or(false) { Part::Memory } else { Part::Traces };
         return stackline_store::read_calls(run)?.map_or_else(|| lacks(&[has]), Ok);
     }
     // A process may have written more since the tables were made, or the writer of the tables may have been killed.
@@ -55,7 +55,7 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
 /// If no process or processes of several recordings have the rank, or a recording cannot be read.
 pub(crate) fn recording_of_rank(
     inputs: &[PathBuf],
-    wanted: i64,
+    requested: i64,
     options: &OpenOptions,
 ) -> Result<Option<PathBuf>, Error> {
     let is_of_sums = |run: &PathBuf| is_recording(run) && (!recording::has_streams(run) || recording::is_of_sums(run));
@@ -67,19 +67,19 @@ pub(crate) fn recording_of_rank(
     let (mut available, mut found) = (Vec::new(), Vec::new());
     for run in runs {
         let ranks = ranks_of_calls(&open_calls(&run, options)?);
-        if ranks.contains(&wanted) {
+        if ranks.contains(&requested) {
             found.push(run);
         }
         available.extend(ranks);
     }
     if found.len() > 1 {
         let choices: Vec<String> = found.iter().map(|run| run.display().to_string()).collect();
-        let reason = format!("{} recordings have a rank {wanted}", choices.len());
+        let reason = format!("{} recordings have a rank {requested}", choices.len());
         return Err(Error::NotOneJob { reason, choices, several: false });
     }
     available.sort_unstable();
     available.dedup();
-    found.pop().map(Some).ok_or(Error::NoRank { wanted, available })
+    found.pop().map(Some).ok_or(Error::NoRank { requested, available })
 }
 
 /// Merge the streams of a recording, symbolize native frames while their libraries are at hand, and store the result in

@@ -125,10 +125,10 @@ fn differences(CollectiveEnds(a): &CollectiveEnds, CollectiveEnds(b): &Collectiv
         let other = b.get(key)?;
         i64::try_from(end - other).ok()
     };
-    let of = |sequence: bool| -> Vec<i64> {
+    let offsets = |sequence: bool| -> Vec<i64> {
         a.iter().filter(|(k, _)| k.is_sequence == sequence).filter_map(|(k, e)| difference(k, e)).collect()
     };
-    let by_sequence = of(true);
+    let by_sequence = offsets(true);
     if !by_sequence.is_empty() {
         return (by_sequence, true);
     }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn as_they_come_newer_cycles_take_the_place_of_older_ones() {
+    fn newer_cycles_replace_older_ones_while_reading() {
         let mut taken = Taken::default();
         let mut add = |name, window| taken.add(cycle(name, 7, window));
         assert!(matches!(add("t2.json", (10, 15)), Further::Process));

@@ -48,7 +48,7 @@ fn of_calls(
     }
     let tree = match rank {
         None => run.profile()?,
-        Some(wanted) => of_rank(run.profile()?, wanted)?,
+        Some(requested) => of_rank(run.profile()?, requested)?,
     };
     let tree = fold_imports(tree);
     let mut trace = Trace::default();
@@ -70,7 +70,7 @@ pub fn profile_of_calls(tree: &CallingContextTree, name: &str) -> Result<Profile
     Profile::from_calls(tree, name, mean_step)
 }
 
-fn of_rank(tree: CallingContextTree, wanted: i64) -> Result<CallingContextTree, Error> {
+fn of_rank(tree: CallingContextTree, requested: i64) -> Result<CallingContextTree, Error> {
     let available = ranks_of_calls(&tree);
-    calls_of_rank(tree, wanted).map_err(|_| Error::NoRank { wanted, available })
+    calls_of_rank(tree, requested).map_err(|_| Error::NoRank { requested, available })
 }

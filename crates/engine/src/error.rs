@@ -19,10 +19,10 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] stackline_store::Error),
     /// The rank is not among the inputs.
-    #[error("rank {wanted} is not in the input; it has {}", list(available))]
+    #[error("rank {requested} is not in the input; it has {}", list(available))]
     NoRank {
         /// Requested rank.
-        wanted: i64,
+        requested: i64,
         /// Existing ranks.
         available: Vec<i64>,
     },
@@ -200,8 +200,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_say_what_there_is() {
-        let error = Error::NoRank { wanted: 9, available: vec![0, 1, 2, 3, 7] };
+    fn messages_list_available_choices() {
+        let error = Error::NoRank { requested: 9, available: vec![0, 1, 2, 3, 7] };
         assert_eq!(error.to_string(), "rank 9 is not in the input; it has ranks 0 to 3, 7");
         let error = Error::NoStep { first: 5, last: 6, available: vec![] };
         assert!(error.to_string().contains("no steps"));

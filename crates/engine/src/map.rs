@@ -30,7 +30,7 @@ pub(crate) fn map_many<T: Send, E: Send + From<Error>>(
     map: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),
 ) -> Result<Option<Mapped<T>>, E> {
     let groups = file_groups(inputs).unwrap_or_default();
-    if groups.len() > FEW { of_many(&groups, (options, run), map) } else { Ok(None) }
+    if groups.len() > FEW { map_inputs(&groups, (options, run), map) } else { Ok(None) }
 }
 
 /// Call `map` with each trace of a set, and with the options for an analysis of that trace.
@@ -58,7 +58,7 @@ pub(crate) fn map_few<T: Send, E: Send + From<Error>>(
 }
 
 /// Map inputs one at a time; none if no input was a trace.
-fn of_many<T: Send, E: Send + From<Error>>(
+fn map_inputs<T: Send, E: Send + From<Error>>(
     groups: &[FileGroup],
     (options, run): (&OpenOptions, &RunOptions),
     map: &(dyn Fn(&Trace, &RunOptions) -> Result<T, E> + Sync),

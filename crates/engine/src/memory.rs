@@ -3,7 +3,7 @@
 use crate::open::{read_options, runs_below, size};
 use crate::{Error, OpenOptions, Part, is_run};
 use stackline_ingest::memory::{
-    asked_for_memory, count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace,
+    as_memory_error, count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace,
 };
 use stackline_ingest::recording::{has_streams, read_memory};
 use stackline_ingest::{diagnostics, read_traces_and_memory};
@@ -23,7 +23,7 @@ pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTr
         Ok((_, memory)) => Ok(Ok(one_trace(path, memory)?)),
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
         Err(stackline_ingest::Error::OnlyCalls { .. }) if path.is_file() => Ok(Err(Part::Profile)),
-        Err(error) => Err(asked_for_memory(error).into()),
+        Err(error) => Err(as_memory_error(error).into()),
     }
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTr
 ///
 /// # Errors
 /// If the input cannot be read.
-pub(crate) fn is_alone(path: &Path) -> Result<bool, Error> {
+pub(crate) fn is_memory_only(path: &Path) -> Result<bool, Error> {
     let is_run_of_memory = |run: stackline_store::Manifest| run.traces.is_empty() && !run.memory.is_empty();
     if path == Path::new("-") || is_memory_file(path)? {
         return Ok(path != Path::new("-"));
@@ -71,7 +71,7 @@ pub(crate) fn files(inputs: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error>
 }
 
 /// Files, if they contain several memory traces: several files, or an archive of several. None for a single trace.
-pub(crate) fn several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
+pub(crate) fn files_of_several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
     match &files[..] {
         // A run directory shows one of its processes. An unreadable archive gives its error when it is read.
         [(file, _)] if file.is_dir() || count_memory_files(file).unwrap_or(1) < 2 => Vec::new(),
@@ -85,7 +85,7 @@ pub(crate) fn several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
 /// If the input cannot be read, or has no memory trace.
 pub(crate) fn read_all(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     if is_run(path) {
-        return all_beside(path, options);
+        return all_memory_next_to(path, options);
     }
     let within = files(&[path.to_owned()])?;
     if !matches!(&within[..], [(file, _)] if file == path) {
@@ -99,8 +99,8 @@ pub(crate) fn read_all(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryT
     match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
         Ok((_, memory)) if !memory.is_empty() => Ok(memory),
-        Ok(_) => Err(asked_for_memory(stackline_ingest::Error::NoTrace { path: path.to_owned() }).into()),
-        Err(error) => Err(asked_for_memory(error).into()),
+        Ok(_) => Err(as_memory_error(stackline_ingest::Error::NoTrace { path: path.to_owned() }).into()),
+        Err(error) => Err(as_memory_error(error).into()),
     }
 }
 
@@ -118,21 +118,21 @@ fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result
 ///
 /// # Errors
 /// If it exists and cannot be read.
-pub(crate) fn beside(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
+pub(crate) fn memory_next_to(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
     if has_streams(path) {
-        let processes = of_recording(path, options)?;
+        let processes = memories_of_recording(path, options)?;
         let count = processes.len();
-        return Ok(processes.into_iter().next().map(|first| one_of(first, count)));
+        return Ok(processes.into_iter().next().map(|first| with_candidate_count(first, count)));
     }
-    if !is_kept(path) {
+    if !has_stored_memory(path) {
         return Ok(None);
     }
     let count = stackline_store::read_manifest(path)?.memory.len();
-    Ok(Some(one_of(stackline_store::read_memory_at(path, 0)?, count)))
+    Ok(Some(with_candidate_count(stackline_store::read_memory_at(path, 0)?, count)))
 }
 
 /// Trace with the number of candidates in its read report.
-pub(crate) fn one_of(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
+pub(crate) fn with_candidate_count(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
     if count > 1 {
         diagnostics::note_one_of_processes(&mut trace.report, count as u64);
     }
@@ -142,22 +142,22 @@ pub(crate) fn one_of(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
 /// Memory traces of an input in addition to its traces; for a recording, the one with the highest peak first.
 ///
 /// # Errors
-/// Errors of [`beside`].
-pub(crate) fn all_beside(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+/// Errors of [`memory_next_to`].
+pub(crate) fn all_memory_next_to(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     if has_streams(path) {
-        return of_recording(path, options);
+        return memories_of_recording(path, options);
     }
-    if is_kept(path) { Ok(stackline_store::read_memory(path)?) } else { Ok(Vec::new()) }
+    if has_stored_memory(path) { Ok(stackline_store::read_memory(path)?) } else { Ok(Vec::new()) }
 }
 
 /// True if a path is a run directory with a memory trace.
-pub(crate) fn is_kept(path: &Path) -> bool {
+pub(crate) fn has_stored_memory(path: &Path) -> bool {
     is_run(path) && stackline_store::read_manifest(path).is_ok_and(|run| !run.memory.is_empty())
 }
 
 /// Memory traces of a recording, the process with the highest peak first: data-loading workers allocate, too, and may
 /// make many more calls.
-fn of_recording(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+fn memories_of_recording(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     let mut processes = match read_memory(path, &read_options(options)) {
         Err(stackline_ingest::Error::Cancelled) => return Err(Error::Cancelled),
         other => other?,

@@ -30,26 +30,26 @@ pub fn memory_findings(
     least_percent: f64,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> MemoryFindings {
-    let teller = Teller::new(analysis);
-    let mut told = MemoryFindings { unchecked: unchecked(analysis), ..MemoryFindings::default() };
+    let builder = FindingBuilder::new(analysis);
+    let mut findings = MemoryFindings { unchecked: unchecked(analysis), ..MemoryFindings::default() };
     for (which, peak) in analysis.highest_peaks().enumerate() {
         let mut followed: Vec<usize> = Vec::new();
-        for (at, finding, is_enough) in teller.advised_on((which, peak), least_percent) {
+        for (at, finding, is_enough) in builder.advised_on((which, peak), least_percent) {
             let is_kept = keep(&finding);
             followed.extend(is_kept.then_some(at));
             match (is_enough, is_kept) {
-                (true, true) => told.findings.push(finding),
-                (true, false) => told.ignored.push(finding),
-                (false, true) => told.small.push(finding),
+                (true, true) => findings.findings.push(finding),
+                (true, false) => findings.ignored.push(finding),
+                (false, true) => findings.small.push(finding),
                 (false, false) => {}
             }
         }
-        told.peaks.push(teller.device_peak(peak, &followed));
+        findings.peaks.push(builder.device_peak(peak, &followed));
     }
-    let (others, also_ignored): (Vec<_>, Vec<_>) = teller.without_change(least_percent).into_iter().partition(keep);
-    told.findings.extend(others);
-    told.ignored.extend(also_ignored);
-    told
+    let (others, also_ignored): (Vec<_>, Vec<_>) = builder.without_change(least_percent).into_iter().partition(keep);
+    findings.findings.extend(others);
+    findings.ignored.extend(also_ignored);
+    findings
 }
 
 /// Thresholds of patterns from the user's settings.
@@ -61,7 +61,7 @@ pub fn memory_rules(settings: &Settings) -> Rules {
         early_kernels: kernels(Pattern::EarlyAllocation),
         late_kernels: kernels(Pattern::LateDeallocation),
         idle_kernels: kernels(Pattern::TemporaryIdleness),
-        leak_rounds: get(Pattern::MemoryLeak, "rounds") as u32,
+        leak_iterations: get(Pattern::MemoryLeak, "rounds") as u32,
         size_tolerance: share(Pattern::RedundantAllocation, "tolerance"),
         accessed_share: share(Pattern::Overallocation, "touched"),
         fragmentation: share(Pattern::Overallocation, "fragmentation"),
@@ -125,23 +125,23 @@ pub fn findings_with_known_memory(
 
 /// Memory rules that are not checked, each with its missing requirement.
 fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
-    let (trace, can_tell_leaks) = (analysis.trace(), analysis.can_tell_leaks());
+    let (trace, can_detect_leaks) = (analysis.trace(), analysis.can_detect_leaks());
     let is_met = |need: &Requirement| match need {
         Requirement::MemoryAccesses => trace.has_accesses,
         Requirement::MemoryRanges => !trace.accesses.range.is_empty(),
-        Requirement::MemoryEnd => can_tell_leaks,
+        Requirement::MemoryEnd => can_detect_leaks,
         _ => true,
     };
-    let told = |rule: &Rule| {
+    let skipped = |rule: &Rule| {
         let need = rule.needs.iter().copied().find(|need| !is_met(need))?;
         Some(SkippedRule { rule: rule.info(), reason: Reason::Missing(need) })
     };
-    rules::memory_rules().filter_map(told).collect()
+    rules::memory_rules().filter_map(skipped).collect()
 }
 
 /// Evidence of waste.
 #[derive(Clone, Copy)]
-enum Known<'a> {
+enum WasteEvidence<'a> {
     Match(&'a PatternMatch),
     /// The producing operator could overwrite this input. No pattern covers this: an output may match another object.
     InPlace(MemoryObjectId),
@@ -153,20 +153,20 @@ struct Waste<'a> {
     /// Largest object.
     largest: MemoryObjectId,
     /// Evidence for the largest object.
-    known: Known<'a>,
+    known: WasteEvidence<'a>,
     objects: BTreeSet<MemoryObjectId>,
     bytes: u64,
     certainty: Certainty,
 }
 
-struct Teller<'a> {
+struct FindingBuilder<'a> {
     analysis: &'a MemoryAnalysis<'a>,
     /// Suggestions, ranked by their effect at the highest peak of each device.
     ranked: Vec<Ranked>,
     matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> FindingBuilder<'a> {
     fn new(analysis: &'a MemoryAnalysis<'a>) -> Self {
         let matches = analysis.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
         let ranked = analysis.ranked_by_highest();
@@ -220,7 +220,7 @@ impl<'a> Teller<'a> {
 
     /// Reduction of a device's peak per suggestion, by its members with certain waste only.
     fn surely_lower(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
-        let sure = numbers.map(|at| (at, self.suggestion(at).only(is_sure)));
+        let sure = numbers.map(|at| (at, self.suggestion(at).with_members(is_sure)));
         let (none, some): (Vec<_>, Vec<_>) = sure.partition(|(_, sure)| sure.is_none());
         let mut savings: BTreeMap<usize, u64> = none.into_iter().map(|(at, _)| (at, 0)).collect();
         let (numbers, known): (Vec<usize>, Vec<Suggestion>) =
@@ -239,8 +239,8 @@ impl<'a> Teller<'a> {
             pattern: suggestion.pattern,
             largest: suggestion.object,
             known: match suggestion.action {
-                Action::InPlace { of } => Known::InPlace(of),
-                _ => Known::Match(self.matches.get(&(suggestion.pattern, suggestion.object))?),
+                Action::InPlace { owner } => WasteEvidence::InPlace(owner),
+                _ => WasteEvidence::Match(self.matches.get(&(suggestion.pattern, suggestion.object))?),
             },
             objects: suggestion.members().map(|member| member.object).collect(),
             bytes: suggestion.total_bytes(),
@@ -279,7 +279,8 @@ impl<'a> Teller<'a> {
     fn without_change(&self, least_percent: f64) -> Vec<Finding> {
         let mut found = Vec::new();
         for group in self.analysis.without_suggestion() {
-            let Some(largest) = group.first().copied().filter(|first| is_told_alone(self.trace(), first)) else {
+            let Some(largest) = group.first().copied().filter(|first| is_reported_without_change(self.trace(), first))
+            else {
                 continue;
             };
             let bytes = group.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
@@ -290,7 +291,7 @@ impl<'a> Teller<'a> {
                 let waste = Waste {
                     pattern: largest.pattern,
                     largest: largest.object,
-                    known: Known::Match(largest),
+                    known: WasteEvidence::Match(largest),
                     objects: group.iter().map(|one| one.object).collect(),
                     bytes,
                     certainty,
@@ -335,8 +336,8 @@ impl<'a> Teller<'a> {
         let is_one = waste.objects.iter().all(|object| trace.objects.module[object.index()] == module);
         let text = |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
         let stack = match waste.known {
-            Known::Match(found) => found.stack(trace),
-            Known::InPlace(_) => trace.objects.stack[row],
+            WasteEvidence::Match(found) => found.stack(trace),
+            WasteEvidence::InPlace(_) => trace.objects.stack[row],
         };
         let location = locate(trace, stack);
         SourceLocation {
@@ -370,7 +371,7 @@ impl<'a> Teller<'a> {
     fn needed(&self, peak: &NamedPeak, followed: &[usize], (least, known): (u64, &dyn Fn(&Suggestion) -> bool)) -> u64 {
         let is_waste = |action: &Action| !matches!(action, Action::Recompute { .. } | Action::Offload { .. });
         let of_waste = followed.iter().map(|at| self.suggestion(*at)).filter(|one| is_waste(&one.action));
-        let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.only(known)).collect();
+        let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.with_members(known)).collect();
         let all: Vec<usize> = (0..sure.len()).collect();
         Replay::new(self.trace(), peak.device, &sure).lower(&all, least).after.bytes
     }
@@ -387,7 +388,7 @@ fn is_enough(bytes: u64, peak: &NamedPeak, least_percent: f64) -> bool {
 
 /// Check if a match is reported without a known change. The last use of a leaked object is unknown without records of
 /// accesses, or while the object's memory grows.
-fn is_told_alone(trace: &MemoryTrace, found: &PatternMatch) -> bool {
+fn is_reported_without_change(trace: &MemoryTrace, found: &PatternMatch) -> bool {
     let grows = matches!(found.measure, Some(Measure::Growth { .. })) || !trace.has_accesses;
     WITHOUT_CHANGE.contains(&found.pattern) || found.pattern == Pattern::MemoryLeak && grows
 }

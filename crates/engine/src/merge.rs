@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_without_rows_keeps_its_type() {
+    fn columns_without_rows_keep_their_type() {
         let none = || Table::new("t", "T").text("name", Vec::<String>::new()).f64("us", Unit::Us, Vec::<f64>::new());
         let merged = concatenate(vec![(0, vec![none()]), (1, vec![none()])]);
         assert_eq!(merged[0].column("name").map(|c| &c.values), Some(&Values::Str(vec![])));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_stays_as_it_is() {
+    fn single_ranks_are_unchanged() {
         let a = Table::new("t", "T").i64("n", Unit::None, [1]);
         assert_eq!(concatenate(vec![(4, vec![a.clone()])]), [a]);
     }

@@ -3,9 +3,9 @@
 /// Up to `count` of `names` that resemble `typed`, nearest first: those that contain it (or are contained), then by
 /// edit distance. Equal names appear once. The order is deterministic.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
-    let wanted = typed.to_lowercase();
-    let wanted: Vec<char> = wanted.chars().take(MAX_CHARS).collect();
-    let wanted_text: String = wanted.iter().collect();
+    let typed_chars = typed.to_lowercase();
+    let typed_chars: Vec<char> = typed_chars.chars().take(MAX_CHARS).collect();
+    let typed_text: String = typed_chars.iter().collect();
     let mut names: Vec<&str> = names.into_iter().filter(|n| !n.is_empty()).collect();
     names.sort_unstable();
     names.dedup();
@@ -14,11 +14,11 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>, count:
         .filter_map(|name| {
             let lower = name.to_lowercase();
             let chars: Vec<char> = lower.chars().take(MAX_CHARS).collect();
-            if !wanted.is_empty() && (lower.contains(&wanted_text) || wanted_text.contains(&lower)) {
-                return Some((chars.len().abs_diff(wanted.len()).min(1), name));
+            if !typed_chars.is_empty() && (lower.contains(&typed_text) || typed_text.contains(&lower)) {
+                return Some((chars.len().abs_diff(typed_chars.len()).min(1), name));
             }
-            let distance = distance(&wanted, &chars);
-            let limit = (wanted.len().max(chars.len()) * 3).div_ceil(5);
+            let distance = distance(&typed_chars, &chars);
+            let limit = (typed_chars.len().max(chars.len()) * 3).div_ceil(5);
             (distance <= limit).then_some((1 + distance, name))
         })
         .collect();
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_come_first() {
+    fn similar_names_are_first() {
         let names = ["ProfilerStep#5", "Optimizer.step#SGD.step", "aten::mm", "ProfilerStep#5", ""];
         assert_eq!(nearest("profilerstep", names, 3)[0], "ProfilerStep#5");
         assert_eq!(nearest("ProfilreStep#5", names, 1), ["ProfilerStep#5"]);

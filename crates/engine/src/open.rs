@@ -57,7 +57,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
             Input::WithRuns(path, runs) => open_with_runs(path, runs, options)?,
             Input::Files(_) => {
                 let paths: Vec<PathBuf> = now.iter().map(|input| input.path().to_owned()).collect();
-                read(&paths, &[], options).map_err(|error| of_another_kind(&paths, error))?
+                read(&paths, &[], options).map_err(|error| not_a_trace(&paths, error))?
             }
         };
         // Single files in the command are all wanted, even if a run directory was made from them.
@@ -72,7 +72,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
 }
 
 /// Error for inputs without a trace: a profile or a memory file is not a broken trace.
-fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
+fn not_a_trace(paths: &[PathBuf], error: Error) -> Error {
     use stackline_ingest::Error as Read;
     let is_memory = |path: &PathBuf| is_memory_file(path).unwrap_or(false);
     match (&error, paths) {
@@ -240,11 +240,11 @@ pub(crate) fn file_groups(inputs: &[PathBuf]) -> Result<Vec<FileGroup>, Error> {
             other => groups.push(whole(other.path(), false)),
         }
     }
-    Ok(together(groups))
+    Ok(join_groups(groups))
 }
 
 /// Join groups of files that are read together.
-fn together(groups: Vec<FileGroup>) -> Vec<FileGroup> {
+fn join_groups(groups: Vec<FileGroup>) -> Vec<FileGroup> {
     let mut joined: Vec<FileGroup> = Vec::with_capacity(groups.len());
     let mut at: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
     for mut group in groups {
@@ -393,7 +393,7 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
         return open_recording(path, options);
     }
     let set = stackline_store::read_run(path, &ReadSelection { threads: options.threads, ..ReadSelection::all() })?;
-    if set.traces.is_empty() && crate::memory::is_kept(path) {
+    if set.traces.is_empty() && crate::memory::has_stored_memory(path) {
         return Err(Lacks::new(path, Part::Traces, [Part::Memory]).into());
     }
     options.watch.add(size(path, 0));

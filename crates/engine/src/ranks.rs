@@ -46,26 +46,26 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
 ///
 /// # Errors
 /// If the rank does not exist.
-pub fn position_of_rank(set: &TraceSet, wanted: i64) -> Result<usize, Error> {
+pub fn position_of_rank(set: &TraceSet, requested: i64) -> Result<usize, Error> {
     let mut available = ranks(set);
-    available.iter().position(|&rank| rank == wanted).ok_or_else(|| {
+    available.iter().position(|&rank| rank == requested).ok_or_else(|| {
         available.sort_unstable();
-        Error::NoRank { wanted, available }
+        Error::NoRank { requested, available }
     })
 }
 
 /// Keep the trace of one rank. A trace without a rank in its file gets its index as rank, so that a run made of it
 /// keeps it.
-pub(crate) fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
-    let at = position_of_rank(&set, wanted)?;
+pub(crate) fn select_rank(set: TraceSet, requested: i64) -> Result<TraceSet, Error> {
+    let at = position_of_rank(&set, requested)?;
     let several = set.traces.len() > 1;
     let mut traces: Vec<Trace> = set.traces.into_iter().nth(at).into_iter().collect();
     for trace in &mut traces {
-        if several && trace.meta.rank != Some(wanted) && !diagnostics::is_rank_by_position(&trace.report) {
+        if several && trace.meta.rank != Some(requested) && !diagnostics::is_rank_by_position(&trace.report) {
             let example = named(trace, at);
             diagnostics::note_rank_by_position(&mut trace.report, 1, &example);
         }
-        trace.meta.rank = Some(wanted);
+        trace.meta.rank = Some(requested);
     }
     Ok(TraceSet { traces })
 }
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_named_or_counted() {
+    fn ranks_come_from_names_or_positions() {
         assert_eq!(ranks(&set(&[Some(3), Some(1)])), [3, 1]);
         assert_eq!(ranks(&set(&[Some(3), None])), [0, 1]);
         assert_eq!(ranks(&set(&[Some(3), Some(3)])), [0, 1]);
     }
 
     #[test]
-    fn numbers_by_position_are_noted_once() {
+    fn ranks_by_position_are_noted_once() {
         let note =
             |set: &TraceSet| set.traces.iter().map(|t| t.report.count_of("rank_by_position")).collect::<Vec<_>>();
         let mut twice = set(&[Some(0), Some(0), None]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_is_selected_or_the_others_are_named() {
+    fn unknown_ranks_list_the_available_ones() {
         let one = select_rank(set(&[Some(3), Some(1)]), 1).unwrap();
         assert_eq!((one.traces.len(), one.traces[0].meta.rank), (1, Some(1)));
         let error = select_rank(set(&[Some(3), Some(1)]), 2).unwrap_err();

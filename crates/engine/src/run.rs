@@ -5,7 +5,7 @@ use crate::map::{Mapped, map_few, map_many};
 use crate::open::{only_run, open, open_ranks, runs_below};
 use crate::ranks::select_rank;
 use crate::{Error, Lacks, LeftOut, OpenOptions, Part, Progress, RunOptions, is_run, memory, position_of_rank};
-use stackline_ingest::memory::{asked_for_memory, from_trace};
+use stackline_ingest::memory::{as_memory_error, from_trace};
 use stackline_ingest::recording::{has_streams, is_shown_by};
 use stackline_model::{CallingContextTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
 use stackline_timeline::Scope;
@@ -31,7 +31,7 @@ enum Timeline {
     /// There are no traces.
     Lacking(Box<Lacks>),
     /// Traces were read one after another, or together with their memory: the first memory trace in them.
-    Passed(Option<Box<MemoryTrace>>),
+    AlreadyRead(Option<Box<MemoryTrace>>),
 }
 
 impl Run {
@@ -91,18 +91,18 @@ impl Run {
         } else {
             self.is_memory_alone()?;
         }
-        let (mut parts, tells_of_memory) = match &*lock(&self.timeline) {
+        let (mut parts, has_memory_events) = match &*lock(&self.timeline) {
             Timeline::Lacking(lacks) => return Ok(lacks.has.clone()),
-            Timeline::Traces(set) => (vec![Part::Traces], set.traces.iter().any(tells_of_memory)),
-            Timeline::Passed(within) => (vec![Part::Traces], within.is_some()),
+            Timeline::Traces(set) => (vec![Part::Traces], set.traces.iter().any(has_memory_events)),
+            Timeline::AlreadyRead(within) => (vec![Part::Traces], within.is_some()),
             Timeline::Unread => (vec![Part::Traces], false),
         };
         let [input] = &self.inputs[..] else {
-            parts.extend(tells_of_memory.then_some(Part::Memory));
+            parts.extend(has_memory_events.then_some(Part::Memory));
             return Ok(parts);
         };
         parts.extend(is_recording(input).then_some(Part::Profile));
-        parts.extend((tells_of_memory || memory::is_kept(input)).then_some(Part::Memory));
+        parts.extend((has_memory_events || memory::has_stored_memory(input)).then_some(Part::Memory));
         Ok(parts)
     }
 
@@ -132,7 +132,7 @@ impl Run {
         match &*lock(&self.timeline) {
             Timeline::Traces(set) => return Ok(Arc::clone(set)),
             Timeline::Lacking(lacks) => return Err((**lacks).clone().into()),
-            Timeline::Unread | Timeline::Passed(_) => {}
+            Timeline::Unread | Timeline::AlreadyRead(_) => {}
         }
         self.open_traces().map(Arc::new)
     }
@@ -186,11 +186,11 @@ impl Run {
         match timeline {
             Timeline::Traces(set) => {
                 let set = std::mem::take(set);
-                *timeline = Timeline::Passed(None);
+                *timeline = Timeline::AlreadyRead(None);
                 Ok(Some(Arc::unwrap_or_clone(set)))
             }
             Timeline::Lacking(lacks) => Err((**lacks).clone().into()),
-            Timeline::Unread | Timeline::Passed(_) => Ok(None),
+            Timeline::Unread | Timeline::AlreadyRead(_) => Ok(None),
         }
     }
 
@@ -208,11 +208,11 @@ impl Run {
         let mut note_and_take = |trace: Trace, takes_place_of: Option<usize>| {
             let at = takes_place_of.unwrap_or(count);
             count += usize::from(takes_place_of.is_none());
-            within = within.take().filter(|(of, _)| *of != at).or_else(|| Some((at, from_trace(&trace)?)));
+            within = within.take().filter(|(other, _)| *other != at).or_else(|| Some((at, from_trace(&trace)?)));
             take(trace, takes_place_of)
         };
         let left_out = open_ranks(&self.inputs, (opened, &self.options), &mut note_and_take)?;
-        self.timeline = Mutex::new(Timeline::Passed(within.map(|(_, memory)| Box::new(memory))));
+        self.timeline = Mutex::new(Timeline::AlreadyRead(within.map(|(_, memory)| Box::new(memory))));
         Ok(left_out)
     }
 
@@ -250,11 +250,11 @@ impl Run {
     /// If there is none or it cannot be read, or if the watch was canceled.
     pub fn profile(&self) -> Result<CallingContextTree, Error> {
         let [input] = &self.inputs[..] else { return Err(self.lacks(Part::Profile)) };
-        open_calls(input, &self.options).map(|tree| self.with_losses(tree))
+        open_calls(input, &self.options).map(|tree| self.with_missing_records(tree))
     }
 
     /// Add diagnostics of lost records of a recording's streams, which its tables lack.
-    fn with_losses(&self, mut tree: CallingContextTree) -> CallingContextTree {
+    fn with_missing_records(&self, mut tree: CallingContextTree) -> CallingContextTree {
         if let Timeline::Lacking(lacks) = &*lock(&self.timeline) {
             let is_new = |p: &&Problem| p.severity == Severity::Lost && tree.report.count_of(&p.code) == 0;
             let lost: Vec<Problem> = lacks.report.problems.iter().filter(is_new).cloned().collect();
@@ -281,7 +281,7 @@ impl Run {
         let profile = profile.transpose()?;
         read?;
         match profile {
-            Some(tree) => Ok(Some(self.with_losses(tree))),
+            Some(tree) => Ok(Some(self.with_missing_records(tree))),
             None if self.parts()?.contains(&Part::Profile) => self.profile().map(Some),
             None => Ok(None),
         }
@@ -313,22 +313,22 @@ impl Run {
             let set = self.traces()?;
             let trace = &set.traces[position_of_rank(&set, rank)?];
             for input in &self.inputs {
-                let beside = memory::all_beside(input, &self.options)?;
-                if let Some(own) = beside.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
+                let additional = memory::all_memory_next_to(input, &self.options)?;
+                if let Some(own) = additional.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
                     return Ok(Some(own));
                 }
             }
             return Ok(from_trace(trace));
         }
         for input in &self.inputs {
-            if let Some(beside) = memory::beside(input, &self.options)? {
-                return Ok(Some(beside));
+            if let Some(additional) = memory::memory_next_to(input, &self.options)? {
+                return Ok(Some(additional));
             }
         }
         // The lock is released, because other callers may need the traces meanwhile.
         let set = match &*lock(&self.timeline) {
             Timeline::Traces(set) => Some(Arc::clone(set)),
-            Timeline::Passed(within) => return Ok(within.as_deref().cloned()),
+            Timeline::AlreadyRead(within) => return Ok(within.as_deref().cloned()),
             Timeline::Lacking(lacks) if lacks.has != [Part::Memory] => return Ok(None),
             // The input was read to its end.
             Timeline::Lacking(lacks) if self.is_read_once() => return Err((**lacks).clone().into()),
@@ -347,7 +347,7 @@ impl Run {
             }
             _ => {
                 self.read().map_err(|error| match error {
-                    Error::Ingest(error) => asked_for_memory(error).into(),
+                    Error::Ingest(error) => as_memory_error(error).into(),
                     other => other,
                 })?;
                 return Ok(match &*lock(&self.timeline) {
@@ -359,7 +359,7 @@ impl Run {
         let found = memory::read(path, &self.options)?;
         *lock(&self.timeline) = match found {
             Ok(memory) => return Ok(Some(memory)),
-            Err(Part::Traces) => Timeline::Passed(None),
+            Err(Part::Traces) => Timeline::AlreadyRead(None),
             Err(part) => Timeline::Lacking(Box::new(Lacks::new(path, Part::Traces, [part]))),
         };
         Ok(None)
@@ -373,10 +373,10 @@ impl Run {
     pub fn memories(&self) -> Result<Vec<MemoryTrace>, Error> {
         let mut found = Vec::new();
         for input in &self.inputs {
-            match memory::all_beside(input, &self.options) {
+            match memory::all_memory_next_to(input, &self.options) {
                 // The read report of the traces lists unreadable streams.
                 Err(error) if !matches!(error, Error::Cancelled) && has_streams(input) => {}
-                beside => found.extend(beside?),
+                additional => found.extend(additional?),
             }
         }
         if found.is_empty() && self.is_memory_alone()? {
@@ -385,7 +385,7 @@ impl Run {
                 _ => Ok(vec![self.memory(None)?]),
             };
         }
-        let of_traces = self.memories_beyond(&found)?;
+        let of_traces = self.other_memories(&found)?;
         found.extend(of_traces);
         Ok(found)
     }
@@ -394,11 +394,11 @@ impl Run {
     ///
     /// # Errors
     /// If an input cannot be read.
-    pub fn memories_within(&self) -> Result<Vec<MemoryTrace>, Error> {
-        self.memories_beyond(&[])
+    pub fn memories_of_traces(&self) -> Result<Vec<MemoryTrace>, Error> {
+        self.other_memories(&[])
     }
 
-    fn memories_beyond(&self, known: &[MemoryTrace]) -> Result<Vec<MemoryTrace>, Error> {
+    fn other_memories(&self, known: &[MemoryTrace]) -> Result<Vec<MemoryTrace>, Error> {
         if !self.parts()?.contains(&Part::Traces) {
             return Ok(Vec::new());
         }
@@ -417,10 +417,10 @@ impl Run {
         self.is_memory_alone()?;
         let mut processes = Vec::new();
         for input in &self.inputs {
-            processes.extend(memory::all_beside(input, &self.options)?);
+            processes.extend(memory::all_memory_next_to(input, &self.options)?);
         }
         let count = processes.len();
-        Ok(processes.into_iter().map(|trace| memory::one_of(trace, count)).collect())
+        Ok(processes.into_iter().map(|trace| memory::with_candidate_count(trace, count)).collect())
     }
 
     /// True if the inputs contain only memory data, no execution trace. Reads the first bytes of files, and nothing of
@@ -439,7 +439,7 @@ impl Run {
     fn are_of_memory(&self) -> Result<bool, Error> {
         for input in &self.inputs {
             // Of several inputs, unreadable ones give their error when they are opened.
-            match memory::is_alone(input) {
+            match memory::is_memory_only(input) {
                 Ok(true) => {}
                 Err(_) if self.inputs.len() > 1 => return Ok(false),
                 other => return other,
@@ -456,7 +456,7 @@ impl Run {
     pub fn memory_files(&self) -> Result<Vec<(PathBuf, String)>, Error> {
         let is_file = matches!(&self.inputs[..], [only] if !only.is_dir());
         let looks = !self.is_read_once() && (is_file || self.is_memory_alone()?);
-        if looks { memory::files(&self.inputs).map(memory::several) } else { Ok(Vec::new()) }
+        if looks { memory::files(&self.inputs).map(memory::files_of_several) } else { Ok(Vec::new()) }
     }
 
     /// All memory traces of one of [`Self::memory_files`].
@@ -479,14 +479,14 @@ impl Run {
             Timeline::Lacking(lacks) => lacks.has.clone(),
             Timeline::Unread if is_recording(input) => vec![Part::Profile],
             Timeline::Unread => Vec::new(),
-            Timeline::Traces(_) | Timeline::Passed(_) => vec![Part::Traces],
+            Timeline::Traces(_) | Timeline::AlreadyRead(_) => vec![Part::Traces],
         };
         Lacks::new(input, needed, has).into()
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True if an input is standard input or a pipe.
@@ -495,6 +495,6 @@ pub fn is_read_once(input: &Path) -> bool {
 }
 
 /// True if a trace has memory events.
-fn tells_of_memory(trace: &Trace) -> bool {
+fn has_memory_events(trace: &Trace) -> bool {
     trace.events.kind.contains(&EventKind::Memory)
 }

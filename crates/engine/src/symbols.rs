@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn inlined_functions_are_frames_of_their_own() {
+    fn inlined_functions_are_separate_frames() {
         let tree = tree(&[&[("x.so", 1)], &[("x.so", 1), ("x.so", 2)], &[("x.so", 3), ("x.so", 1)], &[("y.so", 1)]]);
         let frames = [Frame::native(StrId(0), StrId(1), 0); 4];
         assert_eq!(tree.frames.len(), frames.len());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_gone_is_counted_once() {
+    fn missing_libraries_are_counted_once() {
         let before = tree(&[&[("/nowhere/x.so", 1), ("/nowhere/x.so", 2)], &[("linux-vdso.so.1", 1)]]);
         let after = named(before.clone(), &Symbolizer::with_debug_folders(Vec::new()));
         assert_eq!(paths(&after), paths(&before));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libraries_are_known_by_is_read() {
+    fn library_identities_are_read() {
         assert_eq!(library("/a", "0aff").build_id, [10, 255]);
         assert_eq!(library("/a", "content:00000000000000ff").content, Some(255));
         for odd in ["", "abc", "zz", "content:", "content:xyz", "é"] {

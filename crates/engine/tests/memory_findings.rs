@@ -88,29 +88,33 @@ const CASES: [(&str, &str, Option<u64>, &str); 11] = [
 ];
 
 #[test]
-fn each_code_is_told_where_it_should_be_and_nowhere_else() {
+fn each_code_is_reported_only_for_its_case() {
     for (code, fires, saved, quiet) in CASES {
-        let told = found(fires);
-        let mine: Vec<&Finding> = told.findings.iter().filter(|finding| finding.rule.code == code).collect();
-        let [finding] = mine[..] else { panic!("{code}: {:?}", titles(&told)) };
+        let found_by_rules = found(fires);
+        let mine: Vec<&Finding> = found_by_rules.findings.iter().filter(|finding| finding.rule.code == code).collect();
+        let [finding] = mine[..] else { panic!("{code}: {:?}", titles(&found_by_rules)) };
         assert_eq!(finding.memory.as_ref().map(|saved| saved.bytes), saved, "{code}: {}", finding.title);
         assert!(finding.gain.is_none() && finding.support == Support::Exact, "{code}");
-        let told = found(quiet);
-        assert!(told.findings.iter().all(|finding| finding.rule.code != code), "{code}: {:?}", titles(&told));
+        let found_by_rules = found(quiet);
+        assert!(
+            found_by_rules.findings.iter().all(|finding| finding.rule.code != code),
+            "{code}: {:?}",
+            titles(&found_by_rules)
+        );
     }
 }
 
 /// With other settings of its rule, the same program has the same finding, or none; default values change nothing.
 #[test]
-fn thresholds_are_settings() {
+fn thresholds_are_configurable() {
     let codes = |text: &str, choice: &str| -> Vec<String> {
         let mut options = Options::default();
         if !choice.is_empty() {
             options.settings.set(choice).unwrap();
         }
         let trace = read(text);
-        let told = findings_of_memory(&trace, &options, &|_| true);
-        told.findings.iter().map(|finding| finding.rule.code.clone()).collect()
+        let findings = findings_of_memory(&trace, &options, &|_| true);
+        findings.findings.iter().map(|finding| finding.rule.code.clone()).collect()
     };
     for (code, choice) in [
         ("SL050", "kernels=2"),
@@ -131,9 +135,9 @@ fn thresholds_are_settings() {
 
 /// The histogram of accesses is in the text and in the numbers of the evidence.
 #[test]
-fn a_histogram_of_accesses_is_told() {
-    let told = found(CASES.iter().find(|case| case.0 == "SL059").unwrap().1);
-    let finding = told.findings.iter().find(|finding| finding.rule.code == "SL059").unwrap();
+fn access_histograms_are_reported() {
+    let histogram_findings = found(CASES.iter().find(|case| case.0 == "SL059").unwrap().1);
+    let finding = histogram_findings.findings.iter().find(|finding| finding.rule.code == "SL059").unwrap();
     assert!(finding.title.ends_with(": 4032 B once, 64 B 9 times"), "{}", finding.title);
     let facts: Vec<(&str, f64)> = finding
         .facts
@@ -144,8 +148,8 @@ fn a_histogram_of_accesses_is_told() {
     assert_eq!(facts, [("bytes accessed once by the kernel", 4032.0), ("bytes accessed 9 times by the kernel", 64.0)]);
 }
 
-fn titles(told: &MemoryFindings) -> Vec<String> {
-    told.findings.iter().map(|finding| format!("{} {}", finding.rule.code, finding.title)).collect()
+fn titles(found: &MemoryFindings) -> Vec<String> {
+    found.findings.iter().map(|finding| format!("{} {}", finding.rule.code, finding.title)).collect()
 }
 
 #[test]
@@ -156,28 +160,28 @@ fn patterns_and_rules_have_the_same_codes() {
 
 /// `y` has no match of its own, or one with another object: both findings name the object that it could overwrite.
 #[test]
-fn what_could_be_written_over_its_input_says_so() {
+fn findings_mention_possible_in_place_operators() {
     let text = "o i 4096; a x 4096 kind=temporary dtype=f32; k \"aten::mm\" i[:]>x[:]; a y 4096 dtype=f32; \
                 k \"aten::relu\" x[:]>y[:]; f x; k next y[:]; f y; end";
     let earlier = "a z 4096 dtype=f32; k make i[:]>z[:]; k last z[:]; ";
     let with_other = text.replace("a x 4096", &format!("{earlier}a x 4096")).replace("f y;", "f y; f z;");
     for text in [text, &with_other] {
-        let told = found(text);
-        let title = titles(&told).into_iter().find(|title| title.contains("in place")).unwrap();
+        let found_here = found(text);
+        let title = titles(&found_here).into_iter().find(|title| title.contains("in place")).unwrap();
         let start = "SL052 y (4096 B): could overwrite x, which is not read afterwards; let ";
         assert!(title.starts_with(start), "{title}");
     }
 }
 
 #[test]
-fn what_one_line_makes_is_one_finding() {
-    let told = found(
+fn objects_of_one_line_are_one_finding() {
+    let found_here = found(
         "a big 65536 at=train.py:9:build
          a one 4096 at=train.py:20:step; a two 4096 at=train.py:20:step; a three 8192 at=train.py:20:step
          k first big>big at=train.py:30:step
          f one; f two; f three; f big; end",
     );
-    let [finding] = &told.findings[..] else { panic!("{:?}", titles(&told)) };
+    let [finding] = &found_here.findings[..] else { panic!("{:?}", titles(&found_here)) };
     assert_eq!(finding.place.text(), "train.py:20 in step");
     assert!(
         finding.title.starts_with("3 objects (16.00 KiB), the largest three: never accessed; remove three"),
@@ -188,26 +192,26 @@ fn what_one_line_makes_is_one_finding() {
     assert_eq!((saved.bytes, saved.low_bytes, saved.high_bytes, saved.peak_bytes), (16_384, 16_384, 16_384, 81_920));
     assert_eq!((saved.device.as_str(), finding.confidence), ("gpu:0", Confidence::High));
     assert_eq!(finding.edit_labels, ["remove"]);
-    assert_eq!(told.peaks[0].mended_bytes, Some(65_536));
+    assert_eq!(found_here.peaks[0].mended_bytes, Some(65_536));
 }
 
 #[test]
-fn a_module_is_told_where_there_is_but_one() {
+fn unique_modules_are_named() {
     let module = |second: &str| {
-        let told = found(&format!(
+        let found_here = found(&format!(
             "a one 4096 module=layers.0 at=net.py:3:forward; a two 4096 module={second} at=net.py:3:forward
              a x 64; k first x>x; f one; f two; f x; end"
         ));
-        told.findings[0].place.module.clone()
+        found_here.findings[0].place.module.clone()
     };
     assert_eq!((module("layers.1"), module("layers.0")), (None, Some("layers.0".to_owned())));
 }
 
 /// An opaque kernel may use objects without recorded uses.
 #[test]
-fn what_is_a_guess_may_save_nothing() {
-    let told = found("a x 1024; k one x>x; a big 4096; k two big>big opaque; f x; f big; end");
-    let finding = told.findings.iter().find(|finding| finding.rule.code == "SL051").unwrap();
+fn inferred_findings_have_lower_bound_zero() {
+    let found_here = found("a x 1024; k one x>x; a big 4096; k two big>big opaque; f x; f big; end");
+    let finding = found_here.findings.iter().find(|finding| finding.rule.code == "SL051").unwrap();
     let saved = finding.memory.as_ref().unwrap();
     assert_eq!((saved.bytes, saved.low_bytes, saved.high_bytes), (1024, 0, 1024));
     assert!(finding.is_unsure() && finding.support == Support::Inferred);
@@ -216,11 +220,11 @@ fn what_is_a_guess_may_save_nothing() {
 /// If another moment is as high, the peak does not fall. A suggestion that lowers the peak comes first, and both are
 /// reported.
 #[test]
-fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
+fn suggestions_that_lower_the_peak_precede_those_that_save_at_one_moment() {
     let text = "a dull 100; a wide 4096; k one wide; a last 8192; k two last; f wide; \
                 a also 4096; k three also,last; f also; f last; f dull; end";
     let found = Findings::from_memory(found(text));
-    let told: Vec<(&str, u64, u64, u64)> = found
+    let gains: Vec<(&str, u64, u64, u64)> = found
         .findings
         .iter()
         .filter_map(|finding| {
@@ -228,8 +232,8 @@ fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
             Some((finding.rule.code.as_str(), saved.lowers_bytes, saved.low_bytes, saved.bytes))
         })
         .collect();
-    assert_eq!(told[0], ("SL053", 100, 100, 100));
-    assert!(told.contains(&("SL051", 0, 0, 4096)), "{told:?}");
+    assert_eq!(gains[0], ("SL053", 100, 100, 100));
+    assert!(gains.contains(&("SL051", 0, 0, 4096)), "{gains:?}");
 }
 
 /// Memory findings are ranked by bytes, after findings that save time.
@@ -244,10 +248,10 @@ fn more_bytes_come_first() {
 
 /// Objects to offload are needed, and objects that an opaque kernel may use are uncertain: neither counts as wasted.
 #[test]
-fn what_is_needed_or_a_guess_is_not_for_nothing() {
+fn needed_and_inferred_objects_are_not_wasted() {
     let percents = |text: &str| {
-        let told = found(text);
-        (told.peaks[0].saved_percent().unwrap(), told.peaks[0].waste_percent().unwrap())
+        let found_here = found(text);
+        (found_here.peaks[0].saved_percent().unwrap(), found_here.peaks[0].waste_percent().unwrap())
     };
     let unused = "a big 4096; a x 4096; k one x>x; f big; f x; end";
     assert_eq!(percents(unused), (50.0, 50.0));
@@ -258,22 +262,22 @@ fn what_is_needed_or_a_guess_is_not_for_nothing() {
 }
 
 #[test]
-fn what_is_ignored_is_no_part_of_what_all_save() {
+fn ignored_findings_are_excluded_from_total_savings() {
     let trace = read("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end");
     let analysis = MemoryAnalysis::new(&trace, 1);
-    let told = memory_findings(&analysis, 0.5, &|finding| !finding.title.contains("large"));
-    assert_eq!((told.findings.len(), told.ignored.len()), (1, 1));
-    assert_eq!((told.peaks[0].bytes, told.peaks[0].mended_bytes), (5184, Some(4160)));
+    let found_here = memory_findings(&analysis, 0.5, &|finding| !finding.title.contains("large"));
+    assert_eq!((found_here.findings.len(), found_here.ignored.len()), (1, 1));
+    assert_eq!((found_here.peaks[0].bytes, found_here.peaks[0].mended_bytes), (5184, Some(4160)));
     let little = memory_findings(&analysis, 50.0, &|_| true);
     assert_eq!((little.findings.len(), little.small.len()), (1, 1));
 }
 
 #[test]
 fn each_device_has_its_own_peak() {
-    let told = found(
+    let found_here = found(
         "a x 64; a one 1024; device \"gpu:1\"; a two 4096; a y 64; k first x>x; k second y>y; f one; f two; f x; f y; end",
     );
-    let saved: Vec<(&str, u64, u64)> = told
+    let saved: Vec<(&str, u64, u64)> = found_here
         .findings
         .iter()
         .filter_map(|finding| finding.memory.as_ref())
@@ -284,11 +288,11 @@ fn each_device_has_its_own_peak() {
 }
 
 #[test]
-fn what_the_source_does_not_tell_is_not_looked_for() {
+fn rules_without_recorded_data_are_skipped() {
     let missing = |text: &str| {
-        let told = found(text);
+        let found_here = found(text);
         let short = |reason: &Reason| reason.short().to_owned();
-        told.unchecked.iter().map(|one| (one.rule.code.clone(), short(&one.reason))).collect::<Vec<_>>()
+        found_here.unchecked.iter().map(|one| (one.rule.code.clone(), short(&one.reason))).collect::<Vec<_>>()
     };
     // The source has no accesses.
     let snapshot = missing("a x 64; f x");
@@ -304,33 +308,33 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
 
 /// In a trace that ends before the program, memory left per training iteration is reported without a gain.
 #[test]
-fn what_grows_is_told_without_a_gain() {
-    let turns = |kept: &str| {
-        let turn = |at: usize| {
+fn growth_is_reported_without_a_gain() {
+    let iterations = |kept: &str| {
+        let iteration = |at: usize| {
             format!(
                 "a loss{at} 1024 at=train.py:12:step; {kept} a tmp{at} 64 at=torch/optim/adam.py:5:step; f tmp{at}; ",
                 kept = kept.replace('N', &at.to_string())
             )
         };
-        (0..8).map(turn).collect::<String>()
+        (0..8).map(iteration).collect::<String>()
     };
-    let told = found(&turns(""));
+    let found_here = found(&iterations(""));
     assert_eq!(
-        titles(&told),
+        titles(&found_here),
         [
             "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B per training iteration: 7 of 7 left memory that is live at the end of the recording"
         ]
     );
-    let leak = &told.findings[0];
+    let leak = &found_here.findings[0];
     assert_eq!((&leak.rule.code[..], leak.support, leak.confidence), ("SL055", Support::Inferred, Confidence::Low));
     assert_eq!((leak.place.file.as_deref(), leak.place.line, &leak.memory), (Some("train.py"), Some(12), &None));
-    assert!(told.unchecked.iter().all(|one| one.rule.code != "SL055"));
-    let mended = found(&turns("f lossN;"));
-    assert!(mended.findings.is_empty() && mended.unchecked.iter().all(|one| one.rule.code != "SL055"));
+    assert!(found_here.unchecked.iter().all(|one| one.rule.code != "SL055"));
+    let fixed = found(&iterations("f lossN;"));
+    assert!(fixed.findings.is_empty() && fixed.unchecked.iter().all(|one| one.rule.code != "SL055"));
 }
 
 #[test]
-fn findings_are_the_same_however_many_peaks_were_studied() {
+fn findings_are_independent_of_the_number_of_peaks() {
     // Two objects save the same at the highest peak; only the second one is live at the next.
     let two = "a x 4096; a y 4096; a w 8192; k one w>w; f w; f x; a z 9000; k two z>z; f z; f y; end";
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory");
@@ -349,9 +353,9 @@ fn h100(name: &str) -> MemoryTrace {
 }
 
 #[test]
-fn leaked_graphs_and_failed_requests_are_told_of_real_snapshots() {
-    let of = |name| findings_of_memory(&h100(name), &Options::default(), &|_| true);
-    let leak = of("leak");
+fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
+    let findings_for = |name| findings_of_memory(&h100(name), &Options::default(), &|_| true);
+    let leak = findings_for("leak");
     let titles: Vec<&str> = leak.findings.iter().map(|finding| finding.title.as_str()).collect();
     assert_eq!(titles.len(), 1, "{titles:?}");
     assert!(
@@ -360,7 +364,7 @@ fn leaked_graphs_and_failed_requests_are_told_of_real_snapshots() {
     );
     assert_eq!((leak.findings[0].place.line, leak.findings[0].place.function.as_deref()), (Some(105), Some("leak")));
     assert!(leak.notes.is_empty());
-    let failed = of("out-of-memory");
-    let told = ["out of memory: a request for 28.61 MiB at ", "benches/gpu/snapshots.py:69 out_of_memory failed"];
-    assert!(failed.notes.iter().any(|note| told.iter().all(|told| note.contains(told))), "{:?}", failed.notes);
+    let failed = findings_for("out-of-memory");
+    let words = ["out of memory: a request for 28.61 MiB at ", "benches/gpu/snapshots.py:69 out_of_memory failed"];
+    assert!(failed.notes.iter().any(|note| words.iter().all(|words| note.contains(words))), "{:?}", failed.notes);
 }

@@ -33,7 +33,7 @@ fn peak(trace: &MemoryTrace) -> u64 {
 }
 
 #[test]
-fn the_process_with_the_highest_peak_comes_first() {
+fn process_with_the_highest_peak_is_first() {
     let folder = tempfile::tempdir().unwrap();
     let recording = |name: &str, processes: &[(u32, u64, i64)]| {
         let run = folder.path().join(name);
@@ -58,11 +58,15 @@ fn the_process_with_the_highest_peak_comes_first() {
     assert!(processes_of(&alone.report) == 0 && alone.report.problems.is_empty());
     // Other processes are no damage.
     let found = memory_findings(&MemoryAnalysis::new(&shown, 1), 0.5, &|_| true);
-    let told = stackline_engine::findings_with_known_memory(
+    let found_with_memory = stackline_engine::findings_with_known_memory(
         stackline_findings::Findings::from_memory(stackline_findings::MemoryFindings::default()),
         Some((&shown, found)),
         &stackline_findings::Options::default(),
     );
-    assert_eq!(told.notes.len(), 1, "{:?}", told.notes);
-    assert!(told.notes[0].ends_with(":13, one of 4 processes with memory data"), "{:?}", told.notes);
+    assert_eq!(found_with_memory.notes.len(), 1, "{:?}", found_with_memory.notes);
+    assert!(
+        found_with_memory.notes[0].ends_with(":13, one of 4 processes with memory data"),
+        "{:?}",
+        found_with_memory.notes
+    );
 }

@@ -20,7 +20,7 @@ const STACKS: &str = "main;step 3\nmain 4\n";
 const MEMORY: &str = "a x 1024; f x; end";
 
 /// Trace with a memory event.
-fn telling_trace(rank: i64) -> String {
+fn trace_with_memory(rank: i64) -> String {
     mini::trace(&format!(
         r#"file distributedInfo={{"rank": {rank}, "world_size": 2}}
         1/1  cpu_op  aten::empty  0+5
@@ -29,11 +29,11 @@ fn telling_trace(rank: i64) -> String {
 }
 
 #[test]
-fn each_kind_of_file_opens_as_its_part() {
+fn each_file_type_opens_as_its_part() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text, parts) in [
         ("t.json", TRACE, &[Part::Traces][..]),
-        ("told.json", &telling_trace(0), &[Part::Traces, Part::Memory]),
+        ("told.json", &trace_with_memory(0), &[Part::Traces, Part::Memory]),
         ("stacks.txt", STACKS, &[Part::Profile]),
         ("p.memory", MEMORY, &[Part::Memory]),
     ] {
@@ -49,23 +49,23 @@ fn each_kind_of_file_opens_as_its_part() {
 
 /// The message does not depend on the part that is requested first.
 #[test]
-fn what_is_lacking_is_said_with_what_there_is_and_how_to_record_it() {
+fn missing_parts_are_reported_with_alternatives_and_advice() {
     let folder = tempfile::tempdir().unwrap();
     let trace = written(folder.path(), "t.json", TRACE);
     let stacks = written(folder.path(), "stacks.txt", STACKS);
     let memory = written(folder.path(), "p.memory", MEMORY);
-    let message = |path: &PathBuf, of: &dyn Fn(&Run) -> Error| {
-        let fresh = of(&run(std::slice::from_ref(path)));
+    let message = |path: &PathBuf, read_part: &dyn Fn(&Run) -> Error| {
+        let fresh = read_part(&run(std::slice::from_ref(path)));
         let read = run(std::slice::from_ref(path));
         read.parts().unwrap();
-        assert_eq!(fresh.to_string(), of(&read).to_string());
+        assert_eq!(fresh.to_string(), read_part(&read).to_string());
         assert!(fresh.is_wrong_use() && !fresh.is_unreadable());
         fresh.to_string().replace(&folder.path().display().to_string(), "F")
     };
     let traces = |run: &Run| run.traces().unwrap_err();
     let profile = |run: &Run| run.profile().unwrap_err();
     let of_memory = |run: &Run| run.memory(None).unwrap_err();
-    for (path, of, said) in [
+    for (path, read_part, expected) in [
         (
             &trace,
             &profile as &dyn Fn(&Run) -> Error,
@@ -77,14 +77,14 @@ fn what_is_lacking_is_said_with_what_there_is_and_how_to_record_it() {
         (&memory, &traces, ["memory data", "no execution trace", "stackline memory", "--mode trace"]),
         (&memory, &profile, ["memory data", "no call-tree recording", "stackline memory", "stackline record -o"]),
     ] {
-        let text = message(path, of);
-        assert!(said.iter().all(|words| text.contains(words)), "{text}");
+        let text = message(path, read_part);
+        assert!(expected.iter().all(|words| text.contains(words)), "{text}");
     }
 }
 
 /// With several inputs, the profile or memory of one must not represent all.
 #[test]
-fn of_several_inputs_none_stands_for_all() {
+fn no_single_input_represents_several() {
     let folder = tempfile::tempdir().unwrap();
     let trace = written(folder.path(), "t.json", TRACE);
     for (name, text) in [("stacks.txt", STACKS), ("p.memory", MEMORY)] {
@@ -97,7 +97,7 @@ fn of_several_inputs_none_stands_for_all() {
 }
 
 #[test]
-fn a_folder_with_one_run_alone_is_that_run() {
+fn folders_with_a_single_run_open_that_run() {
     let folder = tempfile::tempdir().unwrap();
     let memory = run(&[written(folder.path(), "p.memory", MEMORY)]).memories().unwrap();
     let runs = folder.path().join("runs");
@@ -112,7 +112,7 @@ fn a_folder_with_one_run_alone_is_that_run() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error() {
+fn unreadable_inputs_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(&[written(folder.path(), "x.json", "{\"a\": 1}")]);
     assert!(matches!(run.parts(), Err(Error::Ingest(_))));
@@ -121,14 +121,14 @@ fn what_cannot_be_read_is_an_error() {
 
 /// Memory within traces is found independent of how they were read, and one rank has its own.
 #[test]
-fn memory_of_traces_that_were_read() {
+fn memory_of_read_traces() {
     let folder = tempfile::tempdir().unwrap();
-    let inputs = [0, 1].map(|rank| written(folder.path(), &format!("r{rank}.json"), &telling_trace(rank)));
+    let inputs = [0, 1].map(|rank| written(folder.path(), &format!("r{rank}.json"), &trace_with_memory(rank)));
     let whole = run(&inputs);
     assert_eq!(whole.memories().unwrap().len(), 2);
     assert!(whole.memory(None).unwrap().label.ends_with("r0.json"));
     assert!(whole.memory(Some(1)).unwrap().label.ends_with("r1.json"));
-    assert!(matches!(whole.memory(Some(2)), Err(Error::NoRank { wanted: 2, .. })));
+    assert!(matches!(whole.memory(Some(2)), Err(Error::NoRank { requested: 2, .. })));
     let mut one = run(&inputs);
     one.select_rank(1).unwrap();
     assert_eq!(one.traces().unwrap().traces.len(), 1);

@@ -72,7 +72,7 @@ fn without_collectives(mut trace: Trace) -> Trace {
 }
 
 #[test]
-fn without_collectives_there_is_no_estimate_and_a_word_for_it() {
+fn missing_collectives_give_a_note_instead_of_an_estimate() {
     let set = TraceSet { traces: ranks(&[0, 500]).traces.into_iter().map(without_collectives).collect() };
     assert!(rank_clocks(&set).iter().skip(1).all(|c| c.offset_ns.is_none()));
     let table = table(&set);
@@ -94,7 +94,7 @@ fn made(collectives: &[(&str, Option<i64>, i64)]) -> Trace {
 }
 
 #[test]
-fn sequence_numbers_match_recordings_that_begin_apart_and_order_does_not() {
+fn sequence_numbers_match_recordings_with_different_starts() {
     let first = [("0", Some(4), 100), ("0", Some(5), 200), ("0", Some(6), 300)];
     let second = [("0", Some(5), 1_201), ("0", Some(6), 1_303)];
     let set = TraceSet { traces: vec![made(&first), made(&second)] };
@@ -108,7 +108,7 @@ fn sequence_numbers_match_recordings_that_begin_apart_and_order_does_not() {
 }
 
 #[test]
-fn ranks_of_other_groups_are_reached_through_those_between() {
+fn ranks_of_other_groups_are_placed_through_shared_ranks() {
     let traces = vec![
         made(&[("a", None, 100), ("a", None, 200)]),
         made(&[("b", None, 1_150), ("b", None, 1_250)]),

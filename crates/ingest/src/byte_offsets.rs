@@ -45,14 +45,14 @@ impl ByteOffsets {
 
 /// Number of events with a common problem, and the first ones in the text.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ProblemTally {
     count: u64,
     /// First events, in ascending order.
     first: Vec<EventId>,
     example: String,
 }
 
-impl Tally {
+impl ProblemTally {
     /// Count an event. `example` is called only if no example is known yet.
     pub(crate) fn add(&mut self, event: EventId, example: impl FnOnce() -> String) {
         self.count += 1;
@@ -67,12 +67,12 @@ impl Tally {
     }
 
     /// Add the counted events to the read report, with their byte offsets.
-    pub(crate) fn tell(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport) {
-        self.tell_as(code, places, report, &self.example);
+    pub(crate) fn report(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport) {
+        self.report_with_example(code, places, report, &self.example);
     }
 
     /// Add the events to the report with another example.
-    pub(crate) fn tell_as(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport, example: &str) {
+    pub(crate) fn report_with_example(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport, example: &str) {
         for &event in &self.first {
             code.count(report, places.offset_of(event), example);
         }
@@ -96,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_in_the_text_are_told() {
+    fn earliest_offsets_are_reported() {
         let mut places = ByteOffsets::default();
         (0..20).for_each(|i| places.push(100 * i));
-        let mut tally = Tally::default();
+        let mut tally = ProblemTally::default();
         for row in [9, 3, 17, 1, 5, 2, 12] {
             tally.add(EventId::new(row), || format!("row {row}"));
         }
         let mut report = ReadReport::default();
-        tally.tell(diagnostics::CROSSING, &places, &mut report);
+        tally.report(diagnostics::CROSSING, &places, &mut report);
         let problem = &report.problems[0];
         assert_eq!((problem.count, &problem.offsets[..]), (7, &[100, 200, 300, 500, 900][..]));
         assert_eq!(problem.example, "row 9");

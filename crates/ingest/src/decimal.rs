@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_traces_hold() {
+    fn times_of_real_traces_are_parsed() {
         assert_eq!(ns("1419247332972.313"), Some(1_419_247_332_972_313));
         assert_eq!(ns("1695835535123456.001"), Some(1_695_835_535_123_456_001));
         assert_eq!(ns("10"), Some(10_000));

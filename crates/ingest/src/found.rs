@@ -1,18 +1,18 @@
 //! Kinds of content (traces, call trees, memory) that a caller requests, and the content found in an input.
 
 use crate::Error;
-use crate::runs::Part;
+use crate::runs::PendingFile;
 use stackline_model::{CallingContextTree, MemoryTrace, Trace};
 
 /// Kinds of content to read; other kinds are refused with an error that names them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ContentKinds {
     pub(crate) traces: bool,
     pub(crate) calls: bool,
     pub(crate) memory: bool,
 }
 
-impl Wanted {
+impl ContentKinds {
     const NOTHING: Self = Self { traces: false, calls: false, memory: false };
     pub(crate) const TRACES: Self = Self { traces: true, ..Self::NOTHING };
     pub(crate) const CALLS: Self = Self { calls: true, ..Self::NOTHING };
@@ -27,7 +27,7 @@ impl Wanted {
 
 /// Content of one input, and members of archives without such content.
 pub(crate) struct Found {
-    pub(crate) wanted: Wanted,
+    pub(crate) requested: ContentKinds,
     pub(crate) traces: Vec<Trace>,
     /// Profiles.
     pub(crate) calls: Vec<CallingContextTree>,
@@ -35,14 +35,14 @@ pub(crate) struct Found {
     /// Labels of skipped members with the reason.
     pub(crate) skipped: Vec<(String, Error)>,
     /// Files that are read together with others of their run.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<PendingFile>,
 }
 
 impl Found {
     /// Create an empty collection for the content found in an input.
-    pub(crate) fn new(wanted: Wanted) -> Self {
+    pub(crate) fn new(requested: ContentKinds) -> Self {
         Self {
-            wanted,
+            requested,
             traces: Vec::new(),
             calls: Vec::new(),
             memory: Vec::new(),

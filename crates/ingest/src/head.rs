@@ -10,7 +10,7 @@ use std::path::Path;
 /// Format of a file, plain or compressed with gzip or zstd, in agreement with the readers. An archive is a memory input
 /// only if all of its members are.
 #[derive(Clone, Copy)]
-pub(crate) enum Known {
+pub(crate) enum Detected {
     /// A file of a known source.
     Source(&'static Source),
     /// An archive with this number of memory files.
@@ -21,7 +21,7 @@ pub(crate) enum Known {
     Unknown,
 }
 
-impl Known {
+impl Detected {
     /// Known format of an input, for an archive that of its members.
     pub(crate) fn source(self) -> Option<&'static Source> {
         match self {
@@ -31,101 +31,105 @@ impl Known {
     }
 }
 
-/// Source of a file; none if [`known`] finds none.
+/// Source of a file; none if [`detect_format`] finds none.
 ///
 /// # Errors
-/// Same as [`known`].
+/// Same as [`detect_format`].
 pub(crate) fn source_of(path: &Path) -> io::Result<Option<&'static Source>> {
-    known(path).map(Known::source)
+    detect_format(path).map(Detected::source)
 }
 
 /// Format of a file. Pipes are not read, because their first bytes would be lost.
 ///
 /// # Errors
 /// If the file cannot be opened, or its compression is damaged at the start.
-pub(crate) fn known(path: &Path) -> io::Result<Known> {
+pub(crate) fn detect_format(path: &Path) -> io::Result<Detected> {
     if !std::fs::metadata(path)?.is_file() {
-        return Ok(Known::Unknown);
+        return Ok(Detected::Unknown);
     }
-    known_in(Box::new(File::open(path)?), Some(path), 0)
+    detect_in_stream(Box::new(File::open(path)?), Some(path), 0)
 }
 
 /// Format of a stream. `file` is the path of a complete file, `depth` the number of archives around it.
-fn known_in<'s>(mut stream: Box<dyn Read + 's>, mut file: Option<&Path>, depth: usize) -> io::Result<Known> {
+fn detect_in_stream<'s>(mut stream: Box<dyn Read + 's>, mut file: Option<&Path>, depth: usize) -> io::Result<Detected> {
     for _ in 0..=MAX_DEPTH {
         let mut head = Vec::new();
         // A truncated start still identifies the format.
         let _ = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head);
         let packing = Packing::detect(&head);
         if packing == Packing::None {
-            return Ok(known_by(&head));
+            return Ok(detect_by_head(&head));
         }
         let whole = Cursor::new(head).chain(stream);
         stream = match packing {
             Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
             Packing::Zstd => Box::new(zstd::Decoder::new(whole)?),
             Packing::Tar if depth < MAX_DEPTH => return Ok(known_in_tar(whole, depth + 1)),
-            Packing::Zip => return Ok(file.map_or(Known::Other, known_in_zip)),
-            Packing::Tar | Packing::None => return Ok(Known::Other),
+            Packing::Zip => return Ok(file.map_or(Detected::Other, known_in_zip)),
+            Packing::Tar | Packing::None => return Ok(Detected::Other),
         };
         file = None;
     }
-    Ok(Known::Other)
+    Ok(Detected::Other)
 }
 
 /// Format of an uncompressed file from its first bytes.
-fn known_by(head: &[u8]) -> Known {
+fn detect_by_head(head: &[u8]) -> Detected {
     if head.starts_with(stackline_sqlite::MAGIC) {
-        return Known::Other;
+        return Detected::Other;
     }
     match sources::detect(&Content::Bytes { head, stream: &mut io::empty() }) {
-        Ok(Some(source)) => Known::Source(source),
-        Ok(None) => Known::Unknown,
-        Err(_) => Known::Other,
+        Ok(Some(source)) => Detected::Source(source),
+        Ok(None) => Detected::Unknown,
+        Err(_) => Detected::Other,
     }
 }
 
 /// Format of an archive from its members. The search ends at the first member without memory data.
-fn known_by_members(members: impl Iterator<Item = Known>) -> Known {
-    let mut found = Known::Unknown;
+fn detect_archive(members: impl Iterator<Item = Detected>) -> Detected {
+    let mut found = Detected::Unknown;
     let mut count = 0;
     for member in members {
         let (source, more) = match member {
-            Known::Source(source) if matches!(source.read, Reader::Memory(_)) => (source, 1),
-            Known::Memory(source, more) => (source, more),
-            Known::Source(_) | Known::Other => return Known::Other,
-            Known::Unknown => continue,
+            Detected::Source(source) if matches!(source.read, Reader::Memory(_)) => (source, 1),
+            Detected::Memory(source, more) => (source, more),
+            Detected::Source(_) | Detected::Other => return Detected::Other,
+            Detected::Unknown => continue,
         };
         count += more;
-        found = Known::Memory(source, count);
+        found = Detected::Memory(source, count);
     }
     found
 }
 
 /// Format of a member of an archive. Folders and hidden files have none, and unreadable members are unknown.
-fn known_member(is_file: bool, stream: impl Read, depth: usize) -> Known {
-    if is_file { known_in(Box::new(stream), None, depth).unwrap_or(Known::Unknown) } else { Known::Unknown }
+fn detect_member(is_file: bool, stream: impl Read, depth: usize) -> Detected {
+    if is_file {
+        detect_in_stream(Box::new(stream), None, depth).unwrap_or(Detected::Unknown)
+    } else {
+        Detected::Unknown
+    }
 }
 
-fn known_in_tar(stream: impl Read, depth: usize) -> Known {
+fn known_in_tar(stream: impl Read, depth: usize) -> Detected {
     let mut archive = tar::Archive::new(stream);
-    let Ok(entries) = archive.entries() else { return Known::Unknown };
-    known_by_members(entries.map_while(Result::ok).map(|entry| {
+    let Ok(entries) = archive.entries() else { return Detected::Unknown };
+    detect_archive(entries.map_while(Result::ok).map(|entry| {
         let name = entry.path().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
         let is_file = entry.header().entry_type().is_file() && !is_hidden(&name);
-        known_member(is_file, entry, depth)
+        detect_member(is_file, entry, depth)
     }))
 }
 
 /// Format of a zip archive. Its directory is at its end, so only a file is read.
-fn known_in_zip(path: &Path) -> Known {
+fn known_in_zip(path: &Path) -> Detected {
     let Some(mut archive) = File::open(path).ok().and_then(|file| zip::ZipArchive::new(BufReader::new(file)).ok())
     else {
-        return Known::Other;
+        return Detected::Other;
     };
-    known_by_members((0..archive.len()).map(|index| {
-        let Ok(entry) = archive.by_index(index) else { return Known::Unknown };
+    detect_archive((0..archive.len()).map(|index| {
+        let Ok(entry) = archive.by_index(index) else { return Detected::Unknown };
         let is_file = entry.is_file() && !is_hidden(entry.name());
-        known_member(is_file, entry, 1)
+        detect_member(is_file, entry, 1)
     }))
 }

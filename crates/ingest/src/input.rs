@@ -1,10 +1,10 @@
 //! Conversion of files, directories, archives and streams to byte streams of traces. The content determines the format,
 //! never the name.
 
-use crate::found::{Found, Wanted};
-use crate::runs::Part;
+use crate::found::{ContentKinds, Found};
+use crate::runs::PendingFile;
 use crate::sources::{Content, Reader, Source};
-use crate::text::without_mark;
+use crate::text::without_byte_order_mark;
 use crate::unsupported::{READS, could_be_read, unsupported};
 use crate::{Error, ReadOptions, diagnostics, sources};
 use flate2::read::MultiGzDecoder;
@@ -23,9 +23,9 @@ type Stream<'a> = Box<dyn Read + Send + 'a>;
 /// Start of the description of an unknown format.
 pub(crate) const UNKNOWN: &str = "an unknown format";
 
-/// Read one file, folder of a single run, or standard input (`-`); `wanted` limits the content.
-pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, wanted: Wanted) -> Result<Found, Error> {
-    let mut found = Found::new(wanted);
+/// Read one file, folder of a single run, or standard input (`-`); `kinds` limits the content.
+pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, kinds: ContentKinds) -> Result<Found, Error> {
+    let mut found = Found::new(kinds);
     read_into(path, label, options, &mut found)?;
     Ok(found)
 }
@@ -43,7 +43,7 @@ pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: 
         }
         Box::new(file)
     };
-    let stream = Box::new(Watched { inner: stream, options: options.clone() });
+    let stream = Box::new(ProgressReader { inner: stream, options: options.clone() });
     read_stream(path, label, stream, 0, options, found)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: 
 fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let content = Content::Directory(path);
     match source(label, &content)? {
-        Some(Source { read: Reader::Memory(read), .. }) if found.wanted.memory => {
+        Some(Source { read: Reader::Memory(read), .. }) if found.requested.memory => {
             found.memory.push(read(label, content, options)?);
             Ok(())
         }
@@ -83,7 +83,7 @@ pub(crate) fn read_stream(
     }
     let packed = Packing::detect(&head);
     // A failure within the head must still be reported after the head.
-    let broken = Broken(failure.take());
+    let broken = FailingReader(failure.take());
     let stream: Stream<'_> = Box::new(Cursor::new(head.clone()).chain(broken).chain(stream));
     if packed != Packing::None && depth >= MAX_DEPTH {
         let reason = "archives nested too deeply".to_owned();
@@ -101,9 +101,9 @@ pub(crate) fn read_stream(
         Packing::Tar => read_tar(path, label, stream, depth, options, found),
         Packing::Zip => read_zip(path, label, stream, depth, options, found),
         Packing::None if head.starts_with(stackline_sqlite::MAGIC) => {
-            let own = (depth == 0).then_some(path).filter(|path| is_that_file(path, &head));
-            if !found.wanted.traces {
-                return Err(found.wanted.refusal_of_trace(label, &head));
+            let own = (depth == 0).then_some(path).filter(|path| is_file_with_head(path, &head));
+            if !found.requested.traces {
+                return Err(found.requested.refusal_of_trace(label, &head));
             }
             found.traces.extend(read_tables(label, own, stream, options)?);
             Ok(())
@@ -137,9 +137,9 @@ fn read_plain(
         });
     };
     let run_of = (source.run_of)(label);
-    let is_plain = !packed && run_of.is_some() && is_that_file(path, head);
+    let is_plain = !packed && run_of.is_some() && is_file_with_head(path, head);
     // The Chrome reader counts bytes of the file and handles the byte order mark itself.
-    let bare = if source.name == "chrome" { head } else { without_mark(head) };
+    let bare = if source.name == "chrome" { head } else { without_byte_order_mark(head) };
     let mut stream = stream;
     stream
         .read_exact(&mut [0; 3][..head.len() - bare.len()])
@@ -147,8 +147,8 @@ fn read_plain(
     let head = bare;
     let read = match source.read {
         Reader::Traces(read) => read,
-        Reader::Calls(_) if !found.wanted.calls => return Err(Error::OnlyCalls { path: label.into() }),
-        Reader::Memory(_) if !found.wanted.memory => {
+        Reader::Calls(_) if !found.requested.calls => return Err(Error::OnlyCalls { path: label.into() }),
+        Reader::Memory(_) if !found.requested.memory => {
             return Err(Error::OnlyMemory { path: label.into(), format: source.name });
         }
         Reader::Calls(read) => {
@@ -162,11 +162,11 @@ fn read_plain(
             return Ok(());
         }
     };
-    if !found.wanted.traces {
-        return Err(found.wanted.refusal_of_trace(label, head));
+    if !found.requested.traces {
+        return Err(found.requested.refusal_of_trace(label, head));
     }
     if run_of.is_some() {
-        found.parts.push(Part::new(source, path, label, stream, is_plain, options)?);
+        found.parts.push(PendingFile::new(source, path, label, stream, is_plain, options)?);
         return Ok(());
     }
     let traces = if packed && options.threads != 1 {
@@ -183,10 +183,10 @@ fn read_plain(
 }
 
 /// Limit on the copy of a database from a stream, in bytes.
-const MOST_COPIED: u64 = 64 << 30;
+const MAX_COPIED: u64 = 64 << 30;
 
 /// Check if a stream with these first bytes is the file of this name. Labels of bytes may be file names, too.
-fn is_that_file(path: &Path, head: &[u8]) -> bool {
+fn is_file_with_head(path: &Path, head: &[u8]) -> bool {
     let mut own = Vec::new();
     let read = File::open(path).and_then(|file| file.take(head.len() as u64).read_to_end(&mut own));
     path.is_file() && read.is_ok() && own == head
@@ -207,7 +207,7 @@ fn read_tables(
         None => {
             let mut file = tempfile::NamedTempFile::new().map_err(io)?;
             // A truncated database is read as far as possible: SQLite reports the truncation.
-            let copied = io::copy(&mut stream.take(MOST_COPIED), &mut file);
+            let copied = io::copy(&mut stream.take(MAX_COPIED), &mut file);
             if options.is_cancelled() {
                 return Err(Error::Cancelled);
             }
@@ -289,7 +289,7 @@ fn read_tar(
         let reason = format!("the archive is damaged: {error}");
         found.skipped.push((label.to_owned(), Error::Malformed { path: label.into(), reason, offset: 0 }));
     }
-    some_trace(label, found)
+    require_content(label, found)
 }
 
 /// Limit on a zip archive that is read into memory, because it is not a file of its own.
@@ -336,7 +336,7 @@ fn read_zip(
             read_member(path, &format!("{label}/{name}"), entry, depth, options, found)?;
         }
     }
-    some_trace(label, found)
+    require_content(label, found)
 }
 
 /// Read a member of an archive; a member that is not a trace is counted.
@@ -362,7 +362,7 @@ fn read_member(
     }
 }
 
-fn some_trace(label: &str, found: &mut Found) -> Result<(), Error> {
+fn require_content(label: &str, found: &mut Found) -> Result<(), Error> {
     if found.is_empty() {
         let only = if found.skipped.len() == 1 { found.skipped.pop() } else { None };
         return Err(only.map_or(Error::NoTrace { path: label.into() }, |(_, error)| error));
@@ -462,21 +462,21 @@ impl Packing {
 }
 
 /// Reader that fails once with the stored error, if any.
-struct Broken(Option<io::Error>);
+struct FailingReader(Option<io::Error>);
 
-impl Read for Broken {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }
 }
 
 /// Reader that reports progress and stops on request.
-struct Watched<R> {
+struct ProgressReader<R> {
     inner: R,
     options: ReadOptions,
 }
 
-impl<R: Read> Read for Watched<R> {
+impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.options.is_cancelled() {
             return Err(io::Error::other("cancelled"));

@@ -39,7 +39,7 @@ pub use runs::run_of;
 pub use error::{Error, no_single_calls};
 pub use raw::open_text;
 
-use found::{Found, Wanted};
+use found::{ContentKinds, Found};
 use rayon::prelude::*;
 use regex_lite::Regex;
 use sources::Content;
@@ -84,7 +84,7 @@ impl ReadOptions {
 /// # Errors
 /// If the bytes contain no trace.
 pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Trace, Error> {
-    let mut found = Found::new(Wanted::TRACES);
+    let mut found = Found::new(ContentKinds::TRACES);
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
     let Found { mut traces, mut skipped, parts, .. } = found;
     let runs = runs::read(parts, options)?;
@@ -102,7 +102,7 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Tra
 /// If a named file cannot be read at all, or a named directory or archive contains no trace. Other files of directories
 /// and archives without traces are counted in the read report of the first trace.
 pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, Error> {
-    read(paths, options, Wanted::TRACES).map(|(traces, _)| traces)
+    read(paths, options, ContentKinds::TRACES).map(|(traces, _)| traces)
 }
 
 /// Read traces like [`read_paths`], and files that contain only memory data, each once.
@@ -110,14 +110,18 @@ pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, 
 /// # Errors
 /// Same as [`read_paths`], if neither is found.
 pub fn read_traces_and_memory(paths: &[PathBuf], options: &ReadOptions) -> Result<(TraceSet, Vec<MemoryTrace>), Error> {
-    read(paths, options, Wanted::TRACES_AND_MEMORY)
+    read(paths, options, ContentKinds::TRACES_AND_MEMORY)
 }
 
-fn read(paths: &[PathBuf], options: &ReadOptions, wanted: Wanted) -> Result<(TraceSet, Vec<MemoryTrace>), Error> {
+fn read(
+    paths: &[PathBuf],
+    options: &ReadOptions,
+    requested: ContentKinds,
+) -> Result<(TraceSet, Vec<MemoryTrace>), Error> {
     let jobs = expand(paths, &options.leave_out)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.min(jobs.len())).build();
     let read = |job: &Job| {
-        input::read_file(&job.path, &job.label, options, wanted).map_err(|e| e.located(&job.label, &job.path))
+        input::read_file(&job.path, &job.label, options, requested).map_err(|e| e.located(&job.label, &job.path))
     };
     let results: Vec<Result<Found, Error>> = match pool {
         Ok(pool) if jobs.len() > 1 && options.threads != 1 => pool.install(|| jobs.par_iter().map(read).collect()),
@@ -147,7 +151,7 @@ fn read(paths: &[PathBuf], options: &ReadOptions, wanted: Wanted) -> Result<(Tra
     let runs = runs::read(parts, options)?;
     placed.extend(runs.traces);
     skipped.extend(runs.skipped);
-    let mut traces = runs::drop_other_forms(placed);
+    let mut traces = runs::drop_redundant_forms(placed);
     if traces.is_empty() && memory.is_empty() {
         let first = skipped.into_iter().next().map(|(_, error)| error);
         return Err(first.unwrap_or_else(|| Error::NoTrace { path: paths.first().cloned().unwrap_or_default() }));

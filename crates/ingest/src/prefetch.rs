@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_everything_and_errors_on() {
+    fn all_bytes_and_errors_are_forwarded() {
         let data: Vec<u8> = (0..3_500_000u32).map(|i| (i % 251) as u8).collect();
         let mut out = Vec::new();
         with_prefetch(&data[..], |s| s.read_to_end(&mut out)).unwrap();

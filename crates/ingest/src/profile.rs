@@ -1,6 +1,6 @@
 //! Profiles with sums per call path: detection and reading.
 
-use crate::found::{Found, Wanted};
+use crate::found::{ContentKinds, Found};
 use crate::head::source_of;
 use crate::input;
 use crate::sources::{Reader, Source};
@@ -20,7 +20,7 @@ pub fn is_profile(path: &Path) -> bool {
 /// If the file cannot be read, or is not a profile.
 pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallingContextTree, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
-    let mut found = Found::new(Wanted::CALLS);
+    let mut found = Found::new(ContentKinds::CALLS);
     input::read_into(path, &label, options, &mut found).map_err(|error| error.located(&label, path))?;
     one_profile(path, found.calls)
 }
@@ -42,7 +42,7 @@ fn one_profile(path: &Path, mut trees: Vec<CallingContextTree>) -> Result<Callin
 /// # Errors
 /// If the bytes are not a profile.
 pub fn read_profile_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<CallingContextTree, Error> {
-    let mut found = Found::new(Wanted::CALLS);
+    let mut found = Found::new(ContentKinds::CALLS);
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
     one_profile(Path::new(name), found.calls)
 }

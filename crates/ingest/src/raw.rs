@@ -43,7 +43,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn text_comes_out_as_it_went_in() {
+    fn text_is_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let (plain, packed) = (dir.path().join("a.json"), dir.path().join("b"));
         std::fs::write(&plain, "[1, 2]").unwrap();

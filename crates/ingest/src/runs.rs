@@ -12,7 +12,7 @@ use tempfile::SpooledTempFile;
 const IN_MEMORY: usize = 1 << 20;
 
 /// A file of a run, kept until all files are known.
-pub(crate) struct Part {
+pub(crate) struct PendingFile {
     source: &'static Source,
     /// The input that contains the file: the file itself, or an archive.
     path: PathBuf,
@@ -29,7 +29,7 @@ enum Kept {
     Copy(SpooledTempFile),
 }
 
-impl Part {
+impl PendingFile {
     /// Keep a file for reading with the others of its run. `stream` is its complete content, which is copied unless it
     /// is the plain file at the path.
     pub(crate) fn new(
@@ -117,9 +117,9 @@ pub(crate) struct Runs {
 ///
 /// # Errors
 /// If the caller stopped the read.
-pub(crate) fn read(parts: Vec<Part>, options: &ReadOptions) -> Result<Runs, Error> {
+pub(crate) fn read(parts: Vec<PendingFile>, options: &ReadOptions) -> Result<Runs, Error> {
     let mut of_run: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
-    let mut groups: Vec<Vec<Part>> = Vec::new();
+    let mut groups: Vec<Vec<PendingFile>> = Vec::new();
     for part in parts {
         // A folder may be given by several paths.
         let folder = part.folder().canonicalize().unwrap_or_else(|_| part.folder().to_owned());
@@ -143,7 +143,7 @@ pub(crate) fn read(parts: Vec<Part>, options: &ReadOptions) -> Result<Runs, Erro
     Ok(runs)
 }
 
-fn read_run(label: &str, parts: &mut [Part], options: &ReadOptions) -> Result<Vec<Trace>, Error> {
+fn read_run(label: &str, parts: &mut [PendingFile], options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Some(source) = parts.first().map(|part| part.source) else { return Ok(Vec::new()) };
     let Reader::Traces(read) = source.read else { return Ok(Vec::new()) };
     let missing = missing(parts);
@@ -169,7 +169,7 @@ fn read_run(label: &str, parts: &mut [Part], options: &ReadOptions) -> Result<Ve
 }
 
 /// Files of a run in the folder that were not given.
-fn missing(parts: &[Part]) -> Vec<PathBuf> {
+fn missing(parts: &[PendingFile]) -> Vec<PathBuf> {
     let Some(first) = parts.iter().find(|part| part.label.ends_with(&*name(&part.path))) else { return Vec::new() };
     let run_of = |name: &str| (first.source.run_of)(name).map(str::to_owned);
     let run = run_of(&name(&first.path));
@@ -221,7 +221,7 @@ fn form(place: &str, trace: &Trace) -> Option<(String, usize)> {
 
 /// Drop traces of a profile that also exists in a better format, in a folder or archive. `placed` has traces with their
 /// paths.
-pub(crate) fn drop_other_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
+pub(crate) fn drop_redundant_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
     // Events of each format, per profile.
     let mut forms: BTreeMap<String, BTreeMap<usize, usize>> = BTreeMap::new();
     for (place, trace) in &placed {

@@ -168,7 +168,7 @@ impl<'a> Cursor<'a> {
             let quote = at + found;
             // An escaped quote ends the string only if the last backslash of a path precedes it: a key must follow.
             let hidden = quote > start && self.bytes[quote - 1] == b'\\';
-            if self.object_goes_on(quote + 1, !hidden)? {
+            if self.object_continues(quote + 1, !hidden)? {
                 let raw = &self.bytes[start..quote];
                 self.at = quote + 1;
                 return Ok(RawStr { raw, escaped: memchr(b'\\', raw).is_some(), bare_quotes: true });
@@ -179,7 +179,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Check if a comma and a key with its colon follow, or (if `may_end`) the end of the object.
-    fn object_goes_on(&self, from: usize, may_end: bool) -> Result<bool, Fail> {
+    fn object_continues(&self, from: usize, may_end: bool) -> Result<bool, Fail> {
         let mut next = Self { bytes: self.bytes, at: from };
         match next.peek()? {
             b'}' => Ok(may_end),

@@ -208,12 +208,12 @@ pub(crate) fn compact(raw: &[u8]) -> (String, u8) {
 }
 
 /// First bytes without the byte order mark that some editors and shells put before UTF-8.
-pub(crate) fn without_mark(head: &[u8]) -> &[u8] {
+pub(crate) fn without_byte_order_mark(head: &[u8]) -> &[u8] {
     head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head)
 }
 
 /// Check if binary data was converted as text: bytes above 0x7f became U+FFFD.
-pub(crate) fn went_through_text(head: &[u8]) -> bool {
+pub(crate) fn was_converted_as_text(head: &[u8]) -> bool {
     let replaced = head.windows(3).filter(|w| *w == b"\xef\xbf\xbd").count();
     let other_high = head.iter().filter(|b| **b >= 0x80).count() - 3 * replaced;
     replaced >= 8 && other_high < replaced
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn decodes_and_tells_what_it_did() {
+    fn decoding_reports_repairs() {
         assert_eq!(text("plain"), ("plain".into(), 0));
         assert_eq!(text(r#"a\"b\\c\u00e9\ud83d\ude00"#), ("a\"b\\cé😀".into(), 0));
         assert_eq!(text(r"C:\Programs\x"), (r"C:\Programs\x".into(), dirt::BACKSLASH));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_bytes_as_text_and_as_json_differ() {
+    fn equal_bytes_as_text_and_as_json_differ() {
         let mut strings = StringTable::new();
         let mut reader = TextReader::default();
         let raw = RawStr { raw: b"[1, 2]", escaped: false, bare_quotes: false };

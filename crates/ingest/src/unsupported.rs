@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::sources::{self, Content, Reader, Source};
-use crate::text::went_through_text;
+use crate::text::was_converted_as_text;
 use std::io;
 
 /// Check if a file with these first bytes has a known format.
@@ -27,7 +27,7 @@ const RIEGELI: &[u8] = &[0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f];
 
 /// Error for formats that are recognized but not supported.
 pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
-    let (found, advice) = if !is_known(head) && went_through_text(head) {
+    let (found, advice) = if !is_known(head) && was_converted_as_text(head) {
         (
             "a binary file that was converted as text and destroyed (its bytes above 0x7f became U+FFFD)",
             "copy the original file again in binary mode",

@@ -71,12 +71,12 @@ impl<R: Read> Window<R> {
             return Refill::TooLarge;
         }
         // Doubling keeps the work linear if one element is larger than the window.
-        let want = have + FIRST_WINDOW.max(have);
-        if self.buffer.len() < want {
-            self.buffer.resize(want, 0);
+        let target_len = have + FIRST_WINDOW.max(have);
+        if self.buffer.len() < target_len {
+            self.buffer.resize(target_len, 0);
         }
-        while self.filled < want && !self.ended {
-            match self.reader.read(&mut self.buffer[self.filled..want]) {
+        while self.filled < target_len && !self.ended {
+            match self.reader.read(&mut self.buffer[self.filled..target_len]) {
                 Ok(0) => self.ended = true,
                 Ok(count) => self.filled += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slides_over_the_stream() {
+    fn window_slides_over_the_stream() {
         let data: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
         let mut window = Window::new(&data[..]);
         let mut seen = Vec::new();

@@ -69,7 +69,7 @@ fn reason(path: &Path) -> String {
 }
 
 #[test]
-fn every_packing_by_content_whatever_the_name() {
+fn packing_is_detected_from_content() {
     let a = document("a");
     let zst = zstd::encode_all(&a[..], 3).unwrap();
     let two_members = [gzip(&a[..20]), gzip(&a[20..])].concat();
@@ -123,7 +123,7 @@ fn hidden_members_and_archives_in_archives() {
 
 /// All members of an archive determine if it is a memory archive; settings and unknown texts do not matter.
 #[test]
-fn members_of_an_archive_tell_whether_it_is_of_memory() {
+fn memory_archives_are_detected_from_all_members() {
     let memory = |name: &'static str| (name, b"a x 1024; f x; end".to_vec());
     let notes = || ("notes.txt", b"hello".to_vec());
     let trace = || ("t.json", document("a"));
@@ -150,7 +150,7 @@ fn members_of_an_archive_tell_whether_it_is_of_memory() {
 }
 
 #[test]
-fn packing_upon_packing_ends() {
+fn nested_packing_is_limited() {
     let mut bytes = document("a");
     let mut depths = Vec::new();
     for depth in 1..8 {
@@ -167,7 +167,7 @@ fn packing_upon_packing_ends() {
 }
 
 #[test]
-fn a_directory_with_other_files_beside() {
+fn directory_with_unrelated_files() {
     let dir = folder(&[
         ("b.json", document("b")),
         ("a/rank0.json.gz", gzip(&document("a"))),
@@ -215,7 +215,7 @@ fn several_files_keep_their_order() {
 }
 
 #[test]
-fn what_cannot_be_read_says_why() {
+fn unreadable_inputs_report_the_reason() {
     let dir =
         folder(&[("empty.json", Vec::new()), ("blank.json", b" \n ".to_vec()), ("none/readme.txt", b"x".to_vec())]);
     fs::create_dir(dir.path().join("hollow")).unwrap();
@@ -261,7 +261,7 @@ fn long_document() -> Vec<u8> {
 }
 
 #[test]
-fn streams_that_break_off_keep_what_came_before() {
+fn truncated_streams_keep_their_first_events() {
     let text = long_document();
     let zst = zstd::encode_all(&text[..], 1).unwrap();
     for (name, bytes) in [("gz", gzip(&text)), ("zst", zst), ("tgz", gzip(&tar(&[("t.json", text.clone())])))] {
@@ -274,8 +274,8 @@ fn streams_that_break_off_keep_what_came_before() {
             let trace = &set.traces[0];
             assert!((5_000..20_000).contains(&trace.events.len()), "{name}: {} events", trace.events.len());
             assert!(!trace.report.is_clean(), "{name}: {:?}", trace.report.problems);
-            let says = trace.report.count_of("damaged_compression") + trace.report.count_of("skipped_file");
-            assert!(says > 0, "{name}: {:?}", trace.report.problems);
+            let count = trace.report.count_of("damaged_compression") + trace.report.count_of("skipped_file");
+            assert!(count > 0, "{name}: {:?}", trace.report.problems);
             let row = |i: usize| (trace.events.start[i], trace.events.dur[i]);
             assert_eq!((row(0), row(4_999)), ((0, 1_000), (4_999_000, 1_000)));
         }
@@ -283,7 +283,7 @@ fn streams_that_break_off_keep_what_came_before() {
 }
 
 #[test]
-fn archives_that_break_off_keep_the_members_before() {
+fn truncated_archives_keep_their_first_members() {
     let members = [("a.json", document("a")), ("b.json", long_document()), ("c.json", document("c"))];
     let tarball = tar(&members);
     let dir = folder(&[("t.tar", tarball[..tarball.len() / 2].to_vec())]);
@@ -298,7 +298,7 @@ fn archives_that_break_off_keep_the_members_before() {
 }
 
 #[test]
-fn a_damaged_member_costs_itself_only() {
+fn damaged_members_affect_no_others() {
     let members = [("a.json", document("a")), ("b.json", document("b")), ("c.json", document("c"))];
     let mut packed = zip(&members);
     // The second member is stored: its text can be found, and broken beyond the first bracket.
@@ -309,12 +309,12 @@ fn a_damaged_member_costs_itself_only() {
     let names = shown(&set);
     assert_eq!((names[0].as_str(), names.last().unwrap().as_str()), ("t.zip/a.json: a", "t.zip/c.json: c"));
     // The checksum shows the change.
-    let told = |code: &str| set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
-    assert!(told("damaged_compression") + told("skipped_file") > 0, "{names:?}");
+    let count_of = |code: &str| set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
+    assert!(count_of("damaged_compression") + count_of("skipped_file") > 0, "{names:?}");
 }
 
 #[test]
-fn the_eight_ranks_of_the_corpus() {
+fn eight_ranks_of_the_corpus() {
     let Some(corpus) = common::corpus() else { return };
     let set = read(&corpus.join("bundles/param-dlrm_kineto.tar.gz")).unwrap();
     let ranks: Vec<Option<i64>> = set.traces.iter().map(|t| t.meta.rank).collect();
@@ -331,7 +331,7 @@ fn the_eight_ranks_of_the_corpus() {
 }
 
 #[test]
-fn cancelling_before_and_during() {
+fn cancellation_before_and_during_reading() {
     let dir = folder(&[
         ("a.json", long_document()),
         ("b.json", gzip(&long_document())),
@@ -400,7 +400,7 @@ fn standard_input() {
     // One after the other: each child holds a pipe that the next must not inherit.
     static ONE: Mutex<()> = Mutex::new(());
     let _guard = ONE.lock();
-    for (bytes, said) in [
+    for (bytes, expected) in [
         (document("in"), "read [\"-: in\"]"),
         (gzip(&document("packed")), "read [\"-: packed\"]"),
         (zip(&[("a.json", document("zipped"))]), "read [\"-/a.json: zipped\"]"),
@@ -415,6 +415,6 @@ fn standard_input() {
         child.stdin.take().unwrap().write_all(&bytes).unwrap();
         let output = child.wait_with_output().unwrap();
         let output = String::from_utf8_lossy(&output.stdout);
-        assert!(output.contains(said), "{output}");
+        assert!(output.contains(expected), "{output}");
     }
 }

@@ -6,7 +6,7 @@ use crate::oracle;
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 
 #[test]
-fn every_event_and_argument_equals_serde_json() {
+fn events_and_arguments_equal_those_of_serde_json() {
     let mut compared = 0;
     for path in common::kineto() {
         let text = common::text(&path);
@@ -21,7 +21,7 @@ fn every_event_and_argument_equals_serde_json() {
 }
 
 #[test]
-fn threads_and_packing_do_not_change_the_trace() {
+fn trace_is_independent_of_threads_and_packing() {
     for path in common::kineto().iter().filter(|p| p.metadata().unwrap().len() < 500_000) {
         let columns = |threads| {
             let options = ReadOptions { threads, ..ReadOptions::default() };

@@ -138,7 +138,7 @@ fn check(kind: &Kind, name: &str, text: &[u8], whole: &Trace, seed: u64) -> Resu
 #[test]
 fn every_kind_of_damage_on_real_traces() {
     let seeds: u64 = std::env::var("STACKLINE_DAMAGE_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
-    let wanted = [
+    let expected_codes = [
         "nvidia-a100-simple-add-cuda-sync",
         "nvidia-h100-bert-small",
         "amd-mi250-toy-train",
@@ -159,7 +159,7 @@ fn every_kind_of_damage_on_real_traces() {
     let mut traces = vec![("demo.json".to_owned(), made.into_bytes())];
     for path in common::kineto() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if wanted.iter().any(|w| name.starts_with(w)) {
+        if expected_codes.iter().any(|w| name.starts_with(w)) {
             let text = common::text(&path);
             traces.push((name, text));
         }

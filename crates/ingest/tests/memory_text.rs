@@ -12,11 +12,11 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn a_kernel_that_touches_nothing_says_so() {
-    let says = |text: &str| read("test", text).unwrap().has_accesses;
-    assert!(says("a A 100; k z >; f A; end"));
-    assert!(!says("a A 100; k z > opaque; f A; end"), "nobody knows what it touches");
-    assert!(!says("a A 100; f A; end"), "an export of a source that does not say who touches memory");
+fn kernels_without_accesses_are_marked() {
+    let has_accesses = |text: &str| read("test", text).unwrap().has_accesses;
+    assert!(has_accesses("a A 100; k z >; f A; end"));
+    assert!(!has_accesses("a A 100; k z > opaque; f A; end"), "nobody knows what it touches");
+    assert!(!has_accesses("a A 100; f A; end"), "an export of a source that does not say who touches memory");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn every_statement_is_read() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn syntax_errors_have_positions() {
     assert_eq!(
         error("a x 8\nf y"),
         "line 2, column 3: object `y` is not alive here; allocate it first with: a y BYTES"
@@ -100,13 +100,13 @@ fn devices(trace: &MemoryTrace) -> Vec<&str> {
 }
 
 #[test]
-fn devices_are_those_that_the_text_names() {
-    let of = |text: &str| devices(&read("test", text).unwrap()).join(" ");
-    assert_eq!(of(""), "");
-    assert_eq!(of("a x 8; f x; end"), "gpu:0");
-    assert_eq!(of("device cpu; a x 8; f x; end"), "cpu");
-    assert_eq!(of("device cpu; a x 8 on=\"cuda:0\"; y; f x; end"), "cpu cuda:0");
-    assert_eq!(of("device \"\"; a x 8; y; f x; end"), "");
+fn devices_are_named_by_the_text() {
+    let devices_of = |text: &str| devices(&read("test", text).unwrap()).join(" ");
+    assert_eq!(devices_of(""), "");
+    assert_eq!(devices_of("a x 8; f x; end"), "gpu:0");
+    assert_eq!(devices_of("device cpu; a x 8; f x; end"), "cpu");
+    assert_eq!(devices_of("device cpu; a x 8 on=\"cuda:0\"; y; f x; end"), "cpu cuda:0");
+    assert_eq!(devices_of("device \"\"; a x 8; y; f x; end"), "");
     // An unused device keeps its position, and objects without a device stay so.
     for text in ["device cpu\n", "device a\ndevice b\ndevice a\na x 8\nend\n", "device \"\"\ny t=7\no x 8\nend\n"] {
         assert_eq!(write(&read("test", text).unwrap()), text);
@@ -114,7 +114,7 @@ fn devices_are_those_that_the_text_names() {
 }
 
 #[test]
-fn fixtures_are_written_as_they_are_read() {
+fn fixtures_survive_a_round_trip() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/memory");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
@@ -133,7 +133,7 @@ fn fixtures_are_written_as_they_are_read() {
 
 proptest! {
     #[test]
-    fn nothing_panics_and_what_is_read_is_sound(text in "([aofshdckewy] ?([xyz]|\"x\"|[0-9]{1,3}|[,>@=+*:;#\\[\\]]|\n| |sync|opaque|within|t=3){0,6}[;\n]){0,20}") {
+    fn any_text_gives_a_valid_trace_or_an_error(text in "([aofshdckewy] ?([xyz]|\"x\"|[0-9]{1,3}|[,>@=+*:;#\\[\\]]|\n| |sync|opaque|within|t=3){0,6}[;\n]){0,20}") {
         if let Ok(trace) = read("test", &text) {
             trace.check().unwrap();
             let written = write(&trace);
@@ -174,9 +174,9 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
     let objects = trace.objects.len();
     let target = MemoryObjectId::new(usize::from(draws[2]) % objects.max(1));
     let bytes = u64::from(draws[3]);
-    let elsewhere = trace.device(["cpu", "gpu:0"][usize::from(draws[1] & 1)]);
+    let other_device = trace.device(["cpu", "gpu:0"][usize::from(draws[1] & 1)]);
     let object =
-        NewObject { bytes, device: elsewhere, stream, name, pool: name, address: bytes, ..NewObject::default() };
+        NewObject { bytes, device: other_device, stream, name, pool: name, address: bytes, ..NewObject::default() };
     match MemoryCallKind::ALL.get(kind) {
         None => {
             trace.older(NewObject { stack, ..object });
@@ -209,7 +209,7 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
 }
 
 /// Description of each call of memory text.
-fn told(trace: &MemoryTrace) -> Vec<String> {
+fn listing(trace: &MemoryTrace) -> Vec<String> {
     let text = |id| trace.strings.get(id).to_owned();
     let device = |id: MemoryDeviceId| trace.devices.get(id.index()).map(|device| text(device.name));
     let name = |object: MemoryObjectId| {
@@ -249,7 +249,7 @@ fn told(trace: &MemoryTrace) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn what_any_source_says_can_be_written_and_read_again(trace in traces()) {
+    fn traces_of_any_source_survive_a_round_trip(trace in traces()) {
         let (text, left_out) = write_counted(&trace);
         let again = read("test", &text);
         prop_assert!(again.is_ok(), "{:?}\n{}", again.err(), text);
@@ -261,14 +261,14 @@ proptest! {
         prop_assert_eq!(again.objects.len(), trace.objects.len());
         prop_assert_eq!(devices(&again), devices(&trace));
         if left_out == 0 && trace.calls.kind.iter().all(|kind| *kind != MemoryCallKind::Free) {
-            prop_assert_eq!(told(&again), told(&trace));
+            prop_assert_eq!(listing(&again), listing(&trace));
         }
     }
 }
 
 /// Errors of other formats are counted, and the content of the text is kept.
 #[test]
-fn what_can_hardly_be_is_counted() {
+fn implausible_statements_are_counted() {
     let counts = |text: &str| {
         let report = read("test", text).unwrap().report;
         report.problems.iter().map(|problem| (problem.code.to_string(), problem.count)).collect::<Vec<_>>()

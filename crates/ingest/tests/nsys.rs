@@ -28,17 +28,17 @@ fn sum(traces: &[Trace], kind: EventKind, name: &str) -> (usize, i64) {
 }
 
 fn bytes(traces: &[Trace], name: &str) -> i64 {
-    let of = |trace: &Trace| -> i64 {
+    let gpu_time = |trace: &Trace| -> i64 {
         let column = trace.attr("bytes");
         trace.events.ids().filter(|&e| trace.name(e).starts_with(name)).filter_map(|e| column.i64(e)).sum()
     };
-    traces.iter().map(of).sum()
+    traces.iter().map(gpu_time).sum()
 }
 
 /// Time in which the GPU ran work, in ns.
 fn union(trace: &Trace, kinds: &[EventKind]) -> i64 {
-    let of = trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e)));
-    let mut spans: Vec<_> = of.map(|e| (trace.events.start[e.index()], trace.events.end(e))).collect();
+    let selected = trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e)));
+    let mut spans: Vec<_> = selected.map(|e| (trace.events.start[e.index()], trace.events.end(e))).collect();
     spans.sort_unstable();
     let (mut all, mut until) = (0, i64::MIN);
     for (start, end) in spans {
@@ -49,7 +49,7 @@ fn union(trace: &Trace, kinds: &[EventKind]) -> i64 {
 }
 
 #[test]
-fn two_gpus_that_wait_for_copies() {
+fn two_gpus_wait_for_copies() {
     let Some(traces) = of_corpus("h100-2gpu-h2d-bound.sqlite") else { return };
     assert_eq!(traces.len(), 2);
     assert_eq!(traces.iter().map(|t| t.meta.rank).collect::<Vec<_>>(), [Some(0), Some(1)]);
@@ -85,7 +85,7 @@ fn two_gpus_that_wait_for_copies() {
 }
 
 #[test]
-fn the_smallest_export_and_a_healthy_one() {
+fn smallest_export_and_complete_export() {
     let Some(traces) = of_corpus("rtx3080-minimal.sqlite") else { return };
     assert_eq!(traces.len(), 1);
     assert_eq!((sum(&traces, EventKind::Kernel, ""), bytes(&traces, "Memcpy")), ((2, 4129), 4));
@@ -158,9 +158,9 @@ fn correlation_ids_are_of_a_process() {
 
 #[test]
 fn ranks_are_in_the_order_of_the_machines_gpus_and_of_processes_that_use_one() {
-    let (asks, other) = ((3 << 24) | 3, (9 << 24) | 9);
+    let (waiting, other) = ((3 << 24) | 3, (9 << 24) | 9);
     let sql = [
-        launch("CUPTI_ACTIVITY_KIND_RUNTIME", 1, asks, 1),
+        launch("CUPTI_ACTIVITY_KIND_RUNTIME", 1, waiting, 1),
         launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77),
         launch("CUPTI_ACTIVITY_KIND_RUNTIME", 900, other, 77),
         kernel(1000, 0, 5, 77),
@@ -185,14 +185,14 @@ fn ranks_are_in_the_order_of_the_machines_gpus_and_of_processes_that_use_one() {
 }
 
 #[test]
-fn a_log_beside_the_file_is_told() {
+fn unmerged_log_is_reported() {
     let (_folder, path) = made(&(TEXTS.to_owned() + &launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77)));
     std::fs::write(path.with_file_name("made.sqlite-wal"), "not merged").unwrap();
     assert_eq!(read(&path)[0].report.count_of("unmerged_log"), 1);
 }
 
 #[test]
-fn an_export_in_short() {
+fn summary_of_an_export() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77) + &kernel(1000, 0, 5, 77);
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql));
     let trace = &read(&path)[0];
@@ -207,7 +207,7 @@ fn an_export_in_short() {
 }
 
 #[test]
-fn tables_of_other_versions_and_those_that_are_missing() {
+fn tables_of_other_versions_and_missing_tables() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME_V2", 1, THREAD, 1)
         + &launch("CUPTI_ACTIVITY_KIND_RUNTIME_V3", 10, THREAD, 77);
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql + &kernel(1000, 0, 5, 77)));
@@ -229,7 +229,7 @@ fn tables_of_other_versions_and_those_that_are_missing() {
 }
 
 #[test]
-fn ranges_marks_and_operators() {
+fn nvtx_ranges_marks_and_operators() {
     let thread = THREAD;
     let sql = format!(
         "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, textId INT, globalTid INT);
@@ -244,27 +244,27 @@ fn ranges_marks_and_operators() {
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql));
     let traces = read(&path);
     let trace = &traces[0];
-    let of = |name: &str| trace.events.ids().find(|&e| trace.name(e) == name).unwrap_or(EventId::NONE);
-    let kind = |name: &str| trace.kind(of(name));
+    let find_event = |name: &str| trace.events.ids().find(|&e| trace.name(e) == name).unwrap_or(EventId::NONE);
+    let kind = |name: &str| trace.kind(find_event(name));
     assert_eq!(
         [kind("step"), kind("aten::mm"), kind("here"), kind("across")],
         [EventKind::Annotation, EventKind::Operator, EventKind::Instant, EventKind::Async]
     );
-    assert_eq!(trace.events.phase[of("here").index()], Phase::Instant);
-    assert_eq!(trace.attr("Sequence number").i64(of("aten::mm")), Some(4));
-    assert_eq!(trace.events.parent[of("aten::mm").index()], of("step"));
-    assert_eq!(trace.events.end(of("open")), 90, "not beyond what it was opened in");
-    assert_eq!(trace.events.dur[of("backwards").index()], 0);
-    assert!(trace.events.has(of("timeless"), flags::NO_TIME));
+    assert_eq!(trace.events.phase[find_event("here").index()], Phase::Instant);
+    assert_eq!(trace.attr("Sequence number").i64(find_event("aten::mm")), Some(4));
+    assert_eq!(trace.events.parent[find_event("aten::mm").index()], find_event("step"));
+    assert_eq!(trace.events.end(find_event("open")), 90, "not beyond what it was opened in");
+    assert_eq!(trace.events.dur[find_event("backwards").index()], 0);
+    assert!(trace.events.has(find_event("timeless"), flags::NO_TIME));
     let counts = ["unfinished", "negative_duration", "no_time"].map(|code| trace.report.count_of(code));
     assert_eq!(counts, [1, 1, 1]);
-    assert!(of("domain").is_none());
+    assert!(find_event("domain").is_none());
     let linked: Vec<_> = trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
-    assert_eq!(linked, [(of("aten::mm"), of("MmBackward0"))]);
+    assert_eq!(linked, [(find_event("aten::mm"), find_event("MmBackward0"))]);
 }
 
 #[test]
-fn waits_name_the_event_that_they_wait_for_and_graphs_are_whole() {
+fn waits_name_their_event_and_graphs_are_complete() {
     let process = 5 << 24;
     let sql = format!(
         "CREATE TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT
@@ -282,16 +282,16 @@ fn waits_name_the_event_that_they_wait_for_and_graphs_are_whole() {
     let (_folder, path) = made(&(TEXTS.to_owned() + &sql + &launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77)));
     let traces = read(&path);
     let trace = &traces[0];
-    let of = |name: &str| trace.events.ids().find(|&e| trace.name(e) == name).unwrap();
+    let find_event = |name: &str| trace.events.ids().find(|&e| trace.name(e) == name).unwrap();
     let number = |key: &str, event| trace.attr(key).i64(event);
-    let wait = of("Stream Wait Event");
+    let wait = find_event("Stream Wait Event");
     assert_eq!(
         [number("wait_on_stream", wait), number("wait_on_cuda_event_record_corr_id", wait), number("stream", wait)],
         [Some(20), Some(55), Some(7)]
     );
-    let context = of("Context Sync");
+    let context = find_event("Context Sync");
     assert_eq!((number("stream", context), number("wait_on_stream", context)), (Some(-1), None));
-    let graph = of("CUDA graph 109");
+    let graph = find_event("CUDA graph 109");
     assert_eq!(trace.tracks.get(trace.events.track[graph.index()]).kind, TrackKind::Stream);
     assert!(trace.gpu.launch[trace.gpu.of_event(graph).unwrap().index()].is_some());
     let counts = ["graphs_as_a_whole", "table_not_read"].map(|code| trace.report.count_of(code));
@@ -299,7 +299,7 @@ fn waits_name_the_event_that_they_wait_for_and_graphs_are_whole() {
 }
 
 #[test]
-fn packed_exports_and_those_from_a_pipe_are_read_alike() {
+fn packed_and_piped_exports_give_equal_traces() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77) + &kernel(1000, 0, 5, 77);
     let (folder, path) = made(&(TEXTS.to_owned() + &sql));
     let plain = std::fs::read(&path).unwrap();
@@ -317,7 +317,7 @@ fn packed_exports_and_those_from_a_pipe_are_read_alike() {
 }
 
 #[test]
-fn damage_loses_what_is_damaged() {
+fn damage_affects_only_damaged_pages() {
     let rows = (0..20_000).map(|i| format!("({}, {}, {THREAD}, {i}, 2)", 10 * i, 10 * i + 5));
     let sql = format!(
         "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT, correlationId INT, nameId INT);
@@ -341,7 +341,7 @@ fn damage_loses_what_is_damaged() {
 }
 
 #[test]
-fn what_a_file_wants_to_run_is_not_run() {
+fn triggers_and_views_are_not_executed() {
     let sql = launch("CUPTI_ACTIVITY_KIND_RUNTIME", 10, THREAD, 77)
         + "CREATE VIEW NVTX_EVENTS AS
             WITH RECURSIVE forever(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM forever) SELECT n AS start FROM forever;

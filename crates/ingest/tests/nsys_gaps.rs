@@ -38,7 +38,7 @@ fn kernel_of_nobody(start: i64, correlation: i64) -> String {
 /// Both processes have a call 77, one of them a call 78. The kernel of call 79 ran before that call began, so it
 /// belongs to an unrecorded call.
 #[test]
-fn operations_without_a_process_are_given_to_none_that_may_not_be_theirs() {
+fn operations_without_a_process_are_not_assigned_by_guess() {
     let far = 900_000_000;
     let sql = [
         launch(CALLS, 10, THREAD, 77),
@@ -63,7 +63,7 @@ fn operations_without_a_process_are_given_to_none_that_may_not_be_theirs() {
 }
 
 #[test]
-fn operations_without_a_process_are_of_the_only_one() {
+fn operations_without_a_process_belong_to_the_only_one() {
     let (_folder, path) = made(&(TEXTS.to_owned() + &launch(CALLS, 10, THREAD, 77) + &kernel_of_nobody(1000, 77)));
     let traces = read(&path);
     assert_eq!((traces.len(), traces[0].gpu.launch[0].is_some()), (1, true));
@@ -72,7 +72,7 @@ fn operations_without_a_process_are_of_the_only_one() {
 
 /// Clocks are compared by calls and their operations, but not if the same IDs determined the process of the operations.
 #[test]
-fn no_clock_is_shifted_for_operations_that_were_given_to_a_process() {
+fn assigned_operations_shift_no_clock() {
     let late = |at: i64| 1_000_000 * at + 5_000_000_000;
     let sql: String = (1..30)
         .map(|at| launch(CALLS, 1_000_000 * at, THREAD, at) + &kernel_of_nobody(late(at), at))
@@ -85,7 +85,7 @@ fn no_clock_is_shifted_for_operations_that_were_given_to_a_process() {
 }
 
 #[test]
-fn processes_that_are_not_listed_are_read() {
+fn unlisted_processes_are_read() {
     let sql = [
         launch(CALLS, 10, THREAD, 77),
         launch(CALLS, 900, OTHER, 77),
@@ -101,7 +101,7 @@ fn processes_that_are_not_listed_are_read() {
 
 /// An empty table without a version does not hide one with a version suffix.
 #[test]
-fn tables_are_chosen_by_what_they_hold() {
+fn tables_are_chosen_by_content() {
     let full = launch(CALLS, 10, THREAD, 77) + &kernel(1000, 0, 5, 77);
     let renamed = "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO CUPTI_ACTIVITY_KIND_KERNEL_V3;
         CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL AS SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL_V3 LIMIT 0;";
@@ -116,7 +116,7 @@ fn tables_are_chosen_by_what_they_hold() {
 }
 
 #[test]
-fn texts_that_are_missing_are_told() {
+fn missing_texts_are_reported() {
     let rows = launch(CALLS, 10, THREAD, 77) + &kernel(1000, 0, 5, 77);
     let (_folder, path) = made(&(TEXTS.to_owned() + &rows + "DELETE FROM StringIds WHERE id = 1;"));
     let trace = &read(&path)[0];
@@ -146,29 +146,32 @@ fn damage(path: &Path, tables: &[&str]) {
 }
 
 #[test]
-fn damaged_tables_are_named_and_the_program_is_not_blamed() {
+fn damaged_tables_are_reported_as_damage() {
     let kernels = "CUPTI_ACTIVITY_KIND_KERNEL";
     let (_folder, path) = made(&(TEXTS.to_owned() + &launch(CALLS, 10, THREAD, 77) + &kernel(1000, 0, 5, 77)));
     damage(&path, &[kernels]);
     let trace = &read(&path)[0];
     assert!(example(trace, "damaged_table").starts_with("CUPTI_ACTIVITY_KIND_KERNEL: "));
     damage(&path, &[CALLS]);
-    let told = error(&path);
-    assert!(told.contains("the file is damaged") && told.contains(kernels) && told.contains(CALLS), "{told}");
-    assert!(!told.contains("record with nsys"), "{told}");
+    let message = error(&path);
+    assert!(
+        message.contains("the file is damaged") && message.contains(kernels) && message.contains(CALLS),
+        "{message}"
+    );
+    assert!(!message.contains("record with nsys"), "{message}");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rpd");
     let sql = "CREATE TABLE rocpd_string (id INT, string TEXT); INSERT INTO rocpd_string VALUES (1, 'k');
         CREATE TABLE rocpd_op (id INT, gpuId INT, start INT, end INT); INSERT INTO rocpd_op VALUES (1, 0, 5, 9);";
     Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     damage(&path, &["rocpd_op"]);
-    let told = error(&path);
-    assert!(told.contains("table rocpd_op cannot be read") && !told.contains("no GPU work ran"), "{told}");
+    let message = error(&path);
+    assert!(message.contains("table rocpd_op cannot be read") && !message.contains("no GPU work ran"), "{message}");
 }
 
 /// Each process of a truncated file may have missing records.
 #[test]
-fn damage_of_a_file_is_told_in_each_of_its_processes() {
+fn damage_is_reported_in_each_process() {
     let rows: String =
         (0..2000).map(|at| launch(CALLS, at * 10, if at % 2 == 0 { THREAD } else { OTHER }, at)).collect();
     let (_folder, path) = made(&(TEXTS.to_owned() + "BEGIN;" + &rows + "COMMIT;"));
@@ -184,7 +187,7 @@ fn damage_of_a_file_is_told_in_each_of_its_processes() {
 /// An entry that launched an operation is a call, and the operation of a copy call is a copy, independent of their
 /// names.
 #[test]
-fn recordings_of_rocm_without_their_texts_keep_launches_and_copies() {
+fn rocm_recordings_without_texts_keep_launches_and_copies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rpd");
     let sql = "CREATE TABLE rocpd_string (id INT, string TEXT); INSERT INTO rocpd_string VALUES (1, '');

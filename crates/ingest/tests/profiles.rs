@@ -67,7 +67,7 @@ fn speedscope_sampled_and_evented() {
 }
 
 #[test]
-fn a_profile_that_breaks_off_is_kept_up_to_there() {
+fn truncated_profiles_keep_their_first_samples() {
     let shared_first = SAMPLED.replacen(
         "\"profiles\"",
         "\"shared\": {\"frames\": [{\"name\": \"a\"}, {\"name\": \"b\"}, {\"name\": \"c\"}]}, \"profiles\"",
@@ -154,7 +154,7 @@ fn a_hundred_thousand_frames() {
 }
 
 #[test]
-fn a_profile_is_no_trace() {
+fn profiles_are_not_traces() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "cpu.pb.gz", &stackline_testkit::io::gzip(&pprof()));
     let error = read_paths(&[path], &ReadOptions::default()).unwrap_err().to_string();
@@ -162,7 +162,7 @@ fn a_profile_is_no_trace() {
 }
 
 #[test]
-fn what_is_damaged_says_so() {
+fn damaged_profiles_report_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = pprof();
     let error = |name: &str, bytes: &[u8]| {
@@ -195,7 +195,7 @@ fn collapsed_stacks_with_fractions() {
 }
 
 #[test]
-fn values_that_cannot_be_counted_are_told() {
+fn uncountable_values_are_reported() {
     let huge = SAMPLED.replace("0.01, 0.005, 0.02, 0.1", "-1, 0.005, 1e300, 0.1");
     let report = read("a.json", huge.as_bytes()).report;
     let counts = ["negative_value", "value_out_of_range", "negative_duration"].map(|code| report.count_of(code));
@@ -205,11 +205,14 @@ fn values_that_cannot_be_counted_are_told() {
 }
 
 #[test]
-fn metrics_by_their_names_and_units() {
-    let of = |kinds: &str| {
+fn metrics_follow_from_names_and_units() {
+    let metrics_of = |kinds: &str| {
         let stacks = SAMPLED.replace("\"unit\": \"seconds\"", kinds).replace("0.01, 0.005, 0.02, 0.1", "10, 5, 20, 1");
         text(&read("a.json", stacks.as_bytes()))
     };
-    assert!(of("\"unit\": \"bytes\"").contains(CallMetric::Allocated.name(&stackline_model::StringTable::default())));
-    assert!(of("\"unit\": \"none\"").contains("samples"));
+    assert!(
+        metrics_of("\"unit\": \"bytes\"")
+            .contains(CallMetric::Allocated.name(&stackline_model::StringTable::default()))
+    );
+    assert!(metrics_of("\"unit\": \"none\"").contains("samples"));
 }

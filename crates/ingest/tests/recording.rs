@@ -51,14 +51,14 @@ fn the_order_of_names_does_not_matter() {
 }
 
 #[test]
-fn a_killed_process_is_said_to_have_been_killed() {
+fn killed_processes_are_reported() {
     let killed = tree(&streams(&Config { killed: true, ..Config::default() }));
     assert_eq!(killed.report.count_of("process_killed"), 1);
     assert!(killed.processes.iter().any(|process| process.lasted_ns.is_none()));
 }
 
 #[test]
-fn a_process_that_left_by_os_exit_is_said_to_have() {
+fn processes_that_called_os_exit_are_reported() {
     let mut chunk = ChunkWriter::new();
     for record in [Record::Process(Box::default()), Record::Exit { code: -3 }, Record::End { at_ns: 5 }] {
         chunk.push(&record).unwrap();
@@ -70,7 +70,7 @@ fn a_process_that_left_by_os_exit_is_said_to_have() {
 }
 
 #[test]
-fn the_last_ends_of_steps_count() {
+fn last_step_ends_are_kept() {
     let mut chunk = ChunkWriter::new();
     let ends = |count, last_ns| Record::StepEnds(StepEnds { count, first_ns: 3, last_ns });
     for record in [Record::Process(Box::default()), ends(1, 3), ends(9, 70), Record::End { at_ns: 80 }] {
@@ -82,7 +82,7 @@ fn the_last_ends_of_steps_count() {
 }
 
 #[test]
-fn a_process_that_another_program_replaced_is_said_to_have_been() {
+fn processes_replaced_by_exec_are_reported() {
     let mut chunk = ChunkWriter::new();
     for record in [Record::Process(Box::default()), Record::Replaced, Record::End { at_ns: 5 }] {
         chunk.push(&record).unwrap();
@@ -94,7 +94,7 @@ fn a_process_that_another_program_replaced_is_said_to_have_been() {
 }
 
 #[test]
-fn what_is_lost_is_told_once() {
+fn dropped_records_are_reported_once() {
     let lost = |what: &str| Record::Lost { what: what.into(), count: 164 };
     let mut chunk = ChunkWriter::new();
     let records =
@@ -103,8 +103,8 @@ fn what_is_lost_is_told_once() {
         chunk.push(&record).unwrap();
     }
     let read = tree(&[("7-0.slr".into(), [HEADER.as_slice(), chunk.finish()].concat())]);
-    let told = |code: &str| read.report.problems.iter().find(|problem| problem.code == code).unwrap();
-    let (full, other) = (told("tree_full"), told("not_recorded"));
+    let problem = |code: &str| read.report.problems.iter().find(|problem| problem.code == code).unwrap();
+    let (full, other) = (problem("tree_full"), problem("not_recorded"));
     assert_eq!((full.count, full.example.as_str()), (164, "7-0.slr"));
     assert!(other.count == 164 && other.example.contains("threads_over_limit"), "{other:?}");
 }
@@ -156,7 +156,7 @@ fn with_frames_of_the_recorder() -> Vec<u8> {
 }
 
 #[test]
-fn frames_of_the_recorder_are_in_no_tree() {
+fn recorder_frames_are_hidden_from_trees() {
     let tree = tree(&[("7-0.slr".into(), with_frames_of_the_recorder())]);
     assert!(tree.report.is_clean() && tree.check() == Ok(()), "{:?}", tree.report.problems);
     let mut names: Vec<String> = tree.frames.iter().map(|frame| frame.name(&tree.strings)).collect();
@@ -203,7 +203,7 @@ fn with_threads(threads: &[(u32, &str, bool)]) -> Vec<u8> {
 
 /// In Linux a thread inherits the name of its creator: threads of native code have the name of the program.
 #[test]
-fn threads_with_the_name_of_their_program_are_told_apart() {
+fn threads_named_after_their_program_are_numbered() {
     let threads = [
         (7, "MainThread", true),
         (8, "python3.11", false),
@@ -220,13 +220,13 @@ fn threads_with_the_name_of_their_program_are_told_apart() {
 }
 
 #[test]
-fn no_streams_is_an_error_that_says_so() {
+fn missing_streams_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(read_recording(folder.path()), Err(Error::NoStreams { .. })));
 }
 
 #[test]
-fn ids_that_refer_to_nothing_are_counted() {
+fn dangling_ids_are_counted() {
     let mut chunk = ChunkWriter::new();
     chunk.push(&Record::Process(Box::default())).unwrap();
     chunk.push(&Record::Node { thread: 3, id: 1, parent: 0, frame: 0 }).unwrap();
@@ -284,7 +284,7 @@ fn record() -> impl Strategy<Value = Record> {
 proptest! {
     /// Records in any order and with any content give a tree.
     #[test]
-    fn nonsense_makes_no_nonsense(records in proptest::collection::vec(record(), 0..120)) {
+    fn invalid_records_give_valid_trees(records in proptest::collection::vec(record(), 0..120)) {
         let mut chunk = ChunkWriter::new();
         chunk.push(&Record::Process(Box::default())).unwrap();
         for record in &records {
@@ -298,7 +298,7 @@ proptest! {
 
     /// Truncated or damaged at any position: the rest is a tree, and the loss is reported.
     #[test]
-    fn damage_loses_no_more_than_it_must(seed in 0_u64..50, at in 0.0_f64..1.0, flip: bool) {
+    fn damage_loses_only_damaged_chunks(seed in 0_u64..50, at in 0.0_f64..1.0, flip: bool) {
         let mut files = streams(&Config { seed, steps: 2, ..Config::default() });
         let whole = tree(&files);
         let file = &mut files[0].1;

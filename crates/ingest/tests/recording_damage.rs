@@ -99,7 +99,7 @@ fn read(file: &[u8]) -> (HashSet<Call>, u64, Vec<(String, u64)>) {
 }
 
 #[test]
-fn names_of_calls_that_share_a_frame_are_theirs() {
+fn calls_that_share_a_frame_keep_their_names() {
     let (calls, ..) = read(&file(&chunks(4, true)));
     assert!(calls.contains(&("span 3 1".to_owned(), 1_030_100, 50)), "{calls:?}");
     assert!(calls.contains(&("operator 3".to_owned(), 1_030_200, 50)));
@@ -107,7 +107,7 @@ fn names_of_calls_that_share_a_frame_are_theirs() {
 
 /// The first chunk is found again after the byte. Its calls have no times, and no later call has their names.
 #[test]
-fn a_byte_before_the_first_chunk_names_no_later_call() {
+fn damage_before_the_first_chunk_affects_no_later_names() {
     for count in 1..6 {
         let mut damaged = file(&chunks(count, true));
         let (whole, ..) = read(&damaged);
@@ -120,7 +120,7 @@ fn a_byte_before_the_first_chunk_names_no_later_call() {
 }
 
 #[test]
-fn what_stands_behind_a_lost_chunk_is_read() {
+fn chunks_after_a_lost_one_are_read() {
     let all = chunks(9, true);
     let (whole, ..) = read(&file(&all));
     for lost in 1..8 {
@@ -139,7 +139,7 @@ fn what_stands_behind_a_lost_chunk_is_read() {
 
 /// Streams from before [`Record::Restart`]: times of calls after damage are unknown, so there are no calls.
 #[test]
-fn times_that_are_not_known_are_not_guessed() {
+fn unknown_times_are_not_guessed() {
     let mut all = chunks(6, false);
     let (whole, ..) = read(&file(&all));
     all[1].truncate(20);
@@ -149,7 +149,7 @@ fn times_that_are_not_known_are_not_guessed() {
 }
 
 #[test]
-fn an_outage_is_told_with_its_reason() {
+fn outages_are_reported_with_their_reason() {
     let mut writer = ChunkWriter::new();
     for record in [
         Record::Process(Box::default()),
@@ -160,15 +160,18 @@ fn an_outage_is_told_with_its_reason() {
         writer.push(&record).unwrap();
     }
     let tree = read_streams([("7-0.slr", file(&[writer.finish().to_vec()]).as_slice())]);
-    let of = |code: &str| tree.report.problems.iter().find(|problem| problem.code == code).unwrap();
-    assert_eq!(of("write_delayed").example, "7-0.slr: disk full for 2.1 s; all records were written later");
-    assert_eq!(of("not_written").count, 12);
-    assert_eq!(of("not_written").example, "7-0.slr: file too large (RLIMIT_FSIZE) for 0.5 s; 12 records not written");
+    let problem_of = |code: &str| tree.report.problems.iter().find(|problem| problem.code == code).unwrap();
+    assert_eq!(problem_of("write_delayed").example, "7-0.slr: disk full for 2.1 s; all records were written later");
+    assert_eq!(problem_of("not_written").count, 12);
+    assert_eq!(
+        problem_of("not_written").example,
+        "7-0.slr: file too large (RLIMIT_FSIZE) for 0.5 s; 12 records not written"
+    );
     assert!(!tree.report.is_clean());
 }
 
 #[test]
-fn an_empty_stream_is_one_that_says_nothing() {
+fn empty_streams_have_no_calls() {
     for length in [0, 3, 7, 8] {
         let tree = read_streams([("7-0.slr", &HEADER[..length])]);
         assert_eq!(tree.report.count_of("empty_stream"), 1, "{length} bytes");
@@ -178,7 +181,7 @@ fn an_empty_stream_is_one_that_says_nothing() {
 
 proptest! {
     #[test]
-    fn what_is_read_was_written(
+    fn all_calls_read_were_written(
         count in 1_u32..12,
         damages in proptest::collection::vec((any::<prop::sample::Index>(), 1_usize..300, 1_u8..=255, 0_u8..3), 0..5),
     ) {

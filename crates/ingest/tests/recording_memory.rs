@@ -85,7 +85,7 @@ use MemoryCallKind::{Allocate, CopyOnDevice, Free, Kernel, Set};
 use TouchKind::{Allocated, Freed, Input};
 
 #[test]
-fn callers_leave_what_they_pass_on_and_results_are_written() {
+fn callees_access_forwarded_inputs_and_results_are_writes() {
     let trace = Stream::new()
         .touch(10, 0, Allocated, 0x1000, 64)
         .touch(20, 4, Input(0), 0x1000, 64)
@@ -111,7 +111,7 @@ fn callers_leave_what_they_pass_on_and_results_are_written() {
 /// Calls are written when they end, with a clock rate that may have changed since their tensors were written. By its
 /// time, this call began before its memory was allocated. By the order of the thread it did not.
 #[test]
-fn what_a_thread_allocates_comes_before_its_use_whatever_the_clock_says() {
+fn allocations_precede_uses_at_equal_times() {
     for skew in [-3000, -60, 0, 60, 3000] {
         let trace = Stream::new()
             .touch(10_000, 0, Allocated, 0x1000, 64)
@@ -134,7 +134,7 @@ fn what_a_thread_allocates_comes_before_its_use_whatever_the_clock_says() {
 /// A name belongs to the memory at its address at that time, and the first of several is kept. A name may precede the
 /// first use of the memory, but not outlive the memory.
 #[test]
-fn names_are_of_what_is_there_when_they_are_told() {
+fn tensor_names_apply_to_the_object_live_at_their_time() {
     let name = |id, module: &str, part| Record::TensorName { id, module: module.into(), name: "weight".into(), part };
     let named = |at_ns, address, name| Record::Named { at_ns, address, name };
     let trace = Stream::new()
@@ -170,7 +170,7 @@ fn names_are_of_what_is_there_when_they_are_told() {
 }
 
 #[test]
-fn what_lies_where_something_is_allocated_was_freed_just_before() {
+fn reused_addresses_imply_a_preceding_free() {
     let trace = Stream::new().touch(10, 0, Allocated, 0x1000, 64).touch(20, 0, Allocated, 0x1020, 64).read();
     let expected = vec![(Allocate, 0, vec![]), (Free, call_flags::INFERRED, vec![]), (Allocate, 0, vec![])];
     assert_eq!(listing(&trace), expected);
@@ -179,7 +179,7 @@ fn what_lies_where_something_is_allocated_was_freed_just_before() {
 }
 
 #[test]
-fn memory_of_others_ends_where_ours_begins() {
+fn foreign_memory_ends_at_an_allocation_of_its_address() {
     let trace = Stream::new()
         .touch(10, 0, Allocated, 0x1100, 64)
         .touch(20, 1, Input(0), 0x1000, 4096)
@@ -193,19 +193,19 @@ fn memory_of_others_ends_where_ours_begins() {
 
 /// The recording ended before an operator ran, and the report states this.
 #[test]
-fn a_window_without_operators_is_told() {
+fn windows_without_operators_are_reported() {
     let window = |at_ns, open| Record::Window { at_ns, step: 0, open, at_step: false };
-    let is_told =
+    let is_reported =
         |trace: &MemoryTrace| !trace.has_accesses && stackline_ingest::diagnostics::is_outside_window(&trace.report);
     let early = || Stream::new().touch(10, 0, Allocated, 0x1000, 64);
-    assert!(is_told(&early().with(window(5, true)).with(window(8, false)).read()));
-    assert!(!is_told(&early().read()), "all was recorded");
+    assert!(is_reported(&early().with(window(5, true)).with(window(8, false)).read()));
+    assert!(!is_reported(&early().read()), "all was recorded");
     let with = early().touch(20, 1, Input(0), 0x1000, 64).call(1, 20, 25).with(window(5, true)).with(window(30, false));
-    assert!(!is_told(&with.read()));
+    assert!(!is_reported(&with.read()));
 }
 
 #[test]
-fn pauses_and_losses_may_have_touched_everything() {
+fn pauses_and_dropped_records_may_access_all_objects() {
     let plain = || Stream::new().touch(10, 0, Allocated, 0x1000, 64).touch(20, 1, Input(0), 0x1000, 64).call(1, 20, 25);
     let opaque = |trace: &MemoryTrace| trace.calls.ids().filter(|&call| trace.calls.is_opaque(call)).count();
     assert_eq!(opaque(&plain().read()), 0);
@@ -215,12 +215,12 @@ fn pauses_and_losses_may_have_touched_everything() {
     assert_eq!((opaque(&lost), lost.saw_end), (2, false), "frees may be among what was lost");
     let unnamed = plain().with(Record::Lost { what: "names_over_limit".into(), count: 3 }).read();
     assert_eq!((opaque(&unnamed), unnamed.saw_end), (0, true), "names touch nothing");
-    let told = &unnamed.report.problems[0];
-    assert!(told.count == 3 && told.example.contains("names_over_limit"), "{told:?}");
+    let problem = &unnamed.report.problems[0];
+    assert!(problem.count == 3 && problem.example.contains("names_over_limit"), "{problem:?}");
 }
 
 #[test]
-fn references_to_nothing_are_counted() {
+fn dangling_references_are_counted() {
     let process = Process { pid: 3, ..Process::default() };
     let trace = Stream::new()
         .with(Record::Process(Box::new(process)))
@@ -234,7 +234,7 @@ fn references_to_nothing_are_counted() {
 
 /// `torch.zeros` and a copy: they fill memory that was not used then.
 #[test]
-fn what_only_fills_is_no_use() {
+fn fills_are_not_uses() {
     let trace = Stream::new()
         .touch(10, 0, Allocated, 0x1000, 64)
         .touch(20, 5, Input(0), 0x1000, 64)
@@ -256,7 +256,7 @@ fn what_only_fills_is_no_use() {
 /// `aten::linear` allocates memory, works on other memory, and only then uses its own. The program's allocation is used
 /// by an operator that did not allocate it.
 #[test]
-fn what_an_operator_makes_and_uses_is_marked() {
+fn temporaries_of_operators_are_marked() {
     let trace = Stream::new()
         .touch(5, 0, Allocated, 0x9000, 64)
         .touch(10, 4, Input(0), 0x9000, 64)
@@ -276,7 +276,7 @@ fn what_an_operator_makes_and_uses_is_marked() {
 /// One call with a list of as many tensors as the recorder takes, so it may have accessed more. Each one is also passed
 /// to an inner call, so the outer one accesses none. The time is proportional to the number of tensors.
 #[test]
-fn long_lists_are_passed_on_one_by_one() {
+fn tensor_lists_are_forwarded_element_by_element() {
     let count = 4096;
     let mut stream = Stream::new();
     for at in 0..count {
@@ -300,7 +300,7 @@ fn long_lists_are_passed_on_one_by_one() {
 /// Parameters of an inference are never updated: objects that modules did not create, read repeatedly, and that are
 /// never freed.
 #[test]
-fn what_modules_read_again_and_again_is_theirs() {
+fn objects_that_modules_read_repeatedly_are_parameters() {
     let mut stream = Stream::new();
     let (text, frame) = (OPERATORS.len() as u32, OPERATORS.len() as u32);
     let (module, node) = (frame + 1, frame + 2);
@@ -334,7 +334,7 @@ fn what_modules_read_again_and_again_is_theirs() {
 
 /// Same as in the trace of the recording: a finding does not depend on the program's folder.
 #[test]
-fn files_are_named_from_where_the_program_ran() {
+fn file_names_are_relative_to_the_working_directory() {
     let text = OPERATORS.len() as u32;
     let process = Process { command: vec!["python".into(), "run/train.py".into()], ..Process::default() };
     let mut stream = Stream::new();
@@ -383,8 +383,8 @@ fn types_and_sizes_come_from_operators() {
 
 /// An operator without a new tensor writes its last argument; the rest of a partly written object is kept.
 #[test]
-fn what_is_written_in_part_is_not_made() {
-    let of = |bytes: u64| {
+fn partially_written_objects_are_not_results() {
+    let accesses_for = |bytes: u64| {
         let trace = Stream::new()
             .touch(10, 0, Allocated, 0x1000, 64)
             .touch(12, 0, Allocated, 0x2000, 64)
@@ -394,13 +394,13 @@ fn what_is_written_in_part_is_not_made() {
             .read();
         listing(&trace)[2].2.clone()
     };
-    assert_eq!(of(64), [(0, AccessMode::Read), (1, AccessMode::Write)]);
-    assert_eq!(of(32), [(0, AccessMode::Read), (1, AccessMode::Both)]);
+    assert_eq!(accesses_for(64), [(0, AccessMode::Read), (1, AccessMode::Write)]);
+    assert_eq!(accesses_for(32), [(0, AccessMode::Read), (1, AccessMode::Both)]);
 }
 
 /// `aten::linear` lets `aten::copy_` fill its result and then uses it; its own input is not passed on.
 #[test]
-fn what_is_filled_for_an_operator_is_used_by_it() {
+fn inputs_filled_for_an_operator_are_used_by_it() {
     let trace = Stream::new()
         .touch(5, 0, Allocated, 0x9000, 64)
         .touch(6, 0, Allocated, 0xa000, 64)
@@ -442,7 +442,7 @@ fn labels(processes: &[(u32, Option<u32>)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn memory_is_named_as_the_trace_that_shows_its_process() {
+fn memory_traces_are_named_like_their_process_trace() {
     let named = |pairs: &[(&str, &str)]| -> Vec<_> {
         pairs
             .iter()

@@ -74,7 +74,7 @@ fn tables_of_one_run() {
 }
 
 #[test]
-fn what_was_counted() {
+fn hardware_counters_of_kernels() {
     let Some(trace) = recording(&["decode_fetch_counter_collection.csv"]) else { return };
     let column = trace.attr("FETCH_SIZE");
     let values: Vec<f64> = trace.events.ids().filter_map(|e| column.f64(e)).collect();
@@ -83,19 +83,19 @@ fn what_was_counted() {
 }
 
 #[test]
-fn files_that_were_not_given_are_named() {
+fn missing_files_are_reported() {
     let Some(trace) = recording(&["decode_kernel_trace.csv"]) else { return };
     let problem = trace.report.problems.iter().find(|problem| problem.code == "part_not_given").unwrap();
     assert_eq!(problem.count, 1, "the counters are of another run: {problem:?}");
 }
 
 #[test]
-fn a_folder_has_several_runs() {
+fn folders_may_contain_several_runs() {
     let Some(corpus) = corpus() else { return };
     let traces = read(&[corpus.join("rocprof")]);
-    let of: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
+    let counts: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
     assert_eq!(
-        of,
+        counts,
         [
             ("amd-mi350x-rocprofv3.json.gz", 43_915),
             ("decode_fetch_counter_collection.csv", 34),
@@ -113,7 +113,7 @@ fn text(traces: &[Trace]) -> String {
         let at = (trace.events.start[row], trace.events.dur[row], track.kind.name());
         format!("{} {} {at:?}{}", trace.kind(event).name(), trace.name(event), arguments(trace, event))
     };
-    let of = |trace: &Trace| {
+    let totals = |trace: &Trace| {
         let mut lines: Vec<String> = trace.events.ids().map(|event| line(trace, event)).collect();
         lines.sort();
         let mut launches: Vec<_> =
@@ -121,7 +121,7 @@ fn text(traces: &[Trace]) -> String {
         launches.sort();
         format!("rank {:?}\n{}\n{launches:?} {:?}\n", trace.meta.rank, lines.join("\n"), trace.meta.entries)
     };
-    traces.iter().map(of).collect()
+    traces.iter().map(totals).collect()
 }
 
 const DOCUMENT: &str = r#"{"rocprofiler-sdk-tool": [{
@@ -286,7 +286,7 @@ fn forms(folder: &Path) -> Vec<(&'static str, Vec<Trace>)> {
 }
 
 #[test]
-fn all_forms_of_a_run_say_the_same() {
+fn all_forms_of_a_run_give_equal_traces() {
     let folder = tempfile::tempdir().unwrap();
     let forms = forms(folder.path());
     let (_, document) = &forms[0];
@@ -310,7 +310,7 @@ fn all_forms_of_a_run_say_the_same() {
 }
 
 #[test]
-fn a_document_that_breaks_off_is_kept_up_to_there() {
+fn truncated_documents_keep_their_first_records() {
     // The symbols follow the records here, as after a tool that sorts keys.
     let cut = DOCUMENT.find("\"kernel_symbols\"").unwrap();
     let trace = read_bytes("908_results.json", &DOCUMENT.as_bytes()[..cut], &ReadOptions::default()).unwrap();
@@ -323,7 +323,7 @@ fn a_document_that_breaks_off_is_kept_up_to_there() {
 }
 
 #[test]
-fn a_row_that_breaks_off_is_left_out() {
+fn truncated_rows_are_excluded() {
     let (name, kernels) = TABLES[1];
     let cut = kernels.rfind(",300,310").unwrap();
     let trace = read_bytes(name, &kernels.as_bytes()[..cut], &ReadOptions::default()).unwrap();
@@ -335,7 +335,7 @@ fn a_row_that_breaks_off_is_left_out() {
 }
 
 #[test]
-fn kernels_of_a_run_that_only_counted() {
+fn kernels_of_a_run_with_counters_only() {
     let without = TABLES.iter().filter(|(name, _)| !name.contains("kernel_trace"));
     let folder = tempfile::tempdir().unwrap();
     without.for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());
@@ -349,7 +349,7 @@ fn kernels_of_a_run_that_only_counted() {
 }
 
 #[test]
-fn what_is_none_says_why() {
+fn files_without_a_recording_report_the_reason() {
     let error =
         |name: &str, text: &str| read_bytes(name, text.as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
     let (_, agents) = TABLES[0];
@@ -366,14 +366,14 @@ fn what_is_none_says_why() {
 /// A run of the tables with these names, unchanged or changed.
 fn tables(names: &[&str], change: impl Fn(&str) -> String) -> Vec<Trace> {
     let folder = tempfile::tempdir().unwrap();
-    for (name, text) in TABLES.iter().filter(|(name, _)| names.iter().any(|wanted| name.contains(wanted))) {
+    for (name, text) in TABLES.iter().filter(|(name, _)| names.iter().any(|part| name.contains(part))) {
         std::fs::write(folder.path().join(name), change(text)).unwrap();
     }
     read(&[folder.path().to_owned()])
 }
 
 #[test]
-fn gpus_by_what_agents_are_called() {
+fn gpus_follow_from_agent_names() {
     let devices = |called: &str| {
         let traces = tables(&["agent_info", "kernel_trace"], |text| text.replace("Agent 2", called));
         traces[0].gpu.device.clone()
@@ -397,12 +397,13 @@ fn files_of_a_run_count_once() {
     assert_eq!(traces[0].report.count_of("repeated_file"), 1);
     // The document has the data of all tables, more than these.
     let traces = read(&[folder.path().to_owned()]);
-    let of: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, trace.report.count_of("same_profile"))).collect();
-    assert_eq!(of, [("908_results.json", 1), ("run_00ab_results.db", 0)]);
+    let counts: Vec<_> =
+        traces.iter().map(|trace| (&*trace.meta.name, trace.report.count_of("same_profile"))).collect();
+    assert_eq!(counts, [("908_results.json", 1), ("run_00ab_results.db", 0)]);
 }
 
 #[test]
-fn one_bad_run_does_not_take_the_others_away() {
+fn unreadable_runs_do_not_affect_others() {
     let mut archive = tar::Builder::new(Vec::new());
     for (folder, (name, text)) in [("a", TABLES[1]), ("b", TABLES[0])] {
         let mut header = tar::Header::new_gnu();
@@ -414,7 +415,7 @@ fn one_bad_run_does_not_take_the_others_away() {
 }
 
 #[test]
-fn queues_are_streams_where_there_is_no_stream() {
+fn queues_replace_missing_streams() {
     let grouped = |text: &str| {
         text.replace("\"Agent 2\",2,3,910,2", "\"Agent 2\",7,0,910,2").replace("\"Agent 2\",2,3,", "\"Agent 2\",2,0,")
     };
@@ -425,7 +426,7 @@ fn queues_are_streams_where_there_is_no_stream() {
 }
 
 #[test]
-fn copies_within_the_host_are_no_work_of_a_gpu() {
+fn host_copies_are_not_gpu_work() {
     let traces = tables(&["memory_copy", "kernel_trace"], |text| text.replace("HOST_TO_DEVICE", "HOST_TO_HOST"));
     assert_eq!((sum(&traces[0], EventKind::Memcpy), sum(&traces[0], EventKind::Other)), ((0, 0), (1, 100)));
 }
@@ -438,8 +439,8 @@ fn processes_of_two_machines_may_have_the_same_number() {
     let path = folder.path().join("908_results.json");
     std::fs::write(&path, two).unwrap();
     let traces = read(&[path]);
-    let of: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
-    assert_eq!(of, [("908_results.json/process 908", 2), ("908_results.json/process 908 (2)", 2)]);
+    let counts: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, sum(trace, EventKind::Kernel).0)).collect();
+    assert_eq!(counts, [("908_results.json/process 908", 2), ("908_results.json/process 908 (2)", 2)]);
     // Tables that were made from a database have an identifier in each row.
     let with_guid = |text: &str| {
         let mut lines = text.lines();
@@ -467,7 +468,7 @@ fn counters_of_a_dispatch_in_any_order() {
 }
 
 #[test]
-fn files_are_packed_by_what_they_hold_not_by_their_names() {
+fn packing_of_files_is_detected_from_content() {
     let folder = tempfile::tempdir().unwrap();
     let (name, text) = TABLES[1];
     let path = folder.path().join(name);

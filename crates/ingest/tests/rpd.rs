@@ -60,7 +60,7 @@ const TABLES: &str = "CREATE TABLE rocpd_string (id INTEGER PRIMARY KEY, string 
     CREATE TABLE rocpd_copyapi (api_ptr_id INTEGER PRIMARY KEY, stream TEXT, size INT);";
 
 #[test]
-fn a_recording_in_short() {
+fn summary_of_a_recording() {
     let rows = "INSERT INTO rocpd_api VALUES (1, 10, 11, 100, 900, 5, 6), (2, 10, 11, 110, 120, 2, 1), (3, 10, 11, 130, 140, 7, 1),
             (4, 20, 21, 100, 110, 9, 1), (5, 10, 11, 105, 125, 5, 10);
         INSERT INTO rocpd_op VALUES (1, 0, 1, 200, 300, 3, 4), (2, 0, 1, 300, 310, 3, 4), (3, 0, 1, 310, 330, 3, 4), (4, 1, 0, 120, 220, 1, 8);
@@ -83,7 +83,7 @@ fn a_recording_in_short() {
 }
 
 #[test]
-fn a_copy_in_parts_has_no_bytes_for_each() {
+fn copies_in_parts_have_no_bytes_per_part() {
     let rows = "INSERT INTO rocpd_api VALUES (4, 20, 21, 100, 110, 9, 1);
         INSERT INTO rocpd_op VALUES (4, 1, 0, 120, 220, 1, 8), (5, 1, 0, 220, 320, 1, 8);
         INSERT INTO rocpd_api_ops VALUES (4, 4, 4), (5, 4, 5); INSERT INTO rocpd_copyapi VALUES (4, '0x5', 4096);";
@@ -93,7 +93,7 @@ fn a_copy_in_parts_has_no_bytes_for_each() {
 }
 
 #[test]
-fn columns_of_other_schemas_are_missing() {
+fn missing_columns_of_other_schemas() {
     let (_folder, traces) = made(
         "CREATE TABLE rocpd_string (id INTEGER PRIMARY KEY, string TEXT); INSERT INTO rocpd_string VALUES (1, 'k');
          CREATE TABLE rocpd_op (id INTEGER PRIMARY KEY, gpuId INT, start INT, end INT, description_id INT);

@@ -43,7 +43,7 @@ fn ranks_of_a_directory_do_not_vanish() {
 }
 
 #[test]
-fn repairs_of_the_header_and_of_keys_are_told() {
+fn repairs_of_header_and_keys_are_reported() {
     let json = r#"{,"traceName": "a "b".json", "schemaVersion": 1,,"x": "C:\Programs","traceEvents":[]}"#;
     let trace = read(json);
     for code in ["bare_quote", "extra_comma", "backslash"] {
@@ -60,7 +60,7 @@ fn repairs_of_the_header_and_of_keys_are_told() {
 }
 
 #[test]
-fn an_unfinished_span_is_not_stretched_by_an_absurd_gpu_record() {
+fn absurd_gpu_records_do_not_extend_unfinished_spans() {
     let trace = read(&list(&[
         x("cpu_op", "a", (1, 1), "0", "10", ""),
         r#"{"ph":"B","cat":"user_annotation","name":"open","pid":1,"tid":1,"ts":2}"#.to_owned(),
@@ -71,7 +71,7 @@ fn an_unfinished_span_is_not_stretched_by_an_absurd_gpu_record() {
 }
 
 #[test]
-fn empty_and_early_gpu_records_do_not_stretch_the_window() {
+fn empty_and_early_gpu_records_do_not_extend_the_window() {
     let host = x("cpu_op", "a", (1, 1), "1000000", "10000", "");
     let gpu = |ts: &str, dur: &str| x("kernel", "k", (0, 7), ts, dur, r#""device":0,"stream":7"#);
     for (ts, dur) in [("0", "0"), ("100000", "5")] {
@@ -97,7 +97,7 @@ fn merged(more: &[String]) -> Trace {
 }
 
 #[test]
-fn work_of_one_rank_is_not_given_to_another() {
+fn work_is_not_assigned_to_another_rank() {
     let trace = merged(&[]);
     let last = trace.gpu.len() - 1;
     assert_eq!((trace.gpu.device[last], trace.gpu.launch[last].is_none()), (1, true));
@@ -111,16 +111,16 @@ fn steps_belong_to_their_process() {
         x("user_annotation", &format!("ProfilerStep#{number}"), (pid, pid), ts, dur, "")
     };
     let trace = merged(&[step(100, 1, "0", "40"), step(200, 2, "12", "20")]);
-    let of = |device: i32| {
+    let kernels_of = |device: i32| {
         let own = trace.gpu.ids().filter(|g| trace.gpu.device[g.index()] == device);
         own.map(|g| trace.steps.get(trace.gpu.step[g.index()] as usize).map(|s| s.number)).collect::<Vec<_>>()
     };
-    assert_eq!(of(0), [Some(1), Some(1)]);
-    assert_eq!(of(1), [None, Some(2), None]);
+    assert_eq!(kernels_of(0), [Some(1), Some(1)]);
+    assert_eq!(kernels_of(1), [None, Some(2), None]);
 }
 
 #[test]
-fn arguments_of_an_end_stand_last() {
+fn arguments_of_an_end_are_last() {
     let trace = read(
         r#"[{"ph":"B","name":"a","pid":1,"tid":1,"ts":1,"args":{"a":1,"b":2}},
             {"ph":"E","pid":1,"tid":1,"ts":5,"args":{"a":2,"b":2}}]"#,
@@ -130,7 +130,7 @@ fn arguments_of_an_end_stand_last() {
 }
 
 #[test]
-fn a_finished_arrow_starts_no_other() {
+fn finished_arrows_start_no_others() {
     let flow =
         |ph: &str, ts: i64| format!(r#"{{"ph":"{ph}","cat":"x","name":"f","id":1,"pid":1,"tid":{ts},"ts":{ts}}}"#);
     let events: Vec<String> = (1..4).map(|t| x("cpu_op", "a", (1, t), &t.to_string(), "1", "")).collect();

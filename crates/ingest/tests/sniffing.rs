@@ -57,13 +57,13 @@ fn each_file_has_one_source() {
 
 /// Formats of memory, each with a file that the test writes.
 #[test]
-fn files_of_memory_have_sources() {
+fn formats_of_memory_files_are_detected() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("memory_liveness.txt"), "[1]: 1(0)\n").unwrap();
     let of_text = |text: &[u8]| {
         source(Path::new("text"), &Content::Bytes { head: text, stream: &mut std::io::empty() }).unwrap_or("none")
     };
-    let told = [
+    let sources = [
         ("a folder of DrGPUM's", source(folder.path(), &Content::Directory(folder.path())).unwrap()),
         ("one of its files", of_text(b"[12]: 12(0), 13(4)\n")),
         ("nodes and a schema", of_text(b"{\"schema\": \"1.1\", \"nodes\": []}")),
@@ -82,12 +82,12 @@ fn files_of_memory_have_sources() {
         ("a name that is no key", of_text(b"{\"a\": \"blocks\"}")),
         ("a folder", source(Path::new("."), &Content::Directory(Path::new("."))).unwrap_or("none")),
     ];
-    insta::assert_debug_snapshot!(told);
+    insta::assert_debug_snapshot!(sources);
 }
 
 /// The detected format of a file agrees with its reader.
 #[test]
-fn a_file_is_what_its_source_says() {
+fn detected_files_are_read_by_their_source() {
     let folder = tempfile::tempdir().unwrap();
     let of_text = |text: &str| {
         let path = folder.path().join("file");

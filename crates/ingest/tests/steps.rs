@@ -28,7 +28,7 @@ fn steps(trace: &Trace) -> Vec<(i64, i64, i64)> {
 }
 
 #[test]
-fn iterations_of_a_server_are_numbered_in_their_order() {
+fn iterations_of_a_server_are_numbered_in_order() {
     let events =
         [(1, "step[DECODE bs=31]", 100, 50, ""), (1, "step[EXTEND bs=1]", 200, 50, ""), (1, "other", 210, 5, "")];
     assert_eq!(steps(&read(&events, None)), [(0, 100, 150), (1, 200, 250)]);
@@ -49,7 +49,7 @@ fn batches_of_lightning_are_steps() {
 
 /// ZeRO stage 3 runs PyTorch's optimizer once per parameter group; its own span encloses them.
 #[test]
-fn the_step_of_deepspeed_goes_before_those_of_its_groups() {
+fn deepspeed_step_takes_precedence_over_group_steps() {
     let mut events: Vec<Event<'_>> = Vec::new();
     for at in [100, 1100, 2100] {
         events.push((1, "DeepSpeedEngine.forward", at, 300, ""));
@@ -62,7 +62,7 @@ fn the_step_of_deepspeed_goes_before_those_of_its_groups() {
 }
 
 #[test]
-fn the_users_own_marks_go_before_a_librarys() {
+fn user_marks_take_precedence_over_library_marks() {
     let events = [
         (1, "ProfilerStep#7", 100, 100, ""),
         (1, "Optimizer.step#SGD.step", 150, 10, ""),
@@ -98,7 +98,7 @@ fn optimizers_end_steps_in_each_process() {
 }
 
 #[test]
-fn marks_of_one_step_count_once_and_repeated_numbers_are_told() {
+fn duplicate_marks_count_once_and_repeated_numbers_are_reported() {
     let events = [
         (1, "ProfilerStep#3", 100, 100, ""),
         (1, "ProfilerStep#4", 200, 100, ""),
@@ -107,24 +107,24 @@ fn marks_of_one_step_count_once_and_repeated_numbers_are_told() {
     ];
     let trace = read(&events, None);
     assert_eq!(steps(&trace), [(3, 100, 200), (4, 200, 300), (4, 300, 400)]);
-    let told: Vec<_> = trace.report.problems.iter().map(|problem| (problem.code.as_str(), problem.count)).collect();
-    assert_eq!(told, [("repeated_step", 1)]);
+    let problems: Vec<_> = trace.report.problems.iter().map(|problem| (problem.code.as_str(), problem.count)).collect();
+    assert_eq!(problems, [("repeated_step", 1)]);
 }
 
 #[test]
-fn a_pattern_takes_the_place_of_what_is_known() {
+fn pattern_replaces_known_marks() {
     let events =
         [(1, "ProfilerStep#3", 100, 300, ""), (1, "iteration 17", 100, 50, ""), (1, "iteration 18", 200, 50, "")];
     assert_eq!(steps(&read(&events, Some(r"^iteration (\d+)"))), [(17, 100, 150), (18, 200, 250)]);
     let none = read(&events, Some("nothing"));
     assert_eq!(steps(&none), []);
-    let told: Vec<_> = none.report.problems.iter().map(|problem| problem.code.as_str()).collect();
-    assert_eq!(told, ["step_annotation_matches_nothing"]);
+    let problems: Vec<_> = none.report.problems.iter().map(|problem| problem.code.as_str()).collect();
+    assert_eq!(problems, ["step_annotation_matches_nothing"]);
 }
 
 /// Workers that serve requests concurrently.
 #[test]
-fn spans_within_steps_of_another_thread_are_told() {
+fn spans_within_steps_of_another_thread_are_reported() {
     let span = |thread: u32, start: u32, length: u32| {
         format!(
             r#"{{"ph": "X", "cat": "user_annotation", "name": "request", "pid": 1, "tid": {thread}, "ts": {start}, "dur": {length}}}"#
@@ -143,10 +143,10 @@ fn spans_within_steps_of_another_thread_are_told() {
 /// A discriminator and a generator, each with its own Adam: equal numbers of spans with one name, but a step ends with
 /// every second one.
 #[test]
-fn optimizers_of_one_class_take_turns() {
+fn alternating_optimizers_of_one_class() {
     let mut events = Vec::new();
-    for turn in 0..5 {
-        let at = turn * 1000;
+    for iteration in 0..5 {
+        let at = iteration * 1000;
         for (start, parameters) in [(200, 6), (700, 3)] {
             events.push((1, "aten::mm", at + start - 100, 50, ""));
             events.push((1, "Optimizer.step#Adam.step", at + start, 100, ""));
@@ -162,9 +162,9 @@ fn optimizers_of_one_class_take_turns() {
 fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
     let ends = |second: &str| {
         let mut events = Vec::new();
-        for turn in 0..5 {
+        for iteration in 0..5 {
             for (start, dims) in [(200, "[[64, 32]]"), (700, second)] {
-                let at = turn * 1000 + start;
+                let at = iteration * 1000 + start;
                 events.push((1, "Optimizer.step#Adam.step", at, 100, String::new()));
                 events.push((1, "aten::add_", at + 10, 5, format!(r#", "args": {{"Input Dims": {dims}}}"#)));
             }
@@ -181,8 +181,8 @@ fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
 fn optimizers_of_one_class_differ_by_their_backward_passes() {
     let ends = |nodes: [u32; 2]| {
         let mut events = Vec::new();
-        for (turn, half) in (0..5).flat_map(|turn| [(turn, 0), (turn, 1)]) {
-            let at = turn * 1000 + half * 500;
+        for (iteration, half) in (0..5).flat_map(|iteration| [(iteration, 0), (iteration, 1)]) {
+            let at = iteration * 1000 + half * 500;
             let name = "autograd::engine::evaluate_function: AddmmBackward0";
             events.extend((0..nodes[half as usize]).map(|node| (1, name, at + 100 + 10 * node, 8, "")));
             events.push((1, "Optimizer.step#Adam.step", at + 200, 100, ""));
@@ -196,15 +196,15 @@ fn optimizers_of_one_class_differ_by_their_backward_passes() {
 
 /// A step without a recorded start is excluded.
 #[test]
-fn a_first_step_begins_where_the_second_does() {
+fn first_step_begins_like_the_second() {
     let operators = ["aten::embedding", "aten::mm", "aten::relu", "aten::mm"];
     let starts = |missing: usize, before: &[(&'static str, u32)]| {
         let mut events: Vec<Event<'_>> = before.iter().map(|&(name, at)| (1, name, at, 50, "")).collect();
-        for turn in 10..14 {
-            let missing = if turn == 10 { missing } else { 0 };
-            let times = (turn * 1000..).step_by(100);
+        for iteration in 10..14 {
+            let missing = if iteration == 10 { missing } else { 0 };
+            let times = (iteration * 1000..).step_by(100);
             events.extend(operators.into_iter().zip(times).skip(missing).map(|(name, at)| (1, name, at, 50, "")));
-            events.push((1, "Optimizer.step#Adam.step", turn * 1000 + 400, 100, ""));
+            events.push((1, "Optimizer.step#Adam.step", iteration * 1000 + 400, 100, ""));
         }
         steps(&read(&events, None)).iter().map(|step| step.1).collect::<Vec<i64>>()
     };
@@ -236,7 +236,7 @@ fn accumulation(start: u32, batches: u32, is_first: bool) -> Vec<Event<'static>>
 
 /// Batches before the first optimizer call belong to its step, as in later steps.
 #[test]
-fn a_first_step_of_several_batches_begins_with_the_first_of_them() {
+fn first_step_of_several_batches_begins_with_their_first() {
     let set_up = [(1, "aten::empty", 0, 5, ""), (1, "aten::mm", 10, 10, "")];
     let rest = [accumulation(600, 4, false), accumulation(1100, 4, false)].concat();
     let whole = [&set_up[..], &accumulation(100, 4, true), &rest].concat();

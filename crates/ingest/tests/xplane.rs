@@ -49,7 +49,7 @@ fn spans(trace: &Trace) -> BTreeMap<(String, String, String, i64, i64), usize> {
 
 /// XProf omits instants and, of equal spans of a thread, the inner ones. All of its events are here, at the same times.
 #[test]
-fn a_profile_and_the_trace_that_xprof_made_of_it_agree() {
+fn profile_agrees_with_trace_converted_by_xprof() {
     for name in ["jax-train", "jax-eager"] {
         let own = read(&text(&fixture(&format!("{name}.xplane.pb.gz"))));
         let theirs = read(&text(&fixture(&format!("{name}.trace.json.gz"))));
@@ -85,7 +85,7 @@ fn a_profile_and_the_trace_that_xprof_made_of_it_agree() {
 
 /// Data that the Chrome trace lacks: lines of the program for kernels, sizes as numbers, the GPU's properties.
 #[test]
-fn kernels_of_a_jitted_step_have_their_lines() {
+fn kernels_of_a_jitted_step_have_source_lines() {
     let trace = read(&text(&fixture("jax-train.xplane.pb.gz")));
     assert_eq!(trace.meta.format, "xplane");
     assert_eq!(trace.meta.base_ns, 1_795_808_648_593_077_089);
@@ -136,7 +136,7 @@ fn device(event: Event) -> Plane {
 }
 
 #[test]
-fn a_profile_in_short() {
+fn summary_of_a_profile() {
     let worker = Line::new(-8, "pool/-8", 1_000)
         .with(Event::new("work", 100_000, 5_000).stat("_ct", Stat::Int(1)).stat("_c", Stat::Uint(77)));
     let host = Plane::new(1, "/host:CPU").with(steps_and_calls()).with(worker);
@@ -157,7 +157,7 @@ fn a_profile_in_short() {
 }
 
 #[test]
-fn times_that_touch_still_touch() {
+fn adjacent_times_stay_adjacent() {
     let line =
         (0..50).fold(Line::new(1, "Stream #1(Compute)", 0), |line, i| line.with(Event::new("k", i * 1_700, 1_700)));
     let trace = read(&space(&[Plane::new(0, "/device:GPU:0").with(line)], &[]));
@@ -183,7 +183,7 @@ fn epoch_times_count_from_the_earliest_line() {
 
 /// Rows of TPUs: operators, their groups, and equal numbers on a second kind of device.
 #[test]
-fn devices_of_other_kinds() {
+fn devices_other_than_gpus() {
     let operators = Line::new(1, "XLA Ops", 0).with(Event::new("%fusion.1 = f32[2] fusion(...)", 0, 9_000));
     let steps = Line::new(2, "Steps", 0).with(Event::new("0", 0, 9_000));
     let core = Plane::new(0, "/device:TPU:0").with(operators).with(steps).kind(
@@ -205,7 +205,7 @@ fn devices_of_other_kinds() {
 }
 
 #[test]
-fn older_planes_of_the_host_are_the_same_threads() {
+fn older_host_planes_give_the_same_threads() {
     let calls = Plane::new(2, "/host:CUPTI").with(Line::new(9, "Host Threads/9", 0).with(Event::new(
         "cudaLaunchKernel",
         0,
@@ -235,8 +235,8 @@ fn operators_that_run_on_the_host_are_operators() {
 
 /// A different number denotes another program of the same name.
 #[test]
-fn lines_are_of_the_program_with_the_number() {
-    let of = |program: Option<u64>| {
+fn source_lines_come_from_the_program_with_the_number() {
+    let lines_of = |program: Option<u64>| {
         let event = Event::new("add_1", 0, 1_000)
             .stat("hlo_op", Stat::Text("add.1".into()))
             .stat("hlo_module", Stat::Text("jit_f".into()));
@@ -244,9 +244,9 @@ fn lines_are_of_the_program_with_the_number() {
         let trace = read(&space(&[programs(), device(event)], &[]));
         argument(&trace, EventId::new(0), "source")
     };
-    assert_eq!(of(Some(7)).as_deref(), Some("a.py:5"));
-    assert_eq!(of(None).as_deref(), Some("a.py:5"), "the only one of its name");
-    assert_eq!(of(Some(9)), None);
+    assert_eq!(lines_of(Some(7)).as_deref(), Some("a.py:5"));
+    assert_eq!(lines_of(None).as_deref(), Some("a.py:5"), "the only one of its name");
+    assert_eq!(lines_of(Some(9)), None);
     let add = Instruction { name: "add.1", opcode: "add", operator: "jit(f)/add", line: ("tpu.py", 8) };
     let name = format!("jit_f({})", u64::MAX);
     let of_tpu =
@@ -260,7 +260,7 @@ fn lines_are_of_the_program_with_the_number() {
 
 /// The start and stop of a profile do not belong to the program; a frame that does more than call them does.
 #[test]
-fn the_profilers_own_frames_are_no_part_of_the_program() {
+fn profiler_frames_are_excluded() {
     let us = 1_000_000;
     let line = Line::new(1, "python", 0)
         .with(Event::new("$contextlib.py:132 __enter__", 0, 1_000 * us))
@@ -309,7 +309,7 @@ fn a_profile_of_a_tpu() {
 }
 
 #[test]
-fn numbers_that_are_used_again_go_on_with_the_last_event_before() {
+fn reused_numbers_continue_after_the_last_event() {
     let event = |name: &str, at: i64, [kind, number]: [&str; 2]| {
         Event::new(name, at, 100).stat(kind, Stat::Int(5)).stat(number, Stat::Uint(7))
     };
@@ -342,7 +342,7 @@ fn bad_times_and_names_are_counted() {
 }
 
 #[test]
-fn what_is_cut_or_damaged_is_read_as_far_as_it_goes() {
+fn truncated_and_damaged_profiles_are_read_in_part() {
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
     let all = read(&whole).events.len();
     let mut most = 0;
@@ -370,7 +370,7 @@ fn what_is_cut_or_damaged_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn packed_and_beside_its_other_form() {
+fn packed_profile_and_profile_next_to_its_chrome_form() {
     let folder = tempfile::tempdir().unwrap();
     let packed = std::fs::read(fixture("jax-train.xplane.pb.gz")).unwrap();
     std::fs::write(folder.path().join("vm.xplane.pb"), text(&fixture("jax-train.xplane.pb.gz"))).unwrap();
@@ -395,14 +395,14 @@ fn packed_and_beside_its_other_form() {
     assert_eq!(names(&[archive]), ["profile.tar/profile/vm.xplane.pb"]);
     let files = ["vm.trace.json.gz", "vm.xplane.pb"].map(|name| folder.path().join(name));
     assert_eq!(names(&files), ["vm.xplane.pb"]);
-    let elsewhere = folder.path().join("other");
-    std::fs::create_dir(&elsewhere).unwrap();
-    std::fs::copy(&files[0], elsewhere.join("vm.trace.json.gz")).unwrap();
-    assert_eq!(names(&[elsewhere.join("vm.trace.json.gz"), files[1].clone()]), ["vm.trace.json.gz", "vm.xplane.pb"]);
+    let other_folder = folder.path().join("other");
+    std::fs::create_dir(&other_folder).unwrap();
+    std::fs::copy(&files[0], other_folder.join("vm.trace.json.gz")).unwrap();
+    assert_eq!(names(&[other_folder.join("vm.trace.json.gz"), files[1].clone()]), ["vm.trace.json.gz", "vm.xplane.pb"]);
 }
 
 #[test]
-fn what_is_none_is_named() {
+fn non_profiles_report_the_reason() {
     let empty = space(&[Plane::new(0, "/host:CPU"), Plane::new(0, "Task Environment")], &["host"]);
     assert!(error(&empty).contains("without events (planes: /host:CPU, Task Environment)"), "{}", error(&empty));
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
@@ -430,19 +430,19 @@ fn what_is_none_is_named() {
 #[test]
 fn profiles_of_the_corpus() {
     let Some(corpus) = corpus() else { return };
-    let of = |name: &str| read(&std::fs::read(corpus.join("xplane").join(name)).unwrap());
+    let read_profile = |name: &str| read(&std::fs::read(corpus.join("xplane").join(name)).unwrap());
     let sum = |trace: &Trace, kind| -> i64 {
         trace.events.ids().filter(|&e| trace.kind(e) == kind).map(|e| trace.events.dur[e.index()]).sum()
     };
-    let conv = of("jax-0.6-amd-conv.xplane.pb");
+    let conv = read_profile("jax-0.6-amd-conv.xplane.pb");
     assert_eq!((count(&conv, EventKind::Kernel), sum(&conv, EventKind::Kernel)), (25, 3_586_493));
     assert_eq!((count(&conv, EventKind::Memcpy), sum(&conv, EventKind::Memcpy)), (53, 889_028));
     let streams = |trace: &Trace| trace.tracks.tracks.iter().filter(|t| t.kind == TrackKind::Stream).count();
     assert_eq!(streams(&conv), 5);
-    let tensorflow = of("tensorflow-v100x8.xplane.pb");
+    let tensorflow = read_profile("tensorflow-v100x8.xplane.pb");
     assert_eq!(tensorflow.tracks.processes.len(), 4, "the host, and the three of eight GPUs that did something");
-    let newer = of("jax-0.8-amd-conv.xplane.pb");
-    let gemm = of("jax-0.8-amd-gemm.xplane.pb");
+    let newer = read_profile("jax-0.8-amd-conv.xplane.pb");
+    let gemm = read_profile("jax-0.8-amd-gemm.xplane.pb");
     assert_eq!(count(&gemm, EventKind::Kernel), 54);
     for trace in [&conv, &newer, &gemm] {
         let linked = trace.gpu.launch.iter().filter(|call| call.is_some()).count();

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const MIN_BLOCK: u64 = 512;
 const LARGE_SEGMENT: u64 = 20 << 20;
-const OWN_SEGMENT: u64 = 10 << 20;
+const MIN_OWN_SEGMENT: u64 = 10 << 20;
 const ROUND_LARGE: u64 = 2 << 20;
 
 /// Spacing of segments, so that none is adjacent to another.
@@ -60,7 +60,7 @@ impl AllocatorSettings {
 }
 
 /// True if a device's memory comes from PyTorch's caching allocator.
-pub(crate) fn caches(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
+pub(crate) fn is_from_caching_allocator(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
     trace.devices.get(device.index()).is_some_and(|device| trace.strings.get(device.name).starts_with("cuda"))
 }
 
@@ -94,7 +94,7 @@ pub struct Allocator {
 
 /// Error: the device has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom {
+pub struct OutOfDeviceMemory {
     /// Requested bytes, rounded.
     pub bytes: u64,
     /// Reserved and unused bytes, in blocks that are too small.
@@ -107,7 +107,7 @@ pub struct NoRoom {
 pub fn segment_bytes(request: u64) -> u64 {
     match request {
         0..=SMALL_REQUEST => SMALL_SEGMENT,
-        _ if request < OWN_SEGMENT => LARGE_SEGMENT,
+        _ if request < MIN_OWN_SEGMENT => LARGE_SEGMENT,
         _ => round_up(request, ROUND_LARGE),
     }
 }
@@ -141,7 +141,7 @@ impl Allocator {
     ///
     /// # Errors
     /// If the device has no room, even after the release of all wholly free segments.
-    pub fn allocate(&mut self, bytes: u64, stream: u64) -> Result<u64, NoRoom> {
+    pub fn allocate(&mut self, bytes: u64, stream: u64) -> Result<u64, OutOfDeviceMemory> {
         self.allocate_in(StrId::NONE, bytes, stream)
     }
 
@@ -149,7 +149,7 @@ impl Allocator {
     ///
     /// # Errors
     /// Like [`Self::allocate`].
-    pub fn allocate_in(&mut self, private: StrId, bytes: u64, stream: u64) -> Result<u64, NoRoom> {
+    pub fn allocate_in(&mut self, private: StrId, bytes: u64, stream: u64) -> Result<u64, OutOfDeviceMemory> {
         let bytes = self.settings.rounding.round(bytes);
         let pool = (bytes <= SMALL_REQUEST, stream, private);
         let address = match self.best_fit(pool, bytes) {
@@ -165,7 +165,7 @@ impl Allocator {
     }
 
     /// Obtain memory from the device until a free block is large enough.
-    fn grow(&mut self, pool: Pool, bytes: u64) -> Result<u64, NoRoom> {
+    fn grow(&mut self, pool: Pool, bytes: u64) -> Result<u64, OutOfDeviceMemory> {
         if !self.has_room(self.needed(pool, bytes)) {
             self.release_cached();
         }
@@ -173,7 +173,7 @@ impl Allocator {
         let more = self.needed(pool, bytes);
         if !self.has_room(more) {
             let largest = self.free.iter().map(|(_, bytes, _)| *bytes).max().unwrap_or(0);
-            return Err(NoRoom { bytes, cached: self.reserved - self.allocated, largest });
+            return Err(OutOfDeviceMemory { bytes, cached: self.reserved - self.allocated, largest });
         }
         self.reserved += more;
         Ok(if self.settings.expandable { self.extend(pool, more) } else { self.segment(pool, more) })
@@ -187,7 +187,7 @@ impl Allocator {
                 round_up(missing, if small { SMALL_SEGMENT } else { LARGE_SEGMENT })
             }
             (false, true) => SMALL_SEGMENT,
-            (false, false) if bytes < OWN_SEGMENT => LARGE_SEGMENT,
+            (false, false) if bytes < MIN_OWN_SEGMENT => LARGE_SEGMENT,
             (false, false) => round_up(bytes, ROUND_LARGE),
         }
     }
@@ -322,7 +322,7 @@ pub struct Reserved {
     /// Maximum of the reserved bytes.
     pub peak: u64,
     /// First request without room, and its position.
-    pub failed: Option<(u32, NoRoom)>,
+    pub failed: Option<(u32, OutOfDeviceMemory)>,
 }
 
 /// Run blocks of memory (of [`crate::replay::Replay::blocks`]) through the allocator in the order of their positions.

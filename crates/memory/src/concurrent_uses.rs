@@ -7,7 +7,7 @@ use stackline_model::{MemoryCallId, MemoryObjectId};
 pub(crate) type InStream = (u32, u32);
 
 /// Maximum number of concurrent uses that are kept per object. With more, no use counts as over.
-const MOST_BESIDE: usize = 256;
+const MOST_CONCURRENT: usize = 256;
 
 /// Use that is in no clock.
 const NEVER_OVER: InStream = (u32::MAX, u32::MAX);
@@ -20,7 +20,7 @@ pub(crate) fn is_over(call: InStream, now: InStream, clock: &[u32]) -> bool {
 
 /// Possibly concurrent uses of objects.
 #[derive(Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ConcurrentUses {
     /// For objects with concurrent uses on several streams: earlier uses that are not known to be over at the last use.
     uses: FxHashMap<MemoryObjectId, Vec<InStream>>,
     /// First use of each object since the host waited for all earlier uses; empty with a single stream.
@@ -30,7 +30,7 @@ pub(crate) struct Beside {
     spans: FxHashMap<MemoryObjectId, Vec<(MemoryCallId, MemoryCallId)>>,
 }
 
-impl Beside {
+impl ConcurrentUses {
     /// Create the state for this number of objects.
     pub(crate) fn new(objects: usize) -> Self {
         Self { since: vec![MemoryCallId::NONE; objects], ..Self::default() }
@@ -38,7 +38,7 @@ impl Beside {
 
     /// Keep the earlier uses that may still run at a new use at `now.0`; `last` is the latest earlier use. The first
     /// clock belongs to the new use, the second one to the host.
-    pub(crate) fn keep(
+    pub(crate) fn keep_unfinished(
         &mut self,
         object: MemoryObjectId,
         last: (InStream, MemoryCallId),
@@ -58,18 +58,18 @@ impl Beside {
         if !is_over(last.0, now.0, clock) {
             let uses = self.uses.entry(object).or_default();
             match uses.len() {
-                MOST_BESIDE => *uses = vec![NEVER_OVER],
+                MOST_CONCURRENT => *uses = vec![NEVER_OVER],
                 _ if *uses == [NEVER_OVER] => {}
                 _ => uses.push(last.0),
             }
         }
         if self.uses.get(&object).is_some_and(|uses| !uses.is_empty()) {
-            self.note(object, since, now.1);
+            self.note_unordered(object, since, now.1);
         }
     }
 
     /// Record a range of unordered uses, from one call to another.
-    fn note(&mut self, object: MemoryObjectId, first: MemoryCallId, last: MemoryCallId) {
+    fn note_unordered(&mut self, object: MemoryObjectId, first: MemoryCallId, last: MemoryCallId) {
         let spans = self.spans.entry(object).or_default();
         let mut span = (first, last);
         while let Some(before) = spans.pop_if(|before| before.1 >= span.0) {
@@ -79,7 +79,7 @@ impl Beside {
     }
 
     /// Uses of an object that may still run after the host made the last one.
-    pub(crate) fn at_the_end(&self, object: MemoryObjectId) -> impl Iterator<Item = InStream> + '_ {
+    pub(crate) fn unfinished_uses(&self, object: MemoryObjectId) -> impl Iterator<Item = InStream> + '_ {
         self.uses.get(&object).into_iter().flatten().copied()
     }
 

@@ -41,13 +41,13 @@ pub struct Peak {
 }
 
 /// Least drop of the curve between two distinct peaks, as a share of the lower one.
-const DIP: f64 = 0.05;
+const MIN_DROP: f64 = 0.05;
 
 /// Distance in calls up to which two high points are one peak, however far the curve drops between them: a few calls
 /// that free and allocate again are one moment of the program. In long traces it is a 256th of their calls, at most
-/// [`NEAR_MOST`].
-const NEAR: u32 = 3;
-const NEAR_MOST: u32 = 16;
+/// [`MAX_MERGE_DISTANCE`].
+const MERGE_DISTANCE: u32 = 3;
+const MAX_MERGE_DISTANCE: u32 = 16;
 
 impl Curve {
     /// Create the curve of live bytes on a device from the lifetimes of memory blocks.
@@ -106,19 +106,19 @@ impl Curve {
             .collect();
         tops.sort_by_key(|at| (std::cmp::Reverse(self.points[*at].1), *at));
         let mut taken: Vec<usize> = Vec::new();
-        let near = (self.end / 256).clamp(NEAR, NEAR_MOST);
+        let near = (self.end / 256).clamp(MERGE_DISTANCE, MAX_MERGE_DISTANCE);
         // For each point: the highest of the minima between it and each chosen peak.
         let mut lowest: Vec<u64> = Vec::new();
         for at in tops {
             if taken.len() == most {
                 break;
             }
-            let is_apart = |low: &u64| *low as f64 <= (1.0 - DIP) * self.points[at].1 as f64;
+            let is_apart = |low: &u64| *low as f64 <= (1.0 - MIN_DROP) * self.points[at].1 as f64;
             let is_far = |other: &usize| self.points[*other].0.abs_diff(self.points[at].0) > near;
             let is_lower = |other: &usize| self.points[*other].1 != self.points[at].1;
             if lowest.get(at).is_none_or(is_apart) && taken.iter().all(|other| is_far(other) && is_lower(other)) {
                 taken.push(at);
-                self.lower_from(at, &mut lowest);
+                self.update_minima(at, &mut lowest);
             }
         }
         taken.into_iter().map(|at| self.peak_at(at)).collect()
@@ -126,7 +126,7 @@ impl Curve {
 
     /// Update, for each point, the highest of the minima between it and the chosen peaks, after the choice of the peak
     /// at index `peak`. A new peak must drop toward every chosen one.
-    fn lower_from(&self, peak: usize, lowest: &mut Vec<u64>) {
+    fn update_minima(&self, peak: usize, lowest: &mut Vec<u64>) {
         lowest.resize(self.points.len(), 0);
         let raise = |low: &mut u64, at: usize, known: &mut u64| {
             *low = (*low).min(self.points[at].1);

@@ -29,7 +29,7 @@ impl std::fmt::Display for Counts {
 
 /// Kernels of one object, and its fills.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct KernelUsage {
     first_kernel: Option<MemoryCallId>,
     last_kernel: Option<MemoryCallId>,
     filled: bool,
@@ -40,7 +40,7 @@ struct Seen {
 /// Count objects by the artifact's rules, with the thresholds of `usage`.
 pub fn count(usage: &ObjectUsage<'_>) -> Counts {
     let trace = usage.trace;
-    let seen = look(usage);
+    let seen = collect_usage(usage);
     let mut counts = Counts::default();
     for object in trace.objects.ids() {
         for pattern in patterns(usage, object, &seen[object.index()]) {
@@ -54,9 +54,9 @@ pub fn count(usage: &ObjectUsage<'_>) -> Counts {
     counts
 }
 
-fn look(usage: &ObjectUsage<'_>) -> Vec<Seen> {
+fn collect_usage(usage: &ObjectUsage<'_>) -> Vec<KernelUsage> {
     let trace = usage.trace;
-    let mut seen = vec![Seen::default(); trace.objects.len()];
+    let mut seen = vec![KernelUsage::default(); trace.objects.len()];
     for call in trace.calls.ids() {
         let is_kernel = trace.calls.kind[call.index()] == MemoryCallKind::Kernel;
         let mut last = MemoryObjectId::NONE;
@@ -81,7 +81,7 @@ fn look(usage: &ObjectUsage<'_>) -> Vec<Seen> {
     seen
 }
 
-fn patterns(usage: &ObjectUsage<'_>, object: MemoryObjectId, seen: &Seen) -> Vec<Pattern> {
+fn patterns(usage: &ObjectUsage<'_>, object: MemoryObjectId, seen: &KernelUsage) -> Vec<Pattern> {
     let row = object.index();
     let (allocated, freed) = (usage.trace.objects.allocated_by[row].some(), usage.trace.objects.freed_by[row].some());
     let apart = |from: Option<MemoryCallId>, to: Option<MemoryCallId>, least: u32| match (from, to) {
@@ -101,7 +101,7 @@ fn patterns(usage: &ObjectUsage<'_>, object: MemoryObjectId, seen: &Seen) -> Vec
 
 /// Redundant objects. Per size, first and last kernels are walked in order from the end. An object is redundant if
 /// others were not met yet at its first kernel.
-fn redundant(trace: &MemoryTrace, seen: &[Seen]) -> u32 {
+fn redundant(trace: &MemoryTrace, seen: &[KernelUsage]) -> u32 {
     let mut sizes: BTreeMap<u64, Vec<(MemoryCallId, MemoryObjectId)>> = BTreeMap::new();
     for object in trace.objects.ids() {
         if let (Some(first), Some(last)) = (seen[object.index()].first_kernel, seen[object.index()].last_kernel) {

@@ -15,7 +15,7 @@ pub enum Origin {
     Steps,
     /// Training iterations by call paths: allocations of an optimizer, or of backward, followed by other allocations. A
     /// step with two optimizers has two iterations.
-    Turns,
+    TrainingIterations,
     /// Forward passes without a backward pass, as in evaluation or inference.
     Passes,
     /// Equal parts of all calls, without known iterations.
@@ -24,10 +24,10 @@ pub enum Origin {
 
 impl Origin {
     /// Noun for one iteration, such as `step`; none for [`Self::Parts`].
-    pub const fn round(self) -> Option<&'static str> {
+    pub const fn noun(self) -> Option<&'static str> {
         match self {
             Self::Steps => Some("step"),
-            Self::Turns => Some("training iteration"),
+            Self::TrainingIterations => Some("training iteration"),
             Self::Passes => Some("forward pass"),
             Self::Parts => None,
         }
@@ -52,14 +52,14 @@ impl Iterations {
     /// Find the iterations of a trace. An optimizer must show at least `enough` of them.
     pub(crate) fn from_trace(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Self {
         let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
-        if let Some(rounds) = of_steps(trace) {
-            return rounds;
+        if let Some(iterations) = steps_of_source(trace) {
+            return iterations;
         }
-        let begins = of_training(trace, callers, enough);
+        let begins = training_begins(trace, callers, enough);
         if begins.len() > 1 {
-            return Self { begins, end: all, origin: Origin::Turns, is_sure: true };
+            return Self { begins, end: all, origin: Origin::TrainingIterations, is_sure: true };
         }
-        let (begins, is_sure) = of_passes(trace, callers, enough);
+        let (begins, is_sure) = pass_begins(trace, callers, enough);
         if begins.len() > 1 {
             return Self { begins, end: all, origin: Origin::Passes, is_sure };
         }
@@ -80,13 +80,13 @@ impl Iterations {
     /// Iteration in which a call happens; `None` outside of all iterations.
     pub(crate) fn at(&self, call: MemoryCallId) -> Option<u32> {
         let begun = self.begins.partition_point(|begin| *begin <= call.0);
-        let round = begun.checked_sub(1).filter(|_| call.0 < self.end)?;
-        u32::try_from(round).ok()
+        let iteration = begun.checked_sub(1).filter(|_| call.0 < self.end)?;
+        u32::try_from(iteration).ok()
     }
 }
 
 /// Steps in the source, without those that overlap an earlier one.
-fn of_steps(trace: &MemoryTrace) -> Option<Iterations> {
+fn steps_of_source(trace: &MemoryTrace) -> Option<Iterations> {
     let is_step = |name| trace.strings.get(name).starts_with(STEP_PREFIX);
     let (mut begins, mut end) = (Vec::new(), 0);
     for step in trace.phases.iter().filter(|phase| is_step(phase.name) && phase.first < phase.end) {
@@ -100,7 +100,7 @@ fn of_steps(trace: &MemoryTrace) -> Option<Iterations> {
 
 /// Begins of training iterations: the first other allocation after an optimizer's. An optimizer step ends an iteration,
 /// independent of the calls between backward and the step. Allocations without a call path are ignored.
-fn of_training(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Vec<u32> {
+fn training_begins(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Vec<u32> {
     let begins = begins_after(trace, |stack| callers.in_optimizer(stack));
     // An optimizer that allocates in its first step and a few others, or never, shows no iterations; then backward is
     // used.
@@ -139,7 +139,7 @@ pub(crate) fn may_train(trace: &MemoryTrace, callers: &Callers<'_>) -> bool {
 /// Begins of forward passes without training, and true if the program shows them. Passes begin at objects of the call
 /// path that allocated the first object. Code before the first or after the last layer runs once per pass; a call path
 /// in between repeats once per layer. If no object of a pass is freed, there may be a single pass of equal layers.
-fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u32>, bool) {
+fn pass_begins(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u32>, bool) {
     if may_train(trace, callers) {
         return (Vec::new(), false);
     }
@@ -149,8 +149,8 @@ fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u3
         objects.ids().filter(|object| is_made(object) && callers.phase_of(*object) == "forward").collect();
     let begins_of = |edge: Option<&MemoryObjectId>| -> Vec<u32> {
         let Some(edge) = edge else { return Vec::new() };
-        let alike = made.iter().filter(|object| objects.stack[object.index()] == objects.stack[edge.index()]);
-        alike.map(|object| objects.allocated_by[object.index()].0).collect()
+        let of_same_stack = made.iter().filter(|object| objects.stack[object.index()] == objects.stack[edge.index()]);
+        of_same_stack.map(|object| objects.allocated_by[object.index()].0).collect()
     };
     let (first, last) = (begins_of(made.first()), begins_of(made.last()));
     let edges = if last.len() < first.len() { last } else { first };
@@ -207,11 +207,11 @@ pub(crate) fn is_in_cache(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
 
 /// True if something is left in at least `least` iterations, without a gap of a quarter of all. Objects that are
 /// allocated once at the start, or kept for a few iterations, are no growth.
-pub(crate) fn is_steady(rounds: &BTreeSet<u32>, all: u32, least: u32) -> bool {
-    let known = rounds.iter().map(|round| i64::from(*round));
+pub(crate) fn is_steady(iterations: &BTreeSet<u32>, all: u32, least: u32) -> bool {
+    let known = iterations.iter().map(|iteration| i64::from(*iteration));
     let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();
     let longest = marks.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap_or(0);
-    rounds.len() >= least as usize && longest <= i64::from(all) / 4
+    iterations.len() >= least as usize && longest <= i64::from(all) / 4
 }
 
 /// True if the call path shows that the program allocated an object outside of a model. Lines of a model allocate per

@@ -43,8 +43,8 @@ impl<'trace> MemoryAnalysis<'trace> {
 
     /// True if leaks can be detected: the records include the end of the program, or something grows, or there are
     /// enough steps to see growth.
-    pub fn can_tell_leaks(&self) -> bool {
-        self.matches.iter().any(|found| found.pattern == Pattern::MemoryLeak) || leak::can_be_told(&self.usage)
+    pub fn can_detect_leaks(&self) -> bool {
+        self.matches.iter().any(|found| found.pattern == Pattern::MemoryLeak) || leak::is_detectable(&self.usage)
     }
 
     /// Suggested changes of memory use, ranked by their savings.

@@ -5,7 +5,7 @@
 //! write.
 
 use crate::Rules;
-use crate::concurrent_uses::{Beside, InStream, is_over};
+use crate::concurrent_uses::{ConcurrentUses, InStream, is_over};
 use crate::graph::{MOST_CLOCK_ENTRIES, OrderTracker};
 use crate::iterations::Iterations;
 use crate::patterns::Certainty;
@@ -111,11 +111,11 @@ pub struct ObjectUsage<'a> {
     needed_clocks: Vec<u32>,
     streams: usize,
     /// Unordered uses.
-    beside: Beside,
+    concurrent_uses: ConcurrentUses,
     /// Byte ranges that kernels access, computed on first request.
     touches: OnceLock<Vec<ByteAccess>>,
     /// Iterations of the program, computed on first request.
-    rounds: OnceLock<Iterations>,
+    iterations: OnceLock<Iterations>,
 }
 
 const NEVER: ObjectUse = ObjectUse {
@@ -153,9 +153,9 @@ impl<'a> ObjectUsage<'a> {
     }
 
     /// Training iterations or forward passes of the program, found on the first call.
-    pub(crate) fn rounds(&self) -> &Iterations {
-        self.rounds
-            .get_or_init(|| Iterations::from_trace(self.trace, &Callers::new(self.trace), self.rules.leak_rounds))
+    pub(crate) fn iterations(&self) -> &Iterations {
+        self.iterations
+            .get_or_init(|| Iterations::from_trace(self.trace, &Callers::new(self.trace), self.rules.leak_iterations))
     }
 
     /// Number of kernels strictly between two calls.
@@ -174,31 +174,31 @@ impl<'a> ObjectUsage<'a> {
     }
 
     /// True if all uses of `last`, on any stream, happen before the memory of `first` is needed.
-    pub fn done_before(&self, last: MemoryObjectId, first: MemoryObjectId) -> bool {
+    pub fn is_done_before(&self, last: MemoryObjectId, first: MemoryObjectId) -> bool {
         let (used, next) = (&self.uses[last.index()], &self.uses[first.index()]);
         if used.last_use.is_none() || next.needed_from.is_none() || used.last_use >= next.needed_from {
             return false;
         }
         let from = first.index() * self.streams;
         let clock = self.needed_clocks.get(from..from + self.streams).unwrap_or(&[]);
-        let beside = self.beside.at_the_end(last);
-        beside.chain([used.last_place]).all(|place| is_over(place, next.needed_place, clock))
+        let concurrent = self.concurrent_uses.unfinished_uses(last);
+        concurrent.chain([used.last_place]).all(|place| is_over(place, next.needed_place, clock))
     }
 
     /// True if other streams may still use an object after the host made its last use.
     pub fn ends_on_several_streams(&self, object: MemoryObjectId) -> bool {
-        self.beside.at_the_end(object).next().is_some()
+        self.concurrent_uses.unfinished_uses(object).next().is_some()
     }
 
     /// True if all uses of an object, on any stream, are ordered.
     pub fn is_used_in_order(&self, object: MemoryObjectId) -> bool {
-        self.beside.is_in_order(object)
+        self.concurrent_uses.is_in_order(object)
     }
 
     /// Certainty that an object is unused in a gap. Unordered uses may be concurrent on the device, and then there is
     /// no gap between them.
     pub(crate) fn certainty_of_gap(&self, gap: &Gap) -> Certainty {
-        let is_apart = self.beside.is_apart(gap.object, gap.after, gap.until);
+        let is_apart = self.concurrent_uses.is_apart(gap.object, gap.after, gap.until);
         let known = if is_apart { Certainty::Exact } else { Certainty::Inferred };
         known.max(Certainty::determine(self, gap.object, gap.after.index() + 1..gap.until.index()))
     }
@@ -226,15 +226,15 @@ fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
 }
 
 /// Set or copy without a read so far.
-struct Pending {
+struct PendingWrite {
     call: MemoryCallId,
-    pieces: Pieces,
+    pieces: ByteRanges,
 }
 
 /// Disjoint, ascending byte ranges of an object, none adjacent to the next.
-struct Pieces(Vec<(u64, u64)>);
+struct ByteRanges(Vec<(u64, u64)>);
 
-impl Pieces {
+impl ByteRanges {
     fn new(ranges: &[ByteRange]) -> Self {
         let mut pieces: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -266,26 +266,27 @@ impl Pieces {
 
 /// Accesses of an object since its last use.
 #[derive(Clone, Copy)]
-struct Again {
+struct LaterAccesses {
     /// First access.
     first: MemoryCallId,
     /// True if the first access overwrites the whole object.
-    anew: bool,
+    overwritten: bool,
     /// First use, or device copy that writes the object.
     needed: MemoryCallId,
     /// Number of sets and copies before `needed`.
     fills: u32,
 }
 
-const UNTOUCHED: Again = Again { first: MemoryCallId::NONE, anew: false, needed: MemoryCallId::NONE, fills: 0 };
+const UNTOUCHED: LaterAccesses =
+    LaterAccesses { first: MemoryCallId::NONE, overwritten: false, needed: MemoryCallId::NONE, fills: 0 };
 
 struct Collector<'a> {
     usage: ObjectUsage<'a>,
     /// None without accesses in the source: then only lifetimes are analyzed, in host order.
     order: Option<OrderTracker>,
-    pending: FxHashMap<MemoryObjectId, Vec<Pending>>,
+    pending: FxHashMap<MemoryObjectId, Vec<PendingWrite>>,
     /// Accesses since the last use, per object.
-    touched_again: Vec<Again>,
+    touched_again: Vec<LaterAccesses>,
     /// Longest gap per object so far, in kernels.
     longest: Vec<u32>,
 }
@@ -313,9 +314,9 @@ impl<'a> Collector<'a> {
             opaque: if any_opaque { vec![0; trace.calls.len() + 1] } else { Vec::new() },
             needed_clocks: if has_clocks { vec![0; entries] } else { Vec::new() },
             streams,
-            beside: Beside::new(if many_streams { objects } else { 0 }),
+            concurrent_uses: ConcurrentUses::new(if many_streams { objects } else { 0 }),
             touches: OnceLock::new(),
-            rounds: OnceLock::new(),
+            iterations: OnceLock::new(),
         };
         Self {
             usage,
@@ -355,10 +356,10 @@ impl<'a> Collector<'a> {
         let is_kernel = kind == MemoryCallKind::Kernel;
         let is_use = is_kernel || access.mode.reads();
         if self.usage.uses[row].last_use != call {
-            let anew = access.mode == AccessMode::Write && self.is_whole(access);
+            let overwritten = access.mode == AccessMode::Write && self.is_whole(access);
             let again = &mut self.touched_again[row];
             if again.first.is_none() {
-                (again.first, again.anew) = (call, anew);
+                (again.first, again.overwritten) = (call, overwritten);
             }
             if again.needed.is_none() && (is_use || kind == MemoryCallKind::CopyOnDevice) {
                 again.needed = call;
@@ -397,7 +398,7 @@ impl<'a> Collector<'a> {
         match self.usage.trace.accesses.ranges_of(access.row) {
             [] => pending.clear(),
             ranges => {
-                let read = Pieces::new(ranges);
+                let read = ByteRanges::new(ranges);
                 pending.retain(|old| !read.overlap(&old.pieces));
             }
         }
@@ -416,7 +417,7 @@ impl<'a> Collector<'a> {
             self.gap(before, call, object);
             let clocks = self.order.as_ref().map_or((&[][..], &[][..]), |order| (order.clock(), order.host_clock()));
             let last = (self.usage.uses[row].last_place, before);
-            self.usage.beside.keep(object, last, (place, call), clocks);
+            self.usage.concurrent_uses.keep_unfinished(object, last, (place, call), clocks);
         }
         self.touched_again[row] = UNTOUCHED;
         let known = &mut self.usage.uses[row];
@@ -431,9 +432,9 @@ impl<'a> Collector<'a> {
         if kernels < self.usage.rules.idle_kernels.max(1) {
             return;
         }
-        let Again { first, anew, needed, fills } = self.touched_again[object.index()];
-        let (needed_again, fills) = if anew { (needed, fills) } else { (first, 0) };
-        let gap = Gap { object, after, until, needed_again, fills, content_needed: !anew, kernels };
+        let LaterAccesses { first, overwritten, needed, fills } = self.touched_again[object.index()];
+        let (needed_again, fills) = if overwritten { (needed, fills) } else { (first, 0) };
+        let gap = Gap { object, after, until, needed_again, fills, content_needed: !overwritten, kernels };
         let longest = &mut self.longest[object.index()];
         if self.usage.gaps.len() < MOST_GAPS || kernels > *longest {
             self.usage.gaps.push(gap);
@@ -463,7 +464,7 @@ impl<'a> Collector<'a> {
             !covered
         });
         if !is_kernel {
-            pending.push(Pending { call, pieces });
+            pending.push(PendingWrite { call, pieces });
         }
     }
 
@@ -476,13 +477,13 @@ impl<'a> Collector<'a> {
     }
 
     /// Bytes that an access certainly covers, if known.
-    fn pieces(&self, access: MemoryAccess) -> Option<Pieces> {
+    fn pieces(&self, access: MemoryAccess) -> Option<ByteRanges> {
         let trace = self.usage.trace;
         match access.extent {
             AccessExtent::Unknown => None,
-            AccessExtent::Whole => Some(Pieces(vec![(0, trace.objects.bytes[access.object.index()])])),
+            AccessExtent::Whole => Some(ByteRanges(vec![(0, trace.objects.bytes[access.object.index()])])),
             AccessExtent::Ranges => {
-                Some(Pieces::new(trace.accesses.ranges_of(access.row))).filter(|own| own.bytes() > 0)
+                Some(ByteRanges::new(trace.accesses.ranges_of(access.row))).filter(|own| own.bytes() > 0)
             }
         }
     }

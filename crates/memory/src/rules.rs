@@ -10,7 +10,7 @@ pub struct Rules {
     /// Least number of kernels between two uses, for temporary idleness.
     pub idle_kernels: u32,
     /// Least number of iterations in which a line leaves memory, for a leak without the end of the program.
-    pub leak_rounds: u32,
+    pub leak_iterations: u32,
     /// Maximum difference of two sizes for a reuse, as a share of the larger one.
     pub size_tolerance: f64,
     /// Share of accessed bytes below which an object is overallocated.
@@ -27,7 +27,7 @@ impl Default for Rules {
             early_kernels: 1,
             late_kernels: 1,
             idle_kernels: 1,
-            leak_rounds: 5,
+            leak_iterations: 5,
             size_tolerance: 0.1,
             accessed_share: 0.8,
             fragmentation: 0.8,

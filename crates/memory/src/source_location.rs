@@ -28,7 +28,7 @@ pub struct SourceLocation {
 }
 
 /// Most informative frame of a call path.
-enum Best {
+enum BestFrame {
     /// Line of the program or of a library, function of a trace, or C++ function.
     Frame(Frame),
     /// Generated code without a calling line of the program.
@@ -55,28 +55,28 @@ fn frame_text(trace: &MemoryTrace, frame: &Frame) -> String {
 /// Most informative frame of a call path (innermost frame first). Order of preference: the innermost line of the
 /// program's own Python code, generated code, any Python code, the autograd node, the outermost operator, the innermost
 /// frame outside of the allocator.
-fn best(trace: &MemoryTrace, frames: &[Frame]) -> Option<Best> {
+fn best(trace: &MemoryTrace, frames: &[Frame]) -> Option<BestFrame> {
     let text = |frame: &Frame| frame.function_text(&trace.strings);
     let is_made = |frame: &&Frame| is_generated_code(frame.file_text(&trace.strings));
     let own = frames.iter().find(|frame| is_python(trace, frame) && is_own_code(frame.file_text(&trace.strings)));
     if let Some(own) = own {
-        return Some(Best::Frame(*own));
+        return Some(BestFrame::Frame(*own));
     }
     if frames.iter().any(|frame| is_made(&frame)) {
-        return Some(Best::Generated);
+        return Some(BestFrame::Generated);
     }
     if let Some(python) = frames.iter().find(|frame| is_python(trace, frame)) {
-        return Some(Best::Frame(*python));
+        return Some(BestFrame::Frame(*python));
     }
     let node = frames.iter().find(|frame| autograd_node(text(frame)).is_some());
     let engine = || frames.iter().find(|frame| is_native_autograd_engine(text(frame)));
     if let Some(node) = node.or_else(engine) {
-        return Some(Best::Autograd(*node));
+        return Some(BestFrame::Autograd(*node));
     }
     if let Some(outermost) = frames.iter().rfind(|frame| operator(text(frame)).is_some()) {
-        return Some(Best::Operator(*outermost));
+        return Some(BestFrame::Operator(*outermost));
     }
-    frames.iter().find(|frame| !is_allocation_plumbing(text(frame))).or(frames.first()).copied().map(Best::Frame)
+    frames.iter().find(|frame| !is_allocation_plumbing(text(frame))).or(frames.first()).copied().map(BestFrame::Frame)
 }
 
 /// Most informative frame of a call path, as a key for grouping: paths with the same name by [`locate`] have the same
@@ -84,8 +84,8 @@ fn best(trace: &MemoryTrace, frames: &[Frame]) -> Option<Best> {
 pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
     let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
     Some(match best(trace, &frames)? {
-        Best::Frame(frame) | Best::Autograd(frame) | Best::Operator(frame) => frame,
-        Best::Generated => Frame::with_line(FrameKind::Python, StrId::NONE, StrId::NONE, 0),
+        BestFrame::Frame(frame) | BestFrame::Autograd(frame) | BestFrame::Operator(frame) => frame,
+        BestFrame::Generated => Frame::with_line(FrameKind::Python, StrId::NONE, StrId::NONE, 0),
     })
 }
 
@@ -103,8 +103,8 @@ fn locate_frames(trace: &MemoryTrace, frames: &[Frame]) -> Option<SourceLocation
     let unnamed =
         |function: String| SourceLocation { file: None, line: 0, text: function.clone(), function: Some(function) };
     Some(match best(trace, frames)? {
-        Best::Frame(frame) if is_python(trace, &frame) => python_location(trace, frames, &frame),
-        Best::Frame(frame) => {
+        BestFrame::Frame(frame) if is_python(trace, &frame) => python_location(trace, frames, &frame),
+        BestFrame::Frame(frame) => {
             let known =
                 |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
             let function = known(frame.function()).map(|function| match function.contains("::") {
@@ -117,9 +117,9 @@ fn locate_frames(trace: &MemoryTrace, frames: &[Frame]) -> Option<SourceLocation
             };
             SourceLocation { file: known(frame.file().into()), line: frame.line().unwrap_or(0), function, text }
         }
-        Best::Generated => unnamed("generated code (torch.compile)".to_owned()),
-        Best::Autograd(frame) => unnamed(backward_name(trace, frames, &frame)),
-        Best::Operator(frame) => unnamed(operator_name(trace, &frame).unwrap_or_default()),
+        BestFrame::Generated => unnamed("generated code (torch.compile)".to_owned()),
+        BestFrame::Autograd(frame) => unnamed(backward_name(trace, frames, &frame)),
+        BestFrame::Operator(frame) => unnamed(operator_name(trace, &frame).unwrap_or_default()),
     })
 }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_code_belongs_to_its_caller() {
+    fn generated_code_is_attributed_to_its_caller() {
         let hash = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs";
         let cached = format!("/cache/inductor/ab/c{hash}.py");
         for file in ["/cache/torchinductor_me/l4/cl4abcdef.py", &cached] {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_with_names_of_libraries_hold_the_programs_own_lines() {
+    fn folders_named_like_libraries_may_contain_user_code() {
         let library = ("/env/lib/python3.11/site-packages/torch/nn/modules/linear.py", 114, "forward");
         for own in ["/workspace/pytorch/train.py", "/data/me/learn-torch/train.py", "/data/me/python3.12/train.py"] {
             let (trace, stack) = path(&[library, (own, 42, "step"), (own, 77, "main")]);

@@ -41,7 +41,7 @@ fn step(relu: &str, meanwhile: &str) -> String {
 }
 
 #[test]
-fn an_activation_is_made_again_for_backward() {
+fn activations_are_recomputed_for_backward() {
     let text = step("\"aten::relu\"", "");
     let (what, bytes, cost, certainty, peaks) = one(&text, "recompute");
     assert_eq!(
@@ -56,7 +56,7 @@ fn an_activation_is_made_again_for_backward() {
 
 /// `addmm` copies the bias to its result and adds to it; both are recomputed.
 #[test]
-fn what_an_operator_puts_there_for_itself_is_made_again_with_it() {
+fn inputs_prepared_by_an_operator_are_recomputed_with_it() {
     let with_bias = |at: &str| {
         let made = format!(
             "c h b call=\"aten::copy_\" t=5 dur=3 {at}; k \"aten::addmm\" x[:],h[:]>h[:] t=0 dur=40 at=\"\":0:\"aten::addmm\""
@@ -80,7 +80,7 @@ fn what_an_operator_puts_there_for_itself_is_made_again_with_it() {
 }
 
 #[test]
-fn what_is_gone_is_made_again_first() {
+fn freed_inputs_are_recomputed_first() {
     // x is freed after relu; mm recomputes it from live inputs.
     let text = "o i 300 kind=input; o w 500 kind=parameter; a x 1000; k \"aten::mm\" i[:],w[:]>x[:] t=0 dur=25; \
                 a h 1000 kind=activation; k \"aten::relu\" x[:]>h[:] t=30 dur=40; f x; a y 3000; k next h[:]>y[:] t=90 dur=9; \
@@ -109,7 +109,7 @@ fn what_is_gone_is_made_again_first() {
 }
 
 #[test]
-fn what_may_come_out_differently_is_not_made_again() {
+fn random_results_are_not_recomputed() {
     let none = |relu: &str, meanwhile: &str| {
         let text = step(relu, meanwhile);
         assert!(suggestions_of(&text, "recompute").is_empty(), "{text}");
@@ -156,7 +156,7 @@ fn what_may_come_out_differently_is_not_made_again() {
 
 /// In a chain, inputs of a recomputation stay.
 #[test]
-fn a_chain_is_not_made_again_from_nothing() {
+fn chains_keep_inputs_of_recomputations() {
     let mut text = "o h0 100 kind=input; ".to_owned();
     for layer in 1..=6 {
         let before = layer - 1;
@@ -183,7 +183,7 @@ const IN_PLACE: &str = "o i 64; a x 64 kind=temporary dtype=f32 operator=mm; k \
                         a y 64 dtype=f32 operator=\"aten::relu\"; k \"aten::relu\" x[:]>y[:]; f x; k next y[:]; f y";
 
 #[test]
-fn an_operator_writes_over_its_input() {
+fn operators_overwrite_their_input_in_place() {
     let (what, bytes, cost, certainty, peaks) = one(IN_PLACE, "in place");
     assert_eq!(what, "let aten::relu write y over x in place (inplace=True, +=, or the operator with a trailing _)");
     assert_eq!((bytes, cost, certainty, peaks), (64, 0, Certainty::Partial, [192, 128]));
@@ -192,7 +192,7 @@ fn an_operator_writes_over_its_input() {
 }
 
 #[test]
-fn where_no_object_is_touched_all_are_unused() {
+fn objects_without_accesses_are_unused() {
     let removed: Vec<String> =
         suggestions_of("a A 100; a B 100; k z >; f A; f B; end", "remove").into_iter().map(|one| one.0).collect();
     assert_eq!(removed, ["remove A", "remove B"]);
@@ -200,7 +200,7 @@ fn where_no_object_is_touched_all_are_unused() {
 
 /// Calls as in recordings: `F.relu` calls `aten::relu`, which runs `aten::clamp_min`.
 #[test]
-fn the_operator_that_the_program_called_writes_over_its_input() {
+fn outermost_operators_overwrite_their_input() {
     let nested = |operators: &[&str]| {
         let frames: Vec<String> = operators.iter().map(|name| format!("at=\"\":0:\"aten::{name}\"")).collect();
         format!("at=train.py:9:block at=functional.py:1777:relu {}", frames.join(" "))
@@ -222,7 +222,7 @@ fn the_operator_that_the_program_called_writes_over_its_input() {
 }
 
 #[test]
-fn an_input_that_is_needed_is_not_written_over() {
+fn needed_inputs_are_not_overwritten() {
     for (from, to) in [
         // Different size, type or kind; unknown types; no in-place form; another reader before or after; saved for
         // backward; partial access.
@@ -254,7 +254,7 @@ fn an_input_that_is_needed_is_not_written_over() {
 }
 
 #[test]
-fn an_object_that_may_be_handed_twice_is_not_written_over() {
+fn possibly_aliased_inputs_are_not_overwritten() {
     let with = |operator: &str, reads: &str| {
         let text = IN_PLACE.replace("aten::relu", operator).replace("x[:]>y[:]", &format!("{reads}>y[:]"));
         suggestions_of(&text, "in place").len()
@@ -271,14 +271,14 @@ fn an_object_that_may_be_handed_twice_is_not_written_over() {
 }
 
 #[test]
-fn what_may_be_read_after_the_trace_breaks_off_is_not_written_over() {
+fn inputs_live_at_the_truncation_are_not_overwritten() {
     let broken = IN_PLACE.replace("f x; ", "");
     assert!(suggestions_of(&broken, "in place").is_empty());
     assert_eq!(suggestions_of(&format!("{broken}; end"), "in place").len(), 1);
 }
 
 #[test]
-fn half_the_bits_are_a_hope() {
+fn smaller_dtypes_are_inferred() {
     let text = "a h 4096 kind=activation dtype=f32; k one >h[:]; k two h[:]; f h";
     let (what, bytes, _, certainty, peaks) = one(text, "smaller dtype");
     assert_eq!(what, "keep h in bf16 instead of f32; this changes numerical results");
@@ -305,7 +305,7 @@ fn half_the_bits_are_a_hope() {
 
 /// 100 MB take 4 ms in each direction; the gap between the uses is 5 ms, or unknown.
 #[test]
-fn copies_cost_what_idle_time_does_not_hide() {
+fn copies_cost_the_time_that_idle_time_does_not_hide() {
     let text = |middle: &str, dur: &str| {
         format!(
             "a x 100000000; a y 64; k one >x[:] t=0 {dur}; k two y[:] t=1000 {dur}; k three y[:] t={middle} {dur}; \
@@ -321,7 +321,7 @@ fn copies_cost_what_idle_time_does_not_hide() {
 /// `wide` is freed too late: without it the peak falls by 4096 bytes, to the height of a later moment. `dull` alone
 /// lowers the peak by less; `small` saves nothing, because it is freed by then.
 #[test]
-fn what_lowers_the_peak_comes_first_and_what_saves_nothing_is_counted() {
+fn suggestions_that_lower_the_peak_are_first_and_useless_ones_counted() {
     let text = "a small 8; k use small[:]>small[:]; a x 64; k one x[:]; k two x[:]; f small; \
                 a dull 100; a wide 4096; k three wide[:]; a last 8192; k four last[:]; f wide; \
                 a also 4096; k five also[:],last[:]; f also; f last; f dull; f x; end";
@@ -346,7 +346,7 @@ fn what_lowers_the_peak_comes_first_and_what_saves_nothing_is_counted() {
 }
 
 #[test]
-fn segments_that_grow_hold_less() {
+fn expandable_segments_reserve_less() {
     let text = format!(
         "device \"cuda:0\"; a x {0} at=train.py:3:step; a y {0}; f x; f y; a z {1}; f z; end",
         15 * MIB,
@@ -377,7 +377,7 @@ fn segments_that_grow_hold_less() {
 /// `zero_grad(set_to_none=False)` before the forward pass: the zeros are removed together with the gradient, which then
 /// exists from the backward pass on.
 #[test]
-fn gradients_are_gone_up_to_the_backward_pass() {
+fn gradients_are_freed_until_the_backward_pass() {
     let text = "a w 100 kind=parameter; h w; a g 4000 kind=gradient; s g[:]; k bwd w,g>g; k opt g,w>w; \
                 s g[:] call=\"aten::zero_\"; a big 9000; k fwd w>big; f big; k bwd w,g>g; k opt g,w>w; f g; f w; end";
     let (what, bytes, _, _, peaks) = one(text, "set to none");
@@ -411,7 +411,7 @@ fn slices_may_be_filled_one_by_one() {
 
 /// In a loop, each object could reuse the memory of the previous one; without a limit, each lookup would visit all.
 #[test]
-fn only_so_many_objects_use_one_memory_in_turn() {
+fn number_of_successive_users_of_memory_is_limited() {
     const OBJECTS: u64 = 300;
     let text: Vec<String> = (0..OBJECTS).map(|at| format!("a o{at} 1000; k f >o{at}[:]; k g o{at}[:]>")).collect();
     let trace = trace(&text.join("; "));

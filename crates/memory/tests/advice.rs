@@ -41,14 +41,14 @@ fn has(made: &[Suggestion], is: impl Fn(&Action) -> bool) -> bool {
 }
 
 #[test]
-fn nothing_is_moved_from_the_host_to_the_host() {
+fn host_memory_is_not_offloaded() {
     let offload = |action: &Action| matches!(action, Action::Offload { .. });
     assert!(has(&idle("cuda:0", MemoryObjectKind::Unknown), offload));
     assert!(!has(&idle("cpu", MemoryObjectKind::Unknown), offload));
 }
 
 #[test]
-fn what_training_keeps_is_not_freed_where_the_recording_ends() {
+fn training_state_is_not_freed_at_the_end_of_the_recording() {
     let free = |action: &Action| matches!(action, Action::MoveFree { .. });
     assert!(has(&idle("cuda:0", MemoryObjectKind::Activation), free));
     assert!(!has(&idle("cuda:0", MemoryObjectKind::Parameter), free));
@@ -64,7 +64,7 @@ fn advised(text: &str) -> Vec<(String, Certainty)> {
 
 /// The first gap is the longest, and the second one contains an opaque kernel.
 #[test]
-fn each_idle_time_is_as_sure_as_what_ran_in_it() {
+fn certainty_of_idle_times_follows_from_their_kernels() {
     let text = "a x 64; a y 64; k one >x[:]; k two y>y; k two y>y; k two y>y; k one x[:]; k two y>y opaque; k one x[:]; \
                 f x; f y; end";
     let offloads: Vec<Certainty> =
@@ -74,7 +74,7 @@ fn each_idle_time_is_as_sure_as_what_ran_in_it() {
 
 /// Two streams use the object without an order, and the host's last use is not the last to end.
 #[test]
-fn what_several_streams_use_at_once_is_freed_early_at_a_risk() {
+fn early_frees_of_objects_shared_by_streams_are_inferred() {
     let text = |wait: &str| {
         format!(
             "a x 64; a y 64; k one >x[:] @1; e done @1; w done @2; k two x[:] @1; {wait}k three x[:] @2; \
@@ -107,7 +107,7 @@ fn copies_need_the_bytes_that_they_read() {
 
 /// 24 layers keep their results until the end of the step: one line, one change.
 #[test]
-fn what_one_line_makes_is_one_row() {
+fn objects_of_one_line_are_one_row() {
     let mut text = String::new();
     for layer in 0..24 {
         text += &format!(
@@ -146,7 +146,7 @@ fn what_one_line_makes_is_one_row() {
 }
 
 #[test]
-fn phases_are_told_by_call_paths() {
+fn phases_follow_from_call_paths() {
     let text = "a weight 8 at=train.py:3:build; a batch 16 at=train.py:8:step at=site-packages/torch/utils/data/dataloader.py:700:__next__
         a h 32 at=train.py:9:step at=net.py:4:forward; a loss 64 at=train.py:9:step at=site-packages/torch/nn/functional.py:3:cross_entropy
         a own 128 at=train.py:9:step module=layers.0; a layers.0.running_mean 1024 at=train.py:3:build module=layers.0
@@ -155,8 +155,8 @@ fn phases_are_told_by_call_paths() {
     let trace = stackline_ingest::memory::text::read("phases", text).unwrap();
     let table = tables::at_peak_table(&trace, &tables::named_peaks(&trace, 1), tables::By::Phase);
     let Values::Str(phases) = &table.column("phase").unwrap().values else { panic!("{table:?}") };
-    let told: Vec<&str> = phases.iter().flatten().map(String::as_str).collect();
-    assert_eq!(told, ["other", "optimizer", "backward", "forward", "data"]);
+    let names: Vec<&str> = phases.iter().flatten().map(String::as_str).collect();
+    assert_eq!(names, ["other", "optimizer", "backward", "forward", "data"]);
     // The module of a buffer is its owner.
     let bytes = [8 + 1024, 512, 256, 32 + 64 + 128, 16].map(Some).to_vec();
     assert_eq!(table.column("bytes").unwrap().values, Values::I64(bytes));
@@ -164,7 +164,7 @@ fn phases_are_told_by_call_paths() {
 
 /// Sizes beyond any device: sums saturate without overflow.
 #[test]
-fn sizes_beyond_all_devices_are_survived() {
+fn absurd_sizes_do_not_overflow() {
     let huge = i64::MAX as u64;
     let text = format!(
         "device \"cuda:0\"; a x {huge}; a y {huge}; a z {}; k one x>y; k one z; k one z; k one x>x; f x; f y; f z; end",
@@ -192,7 +192,7 @@ fn sizes_beyond_all_devices_are_survived() {
 
 /// Table that compares the rules, for `--rules drgpum`.
 #[test]
-fn rules_stand_side_by_side() {
+fn rules_table_has_both_counts() {
     let trace =
         stackline_ingest::memory::text::read("rules", "a x 64; a y 64; h x; k one x>x; k two >y; f x; f y; end")
             .unwrap();
@@ -212,7 +212,7 @@ fn rules_stand_side_by_side() {
 /// The program cannot change the time between an allocation and a use in the same operator; the text form keeps this
 /// flag.
 #[test]
-fn nothing_is_early_within_an_operator() {
+fn allocations_within_an_operator_are_not_early() {
     let early = |word: &str| {
         let text = format!("a y 64; a x 64{word}; k one >y; k two y>x; f x; f y; end");
         let trace = stackline_ingest::memory::text::read("within", &text).unwrap();
@@ -229,7 +229,7 @@ fn nothing_is_early_within_an_operator() {
 
 /// The model also predicts PyTorch's reserved memory: for two objects of 30 MiB, then for one at a time.
 #[test]
-fn what_the_allocator_holds_is_foretold() {
+fn reserved_memory_is_predicted() {
     let mib = 1 << 20;
     let text = format!(
         "device \"cuda:0\"; a x {0}; a y {0}; k one >x[:]; k one x[:]; k two >y[:]; k two y[:]; f x; f y; end",
@@ -249,7 +249,7 @@ fn what_the_allocator_holds_is_foretold() {
 
 /// Slices of an object exclude its later allocation, which takes less effort but saves less.
 #[test]
-fn together_is_not_less_than_slices_alone() {
+fn combination_saves_at_least_as_much_as_slices() {
     let text = "a A 1000; a B 500; a C 4000; h A\nk p A>B[:]\nk q B[:]>B[:]\nk k3 B[0:100]>C[0:1000]\nk k3 B[0:100]>C[1000:2000]\n\
                 k k3 B[0:100]>C[2000:3000]\nk k3 B[0:100]>C[3000:4000]\nk z A>\nf A; f B; f C\nend\n";
     let trace = stackline_ingest::memory::text::read("slices", text).unwrap();
@@ -262,19 +262,21 @@ fn together_is_not_less_than_slices_alone() {
 
 /// Without a line, the text has none; a size in bytes appears once.
 #[test]
-fn words_of_what_is_done_again() {
-    let told = |text: &str| -> Vec<String> {
+fn descriptions_of_repeated_work() {
+    let descriptions = |text: &str| -> Vec<String> {
         let trace = stackline_ingest::memory::text::read("words", text).unwrap();
         let analysis = MemoryAnalysis::new(&trace, 1);
         analysis.ranked.iter().map(|one| describe(&trace, &one.suggestion)).collect()
     };
     let between = "k b B>B; k b B>B; k a X>";
-    let idle =
-        |times: usize| told(&format!("a X 5000; a B 10; k a >X; {}; f X; f B; end", vec![between; times].join("; ")));
-    let ends =
-        |times: usize, end: &str| idle(times).iter().any(|told| told.starts_with("move X to") && told.ends_with(end));
+    let idle = |times: usize| {
+        descriptions(&format!("a X 5000; a B 10; k a >X; {}; f X; f B; end", vec![between; times].join("; ")))
+    };
+    let ends = |times: usize, end: &str| {
+        idle(times).iter().any(|description| description.starts_with("move X to") && description.ends_with(end))
+    };
     assert!(ends(2, "; likewise once more at another time"), "{:?}", idle(2));
     assert!(ends(3, "; likewise 2 more times at other times"), "{:?}", idle(3));
-    let small = told("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
-    assert!(small.iter().any(|told| told == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
+    let small = descriptions("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
+    assert!(small.iter().any(|description| description == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
 }

@@ -4,7 +4,7 @@ use crate::snapshots::{BASE, block, event, frame, read, segment};
 use proptest::prelude::*;
 use serde_json::json;
 use stackline_memory::MemoryAnalysis;
-use stackline_memory::allocator::{Allocator, AllocatorSettings, NoRoom, reserved};
+use stackline_memory::allocator::{Allocator, AllocatorSettings, OutOfDeviceMemory, reserved};
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::Action;
 use stackline_memory::tables::{named_peaks, peaks_table};
@@ -97,13 +97,13 @@ fn free_segments_go_back_when_there_is_no_room() {
     let failed = allocator.allocate(23 * MIB, 0).unwrap_err();
     assert_eq!(
         failed,
-        NoRoom { bytes: 23 * MIB, cached: 22 * MIB, largest: 22 * MIB },
+        OutOfDeviceMemory { bytes: 23 * MIB, cached: 22 * MIB, largest: 22 * MIB },
         "fragmented: 22 of 24 MiB are free"
     );
 }
 
 #[test]
-fn expandable_segments_grow_by_what_is_missing() {
+fn expandable_segments_grow_by_the_missing_bytes() {
     let mut allocator = expandable();
     let first = allocator.allocate(15 * MIB, 0).unwrap();
     assert_eq!(state(&allocator), (15 * MIB, 20 * MIB, 1));
@@ -141,7 +141,7 @@ fn sizes_are_rounded_as_the_settings_say() {
 
 /// Settings in a snapshot apply to its objects and to the model.
 #[test]
-fn settings_stand_in_the_snapshot() {
+fn settings_are_read_from_the_snapshot() {
     let event = |action: &str, size: u64, time: u64| json!({"action": action, "addr": 4096, "size": size, "stream": 0, "time_us": time});
     let read = |settings: serde_json::Value| {
         let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
@@ -151,10 +151,10 @@ fn settings_stand_in_the_snapshot() {
         stackline_ingest::memory::read_path(file.path()).unwrap()
     };
     let divisions = json!({"1": 0, "2": 0, "4": 0, "8": 2, "16": 4});
-    let told = read(json!({"expandable_segments": true, "max_split_size": -1, "roundup_power2_divisions": divisions}));
-    assert_eq!(told.allocator_settings.divisions[..6], [0, 0, 0, 2, 4, 0]);
-    assert_eq!(told.objects.bytes, [12 * MIB, 1024]);
-    let settings = AllocatorSettings::from_trace(&told, MemoryDeviceId(0));
+    let trace = read(json!({"expandable_segments": true, "max_split_size": -1, "roundup_power2_divisions": divisions}));
+    assert_eq!(trace.allocator_settings.divisions[..6], [0, 0, 0, 2, 4, 0]);
+    assert_eq!(trace.objects.bytes, [12 * MIB, 1024]);
+    let settings = AllocatorSettings::from_trace(&trace, MemoryDeviceId(0));
     assert!(settings.expandable && settings.rounding.divisions[3] == 2);
     for nothing in [json!(null), json!([1, 2]), json!({"roundup_power2_divisions": {"8": -2, "1": "two"}})] {
         let plain = read(nothing);
@@ -163,7 +163,7 @@ fn settings_stand_in_the_snapshot() {
 }
 
 #[test]
-fn a_trace_is_run_before_and_after_a_change() {
+fn allocator_replays_a_trace_before_and_after_a_change() {
     let text = "a x 12582912; a y 12582912; k one x; k two y; f x; f y; end";
     let trace: MemoryTrace = stackline_ingest::memory::text::read("test", text).unwrap();
     let usage = stackline_memory::ObjectUsage::new(&trace, Default::default());
@@ -232,7 +232,7 @@ fn with_graph(pool: u64, is_whole: bool) -> MemoryTrace {
 }
 
 #[test]
-fn segments_that_grow_share_nothing_between_pools() {
+fn expandable_segments_are_not_shared_between_pools() {
     let saved = |trace: &MemoryTrace| {
         let ranked = MemoryAnalysis::new(trace, 1).ranked.into_iter();
         let mut growing = ranked.filter(|one| one.suggestion.action == Action::ExpandableSegments);
@@ -245,7 +245,7 @@ fn segments_that_grow_share_nothing_between_pools() {
 
 /// Calls of two devices have common numbers: growth on one device is not reported at a call of the other.
 #[test]
-fn growth_is_told_of_the_devices_own_calls() {
+fn growth_is_reported_at_calls_of_its_device() {
     let other = BASE + 4096 * MIB;
     let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
     let [build, shard, large] =

@@ -19,7 +19,7 @@ fn peak(trace: &MemoryTrace) -> (u32, u64, usize) {
 const BEGINS_FULL: &str = "o big 1000000; o p 100; f big at=x.py:1:y; a x 512; k f p>x; k g x,p; f x; f p; end";
 
 #[test]
-fn what_the_first_call_frees_is_a_peak() {
+fn memory_freed_by_the_first_call_is_a_peak() {
     let trace = text::read("before", BEGINS_FULL).unwrap();
     assert_eq!(peak(&trace), (0, 1_000_100, 2));
     // Nothing else changes: the next call has the remaining bytes and its own.

@@ -89,8 +89,8 @@ pub(crate) fn parts(trace: &MemoryTrace) -> Vec<Part> {
     composition(trace, curve.device, curve.peak().position)
 }
 
-pub(crate) fn bytes_of(parts: &[Part], wanted: Use) -> u64 {
-    parts.iter().filter(|part| part.of == wanted).map(|part| part.bytes).sum()
+pub(crate) fn bytes_of(parts: &[Part], purpose: Use) -> u64 {
+    parts.iter().filter(|part| part.purpose == purpose).map(|part| part.bytes).sum()
 }
 
 /// AdamW with `foreach`: five equal sets; the last one is freed after each step.
@@ -112,17 +112,17 @@ fn foreach(steps: u32, function: &str, frees: bool) -> MemoryTrace {
 }
 
 #[test]
-fn temporaries_of_the_step_are_no_state_of_the_optimizer() {
+fn temporaries_of_the_step_are_not_optimizer_state() {
     let all = [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments, Use::OptimizerTemporaries];
     // The records end after the step, within the second, or within the first one, where the function name decides.
     for (steps, function, frees) in
         [(4, "_multi_tensor_adam", true), (2, "update", false), (1, "_multi_tensor_adam", false), (3, "update", true)]
     {
         let parts = parts(&foreach(steps, function, frees));
-        for wanted in all {
-            assert_eq!(bytes_of(&parts, wanted), set(), "{steps} {function} {frees} {wanted:?}: {parts:?}");
+        for purpose in all {
+            assert_eq!(bytes_of(&parts, purpose), set(), "{steps} {function} {frees} {purpose:?}: {parts:?}");
         }
-        let temporaries = parts.iter().find(|part| part.of == Use::OptimizerTemporaries).unwrap();
+        let temporaries = parts.iter().find(|part| part.purpose == Use::OptimizerTemporaries).unwrap();
         assert_eq!(temporaries.evidence, Evidence::Lifetime);
         let notes = remedies(&parts).join(" ");
         assert!(notes.contains("optimizer state are 80.0 %"), "{notes}");
@@ -134,7 +134,7 @@ fn temporaries_of_the_step_are_no_state_of_the_optimizer() {
 /// SGD allocates its momentum where others allocate temporaries; objects freed at the end of the program were no
 /// temporaries.
 #[test]
-fn state_that_lasts_is_no_temporary() {
+fn persistent_state_is_not_temporary() {
     for function in ["_multi_tensor_sgd", "_init_group"] {
         let mut program = Program::default();
         let parameters = program.set(1, &build());
@@ -154,7 +154,7 @@ fn state_that_lasts_is_no_temporary() {
 /// Objects that each step allocates again after freeing the previous ones are temporaries, too: float32 gradients in a
 /// list.
 #[test]
-fn what_each_step_makes_anew_is_a_temporary() {
+fn objects_allocated_each_step_are_temporaries() {
     let mut program = Program::default();
     program.set(1, &build());
     program.set(2, &optim(170, "_init_group"));
@@ -172,7 +172,7 @@ fn what_each_step_makes_anew_is_a_temporary() {
 
 /// Objects of a closure of the step (LBFGS, Lightning) belong to the model.
 #[test]
-fn the_model_within_an_optimizers_step_makes_activations() {
+fn model_calls_within_an_optimizer_step_allocate_activations() {
     let within = |frames: &[Value]| -> Vec<Value> { frames.iter().cloned().chain(optim(60, "step")).collect() };
     let mut program = Program::default();
     program.set(1, &build());
@@ -205,7 +205,7 @@ fn optimizers_written_by_hand_are_recognized() {
         program.free(updates.into_iter().chain(copies).chain(gradients));
     }
     let parts = parts(&program.trace());
-    for (wanted, times, place) in [
+    for (purpose, times, place) in [
         (Use::Parameters, 1, "train.py:3 build"),
         (Use::Gradients, 1, "AddmmBackward0"),
         (Use::FirstMoments, 2, "opt.py:44 step"),
@@ -213,8 +213,8 @@ fn optimizers_written_by_hand_are_recognized() {
         (Use::EqualSets, 2, "opt.py:12 __init__"),
         (Use::OptimizerTemporaries, 4, ""),
     ] {
-        let part = parts.iter().find(|part| part.of == wanted).unwrap();
-        assert_eq!((part.bytes, part.place.as_str()), (times * set(), place), "{wanted:?}: {parts:?}");
+        let part = parts.iter().find(|part| part.purpose == purpose).unwrap();
+        assert_eq!((part.bytes, part.place.as_str()), (times * set(), place), "{purpose:?}: {parts:?}");
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::OptimizerState)], [0, 0]);
     let notes = remedies(&parts).join(" ");
@@ -224,7 +224,7 @@ fn optimizers_written_by_hand_are_recognized() {
 /// At a peak within backward not all gradients exist: the state of a handwritten optimizer identifies the parameters,
 /// which several lines of `__init__` allocated. Objects that are freed before the end are no parameters.
 #[test]
-fn parameters_of_several_lines_have_the_sizes_of_state_by_hand() {
+fn parameters_of_several_lines_match_handwritten_state() {
     for is_kept in [true, false] {
         let mut program = Program::default();
         let line = |at: usize| [frame("net.py", 12 + at as u32 % 4, "__init__")];
@@ -242,11 +242,11 @@ fn parameters_of_several_lines_have_the_sizes_of_state_by_hand() {
             program.make(KIB, &forward(33, "train"));
         }
         let parts = parts(&program.trace());
-        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|wanted| bytes_of(&parts, wanted));
+        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|purpose| bytes_of(&parts, purpose));
         assert_eq!(of_state, [set(); 2], "{parts:?}");
         let expected = if is_kept { [set(), 0] } else { [0, set()] };
         assert_eq!([bytes_of(&parts, Use::Parameters), bytes_of(&parts, Use::Other)], expected, "{parts:?}");
-        let parameters = parts.iter().find(|part| part.of == Use::Parameters);
+        let parameters = parts.iter().find(|part| part.purpose == Use::Parameters);
         assert!(parameters.is_none_or(|part| part.evidence == Evidence::EqualSizes), "{parts:?}");
     }
 }
@@ -289,10 +289,10 @@ fn evaluation(batches: u32, kept: &[Value]) -> MemoryTrace {
 }
 
 #[test]
-fn results_that_an_evaluation_keeps_are_no_activations() {
+fn kept_evaluation_results_are_not_activations() {
     let trace = evaluation(40, &forward(36, "evaluate"));
     let parts = parts(&trace);
-    let kept = parts.iter().find(|part| part.of == Use::KeptResults).unwrap();
+    let kept = parts.iter().find(|part| part.purpose == Use::KeptResults).unwrap();
     assert_eq!((kept.bytes, kept.place.as_str()), (80 * MIB, "model.py:36 forward"));
     assert_eq!(kept.left_by_passes, Some((40, 2 * MIB)));
     assert_eq!([bytes_of(&parts, Use::Activations), bytes_of(&parts, Use::Forward)], [0, 2 * MIB]);
@@ -315,7 +315,7 @@ fn results_that_an_evaluation_keeps_are_no_activations() {
 
 /// A cache of keys and values grows on purpose; layers of one pass are not passes; few passes are no evidence.
 #[test]
-fn caches_layers_and_few_passes_are_no_growth() {
+fn caches_layers_and_few_passes_are_not_growth() {
     let mut cached = vec![frame("cache.py", 5, "update")];
     cached.extend(forward(36, "evaluate"));
     let mut one_pass = Program::default();
@@ -397,14 +397,14 @@ fn activations_that_each_pass_frees_are_not_kept() {
 /// Objects that the program itself keeps after each pass are reported with their line, and per pass instead of per
 /// layer.
 #[test]
-fn what_the_program_keeps_of_each_pass_grows() {
+fn results_kept_of_each_pass_grow() {
     let trace = layers(12, More { log: true, ..More::default() });
     let parts = parts(&trace);
-    let kept: Vec<&Part> = parts.iter().filter(|part| part.of == Use::KeptResults).collect();
+    let kept: Vec<&Part> = parts.iter().filter(|part| part.purpose == Use::KeptResults).collect();
     let [kept] = kept[..] else { panic!("{parts:?}") };
     assert_eq!((kept.bytes, kept.place.as_str()), (36 * MIB, "train.py:77 log"));
     assert_eq!(kept.left_by_passes, Some((12, 3 * MIB)));
     let measure =
-        stackline_memory::Measure::Growth { left: 11, rounds: 11, per_round: 3 * MIB, origin: Origin::Passes };
+        stackline_memory::Measure::Growth { left: 11, iterations: 11, per_iteration: 3 * MIB, origin: Origin::Passes };
     assert_eq!(MemoryAnalysis::new(&trace, 1).matches[0].measure, Some(measure));
 }

@@ -51,7 +51,7 @@ fn left_out(document: &Value, what: &str) -> (u64, u64) {
 }
 
 #[test]
-fn a_sound_snapshot_is_read_as_it_is() {
+fn valid_snapshots_are_read_unchanged() {
     let states = ["active_awaiting_free", "active_pending_free"];
     let blocks: Vec<Value> = (0..2).map(|at| block((100 + at) * MIB, &json!(MIB), states[at as usize])).collect();
     let trace = read(&with(&[segment(100 * MIB, &blocks)]));
@@ -61,7 +61,7 @@ fn a_sound_snapshot_is_read_as_it_is() {
 }
 
 #[test]
-fn blocks_that_cannot_be() {
+fn impossible_blocks_are_counted() {
     for (size, what) in [(json!(-8), "the size"), (json!(1u64 << 62), "the size"), (json!("many"), "the size")] {
         let bad = segment(100 * MIB, &[block(100 * MIB, &size, "active_allocated")]);
         assert_eq!(left_out(&with(&[bad]), what), (MIB, 40 * MIB), "{size}");
@@ -73,13 +73,13 @@ fn blocks_that_cannot_be() {
     assert_eq!(left_out(&with(&[over]), "overlaps another one"), (5 * MIB, 40 * MIB));
     let state = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_whatever")]);
     assert_eq!(left_out(&with(&[state]), "active_whatever"), (MIB, 40 * MIB));
-    let mut asked = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_allocated")]);
-    asked["blocks"][0]["requested_size"] = json!(-1);
-    assert_eq!(left_out(&with(&[asked]), "requested_size"), (2 * MIB, 40 * MIB));
+    let mut with_requested_size = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_allocated")]);
+    with_requested_size["blocks"][0]["requested_size"] = json!(-1);
+    assert_eq!(left_out(&with(&[with_requested_size]), "requested_size"), (2 * MIB, 40 * MIB));
 }
 
 #[test]
-fn segments_that_cannot_be() {
+fn impossible_segments_are_counted() {
     let changed = |key: &str, value: Value| {
         let mut segment = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_allocated")]);
         segment[key] = value;
@@ -111,7 +111,7 @@ fn a_failed_request_is_not_fragmentation_because_of_a_damaged_segment() {
 
 /// Objects older than the records also existed when a request failed before the first record.
 #[test]
-fn a_request_that_fails_first_of_all_finds_what_is_older() {
+fn failed_first_requests_list_preexisting_objects() {
     let mut document = with(&[segment(100 * MIB, &[block(100 * MIB, &json!(18 * MIB), "active_allocated")])]);
     let oom = json!({"action": "oom", "device_free": MIB, "size": 50 * MIB, "stream": 0, "time_us": 1, "frames": []});
     let later = json!({"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 2, "frames": []});
@@ -152,7 +152,7 @@ fn operator(tensor: &Value) -> Value {
 }
 
 #[test]
-fn tensors_that_cannot_be() {
+fn impossible_tensors_are_counted() {
     let sound = read(&operator(&json!([12, 8, 0, 256, 4, "cuda:0"])));
     assert_eq!((counted(&sound, "damaged_tensor").0, sound.accesses.len()), (0, 2));
     // Storage 0 means none, which is no damage.
@@ -175,7 +175,7 @@ fn tensors_that_cannot_be() {
 
 /// Rows of a raw timeline, one of them with an impossible size for its action.
 #[test]
-fn sizes_of_a_timeline_that_cannot_be() {
+fn impossible_timeline_sizes_are_counted() {
     let sound = "[-1,1,4096,0],[10,2,0,3],[20,4,0,3],[30,4,-4096,0]";
     let trace = read_bytes("timeline", format!("[{sound}]").as_bytes()).unwrap();
     assert_eq!((trace.calls.len(), counted(&trace, "damaged_memory_event").0), (3, 0), "nothing is freed with nothing");
@@ -196,14 +196,14 @@ fn sizes_of_a_timeline_that_cannot_be() {
 
 /// For any compression, the report has the number of uncompressed bytes.
 #[test]
-fn bytes_are_those_that_were_read() {
+fn bytes_of_the_report_equal_the_file_size() {
     let text = "a x 64; k one x>x; f x; end\n";
-    let of = |bytes: &[u8]| read_bytes("source", bytes).unwrap().report.bytes;
-    assert_eq!(of(text.as_bytes()), text.len() as u64);
-    assert_eq!(of(&stackline_testkit::io::gzip(text.as_bytes())), text.len() as u64);
+    let bytes_of = |bytes: &[u8]| read_bytes("source", bytes).unwrap().report.bytes;
+    assert_eq!(bytes_of(text.as_bytes()), text.len() as u64);
+    assert_eq!(bytes_of(&stackline_testkit::io::gzip(text.as_bytes())), text.len() as u64);
     let json = r#"{"segments": [], "device_traces": []}"#;
-    assert_eq!(of(json.as_bytes()), json.len() as u64);
+    assert_eq!(bytes_of(json.as_bytes()), json.len() as u64);
     // {"segments": [], "device_traces": []}, by protocol 2.
     let pickle = b"\x80\x02}(X\x08\x00\x00\x00segments]X\x0d\x00\x00\x00device_traces]u.";
-    assert_eq!(of(pickle), pickle.len() as u64);
+    assert_eq!(bytes_of(pickle), pickle.len() as u64);
 }

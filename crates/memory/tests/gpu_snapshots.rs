@@ -38,8 +38,8 @@ fn parts(trace: &MemoryTrace) -> Vec<Part> {
     composition(trace, curve.device, curve.peak().position)
 }
 
-fn bytes(parts: &[Part], of: Use) -> u64 {
-    parts.iter().find(|part| part.of == of).map_or(0, |part| part.bytes)
+fn bytes(parts: &[Part], purpose: Use) -> u64 {
+    parts.iter().find(|part| part.purpose == purpose).map_or(0, |part| part.bytes)
 }
 
 fn sizes() -> impl Iterator<Item = u64> {
@@ -76,7 +76,7 @@ fn state(line: u32) -> [Value; 2] {
 /// Graphs of several forward passes are equal sets of sizes, larger than the model; their call paths identify them. An
 /// earlier model with the same sizes is not the trained one.
 #[test]
-fn activations_that_are_kept_are_no_parameters() {
+fn kept_activations_are_not_parameters() {
     let mut program = Program::default();
     let set: u64 = sizes().sum();
     sizes().step_by(2).for_each(|bytes| program.make(bytes, &moved(2)));
@@ -90,8 +90,8 @@ fn activations_that_are_kept_are_no_parameters() {
     // Results of backward have the same sizes, too.
     sizes().for_each(|bytes| program.make(4 * bytes, &backward()));
     let parts = parts(&program.trace());
-    for of in [Use::Parameters, Use::FirstMoments, Use::SecondMoments] {
-        assert_eq!(bytes(&parts, of), set, "{of:?}: {parts:?}");
+    for purpose in [Use::Parameters, Use::FirstMoments, Use::SecondMoments] {
+        assert_eq!(bytes(&parts, purpose), set, "{purpose:?}: {parts:?}");
     }
     assert_eq!(parts[0].place, "train.py:3 build");
     assert_eq!([bytes(&parts, Use::Gradients), bytes(&parts, Use::Activations)], [0, 16 * set]);
@@ -100,7 +100,7 @@ fn activations_that_are_kept_are_no_parameters() {
 
 /// Activations that backward recomputes for checkpoints are no gradients, although they are as large.
 #[test]
-fn recomputed_activations_are_no_gradients() {
+fn recomputed_activations_are_not_gradients() {
     let mut program = Program::default();
     sizes().for_each(|bytes| program.make(bytes, &moved(3)));
     let within: Vec<Value> = forward(12).into_iter().chain(backward()).collect();
@@ -111,7 +111,7 @@ fn recomputed_activations_are_no_gradients() {
 
 /// cuBLAS keeps its workspaces; the first matrix product does not own them.
 #[test]
-fn workspaces_of_libraries_are_a_part_of_their_own() {
+fn workspaces_of_libraries_are_a_separate_part() {
     let cublas = frame("??", 0, "at::cuda::setWorkspaceForHandle(cublasContext*, c10::cuda::CUDAStream)");
     let cublaslt = frame("??", 0, "at::cuda::getCUDABlasLtWorkspace()");
     let within = |inner: &[&Value], outer: &[Value]| -> Vec<Value> {
@@ -125,9 +125,10 @@ fn workspaces_of_libraries_are_a_part_of_their_own() {
     program.make(MIB, &forward(12));
     let trace = program.trace();
     let parts = parts(&trace);
-    let workspaces = parts.iter().find(|part| part.of == Use::Workspaces).unwrap();
+    let workspaces = parts.iter().find(|part| part.purpose == Use::Workspaces).unwrap();
     assert_eq!((workspaces.bytes, workspaces.objects, workspaces.evidence), (65 * MIB, 3, Evidence::CallPath));
-    let by_library: Vec<_> = workspaces.libraries.iter().map(|(of, bytes)| (of.name, bytes / MIB)).collect();
+    let by_library: Vec<_> =
+        workspaces.libraries.iter().map(|(bytes_of, bytes)| (bytes_of.name, bytes / MIB)).collect();
     assert_eq!(by_library, [("cuBLAS", 64), ("cuBLASLt", 1)]);
     assert_eq!([bytes(&parts, Use::Activations), bytes(&parts, Use::Backward)], [MIB, 0]);
     let note = remedies(&parts).join(" ");
@@ -147,7 +148,7 @@ fn real(name: &str) -> MemoryTrace {
 
 /// `allocated_bytes.all.peak`, `.current` and `reserved_bytes.all.peak` of `torch.cuda.memory_stats`, to the byte.
 #[test]
-fn peaks_are_those_of_memory_stats() {
+fn peaks_equal_those_of_memory_stats() {
     for (name, allocated, current, reserved) in [
         ("train-step", 1_618_173_440, 68_157_440, 1_891_631_104),
         ("leak", 1_942_661_632, 236_177_408, 2_149_580_800),
@@ -167,7 +168,7 @@ fn peaks_are_those_of_memory_stats() {
 /// Compared with the objects that `snapshots.py` keeps: parameters and optimizer state of the same model in both, no
 /// gradients at the start of backward. After the capture of a graph with gradients there are as many of these.
 #[test]
-fn real_peaks_are_made_of_what_the_program_holds() {
+fn compositions_of_real_peaks_match_the_program() {
     for (name, parameters, gradients, states, workspaces) in [
         ("train-step", 109_768_704, 0, 219_537_408, 65 * MIB),
         ("leak", 109_768_704, 0, 219_537_408, 196 * MIB),
@@ -175,19 +176,23 @@ fn real_peaks_are_made_of_what_the_program_holds() {
     ] {
         let trace = real(name);
         let parts = parts(&trace);
-        let of = |of| bytes(&parts, of);
-        let told = [of(Use::Parameters), of(Use::Gradients), of(Use::FirstMoments) + of(Use::SecondMoments)];
+        let bytes_of = |bytes_of| bytes(&parts, bytes_of);
+        let found_bytes = [
+            bytes_of(Use::Parameters),
+            bytes_of(Use::Gradients),
+            bytes_of(Use::FirstMoments) + bytes_of(Use::SecondMoments),
+        ];
         // Small parameters are rounded up to 512 bytes, and some blocks are not split.
-        for (told, known) in told.into_iter().zip([parameters, gradients, states]) {
-            assert!((known..=known + known / 50).contains(&told), "{name}: {told} of {known}: {parts:?}");
+        for (found_bytes, known) in found_bytes.into_iter().zip([parameters, gradients, states]) {
+            assert!((known..=known + known / 50).contains(&found_bytes), "{name}: {found_bytes} of {known}: {parts:?}");
         }
-        assert_eq!(of(Use::Workspaces), workspaces, "{name}");
+        assert_eq!(bytes_of(Use::Workspaces), workspaces, "{name}");
     }
 }
 
 /// A block is not split if at most 1 MiB would remain: the request gets all of it, and the next one nothing of it.
 #[test]
-fn blocks_that_are_not_cut_count_whole() {
+fn unsplit_blocks_count_in_full() {
     let frames = [frame("train.py", 3, "main")];
     let kib = 1024;
     let (second, third) = (BASE + 11 * MIB, BASE + 64 * MIB);
@@ -226,7 +231,7 @@ fn blocks_that_are_not_cut_count_whole() {
 /// `losses.append(model(x).mean())` keeps a graph of each of four iterations until the function returns. The finding
 /// names the call of the model, not its lines; objects of `step` there are freed.
 #[test]
-fn graphs_that_a_list_keeps_are_a_leak() {
+fn autograd_graphs_kept_in_a_list_are_a_leak() {
     let trace = real("leak");
     let analysis = MemoryAnalysis::new(&trace, 1);
     let table = waste_table(&trace, &analysis.matches);
@@ -240,14 +245,14 @@ fn graphs_that_a_list_keeps_are_a_leak() {
 
 /// Half of 60 blocks of 12 MB are free, and a request of 200 MB fits into none of them.
 #[test]
-fn what_the_allocator_could_not_use_is_told() {
+fn fragmentation_of_failed_requests_is_reported() {
     let trace = real("fragments");
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
-    for told in [
+    for note in [
         "the allocator reserved at most 980.0 MiB. At call 90 (",
         "snapshots.py:83 fragments) the allocator requested 192.0 MiB from the device although 364.2 MiB",
     ] {
-        assert!(notes.contains(told), "{told}: {notes}");
+        assert!(notes.contains(note), "{note}: {notes}");
     }
 }
 
@@ -257,7 +262,7 @@ fn what_the_allocator_could_not_use_is_told() {
 fn a_request_over_the_limit_of_the_process_is_explained() {
     let trace = real("out-of-memory");
     let notes = failed_requests_table(&trace).notes.join(" ");
-    for told in [
+    for note in [
         "Request of 28.61 MiB failed (needs a segment of 30.00 MiB) at ",
         "snapshots.py:69 out_of_memory: the device had enough free memory (65.97 GiB)",
         "a limit of the process (set_per_process_memory_fraction)",
@@ -265,13 +270,13 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
         "allocated 93.6 % of the 1804 MiB in use (59 objects).",
         "snapshots.py:69 out_of_memory allocated 93.6 %",
     ] {
-        assert!(notes.contains(told), "{told}: {notes}");
+        assert!(notes.contains(note), "{note}: {notes}");
     }
 }
 
 /// A saving of less than 5 % of reserved memory is within the model's error.
 #[test]
-fn growing_segments_are_advised_where_they_save_enough() {
+fn expandable_segments_are_suggested_if_they_save_enough() {
     for (name, expected) in [("train-step", 1), ("leak", 0), ("fragments", 0), ("out-of-memory", 0), ("graph-pool", 0)]
     {
         let trace = real(name);

@@ -16,14 +16,14 @@ fn leaks(trace: &MemoryTrace) -> Vec<PatternMatch> {
 }
 
 /// Training iterations: each allocates and frees an activation, the optimizer's memory, and the objects of `more`.
-fn training(turns: usize, more: impl Fn(usize) -> String) -> MemoryTrace {
-    let turn = |at: usize| {
+fn training(iterations: usize, more: impl Fn(usize) -> String) -> MemoryTrace {
+    let iteration = |at: usize| {
         format!(
             "a act{at} 4096 at=train.py:10:step; {} a tmp{at} 64 at=train.py:14:step at=torch/optim/adam.py:5:step; f tmp{at}; f act{at}; ",
             more(at)
         )
     };
-    read(&(0..turns).map(turn).collect::<String>())
+    read(&(0..iterations).map(iteration).collect::<String>())
 }
 
 fn loss(at: usize) -> String {
@@ -31,7 +31,7 @@ fn loss(at: usize) -> String {
 }
 
 #[test]
-fn what_each_turn_of_training_leaves_behind_leaks() {
+fn objects_kept_by_each_iteration_leak() {
     let trace = training(9, loss);
     let found = leaks(&trace);
     // Objects of the last iteration are still in use.
@@ -40,23 +40,23 @@ fn what_each_turn_of_training_leaves_behind_leaks() {
         (0..8).map(|at| format!("loss{at}")).collect::<Vec<_>>()
     );
     assert!(found.iter().all(|leak| leak.certainty == Certainty::Inferred && leak.bytes == 1000));
-    let measure = Measure::Growth { left: 8, rounds: 8, per_round: 1000, origin: Origin::Turns };
+    let measure = Measure::Growth { left: 8, iterations: 8, per_iteration: 1000, origin: Origin::TrainingIterations };
     assert_eq!(found[0].measure, Some(measure));
     assert!(MemoryAnalysis::new(&trace, 1).ranked.is_empty(), "until when they are needed, nobody knows");
     // The first iteration lacks the objects that follow the optimizer: the others leave 1000 bytes each.
     let after = |at: usize| if at > 0 { loss(at) } else { String::new() };
     let found = leaks(&training(9, after));
-    let measure = Measure::Growth { left: 7, rounds: 7, per_round: 1000, origin: Origin::Turns };
+    let measure = Measure::Growth { left: 7, iterations: 7, per_iteration: 1000, origin: Origin::TrainingIterations };
     assert_eq!(found[0].measure, Some(measure));
     // If some iterations leave nothing, the first one counts as one of them.
     let found = leaks(&training(31, |at| if at % 2 == 1 { loss(at) } else { String::new() }));
-    let measure = Measure::Growth { left: 15, rounds: 30, per_round: 500, origin: Origin::Turns };
+    let measure = Measure::Growth { left: 15, iterations: 30, per_iteration: 500, origin: Origin::TrainingIterations };
     assert_eq!(found[0].measure, Some(measure));
     // Only every third iteration, in a longer trace.
     let some = training(30, |at| if at % 3 == 0 { loss(at) } else { String::new() });
     assert_eq!(leaks(&some).len(), 10);
     // A setting can require more iterations.
-    let rules = Rules { leak_rounds: 9, ..Rules::default() };
+    let rules = Rules { leak_iterations: 9, ..Rules::default() };
     assert!(
         MemoryAnalysis::by_rules(&trace, 1, rules).matches.iter().all(|found| found.pattern != Pattern::MemoryLeak)
     );
@@ -65,50 +65,52 @@ fn what_each_turn_of_training_leaves_behind_leaks() {
 /// Work between backward and the optimizer (gradient clipping) starts no iteration, and neither does a second backward.
 /// Without optimizer allocations, backward separates iterations.
 #[test]
-fn a_turn_ends_with_its_optimizer() {
+fn iterations_end_with_their_optimizer() {
     let backward =
         |at: usize| format!("a g{at} 64 at=\"\":0:\"autograd::engine::evaluate_function: MmBackward0\"; f g{at};");
     let clip =
         |at: usize| format!("a norm{at} 64 at=torch/nn/utils/clip_grad.py:5:clip at=train.py:13:step; f norm{at};");
-    let rounds = |trace: &MemoryTrace| match leaks(trace).first().and_then(|leak| leak.measure.clone()) {
-        Some(Measure::Growth { left, rounds, per_round, origin: Origin::Turns }) => Some((left, rounds, per_round)),
+    let iterations = |trace: &MemoryTrace| match leaks(trace).first().and_then(|leak| leak.measure.clone()) {
+        Some(Measure::Growth { left, iterations, per_iteration, origin: Origin::TrainingIterations }) => {
+            Some((left, iterations, per_iteration))
+        }
         _ => None,
     };
     let clipped = training(9, |at| format!("{} {} {} {}", loss(at), backward(at), clip(at), backward(at + 100)));
-    assert_eq!(rounds(&clipped), Some((8, 8, 1000)));
+    assert_eq!(iterations(&clipped), Some((8, 8, 1000)));
     // Two optimizers: each of them ends an iteration.
     let second = |at: usize| {
         format!("a t{at} 64 at=torch/optim/sgd.py:5:step; f t{at}; a fake{at} 64 at=gan.py:5:step; f fake{at};")
     };
     let two = training(9, |at| format!("{} {}", loss(at), second(at)));
-    assert_eq!(rounds(&two), Some((9, 17, 529)));
+    assert_eq!(iterations(&two), Some((9, 17, 529)));
     let bare = |at: usize| format!("a act{at} 4096 at=train.py:10:step; {} {} f act{at}; ", loss(at), backward(at));
     let state = "a s0 64 at=train.py:14:step at=torch/optim/adam.py:5:step; ";
     let bare = read(&format!("{}{state}{}", bare(0), (1..9).map(bare).collect::<String>()));
-    assert_eq!(rounds(&bare), Some((8, 8, 1000)));
+    assert_eq!(iterations(&bare), Some((8, 8, 1000)));
     // Momentum in the first step, and one more when a parameter is unfrozen: backward still separates the iterations.
     let momentum = |at: usize| match at {
         0 | 29 => format!("a m{at} 64 at=train.py:14:step at=torch/optim/sgd.py:5:step; "),
         _ => String::new(),
     };
-    let turn = |at: usize| {
+    let iteration = |at: usize| {
         format!("a act{at} 4096 at=train.py:10:step; {} {} f act{at}; {}", loss(at), backward(at), momentum(at))
     };
-    assert_eq!(rounds(&read(&(0..60).map(turn).collect::<String>())), Some((59, 59, 1000)));
+    assert_eq!(iterations(&read(&(0..60).map(iteration).collect::<String>())), Some((59, 59, 1000)));
 }
 
 #[test]
-fn what_is_kept_for_a_while_or_made_once_does_not() {
-    let told = |trace: &MemoryTrace| leaks(trace).len();
-    assert_eq!(told(&training(5, loss)), 0, "too few turns");
-    assert_eq!(told(&training(20, |at| format!("{} f loss{at};", loss(at)))), 0, "freed at once");
+fn temporary_and_single_objects_do_not_leak() {
+    let leak_count = |trace: &MemoryTrace| leaks(trace).len();
+    assert_eq!(leak_count(&training(5, loss)), 0, "too few turns");
+    assert_eq!(leak_count(&training(20, |at| format!("{} f loss{at};", loss(at)))), 0, "freed at once");
     let window = |at: usize| if at < 3 { loss(at) } else { format!("{} f loss{};", loss(at), at - 3) };
-    assert_eq!(told(&training(20, window)), 0, "the last three are kept");
-    assert_eq!(told(&training(20, |at| if at < 6 { loss(at) } else { String::new() })), 0, "at the begin alone");
+    assert_eq!(leak_count(&training(20, window)), 0, "the last three are kept");
+    assert_eq!(leak_count(&training(20, |at| if at < 6 { loss(at) } else { String::new() })), 0, "at the begin alone");
     let weights = |at: usize| if at == 0 { (0..40).map(loss).collect() } else { String::new() };
-    assert_eq!(told(&training(20, weights)), 0, "made once");
+    assert_eq!(leak_count(&training(20, weights)), 0, "made once");
     let state = |at: usize| format!("a s{at} 64 kind=\"optimizer state\" at=train.py:9:step;");
-    assert_eq!(told(&training(20, state)), 0, "state of an optimizer");
+    assert_eq!(leak_count(&training(20, state)), 0, "state of an optimizer");
     // Accesses are known, also in the last iteration.
     let touched = |at: usize| match at {
         19 => format!(
@@ -117,14 +119,14 @@ fn what_is_kept_for_a_while_or_made_once_does_not() {
         ),
         _ => format!("{} k f act{at}>loss{at};", loss(at)),
     };
-    assert_eq!(told(&training(20, touched)), 0, "used in the last turn");
-    assert_eq!(told(&training(20, |at| format!("{} k f act{at}>loss{at};", loss(at)))), 19);
+    assert_eq!(leak_count(&training(20, touched)), 0, "used in the last turn");
+    assert_eq!(leak_count(&training(20, |at| format!("{} k f act{at}>loss{at};", loss(at)))), 19);
 }
 
 /// Program with a recorded end: weights are read in each request; a buffer is read only in the first half, outputs are
 /// kept.
 #[test]
-fn what_an_inference_uses_all_along_does_not() {
+fn objects_used_throughout_inference_do_not_leak() {
     let request = |at: usize| {
         let more = if at < 50 { "k add buffer>x" } else { "k norm x>x" };
         format!("a x 64; k mm weight>x; {more}; a out{at} 8; k sum x>out{at}; f x; ").replace('x', &format!("x{at}"))
@@ -142,7 +144,7 @@ fn what_an_inference_uses_all_along_does_not() {
 }
 
 #[test]
-fn steps_that_the_source_tells_of_are_rounds() {
+fn recorded_steps_are_iterations() {
     // Without lines, call paths of operators are the sites, without step numbers.
     let step = |at: usize| {
         format!(
@@ -160,13 +162,13 @@ fn steps_that_the_source_tells_of_are_rounds() {
     trace.check().unwrap();
     let found = leaks(&trace);
     assert_eq!(found.len(), 9);
-    let measure = Measure::Growth { left: 9, rounds: 9, per_round: 1000, origin: Origin::Steps };
+    let measure = Measure::Growth { left: 9, iterations: 9, per_iteration: 1000, origin: Origin::Steps };
     assert_eq!(found[0].measure, Some(measure));
-    assert!(MemoryAnalysis::new(&trace, 1).can_tell_leaks());
+    assert!(MemoryAnalysis::new(&trace, 1).can_detect_leaks());
 }
 
 #[test]
-fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rounds() {
+fn steadily_growing_lines_leak_without_known_iterations() {
     let many = |count: usize, place: &str| {
         let one = |at: usize| format!("a x{at} 1048576 {place}; ");
         read(&(0..count).map(one).collect::<String>())
@@ -185,7 +187,7 @@ fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rou
     let use_them: String = (0..200).map(|at| format!("a t{at} 64 at=run.py:9:step; f t{at}; ")).collect();
     let trace = read(&format!("{load}{use_them}"));
     assert!(leaks(&trace).is_empty(), "made at the begin alone");
-    assert!(!MemoryAnalysis::new(&trace, 1).can_tell_leaks());
+    assert!(!MemoryAnalysis::new(&trace, 1).can_detect_leaks());
 }
 
 /// Snapshot of `steps` steps in PyTorch's format: an optimizer's memory is allocated and freed, the loss of each step
@@ -215,13 +217,13 @@ fn snapshot(steps: u64, is_kept: bool) -> MemoryTrace {
 }
 
 #[test]
-fn snapshots_tell_what_grows() {
+fn growth_in_snapshots_is_found() {
     let kept = snapshot(8, true);
     let found = leaks(&kept);
     assert_eq!((found.len(), kept.has_accesses, kept.saw_end), (7, false, false));
     assert_eq!(stackline_memory::place_text(&kept, found[0].stack(&kept)), "train.py:12 step");
     let freed = snapshot(8, false);
-    assert!(leaks(&freed).is_empty() && MemoryAnalysis::new(&freed, 1).can_tell_leaks());
+    assert!(leaks(&freed).is_empty() && MemoryAnalysis::new(&freed, 1).can_detect_leaks());
     assert!(leaks(&snapshot(5, true)).is_empty(), "too few steps");
 }
 
@@ -253,14 +255,14 @@ fn profile(steps: i64, is_kept: bool) -> MemoryTrace {
 }
 
 #[test]
-fn traces_of_the_profiler_tell_what_grows() {
+fn growth_in_profiler_traces_is_found() {
     let kept = profile(8, true);
     assert_eq!(kept.phases.len(), 8);
     let found = leaks(&kept);
     let operators: Vec<&str> =
         found.iter().map(|leak| kept.strings.get(kept.objects.operator[leak.object.index()])).collect();
     assert_eq!(operators, ["aten::sum"; 7]);
-    let measure = Measure::Growth { left: 7, rounds: 7, per_round: 512, origin: Origin::Steps };
+    let measure = Measure::Growth { left: 7, iterations: 7, per_iteration: 512, origin: Origin::Steps };
     assert_eq!(found[0].measure, Some(measure));
     assert!(leaks(&profile(8, false)).is_empty());
     assert!(leaks(&profile(5, true)).is_empty(), "too few steps");

@@ -80,7 +80,7 @@ fn measure(accesses: usize, streams: u64) {
 }
 
 #[test]
-fn a_small_one() {
+fn small_trace_is_analyzed() {
     measure(5_000, 1);
     measure(5_000, 4);
 }

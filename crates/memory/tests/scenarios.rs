@@ -146,7 +146,7 @@ fn reaches(name: &str, published: f64, ours: f64) {
 }
 
 #[test]
-fn published_fixes_are_reached() {
+fn published_savings_are_reached() {
     reaches("2mm", 40.0, 40.0);
     reaches("3mm", 57.0, 57.143);
     reaches("gramschm", 33.0, 33.268);
@@ -159,7 +159,7 @@ fn published_fixes_are_reached() {
 
 /// The published fix keeps four pairs of buffers in two; ours also frees each buffer between its iterations.
 #[test]
-fn more_than_published() {
+fn savings_beyond_published_ones() {
     reaches("simple-multi-copy", 50.0, 75.0);
 }
 

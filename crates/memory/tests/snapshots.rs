@@ -40,16 +40,16 @@ pub(crate) fn segment(address: u64, size: u64, pool: [u64; 2], blocks: &[Value])
 /// The requested bytes of a split block's last owner stay with the free remainder; for a used block they cannot exceed
 /// the block.
 #[test]
-fn free_blocks_keep_what_their_last_owner_asked_for() {
-    let of = |state: &str| {
+fn free_blocks_keep_the_requested_size_of_their_last_owner() {
+    let blocks_of = |state: &str| {
         let blocks =
             [block(BASE, 12 * MIB, 12 * MIB, "active_allocated"), block(BASE + 12 * MIB, 8 * MIB, 20 * MIB, state)];
         read(&json!({"segments": [segment(BASE, 20 * MIB, [0, 0], &blocks)], "device_traces": []}))
     };
-    let stale = of("inactive");
+    let stale = blocks_of("inactive");
     assert_eq!(stale.report.count_of("damaged_segment"), 0);
     assert_eq!(stale.blocks[1].requested, 0, "not known");
-    assert_eq!(of("active_allocated").report.count_of("damaged_segment"), 1);
+    assert_eq!(blocks_of("active_allocated").report.count_of("damaged_segment"), 1);
     let history = json!([{"real_size": 30 * MIB, "frames": []}]);
     let mut old = block(BASE, 8 * MIB, 0, "inactive");
     old["history"] = history;
@@ -59,7 +59,7 @@ fn free_blocks_keep_what_their_last_owner_asked_for() {
 
 /// Events do not name pools before PyTorch 2.8; segments do.
 #[test]
-fn objects_lie_in_the_private_pool_of_their_segment() {
+fn objects_belong_to_the_private_pool_of_their_segment() {
     let frames = [frame("graph.py", 7, "capture")];
     let private = BASE + 64 * MIB;
     let trace = read(&json!({
@@ -87,8 +87,8 @@ fn objects_lie_in_the_private_pool_of_their_segment() {
     assert!(trace.objects.pool[0].is_none(), "made before the segment came");
     let allocator = tables::segments_table(&trace);
     let private = texts(&allocator, "pool").iter().position(|pool| pool.starts_with("private")).unwrap();
-    let of = |name: &str| integers(&allocator, name)[private];
-    assert_eq!([of("free_segments"), of("free_split"), of("free_private")], [0, 0, 16 * MIB as i64]);
+    let column = |name: &str| integers(&allocator, name)[private];
+    assert_eq!([column("free_segments"), column("free_split"), column("free_private")], [0, 0, 16 * MIB as i64]);
 }
 
 /// One model: older parameters, gradients by C++, two moments; or both moments by one line of torch.optim.
@@ -134,21 +134,26 @@ fn equal_sets_of_sizes_are_parameters_gradients_and_moments() {
         let trace = training(lines, state_bytes);
         let curve = &curves(&trace)[0];
         let parts = composition(&trace, curve.device, curve.peak().position);
-        let of = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| (part.bytes, part.evidence));
-        for wanted in [Use::Parameters, Use::Gradients] {
-            assert_eq!(of(wanted), Some((set, Evidence::EqualSizes)), "{lines:?} {parts:?}");
+        let bytes_and_evidence =
+            |purpose| parts.iter().find(|part| part.purpose == purpose).map(|part| (part.bytes, part.evidence));
+        for purpose in [Use::Parameters, Use::Gradients] {
+            assert_eq!(bytes_and_evidence(purpose), Some((set, Evidence::EqualSizes)), "{lines:?} {parts:?}");
         }
-        for wanted in [Use::FirstMoments, Use::SecondMoments] {
-            assert_eq!(of(wanted), Some((set * state_bytes / 4, Evidence::EqualSizes)), "{lines:?} {parts:?}");
+        for purpose in [Use::FirstMoments, Use::SecondMoments] {
+            assert_eq!(
+                bytes_and_evidence(purpose),
+                Some((set * state_bytes / 4, Evidence::EqualSizes)),
+                "{lines:?} {parts:?}"
+            );
         }
-        assert_eq!(of(Use::Activations), Some((100_352, Evidence::CallPath)));
+        assert_eq!(bytes_and_evidence(Use::Activations), Some((100_352, Evidence::CallPath)));
         let notes = remedies(&parts);
         assert!(notes[0].contains("FSDP") && notes[1].contains("won't help"), "{notes:?}");
     }
 }
 
 #[test]
-fn one_set_alone_says_nothing() {
+fn single_sets_are_not_classified() {
     let frames = [frame("model.py", 3, "forward")];
     let events: Vec<Value> = (0..20).map(|at| event("alloc", BASE + at * MIB, MIB, at, &frames)).collect();
     let trace = read(&json!({"segments": [], "device_traces": [events]}));
@@ -156,12 +161,12 @@ fn one_set_alone_says_nothing() {
     let parts = composition(&trace, curve.device, curve.peak().position);
     assert_eq!(parts.len(), 1);
     // There is no backward pass, so it is unknown if these are activations.
-    assert_eq!((parts[0].of, parts[0].evidence), (Use::Forward, Evidence::CallPath));
+    assert_eq!((parts[0].purpose, parts[0].evidence), (Use::Forward, Evidence::CallPath));
     assert!(remedies(&parts)[0].contains("no backward pass"), "{:?}", remedies(&parts));
 }
 
 #[test]
-fn snapshots_without_history_and_with_a_late_one_say_so() {
+fn missing_and_late_history_is_reported() {
     let blocks = [block(BASE, 12 * MIB, 12 * MIB, "active_allocated"), block(BASE + 12 * MIB, 8 * MIB, 1, "inactive")];
     let segments = [segment(BASE, 20 * MIB, [0, 0], &blocks)];
     let without = read(&json!({"segments": segments, "device_traces": [[]]}));
@@ -190,16 +195,16 @@ fn real(name: &str) -> Option<MemoryTrace> {
 
 /// Expected values of corpus/README.md.
 #[test]
-fn real_snapshots_are_read_right() {
+fn real_snapshots_are_read_correctly() {
     let Some(train) = real("snapshot-train-step.pickle") else { return };
     assert_eq!(train.report.count_of("damaged_segment"), 0);
     let curve = &curves(&train)[0];
     let parts = composition(&train, curve.device, curve.peak().position);
-    let requested = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| part.objects);
-    for wanted in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
-        assert_eq!(requested(wanted), Some(291), "{parts:?}");
+    let requested = |purpose| parts.iter().find(|part| part.purpose == purpose).map(|part| part.objects);
+    for purpose in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
+        assert_eq!(requested(purpose), Some(291), "{parts:?}");
     }
-    let moment = |wanted| parts.iter().find(|part| part.of == wanted).map(|part| part.place.clone()).unwrap();
+    let moment = |purpose| parts.iter().find(|part| part.purpose == purpose).map(|part| part.place.clone()).unwrap();
     assert!(moment(Use::FirstMoments).ends_with("optimizers.py:82 step"));
     assert!(moment(Use::SecondMoments).ends_with("optimizers.py:84 step"));
     let peaks = tables::named_peaks(&train, 3);
@@ -211,10 +216,10 @@ fn real_snapshots_are_read_right() {
         .into_iter()
         .zip(texts(&table, "use"))
         .filter(|(peak, _)| peak == "P2")
-        .map(|(_, of)| of)
+        .map(|(_, purpose)| purpose)
         .collect();
-    assert!(at_second.iter().any(|of| of == "parameters"), "{at_second:?}");
-    assert!(in_forward.iter().all(|of| of != "parameters"), "alone it does not tell: {in_forward:?}");
+    assert!(at_second.iter().any(|purpose| purpose == "parameters"), "{at_second:?}");
+    assert!(in_forward.iter().all(|purpose| purpose != "parameters"), "alone it does not tell: {in_forward:?}");
     let places = texts(&tables::at_peak_table(&train, &peaks, By::Place), "place");
     assert!(places.iter().any(|place| place == "BmmBackward0 / aten::bmm"), "{places:?}");
     let all = tables::objects_table(&train);
@@ -248,7 +253,7 @@ fn two_snapshots_are_compared_by_line() {
 
 /// A loop reaches the same peak in each step; the second peak is the next lower one.
 #[test]
-fn equal_peaks_are_one() {
+fn equal_peaks_are_merged() {
     let frames = [frame("train.py", 3, "main")];
     let mut events = Vec::new();
     for (at, mib) in [60, 60, 40, 60, 20].into_iter().enumerate() {
@@ -266,7 +271,7 @@ fn equal_peaks_are_one() {
 
 /// A few calls that free and allocate again form one peak; other work in between separates two.
 #[test]
-fn peaks_a_few_calls_apart_are_one() {
+fn nearby_peaks_are_merged() {
     let peaks = |between: u64| {
         let frames = [frame("train.py", 3, "main")];
         let mut events =

@@ -72,7 +72,7 @@ fn canonical(
 }
 
 #[test]
-fn pickles_mean_what_python_says() {
+fn pickles_equal_the_values_of_python() {
     let Some(cases) = python(&[script("pickles.py").to_str().unwrap(), "1500", "7"]) else { return };
     let mut shared = 0;
     for line in cases.lines() {
@@ -168,7 +168,7 @@ fn a_snapshot_that_begins_in_the_middle() {
 
 /// PyTorch's own `_memory_viz` gives the same result for a generated snapshot, and its pages are read.
 #[test]
-fn what_memory_viz_says() {
+fn curve_equals_that_of_memory_viz() {
     let Ok(torch) = std::env::var("STACKLINE_TORCH") else {
         println!("skipped: STACKLINE_TORCH names no Python with PyTorch");
         return;
@@ -182,8 +182,8 @@ fn what_memory_viz_says() {
         open(sys.argv[1] + '.html', 'w').write(v.trace_plot(d))";
     let output = Command::new(torch).args(["-c", program]).arg(&file).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8(output.stdout).unwrap();
-    let line = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let line = |key: &str| stdout.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
     let trace = read_path(&file).unwrap();
     let reserved: u64 = trace.totals.iter().map(|total| total.reserved).sum();
     let alive = trace.objects.ids().filter(|object| trace.objects.freed_by[object.index()].is_none());
@@ -198,7 +198,7 @@ fn what_memory_viz_says() {
 
 /// PyTorch writes the allocator's total into each event: the curve equals all of them.
 #[test]
-fn kineto_totals_are_the_curve() {
+fn kineto_totals_equal_the_curve() {
     for (name, events) in [
         ("nvidia-h100-bert-small", 236),
         ("amd-mi300-bert-small", 0),
@@ -238,16 +238,16 @@ fn kineto_without_addresses() {
     assert_eq!(trace.report.count_of("without_addresses"), 12838);
     // Operators have their thread as text, memory events as a number: it is the same thread.
     let made: Vec<usize> = (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_some()).collect();
-    let of = |begin: &str| {
+    let trace_of = |begin: &str| {
         let name = |row: &&usize| trace.strings.get(trace.objects.operator[**row]);
         made.iter().filter(|row| !name(row).is_empty() && name(row).starts_with(begin)).count()
     };
     // As counted in the file; allocations outside of `aten` are in autograd nodes, the optimizer and the data loader.
-    assert_eq!((made.len(), of(""), of("aten::")), (6420, 6420, 4944));
+    assert_eq!((made.len(), trace_of(""), trace_of("aten::")), (6420, 6420, 4944));
 }
 
 #[test]
-fn odd_events_are_counted() {
+fn invalid_events_are_counted() {
     let event = |action: &str, addr: u64, size: u64, time: u64| {
         format!(r#"{{"action":"{action}","addr":{addr},"size":{size},"stream":0,"time_us":{time},"frames":[]}}"#)
     };
@@ -294,7 +294,7 @@ fn odd_events_are_counted() {
 
 /// A list that is referenced for a thousand devices is read once; a dict that contains itself does not loop.
 #[test]
-fn shared_lists_do_not_multiply() {
+fn shared_lists_are_read_once() {
     let mut bytes = b"\x80\x02}q\x00(X\x0d\x00\x00\x00device_traces](]q\x01(".to_vec();
     bytes.extend(b"}q\x02(X\x06\x00\x00\x00actionX\x05\x00\x00\x00allocX\x04\x00\x00\x00addrK\x10X\x04\x00\x00\x00sizeK\x08X\x06\x00\x00\x00framesh\x01ue");
     bytes.extend(b"h\x01".repeat(1000));
@@ -339,7 +339,7 @@ impl Pickled {
 
 /// Thousands of segments that share one list of blocks: it belongs to the first one.
 #[test]
-fn blocks_of_one_segment_are_no_others() {
+fn blocks_of_segments_are_not_confused() {
     let block = |pickle: Pickled| {
         let pickle = pickle.op(b"}(").text("size").number(512).text("state").text("active_allocated");
         pickle.text("address").number(0).op(b"u\x94")
@@ -356,14 +356,14 @@ fn blocks_of_one_segment_are_no_others() {
     let trace = read_bytes("shared", &bytes).unwrap();
     // Only the first of these, because the others are within it.
     assert_eq!((trace.segments.len(), trace.blocks.len()), (1, 1));
-    let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_segment").unwrap();
-    assert!(told.count >= 4999 + 4999, "{told:?}");
+    let problem = trace.report.problems.iter().find(|problem| problem.code == "damaged_segment").unwrap();
+    assert!(problem.count >= 4999 + 4999, "{problem:?}");
     println!("{:?}", begin.elapsed());
 }
 
 /// Nested lists, each with a hundred references to the same list: a hundred million tensors in a few hundred bytes.
 #[test]
-fn lists_of_tensors_do_not_unfold() {
+fn nested_tensor_lists_are_not_expanded() {
     let mut pickle = Pickled::new().op(b"}(").text("schema").text("1.1").text("nodes").op(b"](}(");
     pickle = pickle.text("id").number(2).text("name").text("aten::cat").text("input_types").op(b"](");
     pickle = pickle.text("GenericList[Tensor(float)]").op(b"e").text("inputs").op(b"](");
@@ -379,7 +379,7 @@ fn lists_of_tensors_do_not_unfold() {
 
 /// One operator with very many tensors takes no longer than as many operators with one each.
 #[test]
-fn an_operator_may_take_very_many_tensors() {
+fn operators_with_many_tensors_are_read_quickly() {
     let count = 60_000;
     let tensors: Vec<String> = (1..=count).map(|storage| format!(r#"[{storage},{storage},0,8,4,"cuda:0"]"#)).collect();
     let text = format!(
@@ -393,7 +393,7 @@ fn an_operator_may_take_very_many_tensors() {
 }
 
 #[test]
-fn what_is_no_memory_trace_is_refused() {
+fn files_without_memory_data_are_refused() {
     for (bytes, words) in [
         (&b"\x80\x02cos\nsystem\nU\x02ls\x85R."[..], "GLOBAL of \"os.system\" was refused and no code was run"),
         (b"(dp0\n.", "protocol=4"),

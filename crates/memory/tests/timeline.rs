@@ -55,7 +55,7 @@ fn at_peak_kinds(trace: &MemoryTrace) -> BTreeMap<String, i64> {
 
 /// At the peak, an object has the kind of that time; in the list of all objects, the final one.
 #[test]
-fn what_an_object_becomes_it_is_not_before() {
+fn later_kinds_do_not_apply_to_earlier_times() {
     let rows = "[[1, 2, 1000, 4], [2, 2, 50, 7], [3, 3, -1000, 4], [3, 3, 1000, 5], [4, 4, -50, 7]]";
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.raw.json");

@@ -28,7 +28,7 @@ fn idle(order: &str) -> (PatternMatch, Vec<Certainty>) {
 }
 
 #[test]
-fn idle_times_between_calls_that_nothing_orders() {
+fn idle_times_between_unordered_calls() {
     for (order, sure) in
         [("", Certainty::Inferred), ("y\n", Certainty::Exact), ("e done @1\nw done @3\n", Certainty::Exact)]
     {
@@ -39,7 +39,7 @@ fn idle_times_between_calls_that_nothing_orders() {
 
 /// A third stream may also use it meanwhile, independent of the host order.
 #[test]
-fn idle_times_beside_another_stream() {
+fn idle_times_concurrent_with_another_stream() {
     let (found, resting) = idle("k late X> @4\ny\n");
     assert_eq!((found.certainty, resting), (Certainty::Inferred, vec![Certainty::Inferred]));
     let text = "a X 1000; a Y 1000; h X; h Y; y\nk r1 X> @1\nk r2 Y>Y @1\nk r3 X> @1\nk r3 X> @1\nk late X> @2\ny\nf X; f Y\nend\n";
@@ -47,7 +47,7 @@ fn idle_times_beside_another_stream() {
 }
 
 #[test]
-fn slices_of_calls_that_nothing_orders() {
+fn slices_of_unordered_calls() {
     let on = |streams: [u32; 3], kernels: [&str; 3]| {
         let launch = |at: usize| format!("k {} X[{}:{}]> @{}\n", kernels[at], at * 100, at * 100 + 100, streams[at]);
         let launches: String = (0..3).map(launch).collect();

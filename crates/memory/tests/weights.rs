@@ -21,7 +21,7 @@ fn step(program: &mut Program) {
 /// LoRA: most weights have neither gradients nor moments. They have another type than the trained ones, and safetensors
 /// loaded them.
 #[test]
-fn frozen_weights_are_told_by_the_code_that_made_them() {
+fn frozen_weights_are_identified_by_allocating_code() {
     let safetensors = [frame("/env/site-packages/safetensors/torch.py", 313, "load_file"), build()[0].clone()];
     let moved = [frame("/env/site-packages/torch/nn/modules/module.py", 930, "_apply"), frame("train.py", 4, "main")];
     for frames in [&safetensors[..], &moved, &layer(2)] {
@@ -29,7 +29,8 @@ fn frozen_weights_are_told_by_the_code_that_made_them() {
         (0..6).for_each(|at| _ = program.make((9 + at) * MIB, frames));
         step(&mut program);
         let parts = parts(&program.trace());
-        let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
+        let frozen =
+            parts.iter().find(|part| part.purpose == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
         assert_eq!((frozen.bytes, frozen.objects, frozen.evidence), (69 * MIB, 6, Evidence::CallPath), "{parts:?}");
         for trained in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
             assert_eq!(bytes_of(&parts, trained), set(), "{trained:?}: {parts:?}");
@@ -43,7 +44,7 @@ fn frozen_weights_are_told_by_the_code_that_made_them() {
 /// Without PyTorch frames, the evidence is the line of the trained weights, and a lifetime from before the first pass
 /// to the end.
 #[test]
-fn frozen_weights_are_told_by_line_and_lifetime() {
+fn frozen_weights_are_identified_by_line_and_lifetime() {
     let mut program = Program::default();
     program.make(20 * MIB, &build());
     let batch = program.make(15 * MIB, &build());
@@ -54,7 +55,8 @@ fn frozen_weights_are_told_by_line_and_lifetime() {
     program.free([batch]);
     program.make(KIB, &forward(33, "train"));
     let parts = parts(&program.trace());
-    let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
+    let frozen =
+        parts.iter().find(|part| part.purpose == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
     assert_eq!((frozen.bytes, frozen.evidence), (20 * MIB, Evidence::Lifetime), "{parts:?}");
     assert_eq!(bytes_of(&parts, Use::Other), 25 * MIB, "what is freed, and what another line made: {parts:?}");
 }
@@ -70,7 +72,7 @@ fn weights_of_inference_are_parameters() {
     let hidden = program.make(KIB, &forward(33, "serve"));
     program.free([hidden]);
     let parts = parts(&program.trace());
-    let parameters = parts.iter().find(|part| part.of == Use::Parameters).unwrap();
+    let parameters = parts.iter().find(|part| part.purpose == Use::Parameters).unwrap();
     assert_eq!((parameters.bytes, parameters.evidence), (set(), Evidence::CallPath), "{parts:?}");
     assert_eq!([bytes_of(&parts, Use::FrozenParameters), bytes_of(&parts, Use::Other)], [0, 32 * MIB], "{parts:?}");
 }
@@ -89,7 +91,7 @@ fn weights_without_gradients_yet_are_parameters() {
         let parts = parts(&program.trace());
         assert_eq!(
             [Use::Parameters, Use::Gradients, Use::FrozenParameters, Use::EqualSets]
-                .map(|wanted| bytes_of(&parts, wanted)),
+                .map(|purpose| bytes_of(&parts, purpose)),
             [24 * 320 * KIB, 6 * 320 * KIB, 0, 0],
             "{parts:?}"
         );
@@ -99,7 +101,7 @@ fn weights_without_gradients_yet_are_parameters() {
 
 /// After the backward pass, gradients identify frozen weights, even without optimizer state.
 #[test]
-fn gradients_of_a_whole_backward_pass_tell_frozen_weights() {
+fn gradients_of_a_complete_backward_pass_reveal_frozen_weights() {
     for is_over in [false, true] {
         let mut program = Program::default();
         (0..6).for_each(|at| _ = program.make((9 + at) * MIB, &layer(2)));
@@ -141,7 +143,7 @@ fn weights_without_optimizer_state_yet_are_parameters() {
         });
         let parts = parts(&program.trace());
         assert_eq!(
-            [Use::Parameters, Use::FrozenParameters, Use::FirstMoments].map(|wanted| bytes_of(&parts, wanted)),
+            [Use::Parameters, Use::FrozenParameters, Use::FirstMoments].map(|purpose| bytes_of(&parts, purpose)),
             [layer_bytes(LAYERS), 20 * MIB, layer_bytes(WITH_STATE)],
             "{parts:?}"
         );
@@ -198,7 +200,7 @@ fn weights_of_a_second_optimizer_are_parameters_before_its_first_step() {
 
 /// The advice to train fewer parameters is not given if few are trained already.
 #[test]
-fn lora_is_no_advice_to_who_uses_it() {
+fn lora_is_not_suggested_to_its_users() {
     let notes = |frozen: u64| {
         let mut program = Program::default();
         (0..6).for_each(|at| _ = program.make((9 + at) * frozen, &layer(2)));
@@ -208,13 +210,13 @@ fn lora_is_no_advice_to_who_uses_it() {
     let mostly_frozen = notes(MIB);
     assert!(!mostly_frozen.contains("(LoRA)") && mostly_frozen.contains("(QLoRA)"), "{mostly_frozen}");
     let few_frozen = notes(8 * KIB);
-    let said = "Trained parameters, gradients and optimizer state are 93.";
-    assert!(few_frozen.contains(said) && few_frozen.contains("(LoRA)"), "{few_frozen}");
+    let advice = "Trained parameters, gradients and optimizer state are 93.";
+    assert!(few_frozen.contains(advice) && few_frozen.contains("(LoRA)"), "{few_frozen}");
 }
 
 /// Input buffers in a ring have one size, which temporaries of backward may share.
 #[test]
-fn buffers_of_one_size_are_no_parameters() {
+fn buffers_of_one_size_are_not_parameters() {
     let mut program = Program::default();
     (0..8).for_each(|_| _ = program.make(MIB, &[frame("loader.py", 12, "ring")]));
     (0..8).for_each(|_| {
@@ -226,7 +228,7 @@ fn buffers_of_one_size_are_no_parameters() {
 
 /// The largest weights of a model have the size of buffers in a ring: the weights are those that modules allocated.
 #[test]
-fn buffers_of_the_size_of_weights_are_no_parameters() {
+fn buffers_of_the_size_of_weights_are_not_parameters() {
     let mut program = Program::default();
     let large = |program: &mut Program, frames: &[Value]| (0..4).for_each(|_| _ = program.make(4 * MIB, frames));
     let small = |program: &mut Program, frames: &[Value]| (0..4).for_each(|_| _ = program.make(4 * KIB, frames));
@@ -238,8 +240,8 @@ fn buffers_of_the_size_of_weights_are_no_parameters() {
     }
     let parts = parts(&program.trace());
     let model = 16 * (MIB + KIB);
-    for (wanted, place) in [(Use::Parameters, "train.py:3 build"), (Use::Gradients, "AddmmBackward0")] {
-        let part = parts.iter().find(|part| part.of == wanted).unwrap();
+    for (purpose, place) in [(Use::Parameters, "train.py:3 build"), (Use::Gradients, "AddmmBackward0")] {
+        let part = parts.iter().find(|part| part.purpose == purpose).unwrap();
         assert_eq!((part.bytes, part.place.as_str(), part.evidence), (model, place, Evidence::EqualSizes), "{parts:?}");
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::EqualSets)], [16 * MIB, 0], "{parts:?}");
@@ -252,7 +254,7 @@ fn parameters_by_sizes_alone_are_of_low_confidence() {
     program.set(1, &build());
     program.passes();
     let parts = parts(&program.trace());
-    let evidence = |wanted: Use| parts.iter().find(|part| part.of == wanted).unwrap().evidence;
+    let evidence = |purpose: Use| parts.iter().find(|part| part.purpose == purpose).unwrap().evidence;
     assert_eq!([evidence(Use::Parameters), evidence(Use::Gradients)], [Evidence::EqualSizesOnly, Evidence::EqualSizes]);
     assert_eq!(Evidence::EqualSizesOnly.name(), "equal sizes only");
 }

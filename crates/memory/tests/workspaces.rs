@@ -44,7 +44,7 @@ fn touched(trace: &MemoryTrace, operator: &str) -> Vec<String> {
 
 /// `x * 2` copies the number in a nested operator, but reads x and writes the product itself.
 #[test]
-fn operators_touch_what_nothing_below_them_mentions() {
+fn operators_access_tensors_that_no_nested_operator_lists() {
     let trace = trace(&[
         (2, 1, "aten::empty", "aten::empty(SymInt[] size) -> Tensor", &[], &[5]),
         (3, 1, "aten::fill_", "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", &[5], &[5]),
@@ -68,7 +68,7 @@ fn operators_touch_what_nothing_below_them_mentions() {
 
 /// A result of an outer operator that a nested one takes as first input was allocated within it.
 #[test]
-fn results_that_are_filled_below_are_not_older() {
+fn results_filled_by_nested_operators_are_not_preexisting() {
     let trace = trace(&[
         (2, 1, "aten::relu", "aten::relu(Tensor self) -> Tensor", &[4], &[5]),
         (3, 1, "aten::sum", "aten::sum(Tensor self) -> Tensor", &[5], &[81]),
@@ -111,7 +111,7 @@ fn workspaces_of_operators_are_not_unused() {
 
 /// A fill of a part of a storage keeps the rest, so it does not produce the content. A fill of all of it does.
 #[test]
-fn a_view_that_is_filled_is_not_its_storage() {
+fn filled_views_do_not_fill_their_storage() {
     let trace_of = |target: &str| {
         let node = |id: u32, name: &str, schema: &str, inputs: &[String], outputs: &[String]| {
             let part = |tensors: &[String]| {

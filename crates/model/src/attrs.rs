@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_are_shared_and_values_come_back() {
+    fn layouts_are_shared_and_values_survive_a_round_trip() {
         let mut strings = StringTable::new();
         let (a, b) = (strings.intern("a"), strings.intern("b"));
         let mut table = AttrTable::new();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_known_as_drivers_name_them() {
+    fn products_are_found_by_their_driver_names() {
         for (name, tflops) in [
             ("NVIDIA H100 80GB HBM3", Some(989.4)),
             ("NVIDIA H100 PCIe", Some(756.0)),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn other_products_and_parts_of_one_have_no_rates() {
+    fn unknown_products_and_partitions_have_no_rates() {
         for name in [
             "NVIDIA A10G",
             "NVIDIA H100",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_that_a_product_does_not_know_are_none_and_never_zero() {
+    fn unsupported_formats_are_none_instead_of_zero() {
         let v100 = DataSheet::find("Tesla V100-SXM2-32GB", Some(80)).unwrap();
         assert_eq!((v100.peak_flops.tf32, v100.peak_flops.bf16, v100.peak_flops.fp8), (None, None, None));
         assert_eq!(v100.memory_bandwidth, Some(9e11));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_none() {
+    fn missing_properties_are_none() {
         let empty = r#"[{"name":" ","numSms":0,"warpSize":-1,"totalGlobalMem":0,"memoryBandwidth":0}]"#;
         assert_eq!(devices(empty), [Device::default()]);
         assert_eq!(devices("[]"), []);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn vendors_are_told_by_product() {
+    fn vendors_follow_from_products() {
         for (name, vendor) in [
             ("NVIDIA GeForce RTX 2080 Ti", Some(Vendor::Nvidia)),
             ("Tesla V100-DGXS-32GB", Some(Vendor::Nvidia)),

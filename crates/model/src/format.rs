@@ -106,9 +106,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_for_people() {
-        let told = (duration(1_134_725_900), duration(-999), bytes(1 << 21));
-        assert_eq!(told, ("1135 ms".into(), "-999 ns".into(), "2048 KiB".into()));
+    fn numbers_have_readable_units() {
+        let texts = (duration(1_134_725_900), duration(-999), bytes(1 << 21));
+        assert_eq!(texts, ("1135 ms".into(), "-999 ns".into(), "2048 KiB".into()));
         assert_eq!((signed_duration(-1_500_000), count(1_234_567)), ("-1500 µs".into(), "1,234,567".into()));
         assert_eq!((capital("äpfel"), capital("")), ("Äpfel".into(), String::new()));
     }

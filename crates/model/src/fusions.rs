@@ -77,7 +77,7 @@ mod tests {
     use crate::{AttrType, Key, NewEvent, Phase, TrackKind, flags};
 
     #[test]
-    fn lists_of_programs_go_before_names() {
+    fn recorded_lists_take_precedence_over_names() {
         let mut trace = Trace::default();
         let track = trace.tracks.track(Key::Int(0), Key::Int(7), TrackKind::Stream);
         let key = trace.strings.intern(FUSED_OPERATORS);

@@ -175,7 +175,7 @@ fn is_suffix(ending: &str) -> bool {
 }
 
 /// Prefixes of MUSA's calls, which mirror CUDA's, and CUDA's prefixes.
-const MIRRORED: [(&str, &str); 2] = [("musa", "cuda"), ("mu", "cu")];
+const MIRRORED_PREFIXES: [(&str, &str); 2] = [("musa", "cuda"), ("mu", "cu")];
 
 /// CUDA's name of a mirrored call; other names unchanged.
 fn as_cuda(name: &str) -> Cow<'_, str> {
@@ -183,7 +183,7 @@ fn as_cuda(name: &str) -> Cow<'_, str> {
         let call = name.strip_prefix(prefix).filter(|call| call.starts_with(|c: char| c.is_ascii_uppercase()))?;
         Some(Cow::Owned(format!("{of_cuda}{call}")))
     };
-    MIRRORED.iter().find_map(mirrored).unwrap_or(Cow::Borrowed(name))
+    MIRRORED_PREFIXES.iter().find_map(mirrored).unwrap_or(Cow::Borrowed(name))
 }
 
 /// Effect of a call with this name on the order of work, if any.
@@ -251,10 +251,10 @@ const LAUNCHES: &[(&str, Launched)] = &[
 ];
 
 /// Parts of names of calls that add work to a graph (`cudaGraphAddMemcpyNode`), or change a graph.
-const OF_GRAPHS: &[&str] = &["GraphAdd", "GraphExec", "CommandBufferAppend"];
+const GRAPH_CALL_PARTS: &[&str] = &["GraphAdd", "GraphExec", "CommandBufferAppend"];
 
 fn launched(call: &str) -> Option<Launched> {
-    if OF_GRAPHS.iter().any(|part| call.contains(part)) {
+    if GRAPH_CALL_PARTS.iter().any(|part| call.contains(part)) {
         return None;
     }
     LAUNCHES.iter().find(|(part, _)| call.contains(part)).map(|&(_, launched)| launched)
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_mean_the_same_and_longer_names_do_not() {
+    fn versioned_names_match_and_longer_names_do_not() {
         assert_eq!(kind_of_name("cuMemcpyDtoH_v2"), Some(CopyCall));
         assert_eq!(kind_of_name("cudaFree"), Some(Free));
         assert_eq!(kind_of_name("cudaFreeHost"), None);
@@ -375,7 +375,7 @@ mod tests {
 
     /// MUSA's interfaces mirror CUDA's calls, by MUPTI's tables of names.
     #[test]
-    fn calls_of_musa_are_those_of_cuda() {
+    fn musa_calls_map_to_cuda_calls() {
         for (name, kind) in [
             ("musaLaunchKernel", Launch),
             ("musaLaunchKernelExC", Launch),
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_of_kernels_and_graphs_are_told_from_copies_and_fills() {
+    fn kernel_and_graph_launches_are_distinguished_from_copies() {
         for name in [
             "cudaLaunchKernel",
             "cuLaunchKernelEx",
@@ -449,7 +449,7 @@ mod tests {
 
     /// The table of whole names and the table of parts agree.
     #[test]
-    fn whole_names_that_launch_have_a_part_that_says_so() {
+    fn exact_launch_names_contain_a_launch_pattern() {
         for (name, kind) in RULES {
             assert_eq!(is_launch(name), matches!(kind, CopyCall | Launch | GraphLaunch), "{name}");
             assert_eq!(is_graph_launch(name), *kind == GraphLaunch, "{name}");
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_are_known_in_the_words_of_all_profilers() {
+    fn copy_directions_of_all_profilers_are_recognized() {
         for (name, direction) in [
             ("Memcpy HtoD (Pageable -> Device)", Some(CopyDirection::ToDevice)),
             ("CopyDeviceToHost", Some(CopyDirection::ToHost)),

@@ -5,12 +5,12 @@ use crate::Trace;
 /// Threshold: one in this many records without a plausible time is too many for comparisons of the others.
 const MANY: usize = 100;
 /// Threshold for a single record without a plausible time: too many if there are fewer records than this.
-const MANY_OF_ONE: usize = 50;
+const MANY_OF_KIND: usize = 50;
 
 /// True if so many records of a kind lack a plausible time that the others do not represent the program.
 #[must_use]
 pub fn lack_times(untimed: usize, all: usize) -> bool {
-    untimed > 1 && untimed.saturating_mul(MANY) >= all || untimed.saturating_mul(MANY_OF_ONE) > all
+    untimed > 1 && untimed.saturating_mul(MANY) >= all || untimed.saturating_mul(MANY_OF_KIND) > all
 }
 
 /// Completeness of the GPU records of a trace.

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_nobody_knows_are_one_name_and_a_guess() {
+    fn unknown_parts_are_one_guessed_name() {
         for (kernel, expected) in [
             ("triton_poi_fused__unknown_thing_add_3", "_unknown_thing add"),
             ("triton_poi_fused_add_big_new_thing_mul_3", "add big_new_thing mul"),
@@ -141,7 +141,7 @@ mod tests {
 
     /// A damaged file may have very long names.
     #[test]
-    fn long_names_take_no_longer_than_they_are() {
+    fn parsing_time_is_linear_in_name_length() {
         let kernel = format!("triton_poi_fused_{}0", "a_".repeat(200_000));
         assert_eq!(
             original_operators(&kernel).map(|(operators, are_known)| (operators.len(), are_known)),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_tell_nothing() {
+    fn other_names_have_no_operators() {
         for name in [
             "triton__0d1d2d3de",
             "triton_poi_fused_add_mul",
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn known_names_are_sorted_and_the_longest_has_so_many_parts() {
+    fn known_names_are_sorted_and_bounded() {
         assert!(NAMES.is_sorted_by(|a, b| a < b));
         assert_eq!(NAMES.iter().map(|name| name.split('_').count()).max(), Some(MOST_PARTS));
     }
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         /// Any set of known names, joined as by Inductor, is restored, unless two of them form a known name.
         #[test]
-        fn known_names_come_back(chosen in prop::collection::btree_set(0..NAMES.len(), 1..6)) {
+        fn known_names_are_recognized(chosen in prop::collection::btree_set(0..NAMES.len(), 1..6)) {
             let names: Vec<&str> = chosen.into_iter().map(|at| NAMES[at]).collect();
             let joined = names.join("_");
             let is_ambiguous = NAMES.iter().any(|known| joined.contains(known) && !names.iter().any(|name| name.contains(known)));

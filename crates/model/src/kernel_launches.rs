@@ -42,7 +42,7 @@ impl KernelLaunches {
         let mut without: Vec<EventId> = unrecorded.iter().copied().filter(launches_kernel).collect();
         without.retain(|call| graphs > 0 || !is_graph(call));
         if !trace.gpu.is_empty() && !without.is_empty() {
-            without = Tails::from_trace(trace).without_them(trace, without);
+            without = LastLaunches::from_trace(trace).missing_among(trace, without);
         }
         let graphs_without = without.iter().filter(|call| is_graph(call)).count();
         let of_a_graph = of_graphs.checked_div(graphs).unwrap_or_default();
@@ -62,7 +62,7 @@ impl KernelLaunches {
 /// Begin of each process's last launches, whose kernels may run after the end of the recording. These launches follow
 /// the last one with an operation, unless a call that waited for the device has returned since. They are at most as
 /// many as fit into the queue.
-struct Tails {
+struct LastLaunches {
     /// Begin of the last launch with an operation, by process.
     last_recorded: BTreeMap<Key, i64>,
     /// Begin of the last wait for a device, by process, and for a stream, by thread, because another thread may wait
@@ -73,7 +73,7 @@ struct Tails {
     unlinked: usize,
 }
 
-impl Tails {
+impl LastLaunches {
     fn from_trace(trace: &Trace) -> Self {
         let launches = trace.gpu.launch.iter().filter_map(|call| call.some());
         let last_recorded = last_of(launches.map(|call| (process(trace, call), start(trace, call))));
@@ -81,7 +81,7 @@ impl Tails {
         let is = |event: &EventId, kind: CallKind| {
             let name = trace.events.name[event.index()];
             let has_returned = trace.events.has(*event, flags::HAS_DURATION) && trace.events.is_plausible(*event);
-            kinds.get(name.index()).is_some_and(|of| *of == Some(kind))
+            kinds.get(name.index()).is_some_and(|known| *known == Some(kind))
                 && trace.kind(*event).is_api_call()
                 && has_returned
         };
@@ -97,7 +97,7 @@ impl Tails {
     }
 
     /// Missing ones among the launches without an operation.
-    fn without_them(&self, trace: &Trace, without: Vec<EventId>) -> Vec<EventId> {
+    fn missing_among(&self, trace: &Trace, without: Vec<EventId>) -> Vec<EventId> {
         let mut tails: BTreeMap<Key, Vec<EventId>> = BTreeMap::new();
         let mut of_others: Vec<EventId> = Vec::new();
         let mut missing: Vec<EventId> = Vec::new();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_does_is_left() {
+    fn short_names_keep_the_operation() {
         let names = [
             "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<1>, \
              at::native::(anonymous namespace)::BinaryOpScalarFunctor<float, 1, 1, 0>, std::multiplies<float>, float>(at::native::X)",
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_by_itself_says_all_that_it_does() {
+    fn short_name_of_a_single_kernel() {
         let softmax = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float, c10::BFloat16, \
                        at::native::(anonymous namespace)::SoftMaxForwardEpilogue>(c10::BFloat16*, c10::BFloat16 const*, int)";
         assert_eq!(short_name(softmax), "cunn_SoftMaxForward SoftMaxForwardEpilogue");
@@ -256,11 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn different_kernels_never_look_the_same() {
-        let of = |numbers: &str, ty: &str| {
+    fn different_kernels_keep_different_short_names() {
+        let name_of = |numbers: &str, ty: &str| {
             format!("void at::native::reduce_kernel<{numbers}, at::native::ReduceOp<{ty}> >(int)")
         };
-        let names = [of("512, 1", "float"), of("512, 1", "double"), of("128, 4", "float"), of("512, 1", "float")];
+        let names = [
+            name_of("512, 1", "float"),
+            name_of("512, 1", "double"),
+            name_of("128, 4", "float"),
+            name_of("512, 1", "float"),
+        ];
         let shown = short_names(&names);
         assert_eq!(shown[0], shown[3]);
         assert_eq!(shown[1], "reduce double");

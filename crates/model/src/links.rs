@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_of_a_kind_are_replaced_and_stand_together() {
+    fn links_of_a_kind_are_replaced_and_contiguous() {
         let link = |n: u32| (EventId(n), EventId(n + 1), StrId::NONE);
         let mut links = LinkTable::default();
         links.set(LinkKind::Backward, [link(1), link(2)]);

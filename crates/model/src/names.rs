@@ -87,13 +87,13 @@ mod tests {
     use super::{is_compilation, module_name, python_frame};
 
     #[test]
-    fn modules_are_named_behind_their_prefix() {
+    fn module_names_follow_their_prefix() {
         assert_eq!(module_name("nn.Module: LayerNorm_3"), Some("LayerNorm_3"));
         assert_eq!(module_name("torch/nn/modules/module.py(1): _call_impl"), None);
     }
 
     #[test]
-    fn python_frames_have_file_line_and_function() {
+    fn python_frame_names_have_file_line_and_function() {
         assert_eq!(python_frame("a/train.py(12): Model.step"), Some(("a/train.py", 12, "Model.step")));
         assert_eq!(python_frame("<string>(1): <lambda>"), Some(("<string>", 1, "<lambda>")));
         assert_eq!(python_frame("$queue.py:154 get"), Some(("queue.py", 154, "get")));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn plumbing_tells_nothing() {
+    fn allocation_plumbing_has_no_operator() {
         let malloc = "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(signed char, unsigned long, CUstream_st*)";
         assert!(
             is_allocation_plumbing(malloc) && is_allocation_plumbing("at::detail::empty_cuda(c10::ArrayRef<long>)")

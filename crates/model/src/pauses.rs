@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_tell_a_pause_from_the_end_of_one_and_the_begin_of_another() {
+    fn pauses_are_distinguished_from_changes_of_process() {
         let found = |spans: &[(i64, Option<i64>, i64, i64)]| {
             let trace = of_processes(STEP_PREFIX, spans);
             trace.pauses().iter().map(|pause| (pause.start, pause.end, pause.separates_processes)).collect::<Vec<_>>()
@@ -235,9 +235,9 @@ mod tests {
         let child = [(2, Some(0), 900, 1000), (2, Some(1), 1000, 1100)];
         assert_eq!(found(&[launcher, child].concat()), [(200, 900, true)]);
         // The launcher continues, so its numbers decide for both.
-        let goes_on = |number| [&launcher[..], &child, &[(1, Some(number), 950, 1050)]].concat();
-        assert_eq!(found(&goes_on(2)), [], "it waited");
-        assert_eq!(found(&goes_on(7)), [(200, 900, false)], "its profiler paused");
+        let continued = |number| [&launcher[..], &child, &[(1, Some(number), 950, 1050)]].concat();
+        assert_eq!(found(&continued(2)), [], "it waited");
+        assert_eq!(found(&continued(7)), [(200, 900, false)], "its profiler paused");
     }
 
     #[test]

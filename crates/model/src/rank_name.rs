@@ -46,8 +46,8 @@ mod tests {
     use super::RankInName;
 
     #[test]
-    fn names_of_files_tell_ranks() {
-        let told = |rank: Option<RankInName>| rank.map(|rank| (rank.number, rank.is_local));
+    fn ranks_are_read_from_file_names() {
+        let parts = |rank: Option<RankInName>| rank.map(|rank| (rank.number, rank.is_local));
         for (name, rank, or_gpu) in [
             ("rank3_memory_snapshot.pickle", Some((3, false)), Some((3, false))),
             ("iteration_10/rank0_memory_snapshot.pickle", Some((0, false)), Some((0, false))),
@@ -60,8 +60,8 @@ mod tests {
             ("rank.pickle", None, None),
             ("rank99999999999999999999.json", None, None),
         ] {
-            assert_eq!(told(RankInName::of_rank(name)), rank, "{name}");
-            assert_eq!(told(RankInName::of_rank_or_gpu(name)), or_gpu, "{name}");
+            assert_eq!(parts(RankInName::of_rank(name)), rank, "{name}");
+            assert_eq!(parts(RankInName::of_rank_or_gpu(name)), or_gpu, "{name}");
         }
     }
 }

@@ -61,7 +61,7 @@ impl Problem {
     /// Keep the example of the next occurrence, if it is the first one, or if each one matters.
     fn note_example(&mut self, example: &str) {
         let each = self.each_matters();
-        let cut = || example.chars().take(if each { EACH } else { EXAMPLE }).collect();
+        let cut = || example.chars().take(if each { MAX_EACH_LENGTH } else { MAX_EXAMPLE_LENGTH }).collect();
         if self.count == 0 {
             self.example = cut();
         } else if each && self.more.len() < MAX_EXAMPLES && !example.is_empty() {
@@ -71,7 +71,7 @@ impl Problem {
 
     /// True if each occurrence has its own information, so that examples are shown whole.
     pub fn each_matters(&self) -> bool {
-        EACH_MATTERS.contains(&self.code.as_str())
+        CODES_WITH_ALL_EXAMPLES.contains(&self.code.as_str())
     }
 
     /// All stored examples of a diagnostic.
@@ -100,18 +100,20 @@ pub const MAX_OFFSETS: usize = 5;
 /// Maximum number of further examples, if each matters.
 const MAX_EXAMPLES: usize = 31;
 /// Maximum number of characters of an example, and of an example that matters by itself.
-const EXAMPLE: usize = 120;
-const EACH: usize = 400;
+const MAX_EXAMPLE_LENGTH: usize = 120;
+const MAX_EACH_LENGTH: usize = 400;
 /// Codes of diagnostics whose occurrences each matter: positions of threads, ends of processes, damaged tables.
-const EACH_MATTERS: [&str; 5] = ["in_flight", "last_seen", "process_killed", "ended_by_parent", "damaged_table"];
+const CODES_WITH_ALL_EXAMPLES: [&str; 5] =
+    ["in_flight", "last_seen", "process_killed", "ended_by_parent", "damaged_table"];
 
 /// Codes of diagnostics after which the rest of an input was not read.
-const BREAKS: [&str; 5] = ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
+const TRUNCATION_CODES: [&str; 5] =
+    ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
 
 impl ReadReport {
     /// Reason why the rest of the input was not read, if it is truncated.
     pub fn breaks_off(&self) -> Option<&Problem> {
-        self.problems.iter().find(|problem| BREAKS.contains(&problem.code.as_str()))
+        self.problems.iter().find(|problem| TRUNCATION_CODES.contains(&problem.code.as_str()))
     }
 
     /// Count one more occurrence. `offset` is a byte position; `example` is only used for the first occurrence.
@@ -190,19 +192,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_example_is_kept_where_each_matters() {
-        let told = |code: &str, examples: &[&str]| {
+    fn examples_of_important_codes_are_all_kept() {
+        let report_of = |code: &str, examples: &[&str]| {
             let mut report = ReadReport::default();
             examples.iter().for_each(|example| report.count(code, Severity::Note, "", None, example));
             report
         };
-        let mut report = told("in_flight", &["a", "b"]);
-        report.merge(told("in_flight", &["c", "d"]));
+        let mut report = report_of("in_flight", &["a", "b"]);
+        report.merge(report_of("in_flight", &["c", "d"]));
         assert_eq!(report.problems[0].examples().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
         assert_eq!(report.count_of("in_flight"), 4);
-        let mut report = told("bare_quote", &["a", "b"]);
-        report.merge(told("bare_quote", &["c"]));
+        let mut report = report_of("bare_quote", &["a", "b"]);
+        report.merge(report_of("bare_quote", &["c"]));
         assert_eq!(report.problems[0].examples().collect::<Vec<_>>(), ["a"]);
-        assert_eq!(told("in_flight", &["x"; 100]).problems[0].examples().count(), 1 + MAX_EXAMPLES);
+        assert_eq!(report_of("in_flight", &["x"; 100]).problems[0].examples().count(), 1 + MAX_EXAMPLES);
     }
 }

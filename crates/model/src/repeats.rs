@@ -12,7 +12,7 @@ impl Trace {
         if !sequence.exists() || !thread.exists() {
             return Vec::new();
         }
-        let claim = |event: EventId| {
+        let backward_key = |event: EventId| {
             let number = sequence.i64(event).filter(|&n| n >= 0)?;
             let thread = thread.i64(event).filter(|&t| t > 0)?;
             (self.kind(event) == EventKind::Operator).then_some((number, thread))
@@ -22,8 +22,8 @@ impl Trace {
         let lost: BTreeSet<(i64, i64)> = self.events.ids().filter(is_lost).filter_map(claim).collect();
         let mut claims: Vec<(Key, i64, i64, EventId)> = Vec::new();
         for event in self.events.ids() {
-            let Some((number, thread)) = claim(event).filter(|of| !lost.contains(of)) else { continue };
-            if !self.ancestors(event).any(|outer| claim(outer) == Some((number, thread))) {
+            let Some((number, thread)) = backward_key(event).filter(|of| !lost.contains(of)) else { continue };
+            if !self.ancestors(event).any(|outer| backward_key(outer) == Some((number, thread))) {
                 claims.push((self.tracks.pid(self.events.track[event.index()]), number, thread, event));
             }
         }
@@ -58,9 +58,9 @@ impl Trace {
         let follows = |one: EventId, two: EventId| {
             track(one) == track(two) && (1..=MOST_BETWEEN).contains(&at(two).saturating_sub(at(one)))
         };
-        let goes_on =
+        let continues =
             |a: &Repeat, b: &Repeat| may_be(a) && may_be(b) && follows(a.first, b.first) && follows(a.again, b.again);
-        let others = repeats.chunk_by(goes_on).filter(|run| run.len() < LEAST_OF_A_GRAPH);
+        let others = repeats.chunk_by(continues).filter(|run| run.len() < LEAST_OF_A_GRAPH);
         let mut repeated: Vec<EventId> = others.flatten().map(|repeat| repeat.again).collect();
         repeated.sort_unstable();
         repeated

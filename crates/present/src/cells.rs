@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Shorten texts to a number of cells and keep different texts distinct, if there is room for their differing parts.
-pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize) -> String) -> Vec<String> {
+pub(crate) fn shorten_distinctly(texts: &[String], width: usize, cut: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut shown: Vec<String> = texts.iter().map(|text| cut(text, width)).collect();
     let mut of_text: HashMap<String, Vec<usize>> = HashMap::new();
     shown.iter().enumerate().for_each(|(at, text)| of_text.entry(text.clone()).or_default().push(at));
@@ -34,14 +34,14 @@ pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize
 
 #[cfg(test)]
 mod tests {
-    use super::cut_apart;
+    use super::shorten_distinctly;
 
     #[test]
-    fn cut_names_keep_what_differs() {
+    fn shortened_names_keep_their_differences() {
         let names = ["Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1_SN", "Cijk_Ailk_Bjlk_SB_MT32x16x16_MI16x16x1_SN"]
             .map(str::to_owned);
         let cut = |text: &str, width: usize| text.chars().take(width).collect::<String>();
-        let shown = cut_apart(&names, 16, cut);
+        let shown = shorten_distinctly(&names, 16, cut);
         assert_ne!(shown[0], shown[1]);
         assert!(shown.iter().all(|text| text.chars().count() <= 16), "{shown:?}");
         assert!(shown[0].contains("64") && shown[1].contains("32"), "{shown:?}");

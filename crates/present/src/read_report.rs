@@ -23,8 +23,8 @@ pub fn read_report_table(set: &TraceSet) -> Table {
 pub fn read_report_text(set: &TraceSet, style: &Style) -> String {
     let mut out = String::new();
     for trace in set.traces.iter().filter(|t| !t.report.problems.is_empty()) {
-        let of = if set.traces.len() > 1 { format!(" of {}", trace.meta.name) } else { String::new() };
-        out.push_str(&terminal::heading(&format!("Read report{of}"), "read_report", style));
+        let trace_suffix = if set.traces.len() > 1 { format!(" of {}", trace.meta.name) } else { String::new() };
+        out.push_str(&terminal::heading(&format!("Read report{trace_suffix}"), "read_report", style));
         for problem in &trace.report.problems {
             let count = crate::human::count(i64::try_from(problem.count).unwrap_or(i64::MAX));
             let mut text = format!("{} {count} × {} ({})", problem.severity.name(), problem.message, problem.code);
@@ -59,8 +59,8 @@ pub fn cut_text(set: &TraceSet) -> String {
 
 fn cut_line(trace: &Trace) -> Option<String> {
     let problem = trace.report.breaks_off()?;
-    let of = |code: &str| trace.report.problems.iter().find(|p| p.code == code).map(|p| p.example.as_str());
-    let reason = match (problem.code.as_str(), of("last_record")) {
+    let example_of = |code: &str| trace.report.problems.iter().find(|p| p.code == code).map(|p| p.example.as_str());
+    let reason = match (problem.code.as_str(), example_of("last_record")) {
         ("cut_stream", _) => format!("the stream of a process is truncated ({})", problem.example),
         ("too_damaged" | "oversized_entry", last) => format!("only a part could be read{}", after(last)),
         (_, last) => format!("the file is truncated{}", after(last)),

@@ -112,7 +112,7 @@ fn round_trip(trace: &Trace) -> Trace {
 }
 
 #[test]
-fn every_corpus_trace_comes_back() {
+fn corpus_traces_survive_a_round_trip() {
     if corpus::folder().is_none() {
         return;
     }
@@ -127,7 +127,7 @@ fn every_corpus_trace_comes_back() {
 }
 
 #[test]
-fn spans_that_were_cut_get_back_what_was_recorded() {
+fn cut_spans_are_exported_with_recorded_durations() {
     let json = mini::trace(
         "file -
         7/7  python_function  main       0..100
@@ -146,7 +146,7 @@ fn spans_that_were_cut_get_back_what_was_recorded() {
 }
 
 #[test]
-fn a_process_without_a_name_is_no_stumbling_block() {
+fn unnamed_processes_are_exported() {
     let json = br#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 7, "tid": 7, "ts": 1, "dur": 1}]}"#;
     let trace = read_bytes("nameless", json, &ReadOptions::default()).unwrap();
     let mut bytes = Vec::new();
@@ -159,7 +159,7 @@ fn a_process_without_a_name_is_no_stumbling_block() {
 }
 
 #[test]
-fn every_phase_comes_back() {
+fn all_phases_survive_a_round_trip() {
     let json = br#"{"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": [
         {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
         {"ph": "M", "name": "thread_sort_index", "pid": 7, "tid": "main", "args": {"sort_index": 5}},
@@ -195,7 +195,7 @@ fn every_phase_comes_back() {
 }
 
 #[test]
-fn perfetto_leaves_out_only_what_has_no_time() {
+fn perfetto_omits_only_events_without_time() {
     let Some(corpus) = corpus::folder() else { return };
     let path = corpus.join("kineto/nvidia-a100-event-sync.json.gz");
     let set = read_paths(&[path], &ReadOptions::default()).unwrap();

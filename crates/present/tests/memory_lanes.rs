@@ -15,7 +15,7 @@ fn spans(trace: &Trace) -> Vec<String> {
 
 /// A recording has the record of an operator at its end: after its allocations, and after the operators that it called.
 #[test]
-fn operators_are_drawn_from_their_begin_and_nest() {
+fn operators_span_from_their_begin_and_nest() {
     let text =
         "a x 100 t=5\na y 50 t=9\nk inner x>y t=8 dur=3\nk outer x>y t=2 dur=10\nk late y t=10 dur=20\nf x t=40\n";
     let found = spans(&lanes(&text::read("m", text).unwrap(), &[], &|_| Vec::new()));

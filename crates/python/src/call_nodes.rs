@@ -24,17 +24,17 @@ pub(crate) struct Held {
 
 impl Held {
     fn events(&self, node: CallNodeId) -> &[(CallNodeId, EventId)] {
-        let from = self.events.partition_point(|&(of, _)| of < node);
-        let length = self.events[from..].partition_point(|&(of, _)| of == node);
+        let from = self.events.partition_point(|&(child, _)| child < node);
+        let length = self.events[from..].partition_point(|&(child, _)| child == node);
         &self.events[from..from + length]
     }
 
     /// Source location of a node. A backward node has the location of its forward operator.
     fn place(&self, node: CallNodeId) -> SourceLocation {
         let callers = std::iter::successors(Some(node), |&node| self.index.parent(node));
-        let of =
+        let matching =
             |node| self.events(node).first().map(|&(_, event)| source_location_of(&self.set.traces[self.at], event));
-        let mut places = callers.into_iter().filter_map(of);
+        let mut places = callers.into_iter().filter_map(matching);
         // Trees without traces have no events.
         if self.set.traces.is_empty() {
             return place_of_call(&self.index.tree, node);
@@ -135,8 +135,8 @@ impl NativeCallNodes {
         let length = self.__len__();
         if let Ok(slice) = at.cast::<PySlice>() {
             let range = slice.indices(isize::try_from(length).unwrap_or(isize::MAX))?;
-            let wanted = (0..range.slicelength).map(|i| range.start + i as isize * range.step);
-            let rows = wanted.filter_map(|at| Some(self.row(usize::try_from(at).ok()?)?.at)).collect();
+            let positions = (0..range.slicelength).map(|i| range.start + i as isize * range.step);
+            let rows = positions.filter_map(|at| Some(self.row(usize::try_from(at).ok()?)?.at)).collect();
             let nodes = Self { held: Arc::clone(&self.held), rows: Rows::Some(rows) };
             return Ok(Bound::new(py, nodes)?.into_any());
         }
@@ -200,8 +200,8 @@ impl NativeCallNode {
         self.held.index.value(measure, part, self.at)
     }
 
-    fn with(&self, of: impl FnOnce(&CallIndex, CallNodeId) -> Vec<CallNodeId>) -> NativeCallNodes {
-        let rows = Rows::Some(of(&self.held.index, self.at));
+    fn with(&self, related: impl FnOnce(&CallIndex, CallNodeId) -> Vec<CallNodeId>) -> NativeCallNodes {
+        let rows = Rows::Some(related(&self.held.index, self.at));
         NativeCallNodes { held: Arc::clone(&self.held), rows }
     }
 

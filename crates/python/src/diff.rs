@@ -37,7 +37,7 @@ pub(crate) fn diff(
         return Err(analysis_error(py, "level is out of range: give a share of false alarms in percent, 0.001 to 50"));
     }
     let scope = Scope::from_steps(steps);
-    let of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Compared>> {
+    let profiles_of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Compared>> {
         let one = |run: &Py<NativeRun>| {
             let run = run.get();
             if run.calls.is_none() {
@@ -54,7 +54,7 @@ pub(crate) fn diff(
         };
         runs.iter().map(one).collect()
     };
-    let (before, after) = (of(&before)?, of(&after)?);
+    let (before, after) = (profiles_of(&before)?, profiles_of(&after)?);
     let tables = quiet(py, &Progress::new(), move || {
         let side =
             |runs: &[Compared]| -> Result<Side, String> { runs.iter().map(|run| profiles(run, &scope)).collect() };

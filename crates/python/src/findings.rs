@@ -17,10 +17,10 @@ use stackline_timeline::Scope;
 use stackline_timeline::confidence::Confidence;
 use std::sync::Arc;
 
-/// Find issues in one trace or a memory file. `steps` includes both ends. `said`: messages of Python rules, one JSON
-/// object each.
+/// Find issues in one trace or a memory file. `steps` includes both ends. `rule_messages`: messages of Python rules,
+/// one JSON object each.
 #[pyfunction]
-#[pyo3(signature = (run, rank, steps, whole, settings, least_percent, threads, said))]
+#[pyo3(signature = (run, rank, steps, whole, settings, least_percent, threads, rule_messages))]
 #[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
 pub(crate) fn findings(
     py: Python<'_>,
@@ -31,7 +31,7 @@ pub(crate) fn findings(
     settings: Vec<String>,
     least_percent: f64,
     threads: usize,
-    said: Vec<String>,
+    rule_messages: Vec<String>,
 ) -> PyResult<NativeTable> {
     let run = run.get();
     let mut chosen = Settings::default();
@@ -39,7 +39,7 @@ pub(crate) fn findings(
         chosen.set(setting).map_err(|error| analysis_error(py, &error.to_string()))?;
     }
     let mut others = ExternalRules::default();
-    for line in &said {
+    for line in &rule_messages {
         let message = serde_json::from_str::<Message>(line).map_err(|error| error.to_string());
         message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
     }

@@ -1,7 +1,7 @@
 //! Python class for opened memory data: peaks, objects, waste, suggestions.
 
 use crate::errors::{analysis_error, engine_error, save_error};
-use crate::run::told;
+use crate::run::problem_dict;
 use crate::table::NativeTable;
 use crate::worker::{interruptible, quiet, settled};
 use pyo3::exceptions::PyRuntimeError;
@@ -94,7 +94,7 @@ impl NativeMemory {
     /// Diagnostics of reading: repaired, skipped and lost records.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let trace = &self.0.trace;
-        trace.report.problems.iter().map(|problem| told(py, problem, &trace.label, 0)).collect()
+        trace.report.problems.iter().map(|problem| problem_dict(py, problem, &trace.label, 0)).collect()
     }
 
     /// Table of the memory peaks of each device.

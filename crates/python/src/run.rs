@@ -34,7 +34,12 @@ pub(crate) struct NativeRun {
 }
 
 /// Diagnostic of the read report as a dictionary, with its trace and rank.
-pub(crate) fn told<'py>(py: Python<'py>, problem: &Problem, trace: &str, rank: i64) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn problem_dict<'py>(
+    py: Python<'py>,
+    problem: &Problem,
+    trace: &str,
+    rank: i64,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("code", &problem.code)?;
     dict.set_item("severity", problem.severity.name())?;
@@ -59,11 +64,11 @@ pub(crate) fn open(
     let watch = Progress::new();
     let options = OpenOptions { threads, watch: watch.clone(), ..OpenOptions::default() };
     let first = paths.first().cloned().unwrap_or_default();
-    let tell = |py: Python<'_>| match &on_progress {
+    let report_progress = |py: Python<'_>| match &on_progress {
         Some(function) => function.call1(py, (watch.bytes(), watch.total())).map(drop),
         None => Ok(()),
     };
-    let read = interruptible(py, &watch, tell, move || {
+    let read = interruptible(py, &watch, report_progress, move || {
         let run = Run::open(&paths, &options)?;
         let parts = run.parts()?;
         let set = if parts.contains(&Part::Traces) { run.traces()? } else { Arc::default() };
@@ -84,7 +89,7 @@ pub(crate) fn open(
         })
     })?;
     let run = read.map_err(|e| engine_error(py, &e, &first))?;
-    tell(py)?;
+    report_progress(py)?;
     Ok(run)
 }
 
@@ -160,7 +165,7 @@ impl NativeRun {
         let of_part = |report: &ReadReport| {
             let file = self.run.inputs().first().and_then(|input| input.file_name());
             let name = file.map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
-            report.problems.iter().map(|problem| told(py, problem, &name, 0)).collect()
+            report.problems.iter().map(|problem| problem_dict(py, problem, &name, 0)).collect()
         };
         if let Some(calls) = &self.calls {
             return of_part(&calls.index.tree.report);
@@ -171,7 +176,7 @@ impl NativeRun {
         let mut problems = Vec::new();
         for (trace, rank) in self.set.traces.iter().zip(&self.ranks) {
             for problem in &trace.report.problems {
-                problems.push(told(py, problem, &trace.meta.name, *rank)?);
+                problems.push(problem_dict(py, problem, &trace.meta.name, *rank)?);
             }
         }
         Ok(problems)
@@ -192,9 +197,9 @@ impl NativeRun {
         let at = rank.map(|r| self.position(py, r)).transpose()?;
         let scope = Scope { steps, whole, ..Scope::default() };
         let options = RunOptions { scope, threads: self.threads, watch: Progress::new() };
-        let asked = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
-        let cycles = || asked.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &options.scope));
-        let checked = stackline_engine::check_steps(asked, &options.scope).and_then(|()| cycles());
+        let selected = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
+        let cycles = || selected.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &options.scope));
+        let checked = stackline_engine::check_steps(selected, &options.scope).and_then(|()| cycles());
         checked.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let (set, watch) = (Arc::clone(&self.set), options.watch.clone());
         let tables = quiet(py, &watch, move || match at {
@@ -204,14 +209,14 @@ impl NativeRun {
         let tables = tables.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let has_window = scope == Scope::default() && analysis.window != DefaultWindow::Own;
         let looked = || -> Vec<StepSelection> {
-            asked.iter().map(|trace| StepSelection::select(trace, &Scope::default())).collect()
+            selected.iter().map(|trace| StepSelection::select(trace, &Scope::default())).collect()
         };
         let window = if has_window { default_window(&looked()) } else { None };
-        let said = |(window, notes): (String, Vec<String>)| {
+        let with_notes = |(window, notes): (String, Vec<String>)| {
             let notes: String = notes.iter().map(|note| format!(" Note: {note}.")).collect();
             format!("Of {window}; whole=True selects the whole trace.{notes}")
         };
-        let note = window.map(said);
+        let note = window.map(with_notes);
         let made = |table: &Table| {
             let is_of_whole = table.notes.iter().any(|note| note.starts_with(OF_WHOLE_TRACE));
             Ok(NativeTable::from_model(table)?.noted(note.clone().filter(|_| !is_of_whole)))
@@ -226,7 +231,7 @@ impl NativeRun {
         let (set, ranks, watch) = (Arc::clone(&self.set), self.ranks.clone(), Progress::new());
         let stop = watch.clone();
         let (made, note) = quiet(py, &watch, move || {
-            let note = if arguments { views::left_out(&set) } else { None };
+            let note = if arguments { views::omitted_arguments_note(&set) } else { None };
             (views::events(set, ranks, arguments, &stop), note)
         })?;
         let table = made.map(|batches| NativeTable::from_batches("events", "Events", batches));

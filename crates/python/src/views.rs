@@ -31,8 +31,8 @@ pub(crate) fn events(
 }
 
 /// Note about arguments that have no column in [`events`]; `None` if all have one.
-pub(crate) fn left_out(set: &TraceSet) -> Option<String> {
-    let left_out = EventReader::left_out(set);
+pub(crate) fn omitted_arguments_note(set: &TraceSet) -> Option<String> {
+    let left_out = EventReader::omitted_arguments(set);
     let shown: Vec<&str> = left_out.iter().take(3).map(|(key, _)| key.as_str()).collect();
     let more = if left_out.len() > shown.len() { ", ..." } else { "" };
     (!left_out.is_empty()).then(|| {

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_take_no_more_room_than_the_largest_needs() {
+    fn column_width_fits_the_largest_value() {
         let narrow = |values: &[f64]| Column::F64(values.to_vec()).narrowed().into_owned();
         assert_eq!(narrow(&[]), Column::U8(vec![]));
         assert_eq!(narrow(&[7.0, 255.0]), Column::U8(vec![7, 255]));

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 impl OpenRun {
     /// Part of this run that corresponds to a part of the compared run: its own steps for any steps, without as many
     /// first ones as the other run leaves out as warm-ups.
-    pub(crate) fn like(&self, rank: Option<i64>, part: TimeRange, of: &Self) -> TimeRange {
+    pub(crate) fn corresponding_part(&self, rank: Option<i64>, part: TimeRange, run: &Self) -> TimeRange {
         match (part, self.trace(rank)) {
             (TimeRange::Steps(..) | TimeRange::Chosen, Ok((at, trace))) => {
                 let chosen = self.chosen(at).map(|(first, last)| {
                     let numbers = trace.steps.iter().map(|step| step.number);
                     let numbers: BTreeSet<i64> = numbers.filter(|number| (first..last).contains(number)).collect();
-                    let more = of.warm_ups(rank).saturating_sub(self.warm_ups(rank));
+                    let more = run.warm_ups(rank).saturating_sub(self.warm_ups(rank));
                     // Two steps stay at least.
                     (numbers.iter().nth(more).or(numbers.last()).copied().unwrap_or(first), last)
                 });
@@ -28,7 +28,7 @@ impl OpenRun {
     }
 
     /// Check if a part equals the default selection of all steps.
-    pub(crate) fn is_all(&self, rank: Option<i64>, part: TimeRange) -> bool {
+    pub(crate) fn is_default_part(&self, rank: Option<i64>, part: TimeRange) -> bool {
         let chosen = self.trace(rank).ok().and_then(|(at, _)| self.chosen(at));
         part == TimeRange::Chosen || chosen.is_some_and(|(first, last)| part == TimeRange::Steps(first, last))
     }

@@ -14,7 +14,7 @@ use stackline_timeline::steps::StepSelection;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A view that was made, or is being made.
-pub(crate) type BeingMade = Arc<OnceLock<Arc<CallView>>>;
+pub(crate) type PendingView = Arc<OnceLock<Arc<CallView>>>;
 
 /// A critical path, and its window.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl PathOfWindow {
 
 /// Cached results of one trace.
 #[derive(Debug, Default)]
-pub(crate) struct Derived {
+pub(crate) struct CachedResults {
     /// Findings without memory.
     pub(crate) findings: OnceLock<Result<Findings, String>>,
     /// With those of its memory.

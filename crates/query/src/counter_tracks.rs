@@ -59,8 +59,8 @@ fn name_of(trace: &Trace, CounterSeries { track, name, key }: CounterSeries) -> 
     let (name, key) = (trace.strings.get(name), trace.strings.get(key));
     // "GPU 0 Utilization" with the argument "GPU Utilization" needs no second name.
     let last = |text: &str| text.split_whitespace().next_back().map(str::to_owned);
-    let of = if name == key || last(name) == last(key) { String::new() } else { format!(", {key}") };
-    format!("{name}{of} · process {process}")
+    let key_suffix = if name == key || last(name) == last(key) { String::new() } else { format!(", {key}") };
+    format!("{name}{key_suffix} · process {process}")
 }
 
 /// An allocator: process, type of device and its number, as PyTorch counts them. Threads of a process share it.

@@ -65,11 +65,11 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_depends_on_the_gpu_operations_that_there_are() {
+    fn failed_checks_depend_on_the_number_of_gpu_operations() {
         let mut report = ReadReport::default();
         let failed = |report: &ReadReport, operations: u64| {
             let failed = FailedCheck::of_reports(|| std::iter::once(report), operations);
-            failed.into_iter().map(|of| (of.check, of.count)).collect::<Vec<_>>()
+            failed.into_iter().map(|check| (check.check, check.count)).collect::<Vec<_>>()
         };
         assert_eq!(failed(&report, 4), []);
         report.count("no_device_record", Severity::Note, "", None, "");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Answers the first question by a look at each operation, which is faster than an index for one event; the others by an index.
 #[derive(Debug, Default)]
 pub(crate) struct Launched {
-    was_asked: AtomicBool,
+    was_requested: AtomicBool,
     /// Pairs of launching and launched event; ascending.
     index: OnceLock<Vec<(EventId, EventId)>>,
 }
@@ -16,8 +16,8 @@ impl Launched {
     /// Events launched by an event, ascending, at most `most`.
     pub(crate) fn by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
         let pairs = || trace.gpu.launch.iter().copied().zip(trace.gpu.event.iter().copied());
-        if self.index.get().is_none() && !self.was_asked.swap(true, Ordering::Relaxed) {
-            return pairs().filter(|(launch, _)| *launch == event).map(|(_, of)| of).take(most).collect();
+        if self.index.get().is_none() && !self.was_requested.swap(true, Ordering::Relaxed) {
+            return pairs().filter(|(launch, _)| *launch == event).map(|(_, launched)| launched).take(most).collect();
         }
         let index = self.index.get_or_init(|| {
             let mut all: Vec<(EventId, EventId)> = pairs().filter(|(launch, _)| launch.some().is_some()).collect();
@@ -25,6 +25,11 @@ impl Launched {
             all
         });
         let from = index.partition_point(|&(launch, _)| launch < event);
-        index[from..].iter().take_while(|(launch, _)| *launch == event).map(|&(_, of)| of).take(most).collect()
+        index[from..]
+            .iter()
+            .take_while(|(launch, _)| *launch == event)
+            .map(|&(_, launched)| launched)
+            .take(most)
+            .collect()
     }
 }

@@ -20,7 +20,7 @@ const LANES: usize = 32;
 /// Reason of waste.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Why {
+pub(crate) enum WasteReason {
     /// Before the first use.
     BeforeFirstUse,
     /// After the last use, freed later.
@@ -33,7 +33,7 @@ pub(crate) enum Why {
     NeverFreed,
 }
 
-impl Why {
+impl WasteReason {
     /// All, in their order.
     pub(crate) const ALL: [&'static str; 5] =
         ["before first use", "after last use", "idle", "never used", "never freed"];
@@ -46,7 +46,7 @@ pub(crate) struct Waste {
     /// First call of it, and the one after the last.
     pub(crate) from: u32,
     pub(crate) to: u32,
-    pub(crate) why: Why,
+    pub(crate) why: WasteReason,
 }
 
 /// The calls of one stream.
@@ -110,7 +110,7 @@ impl Memory {
     }
 
     /// Memory trace with its findings.
-    pub(crate) fn told(&self) -> (&MemoryTrace, MemoryFindings) {
+    pub(crate) fn with_findings(&self) -> (&MemoryTrace, MemoryFindings) {
         (&self.trace, self.findings.clone())
     }
 
@@ -223,17 +223,17 @@ fn waste_of(trace: &MemoryTrace, uses: &[ObjectUse], found: &PatternMatch) -> Op
     let (begin, end) = (position(life.start), position(life.end));
     let after = |call: MemoryCallId| call.some().map_or(begin, |call| call.0.saturating_add(1));
     let (from, to, why) = match found.pattern {
-        Pattern::EarlyAllocation => (begin, found.to.some()?.0, Why::BeforeFirstUse),
-        Pattern::LateDeallocation => (after(found.from), end, Why::AfterLastUse),
-        Pattern::UnusedAllocation | Pattern::NeverRead => (begin, end, Why::NeverUsed),
-        Pattern::MemoryLeak => (after(uses[object.index()].last_use), end, Why::NeverFreed),
+        Pattern::EarlyAllocation => (begin, found.to.some()?.0, WasteReason::BeforeFirstUse),
+        Pattern::LateDeallocation => (after(found.from), end, WasteReason::AfterLastUse),
+        Pattern::UnusedAllocation | Pattern::NeverRead => (begin, end, WasteReason::NeverUsed),
+        Pattern::MemoryLeak => (after(uses[object.index()].last_use), end, WasteReason::NeverFreed),
         _ => return None,
     };
     Some(Waste { object, from, to, why })
 }
 
 fn gap(gap: &Gap) -> Waste {
-    Waste { object: gap.object, from: gap.after.0.saturating_add(1), to: gap.needed_again.0, why: Why::Idle }
+    Waste { object: gap.object, from: gap.after.0.saturating_add(1), to: gap.needed_again.0, why: WasteReason::Idle }
 }
 
 /// Streams with most calls, by device and key; and how many others there are, with their calls.

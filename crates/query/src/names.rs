@@ -36,10 +36,10 @@ impl Names {
     }
 
     /// Event names that contain a text, which is in lower case.
-    pub(crate) fn holding(&self, trace: &Trace, wanted: &str) -> Vec<Found> {
+    pub(crate) fn containing(&self, trace: &Trace, needle: &str) -> Vec<Found> {
         let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut holds =
-            |name: StrId| *known.entry(name).or_insert_with(|| trace.strings.get(name).to_lowercase().contains(wanted));
+            |name: StrId| *known.entry(name).or_insert_with(|| trace.strings.get(name).to_lowercase().contains(needle));
         self.0.iter().filter(|found| holds(found.name)).copied().collect()
     }
 

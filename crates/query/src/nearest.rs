@@ -9,12 +9,12 @@ const PER_WRONG: usize = 3;
 
 /// Up to `count` names of which a part resembles `typed`, the nearest first; of equally near ones the shorter.
 pub(crate) fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>, count: usize) -> Vec<&'n str> {
-    let wanted: Vec<char> = typed.trim().to_lowercase().chars().take(MAX_TYPED).collect();
-    let most = wanted.len() / PER_WRONG;
+    let typed_chars: Vec<char> = typed.trim().to_lowercase().chars().take(MAX_TYPED).collect();
+    let most = typed_chars.len() / PER_WRONG;
     let mut found: Vec<(usize, usize, &str)> = Vec::new();
     if most > 0 {
         let near = |name: &'n str| {
-            let far = distance(&wanted, name, most)?;
+            let far = distance(&typed_chars, name, most)?;
             Some((far, name.chars().count(), name))
         };
         found.extend(names.into_iter().filter_map(near));
@@ -25,18 +25,18 @@ pub(crate) fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>,
 }
 
 /// Edit distance between the text and the best matching part of a name; `None` above `most`.
-fn distance(wanted: &[char], name: &str, most: usize) -> Option<usize> {
+fn distance(typed_chars: &[char], name: &str, most: usize) -> Option<usize> {
     // By letter of the text: what it costs to end there. A part may begin anywhere, which costs nothing.
-    let mut row: Vec<usize> = (0..=wanted.len()).collect();
-    let mut least = wanted.len();
+    let mut row: Vec<usize> = (0..=typed_chars.len()).collect();
+    let mut least = typed_chars.len();
     for letter in name.chars().flat_map(char::to_lowercase).take(MAX_CHARS) {
         let mut diagonal = row[0];
-        for (at, &own) in wanted.iter().enumerate() {
+        for (at, &own) in typed_chars.iter().enumerate() {
             let replaced = diagonal + usize::from(own != letter);
             diagonal = row[at + 1];
             row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
         }
-        least = least.min(row[wanted.len()]);
+        least = least.min(row[typed_chars.len()]);
     }
     (least <= most).then_some(least)
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_part_of_a_name_is_enough() {
+    fn parts_of_names_match() {
         let names = ["ampere_sgemm_128x64_nn", "aten::mm", "aten::addmm", "volta_gemm", "Memcpy HtoD"];
         assert_eq!(nearest("gemn", names, 2), ["volta_gemm", "ampere_sgemm_128x64_nn"]);
         assert_eq!(nearest("aten::admm", names, 1), ["aten::addmm"]);

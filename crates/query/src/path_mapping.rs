@@ -9,7 +9,7 @@ use std::path::Path;
 pub(crate) struct PathMapping(BTreeMap<String, String>);
 
 /// Files and directories of this machine.
-pub(crate) struct Here<'h> {
+pub(crate) struct LocalFiles<'h> {
     /// The folder that relative names count from.
     pub(crate) folder: &'h str,
     /// Check if a path is a file on this machine.
@@ -20,7 +20,7 @@ pub(crate) struct Here<'h> {
 
 impl PathMapping {
     /// Map relative file names of a run to full paths that the run also names, where unambiguous.
-    pub(crate) fn new(files: &BTreeSet<String>, here: &Here<'_>) -> Self {
+    pub(crate) fn new(files: &BTreeSet<String>, here: &LocalFiles<'_>) -> Self {
         let (whole, relative): (Vec<&str>, Vec<&str>) =
             files.iter().map(String::as_str).partition(|file| Path::new(file).is_absolute());
         let mut by_end: FxHashMap<&str, Vec<&str>> = FxHashMap::default();
@@ -58,13 +58,13 @@ mod tests {
 
     fn places(names: &[&str], is_recording: bool, present: &[&str]) -> Vec<String> {
         let files: BTreeSet<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let here = Here { folder: "/code", is_file: &|file| present.contains(&file), is_recording };
+        let here = LocalFiles { folder: "/code", is_file: &|file| present.contains(&file), is_recording };
         let places = PathMapping::new(&files, &here);
         names.iter().map(|name| places.of_name(name).to_owned()).collect()
     }
 
     #[test]
-    fn a_name_without_its_folder_is_the_file_that_ends_so() {
+    fn bare_file_names_resolve_by_suffix() {
         assert_eq!(places(&["a.py", "/x/a.py", "/x/ba.py"], true, &[])[0], "/x/a.py");
         assert_eq!(places(&["a.py", "/x/ba.py"], true, &[])[0], "a.py", "another file");
         assert_eq!(places(&["a.py", "/x/a.py", "/y/a.py"], true, &[])[0], "a.py", "either could be meant");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lies_here_too_is_the_one_that_was_recorded() {
+    fn local_files_resolve_to_recorded_files() {
         assert_eq!(places(&["a.py", "/x/a.py"], true, &["a.py"])[0], "/x/a.py");
         assert_eq!(places(&["a.py", "/code/a.py"], false, &["a.py"])[0], "/code/a.py");
         assert_eq!(places(&["a.py", "/x/a.py"], false, &["a.py"])[0], "a.py", "a trace of the profiler names both");

@@ -13,7 +13,7 @@ pub(crate) type Question = (&'static str, Arguments);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Data that the page waits for.
-    Soonest,
+    Urgent,
     /// Data of the whole page and of its first view.
     Opening,
     /// The same for a run with only memory data.
@@ -85,36 +85,36 @@ const DETAILS: [Stage; 4] = [Stage::Evidence, Stage::Excerpts, Stage::Unchosen, 
 /// Prefetched queries of the page with their arguments, the most important first.
 pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     if opened.is_memory_alone() {
-        let findings = [Stage::FindingsOfMemory, Stage::Findings].map(|stage| asked(opened, stage)).concat();
-        return [asked(opened, Stage::OpeningOfMemory), memory(opened), findings].concat();
+        let findings = [Stage::FindingsOfMemory, Stage::Findings].map(|stage| stage_questions(opened, stage)).concat();
+        return [stage_questions(opened, Stage::OpeningOfMemory), memory(opened), findings].concat();
     }
-    let mut all: Vec<Question> = OPENING.into_iter().flat_map(|stage| asked(opened, stage)).collect();
+    let mut all: Vec<Question> = OPENING.into_iter().flat_map(|stage| stage_questions(opened, stage)).collect();
     if opened.has_memory() {
         all.extend(memory(opened));
     }
-    all.extend(DETAILS.into_iter().flat_map(|stage| asked(opened, stage)));
+    all.extend(DETAILS.into_iter().flat_map(|stage| stage_questions(opened, stage)));
     all.extend(prefetch_later::questions(opened));
     all
 }
 
 /// First questions of the page, which can be computed before the page asks.
-pub(crate) fn soonest(opened: &OpenRun) -> Vec<Question> {
-    asked(opened, Stage::Soonest)
+pub(crate) fn urgent(opened: &OpenRun) -> Vec<Question> {
+    stage_questions(opened, Stage::Urgent)
 }
 
 /// Prefetched queries of the Memory page, for each device with memory.
 fn memory(opened: &OpenRun) -> Vec<Question> {
-    let mut all = asked(opened, Stage::Memory);
+    let mut all = stage_questions(opened, Stage::Memory);
     for device in opened.memory(None).map_or_else(|_| Vec::new(), Memory::devices) {
-        all.extend(asked(opened, Stage::MemoryOf(device)));
+        all.extend(stage_questions(opened, Stage::MemoryOf(device)));
     }
-    all.extend(asked(opened, Stage::Holders));
-    all.extend(asked(opened, Stage::Objects));
+    all.extend(stage_questions(opened, Stage::Holders));
+    all.extend(stage_questions(opened, Stage::Objects));
     all
 }
 
 /// Prefetched queries of a part of the page, as listed by the queries, in their order.
-pub(crate) fn asked(opened: &OpenRun, stage: Stage) -> Vec<Question> {
+pub(crate) fn stage_questions(opened: &OpenRun, stage: Stage) -> Vec<Question> {
     let mut queries: Vec<&crate::Query> = ALL.iter().collect();
     queries.sort_by_key(|query| query.order);
     let of_query = |query: &crate::Query| {
@@ -130,7 +130,7 @@ pub(crate) fn none(_: &OpenRun, _: Stage) -> Vec<Arguments> {
 }
 
 /// Prefetched arguments of a query that needs none: one empty set.
-pub(crate) fn plain() -> Vec<Arguments> {
+pub(crate) fn one_empty_set() -> Vec<Arguments> {
     vec![Arguments::default()]
 }
 
@@ -152,12 +152,12 @@ pub(crate) fn alone(step: i64) -> Arguments {
 }
 
 /// Prefetched query arguments for the baseline run, if there is one.
-pub(crate) fn of_before(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
+pub(crate) fn for_baseline(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
     let all = opened.before().map_or_else(|_| Vec::new(), find);
     all.into_iter().map(|arguments| arguments.with("run", "before")).collect()
 }
 
 /// Answer a query and parse its JSON document, if there is one.
 pub(crate) fn document(opened: &OpenRun, name: &str, arguments: &Arguments) -> Option<Value> {
-    serde_json::from_str(&crate::ask(opened, name, arguments).ok()?.json).ok()
+    serde_json::from_str(&crate::run_query(opened, name, arguments).ok()?.json).ok()
 }

@@ -2,7 +2,7 @@
 //! of these as there is room for, in this order.
 
 use crate::OpenRun;
-use crate::prefetch::{Part, Question, Stage, asked};
+use crate::prefetch::{Part, Question, Stage, stage_questions};
 use stackline_model::Step;
 
 /// Maximum number of steps with their own views.
@@ -15,19 +15,19 @@ const MOST_WORK: usize = 20_000_000;
 pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     let mut list = List { all: Vec::new(), most: MOST_WORK / size(opened).max(1) };
     // All of the same steps stand together: their tree of calls is made once.
-    list.add(|| asked(opened, Stage::Files(Part::Chosen)));
+    list.add(|| stage_questions(opened, Stage::Files(Part::Chosen)));
     for shape in ["top-down", "bottom-up", "flat"] {
-        list.add(|| asked(opened, Stage::Frames(shape)));
+        list.add(|| stage_questions(opened, Stage::Frames(shape)));
     }
-    list.add(|| asked(opened, Stage::Merged));
+    list.add(|| stage_questions(opened, Stage::Merged));
     if opened.chosen(0).is_some() {
-        list.add(|| asked(opened, Stage::Whole));
-        list.add(|| asked(opened, Stage::WholeTree));
-        list.add(|| asked(opened, Stage::Files(Part::Whole)));
+        list.add(|| stage_questions(opened, Stage::Whole));
+        list.add(|| stage_questions(opened, Stage::WholeTree));
+        list.add(|| stage_questions(opened, Stage::Files(Part::Whole)));
     }
     list.add(|| single_steps(opened));
     let mut all = list.all;
-    all.extend(asked(opened, Stage::Events));
+    all.extend(stage_questions(opened, Stage::Events));
     all
 }
 
@@ -58,7 +58,7 @@ fn single_steps(opened: &OpenRun) -> Vec<Question> {
     let (Ok((_, trace)), Ok(_)) = (opened.trace(None), opened.origin(None)) else { return Vec::new() };
     let stage = |step: &Step| Stage::Step(step.number, step.start, step.end);
     let steps = trace.steps.iter().take(STEPS).map(stage);
-    steps.flat_map(|step| asked(opened, step)).collect()
+    steps.flat_map(|step| stage_questions(opened, step)).collect()
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
     use crate::Arguments;
 
     #[test]
-    fn what_has_no_room_is_not_looked_for() {
+    fn queries_beyond_the_limit_are_not_computed() {
         let mut list = List { all: Vec::new(), most: 3 };
         list.add(|| vec![("source", Arguments::default()); 2]);
         list.add(|| vec![("frame", Arguments::default()); 2]);

@@ -72,13 +72,13 @@ const BY_STEP: &str = "steps";
 /// If the options' watch was canceled.
 pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<Table>, Error> {
     let analyses: Vec<&Analysis> = FIRST.iter().filter_map(|name| stackline_analyze::analyses::find(name)).collect();
-    let mut tables = stackline_engine::run(set, &analyses, &of_chosen_steps(options))?;
+    let mut tables = stackline_engine::run(set, &analyses, &for_selected_steps(options))?;
     tables.retain(|table| table.name != BY_STEP);
     Ok(tables)
 }
 
 /// A report's tables are all of the same steps.
-fn of_chosen_steps(options: &RunOptions) -> RunOptions {
+fn for_selected_steps(options: &RunOptions) -> RunOptions {
     RunOptions { scope: Scope { chosen: true, ..options.scope }, ..options.clone() }
 }
 
@@ -94,14 +94,15 @@ impl Content {
 
     /// Merge the reports of all traces.
     pub fn merge(all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
-        let has_operators = all.iter().flat_map(|of| &of.tables).any(|t| t.name == OPERATORS && t.rows() > 0);
+        let has_operators =
+            all.iter().flat_map(|tables_of_trace| &tables_of_trace.tables).any(|t| t.name == OPERATORS && t.rows() > 0);
         let many = infos.len() > 1;
         let (mut read_reports, mut per_rank, mut paths) = (Vec::new(), Vec::new(), Vec::new());
-        for (of, info) in all.into_iter().zip(infos) {
-            let instead = if has_operators { Vec::new() } else { of.instead };
-            read_reports.push(of.read_report);
-            per_rank.push((info.rank, of.tables, instead));
-            paths.push(of.path.of_rank(info.rank, many));
+        for (tables_of_trace, info) in all.into_iter().zip(infos) {
+            let instead = if has_operators { Vec::new() } else { tables_of_trace.instead };
+            read_reports.push(tables_of_trace.read_report);
+            per_rank.push((info.rank, tables_of_trace.tables, instead));
+            paths.push(tables_of_trace.path.of_rank(info.rank, many));
         }
         let (tables, instead) = per_rank.into_iter().map(|(rank, tables, more)| ((rank, tables), (rank, more))).unzip();
         let mut tables = stackline_engine::concatenate(tables);
@@ -110,15 +111,15 @@ impl Content {
     }
 
     /// Stored report of a whole run that `import` kept in its directory, if it is still valid.
-    pub fn kept(run: &Path) -> Option<Self> {
+    pub fn load_cached(run: &Path) -> Option<Self> {
         let whole = stackline_engine::is_run(run) && stackline_engine::is_complete(run);
         whole.then(|| cache::load(run, ENTRY)).flatten()
     }
 
     /// Store the report in a run directory that was just written. Best effort: without it, a report is worked out
     /// again.
-    pub fn keep(&self, run: &Path) {
-        cache::keep(run, ENTRY, self);
+    pub fn store_in_cache(&self, run: &Path) {
+        cache::store_in_cache(run, ENTRY, self);
     }
 }
 
@@ -128,7 +129,7 @@ impl OfTrace {
     /// # Errors
     /// If the options' watch was canceled.
     pub fn compute(trace: &Trace, options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
-        let of_steps = of_chosen_steps(options);
+        let of_steps = for_selected_steps(options);
         let run = |names: &[&str]| {
             let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
             stackline_engine::run_trace(trace, &analyses, &of_steps)
@@ -147,11 +148,11 @@ impl OfTrace {
 struct PathOfTrace {
     json: Value,
     /// The steps that it is of, as a label has them.
-    of: String,
+    window_label: String,
     is_of_inferred_steps: bool,
     sentence: String,
     /// Additional lines, each with its first word.
-    told: Vec<(&'static str, String)>,
+    additional_lines: Vec<(&'static str, String)>,
 }
 
 impl PathOfTrace {
@@ -163,7 +164,7 @@ impl PathOfTrace {
         let StepSelection { choice, notes, is_default, .. } = &looked;
         let start_up = StartUp::from_trace(trace).filter(|_| *is_default);
         let after = AfterSteps::from_trace(trace).filter(|_| *is_default);
-        let of = match choice {
+        let window_label = match choice {
             WindowChoice::Whole => String::new(),
             choice => format!(" of {}", choice.in_words()),
         };
@@ -173,16 +174,16 @@ impl PathOfTrace {
             (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
         });
         let sentence = match &exact {
-            Ok(ExactPath { report, calls, .. }) => sentence(report) + &large(calls),
+            Ok(ExactPath { report, calls, .. }) => sentence(report) + &large_calls_sentence(calls),
             Err(error) => format!("none: {error}."),
         };
         // Where steps are inferred, the notes of what is looked at say so.
         let marks = if looked.are_inferred() { None } else { step_marks::note(trace) };
-        let marks = marks.into_iter().chain(small_part(trace, &looked)).chain(notes.iter().cloned());
+        let marks = marks.into_iter().chain(small_part_note(trace, &looked)).chain(notes.iter().cloned());
         let start = start_up.map(|start_up| ("Start-up", start_up.to_string()));
         let start = start.into_iter().chain(after.as_ref().map(|after| ("After the last step", after.to_string())));
         let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
-        let told = start.chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
+        let additional_lines = start.chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
         let exact = match &exact {
             Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::new(report, &looked, calls)),
             Err(error) => ExactSummary::Failed { error: error.to_string() },
@@ -193,7 +194,7 @@ impl PathOfTrace {
         let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up, after_steps };
         // All keys are texts: there is no error.
         let json = serde_json::to_value(&document).unwrap_or_default();
-        Self { json, of, is_of_inferred_steps: looked.are_inferred(), sentence, told }
+        Self { json, window_label, is_of_inferred_steps: looked.are_inferred(), sentence, additional_lines }
     }
 
     fn of_rank(mut self, number: i64, many: bool) -> PathSummary {
@@ -201,8 +202,8 @@ impl PathOfTrace {
             *rank = number.into();
         }
         let rank = if many { format!(", rank {number}") } else { String::new() };
-        let mut line = format!("Critical path{}{rank}: {}", self.of, self.sentence);
-        for (word, text) in self.told {
+        let mut line = format!("Critical path{}{rank}: {}", self.window_label, self.sentence);
+        for (word, text) in self.additional_lines {
             line.push_str(&format!("\n{word}{rank}: {text}."));
         }
         PathSummary { json: self.json, line, is_of_inferred_steps: self.is_of_inferred_steps }
@@ -210,18 +211,18 @@ impl PathOfTrace {
 }
 
 /// Note if steps are less than half of the trace: no table of the report contains the rest.
-fn small_part(trace: &Trace, looked: &StepSelection) -> Option<String> {
+fn small_part_note(trace: &Trace, looked: &StepSelection) -> Option<String> {
     let (start, end) = looked.window(trace)?;
     let (first, last) = trace.span()?;
     let (steps, all) = (end.saturating_sub(start), last.saturating_sub(first));
-    let told = || {
+    let sentence_of = || {
         format!(
             "the steps take {} of the trace's {}; --whole reports the whole trace",
             human::duration(steps),
             human::duration(all)
         )
     };
-    (steps < all / 2).then(told)
+    (steps < all / 2).then(sentence_of)
 }
 
 /// Exact critical path of the selected window.
@@ -244,7 +245,7 @@ fn exact_path(trace: &Trace, looked: &StepSelection) -> Result<ExactPath, Critic
 }
 
 /// Large calls as a sentence; empty without any.
-fn large(calls: &[LargeCall]) -> String {
+fn large_calls_sentence(calls: &[LargeCall]) -> String {
     let one = |call: &LargeCall| {
         let times =
             if call.count == 1 { "1 call".to_owned() } else { format!("{} calls", human::count(call.count as u64)) };

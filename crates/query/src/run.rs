@@ -1,6 +1,6 @@
 //! Open run: its traces, its calls, and cached results.
 
-use crate::cache::{BeingMade, Derived, PathOfWindow, Source};
+use crate::cache::{CachedResults, PathOfWindow, PendingView, Source};
 use crate::counter_tracks::{self, Counters};
 use crate::launch_links::Launched;
 use crate::memory::Memory;
@@ -48,12 +48,12 @@ pub struct OpenRun {
     options: RunOptions,
     hash: String,
     memory: OnceLock<Result<Memory, String>>,
-    derived: Vec<Derived>,
+    derived: Vec<CachedResults>,
     content: OnceLock<Result<Content, String>>,
     all_findings: OnceLock<Result<Findings, String>>,
     files: OnceLock<BTreeSet<String>>,
     places: OnceLock<PathMapping>,
-    views: Mutex<Vec<(String, BeingMade)>>,
+    views: Mutex<Vec<(String, PendingView)>>,
 }
 
 /// Maximum number of cached call tree views. A view of a million nodes takes about 200 MB.
@@ -78,7 +78,7 @@ impl OpenRun {
         let name = run.name();
         let opened = Self {
             hash: hash(&name, &set, recording.as_ref(), memory.as_ref()),
-            derived: set.traces.iter().map(|_| Derived::default()).collect(),
+            derived: set.traces.iter().map(|_| CachedResults::default()).collect(),
             memory: memory.map_or_else(OnceLock::new, |trace| Ok(Memory::new(trace)).into()),
             source_roots: SourceRoots::new(inputs),
             run,
@@ -213,21 +213,34 @@ impl OpenRun {
     /// Findings of a rank; of all ranks of the job, merged, where none is named.
     pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
         let Some(rank) = rank else {
-            return self.all_findings.get_or_init(|| self.find_all()).as_ref().map_err(QueryError::unavailable);
+            return self
+                .all_findings
+                .get_or_init(|| self.find_all_findings())
+                .as_ref()
+                .map_err(QueryError::unavailable);
         };
         let (at, _) = self.trace(Some(rank))?;
         let add = || {
-            let memory = self.memory(Some(rank)).ok().map(Memory::told);
-            Ok(stackline_engine::findings_with_known_memory(self.findings_of(at)?.clone(), memory, &self.how()))
+            let memory = self.memory(Some(rank)).ok().map(Memory::with_findings);
+            Ok(stackline_engine::findings_with_known_memory(
+                self.findings_of(at)?.clone(),
+                memory,
+                &self.findings_options(),
+            ))
         };
         self.derived[at].with_memory.get_or_init(add).as_ref().map_err(QueryError::unavailable)
     }
 
     /// Findings of all ranks and their memory, as the command line finds them without `--rank`.
-    fn find_all(&self) -> Result<Findings, String> {
+    fn find_all_findings(&self) -> Result<Findings, String> {
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
-            let found =
-                findings::find_in_calls(tree, None, &self.how(), &findings::ExternalRules::default(), &|_| true);
+            let found = findings::find_in_calls(
+                tree,
+                None,
+                &self.findings_options(),
+                &findings::ExternalRules::default(),
+                &|_| true,
+            );
             return found.map_err(|reason| reason.to_string());
         }
         let memory = if self.has_memory() { self.memory(None).ok() } else { None };
@@ -240,15 +253,19 @@ impl OpenRun {
             let (at, _) = self.trace(None).map_err(|error| error.to_string())?;
             self.findings_of(at)?.clone()
         };
-        Ok(stackline_engine::findings_with_known_memory(found, memory.map(Memory::told), &self.how()))
+        Ok(stackline_engine::findings_with_known_memory(
+            found,
+            memory.map(Memory::with_findings),
+            &self.findings_options(),
+        ))
     }
 
     fn findings_of(&self, at: usize) -> Result<&Findings, String> {
-        let find = || findings::find(&self.set.traces[at], &self.how()).map_err(|error| error.to_string());
+        let find = || findings::find(&self.set.traces[at], &self.findings_options()).map_err(|error| error.to_string());
         self.derived[at].findings.get_or_init(find).as_ref().map_err(String::clone)
     }
 
-    fn how(&self) -> findings::Options {
+    fn findings_options(&self) -> findings::Options {
         let is_alone = self.infos.len() == 1;
         findings::Options { threads: self.options.threads, is_alone, ..findings::Options::default() }
     }
@@ -267,15 +284,15 @@ impl OpenRun {
                 Err(error) => failed.push((info.rank, error)),
             }
         }
-        let merged = findings::merge(found, &self.how(), &|_| true);
+        let merged = findings::merge(found, &self.findings_options(), &|_| true);
         let mut merged = merged.ok_or_else(|| failed.first().map(|(_, error)| error.clone()).unwrap_or_default())?;
         merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is excluded: {error}")));
         Ok(merged)
     }
 
     /// First queries of the page, which can be computed before the page asks.
-    pub fn soonest_questions(&self) -> Vec<(&'static str, Arguments)> {
-        crate::prefetch::soonest(self)
+    pub fn urgent_questions(&self) -> Vec<(&'static str, Arguments)> {
+        crate::prefetch::urgent(self)
     }
 
     /// Questions of the page's first views, most important first, for the default steps if there are steps.

@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn coarse_boxes_are_the_same_of_fine_ones_as_of_events(
+        fn coarse_slices_of_fine_ones_equal_those_of_events(
             spans in prop::collection::vec((0_i64..40, 0_i64..60), 0..60),
             (fine, more) in (0_u32..6, 0_u32..5),
             origin in -50_i64..50,

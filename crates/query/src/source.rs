@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_source_files_of_a_length_that_people_write_are_read() {
+    fn only_source_files_of_plausible_length_are_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let roots = SourceRoots::new([&folder.path().to_owned()]);
         let write = |name: &str, bytes: &[u8]| {

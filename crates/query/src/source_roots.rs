@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lies_below_a_root_is_found() {
+    fn only_files_below_a_root_are_found() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path().canonicalize().expect("resolved");
         let write = |name: &str| {

@@ -18,17 +18,17 @@ fn names(questions: Vec<(&'static str, Arguments)>) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_page_asks_what_queries_declare_in_the_order_that_they_declare() {
+fn prefetch_follows_the_declared_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
     let step = stackline_testkit::demo::Config { steps: 3, ..Default::default() };
     std::fs::write(&path, stackline_testkit::demo::generate(&step)).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
-    assert_eq!(names(opened.soonest_questions()), ["meta", "overview"]);
-    let mut asked = names(opened.first_questions());
-    asked.retain(|name| *name != "finding");
+    assert_eq!(names(opened.urgent_questions()), ["meta", "overview"]);
+    let mut prefetched = names(opened.first_questions());
+    prefetched.retain(|name| *name != "finding");
     let opening = ["meta", "overview", "findings", "path", "lanes", "calls", "source", "tiles", "counters"];
-    assert!(asked.starts_with(&opening), "{asked:?}");
+    assert!(prefetched.starts_with(&opening), "{prefetched:?}");
     // Of a run that is nothing but memory, findings come last.
     let of_memory = names(memory().first_questions());
     let order = [

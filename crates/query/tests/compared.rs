@@ -2,11 +2,11 @@
 
 use crate::common::document;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, OpenRun, ask};
+use stackline_query::{Arguments, OpenRun, run_query};
 use stackline_testkit::mini;
 
 #[test]
-fn sides_of_other_numbers_of_steps_are_compared_by_step() {
+fn runs_with_different_numbers_of_steps_are_compared_per_step() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |steps: u32| {
         let path = folder.path().join(format!("{steps}.json"));
@@ -15,11 +15,13 @@ fn sides_of_other_numbers_of_steps_are_compared_by_step() {
         OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let both = open(3).compared_with(open(6));
-    let asked = |steps: &str| {
-        document(&ask(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"))
+    let answer_for = |steps: &str| {
+        document(
+            &run_query(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"),
+        )
     };
     for (part, many) in [("10..12", 3.0), ("11", 1.0)] {
-        let document = asked(part);
+        let document = answer_for(part);
         let (before, after) =
             (document["before"].as_f64().expect("a number"), document["total"].as_f64().expect("a number"));
         assert_eq!(
@@ -31,7 +33,7 @@ fn sides_of_other_numbers_of_steps_are_compared_by_step() {
 }
 
 #[test]
-fn warm_ups_of_either_side_are_left_out_of_both() {
+fn warm_ups_of_either_run_are_excluded_from_both() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |name: &str, lengths: [u32; 6]| {
         let path = folder.path().join(name);
@@ -50,7 +52,7 @@ fn warm_ups_of_either_side_are_left_out_of_both() {
         [(warm, even, 5), (even, warm, 5), (warmer, even, 4), (even, warmer, 4), (warm, warmer, 4), (even, even, 6)]
     {
         let both = open("b.json", b).compared_with(open("a.json", a));
-        let calls = document(&ask(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered"));
+        let calls = document(&run_query(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered"));
         assert_eq!(calls["steps"], serde_json::json!({"before": many, "after": many}), "{a:?} beside {b:?}");
     }
 }

@@ -5,21 +5,21 @@ use crate::common;
 use common::{document, memory, numbers};
 use serde_json::{Value, json};
 use stackline_engine::{OpenOptions, Run, WriteOptions};
-use stackline_query::{Answer, Arguments, OpenRun, ask};
+use stackline_query::{Answer, Arguments, OpenRun, run_query};
 use stackline_testkit::mini;
 use std::path::{Path, PathBuf};
 
 fn of_memory(name: &str, arguments: &[(&str, &str)]) -> Answer {
-    ask(memory(), name, &Arguments::new(arguments.iter().copied())).expect("answered")
+    run_query(memory(), name, &Arguments::new(arguments.iter().copied())).expect("answered")
 }
 
 const WHOLE: [(&str, &str); 3] = [("level", "0"), ("first", "0"), ("last", "0")];
 
 #[test]
-fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
+fn memory_files_refuse_other_queries_with_a_reason() {
     let meta = document(&of_memory("meta", &[]));
     assert_eq!((&meta["has"]["memory"], &meta["has"]["timeline"]), (&Value::Bool(true), &Value::Bool(false)));
-    let refused = ask(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
+    let refused = run_query(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
     assert!(refused.to_string().contains("contains only memory data and has no execution trace"), "{refused}");
     let names: Vec<_> = memory().first_questions().iter().map(|(name, _)| *name).collect();
     assert!(names.starts_with(&["meta", "memory"]) && names.contains(&"memory-object"), "{names:?}");
@@ -27,28 +27,28 @@ fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
 
 /// A snapshot without history has no calls, but objects: they are drawn at the first position.
 #[test]
-fn what_has_no_calls_has_a_curve() {
+fn traces_without_calls_have_a_curve() {
     let text = r#"{"device_traces":[],"segments":[{"device":0,"address":4096,"total_size":2097152,"stream":0,
         "blocks":[{"size":1024,"state":"active_allocated"},{"size":2096128,"state":"inactive"}]}]}"#;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("snapshot.json");
     std::fs::write(&path, text).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
-    let asked = |name: &str, arguments: &[(&str, &str)]| {
-        ask(&opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
+    let answer = |name: &str, arguments: &[(&str, &str)]| {
+        run_query(&opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
     };
-    let page = document(&asked("memory", &[]))["page"].clone();
+    let page = document(&answer("memory", &[]))["page"].clone();
     assert_eq!((&page["end"], &page["devices"][0]["name"]), (&json!(0), &json!("cuda:0")));
     assert_eq!(page["peaks"][0], json!({"name": "P1", "device": 0, "call": 0, "bytes": 1024}));
-    let curve = asked("memory-curve", &[("device", "0"), WHOLE[0], WHOLE[1], WHOLE[2]]);
+    let curve = answer("memory-curve", &[("device", "0"), WHOLE[0], WHOLE[1], WHOLE[2]]);
     assert!(numbers(&curve, "high").contains(&1024.0), "{curve:?}");
-    let alive = asked("memory-objects", &[("device", "0"), ("alive", "P1"), WHOLE[0], WHOLE[1], WHOLE[2]]);
+    let alive = answer("memory-objects", &[("device", "0"), ("alive", "P1"), WHOLE[0], WHOLE[1], WHOLE[2]]);
     assert_eq!((numbers(&alive, "from"), numbers(&alive, "to")), (vec![0.0], vec![1.0]));
-    asked("memory-calls", &WHOLE);
+    answer("memory-calls", &WHOLE);
 }
 
 #[test]
-fn calls_of_memory_stand_in_boxes_that_hold_each_once() {
+fn boxes_contain_each_memory_call_once() {
     let page = document(&of_memory("memory", &[]))["page"].clone();
     let end = page["end"].as_f64().expect("calls");
     for level in ["0", "1", "3", "53"] {
@@ -60,18 +60,21 @@ fn calls_of_memory_stand_in_boxes_that_hold_each_once() {
 }
 
 #[test]
-fn waste_lies_within_the_lives_of_objects_and_ticks_too() {
+fn waste_and_ticks_are_within_object_lifetimes() {
     let lanes = of_memory("memory-objects", &WHOLE);
     let (from, to) = (numbers(&lanes, "from"), numbers(&lanes, "to"));
     let (lane, begin, end) =
         (numbers(&lanes, "waste_lane"), numbers(&lanes, "waste_from"), numbers(&lanes, "waste_to"));
     assert!(!lane.is_empty());
     for at in 0..lane.len() {
-        let of = lane[at] as usize;
-        assert!(from[of] <= begin[at] && begin[at] < end[at] && end[at] <= to[of]);
+        let object = lane[at] as usize;
+        assert!(from[object] <= begin[at] && begin[at] < end[at] && end[at] <= to[object]);
     }
     let (lane, at) = (numbers(&lanes, "tick_lane"), numbers(&lanes, "tick_at"));
-    assert!(!lane.is_empty() && lane.iter().zip(&at).all(|(&of, &at)| from[of as usize] <= at && at < to[of as usize]));
+    assert!(
+        !lane.is_empty()
+            && lane.iter().zip(&at).all(|(&object, &at)| from[object as usize] <= at && at < to[object as usize])
+    );
     // Why the object that nobody touches is there for nothing: all its life; and it is no lane too few if one alone is asked for.
     let why = numbers(&lanes, "waste_why");
     assert!(why.contains(&3.0) && why.contains(&4.0) && why.contains(&0.0), "{why:?}");
@@ -86,7 +89,7 @@ fn waste_lies_within_the_lives_of_objects_and_ticks_too() {
 }
 
 #[test]
-fn what_a_suggestion_saves_alone_is_what_it_saves_at_the_peak() {
+fn savings_of_a_single_suggestion_equal_those_at_the_peak() {
     let table = document(&of_memory("memory-suggestions", &[]))["tables"]["memory_suggestions"].clone();
     let rows = table["rows"].as_array().expect("suggestions");
     assert!(!rows.is_empty());
@@ -100,7 +103,7 @@ fn what_a_suggestion_saves_alone_is_what_it_saves_at_the_peak() {
 }
 
 #[test]
-fn an_object_names_the_calls_to_change_and_what_that_saves() {
+fn object_details_name_calls_to_change_and_savings() {
     let lanes = of_memory("memory-objects", &WHOLE);
     let details: Vec<Value> = numbers(&lanes, "object")
         .iter()
@@ -128,7 +131,7 @@ fn rank(folder: &Path, rank: u32, bytes: u64) -> PathBuf {
 }
 
 #[test]
-fn each_rank_has_its_own_memory_also_once_it_is_imported() {
+fn each_rank_has_its_own_memory_also_after_import() {
     let folder = tempfile::tempdir().expect("a folder");
     let inputs = [rank(folder.path(), 0, 1024), rank(folder.path(), 1, 2048)];
     let options = OpenOptions::default();
@@ -139,14 +142,14 @@ fn each_rank_has_its_own_memory_also_once_it_is_imported() {
     for opened in [OpenRun::open(&inputs, &options), OpenRun::open(&[run], &options)] {
         let opened = opened.expect("opens");
         for (rank, bytes) in [("0", 1024), ("1", 2048)] {
-            let answer = ask(&opened, "memory", &Arguments::new([("rank", rank)])).expect("answered");
+            let answer = run_query(&opened, "memory", &Arguments::new([("rank", rank)])).expect("answered");
             assert_eq!(document(&answer)["tables"]["memory_peaks"]["rows"][0]["bytes"], bytes, "rank {rank}");
         }
     }
 }
 
 #[test]
-fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
+fn stored_memory_is_available_for_traces_without_memory_events() {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("trace.json");
     std::fs::write(&trace, mini::trace("1/1 cpu_op aten::mm 10+5")).expect("written");
@@ -158,7 +161,7 @@ fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
     let run = folder.path().join("run.stackline");
     stackline_engine::save_with(&set, &[kept], &run, &WriteOptions::default()).expect("saved");
     let opened = OpenRun::open(&[run], &options).expect("opens");
-    let of = |name| document(&ask(&opened, name, &Arguments::default()).expect("answered"));
-    assert_eq!(of("meta")["has"]["memory"], true);
-    assert_eq!(of("memory")["tables"]["memory_peaks"]["rows"][0]["bytes"], 4096);
+    let document_of = |name| document(&run_query(&opened, name, &Arguments::default()).expect("answered"));
+    assert_eq!(document_of("meta")["has"]["memory"], true);
+    assert_eq!(document_of("memory")["tables"]["memory_peaks"]["rows"][0]["bytes"], 4096);
 }

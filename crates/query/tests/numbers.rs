@@ -3,7 +3,7 @@
 use crate::common::{document, numbers};
 use serde_json::{Value, json};
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, OpenRun, QueryError, ask};
+use stackline_query::{Answer, Arguments, OpenRun, QueryError, run_query};
 use stackline_testkit::mini;
 
 /// The trace that these lines of a mini trace describe.
@@ -15,7 +15,7 @@ fn opened(lines: &str) -> OpenRun {
 }
 
 fn answer(opened: &OpenRun, name: &str, arguments: &[(&str, &str)]) -> Answer {
-    ask(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
+    run_query(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
 }
 
 /// Four steps of 1 ms, 10 µs apart.
@@ -38,7 +38,7 @@ fn without(lines: &str, part: &str) -> String {
 }
 
 #[test]
-fn a_stretch_is_busy_with_work_alone_and_recursion_counts_once() {
+fn ranges_are_busy_with_work_only_and_recursion_counts_once() {
     let run = opened(&steps());
     let range = document(&answer(&run, "range", &[("from", "1000000"), ("to", "2000000")]));
     let busy: Vec<_> = range["tracks"].as_array().expect("tracks").iter().map(|row| row["busy"].clone()).collect();
@@ -54,12 +54,13 @@ fn a_stretch_is_busy_with_work_alone_and_recursion_counts_once() {
 }
 
 #[test]
-fn a_frame_was_called_as_often_as_it_stands_in_the_trace() {
+fn call_counts_equal_occurrences_in_the_trace() {
     let run = opened(&steps());
-    let asked = answer(&run, "calls", &[("steps", "whole"), ("metric", "host_time")]);
-    let labels = document(&asked)["labels"].clone();
+    let calls_answer = answer(&run, "calls", &[("steps", "whole"), ("metric", "host_time")]);
+    let labels = document(&calls_answer)["labels"].clone();
     let name = |at: &f64| labels[*at as usize][1].as_str().expect("a name").to_owned();
-    let rows: Vec<_> = numbers(&asked, "label").iter().map(name).zip(numbers(&asked, "calls")).skip(1).collect();
+    let rows: Vec<_> =
+        numbers(&calls_answer, "label").iter().map(name).zip(numbers(&calls_answer, "calls")).skip(1).collect();
     let row = |name: &str| (name.to_owned(), 4.0);
     // Not eight or twelve: what lies below is not counted with it.
     assert_eq!(rows, [row("ProfilerStep"), row("aten::mm"), row("aten::mm")]);
@@ -69,7 +70,7 @@ fn a_frame_was_called_as_often_as_it_stands_in_the_trace() {
 }
 
 #[test]
-fn a_trace_was_recorded_when_its_events_were_and_not_when_its_clock_begins() {
+fn recording_time_is_that_of_the_events() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("train.py");
     std::fs::write(&source, "pass\n".repeat(5)).expect("written");
@@ -87,7 +88,7 @@ fn a_trace_was_recorded_when_its_events_were_and_not_when_its_clock_begins() {
 }
 
 #[test]
-fn the_path_is_that_of_the_steps_that_are_asked_for() {
+fn path_covers_the_requested_steps() {
     let run = opened(&steps());
     let window = |steps: &str| {
         let path = document(&answer(&run, "path", &[("steps", steps)]));
@@ -96,12 +97,12 @@ fn the_path_is_that_of_the_steps_that_are_asked_for() {
     let (one, whole) = (window("2"), window("whole"));
     assert!(one.0 >= 2e6 - 20e3 && one.1 <= 3e6, "{one:?}");
     assert!(whole.0 < one.0 && whole.1 > one.1, "{whole:?}");
-    let refused = ask(&run, "path", &Arguments::new([("steps", "77")]));
+    let refused = run_query(&run, "path", &Arguments::new([("steps", "77")]));
     assert!(matches!(refused, Err(QueryError::Missing { .. })));
 }
 
 #[test]
-fn a_timeline_has_no_more_boxes_than_are_wanted_and_loses_no_event() {
+fn timelines_have_at_most_the_requested_boxes_and_all_events() {
     let run = opened(&(0..2000).map(|at| format!("1/1 cpu_op a {}+6\n", at * 10)).collect::<String>());
     let tiles =
         |most: &str| answer(&run, "tiles", &[("level", "0"), ("first", "0"), ("last", "1000000"), ("most", most)]);
@@ -114,7 +115,7 @@ fn a_timeline_has_no_more_boxes_than_are_wanted_and_loses_no_event() {
 }
 
 #[test]
-fn runs_that_do_not_mean_the_same_are_said_to() {
+fn incomparable_runs_are_reported() {
     let both = opened(&steps()).compared_with(opened(&without(&steps(), "Step")));
     let compared = document(&answer(&both, "compare", &[]));
     assert_eq!(compared["confidence"], "low");
@@ -125,9 +126,10 @@ fn runs_that_do_not_mean_the_same_are_said_to() {
     let both = opened(&steps()).compared_with(opened(&without(&steps(), "gpu0/7")));
     // What launched these operations is not known: they count in no step.
     let whole = [("beside", "before"), ("steps", "whole")];
-    let asked = |metric: &str| ask(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));
-    assert!(asked("host_time").is_ok());
-    match asked("gpu_time") {
+    let answer_for =
+        |metric: &str| run_query(&both, "calls", &Arguments::new(whole.into_iter().chain([("metric", metric)])));
+    assert!(answer_for("host_time").is_ok());
+    match answer_for("gpu_time") {
         Err(QueryError::Unavailable { why }) => assert!(why.contains("has no GPU time"), "{why}"),
         other => panic!("{other:?}"),
     }

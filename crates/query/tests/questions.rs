@@ -6,7 +6,7 @@ use common::{document, memory, numbers};
 use proptest::prelude::*;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{ALL, Answer, Arguments, OpenRun, QueryError, ask};
+use stackline_query::{ALL, Answer, Arguments, OpenRun, QueryError, run_query};
 use stackline_testkit::mini;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,11 +28,11 @@ fn opened() -> &'static OpenRun {
 }
 
 fn answer(name: &str, arguments: &[(&str, &str)]) -> Result<Answer, QueryError> {
-    ask(opened(), name, &Arguments::new(arguments.iter().copied()))
+    run_query(opened(), name, &Arguments::new(arguments.iter().copied()))
 }
 
 #[test]
-fn every_query_answers_a_whole_trace_or_says_what_it_lacks() {
+fn every_query_answers_or_names_missing_data() {
     for query in ALL {
         match answer(query.name, &[]) {
             Ok(answer) => assert!(!answer.to_bytes().is_empty() && document(&answer).is_object()),
@@ -69,7 +69,7 @@ fn boxes_of_calls_add_up() {
 }
 
 #[test]
-fn tiles_hold_every_event_once_and_what_is_wide_by_itself() {
+fn tiles_contain_every_event_once_and_wide_ones_separately() {
     let lanes = document(&answer("lanes", &[]).expect("answered"));
     let events: u64 =
         lanes["lanes"].as_array().expect("lanes").iter().map(|lane| lane["events"].as_u64().unwrap_or(0)).sum();
@@ -94,13 +94,13 @@ fn tiles_hold_every_event_once_and_what_is_wide_by_itself() {
 }
 
 #[test]
-fn tiles_next_to_each_other_hold_what_one_of_both_holds() {
-    let ask = |first: &str, last: &str| {
+fn adjacent_tiles_equal_one_tile_of_both() {
+    let tiles = |first: &str, last: &str| {
         let all = answer("tiles", &[("level", "12"), ("first", first), ("last", last)]).expect("answered");
         let events = numbers(&all, "event").into_iter().map(|event| event as u64);
         events.collect::<std::collections::BTreeSet<_>>()
     };
-    let (one, other, both) = (ask("0", "0"), ask("1", "1"), ask("0", "1"));
+    let (one, other, both) = (tiles("0", "0"), tiles("1", "1"), tiles("0", "1"));
     assert!(both.iter().all(|event| one.contains(event) || other.contains(event)));
     // What lasts over the edge is in both: a step does.
     assert!(one.intersection(&other).count() > 0);
@@ -139,8 +139,8 @@ fn times_far_from_the_start_keep_their_ns() {
     let lines = "1/1 cpu_op a 1600000000000000.001+0.007\n1/1 cpu_op a 1600000000000000.012+0.007";
     std::fs::write(&path, mini::trace(lines)).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
-    let tiles =
-        ask(&opened, "tiles", &Arguments::new([("level", "0"), ("first", "0"), ("last", "0")])).expect("answered");
+    let tiles = run_query(&opened, "tiles", &Arguments::new([("level", "0"), ("first", "0"), ("last", "0")]))
+        .expect("answered");
     assert_eq!((numbers(&tiles, "start"), numbers(&tiles, "length")), (vec![0.0, 11.0], vec![7.0, 7.0]));
 }
 
@@ -160,11 +160,11 @@ fn memory_and_counters_are_curves() {
         0    -       GPU 0 Utilization  C@51  GPU Utilization=x"#;
     std::fs::write(&path, mini::trace(lines)).expect("written");
     let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
-    let ask = |level: &str, first: &str, last: &str| {
-        ask(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)]))
+    let counters = |level: &str, first: &str, last: &str| {
+        run_query(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)]))
             .expect("answered")
     };
-    let exact = ask("0", "0", "1000");
+    let exact = counters("0", "0", "1000");
     let names: Vec<_> =
         document(&exact)["counters"].as_array().expect("counters").iter().map(|c| c["name"].clone()).collect();
     assert_eq!(
@@ -179,14 +179,14 @@ fn memory_and_counters_are_curves() {
     assert_eq!(numbers(&exact, "last"), [10.0, 30.0, 20.0, 4.0, 1.0, 0.5, 1.0]);
     assert_eq!(numbers(&exact, "start"), [1e3, 2e3, 60e3, 5e3, 6e3, 0.0, 50e3]);
     // A bucket of some 4 µs holds the least and the highest; a window begins with the value that holds then.
-    let coarse = ask("12", "0", "0");
+    let coarse = counters("12", "0", "0");
     assert_eq!((numbers(&coarse, "low")[0], numbers(&coarse, "high")[0]), (10.0, 30.0));
-    let late = ask("0", "100", "1000");
+    let late = counters("0", "100", "1000");
     assert_eq!(numbers(&late, "last"), [30.0, 20.0, 1.0, 1.0]);
 }
 
 #[test]
-fn a_run_beside_itself_has_not_changed() {
+fn comparison_of_a_run_with_itself_has_no_changes() {
     let open = || {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("trace.json");
@@ -195,25 +195,25 @@ fn a_run_beside_itself_has_not_changed() {
         OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let both = open().compared_with(open());
-    let compared = document(&ask(&both, "compare", &Arguments::default()).expect("answered"));
+    let compared = document(&run_query(&both, "compare", &Arguments::default()).expect("answered"));
     let rows = compared["tables"]["steps"]["rows"].as_array().expect("steps");
     assert!(!rows.is_empty() && rows.iter().all(|row| row["change_ns"].as_f64() == Some(0.0)), "{rows:?}");
-    let calls = ask(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered");
+    let calls = run_query(&both, "calls", &Arguments::new([("beside", "before")])).expect("answered");
     assert_eq!(numbers(&calls, "before"), numbers(&calls, "inclusive"));
-    let before = ask(&both, "lanes", &Arguments::new([("run", "before")])).expect("answered");
-    assert_eq!(before, ask(&both, "lanes", &Arguments::default()).expect("answered"));
+    let before = run_query(&both, "lanes", &Arguments::new([("run", "before")])).expect("answered");
+    assert_eq!(before, run_query(&both, "lanes", &Arguments::default()).expect("answered"));
 }
 
 #[test]
-fn steps_are_those_of_the_command_line() {
+fn steps_equal_those_of_the_command_line() {
     let steps = |text: &str| document(&answer("overview", &[("steps", text)]).expect("answered"));
     let (all, one) = (steps("10..12"), steps("11"));
-    let rows = |of: &Value| of["tables"]["steps"]["rows"].as_array().map_or(0, Vec::len);
+    let rows = |overview: &Value| overview["tables"]["steps"]["rows"].as_array().map_or(0, Vec::len);
     assert_eq!((rows(&all), rows(&one)), (3, 1));
     let default = document(&answer("overview", &[]).expect("answered"));
     assert_eq!(default["tables"], all["tables"], "all of them are looked at where none warms up");
     assert!(steps("10..99").to_string().contains("of steps 10 to 99, the trace has only 10 to 12"));
-    let length = |of: &Value| of["critical_path"][0]["exact"]["window_ns"].as_i64().expect("a path");
+    let length = |overview: &Value| overview["critical_path"][0]["exact"]["window_ns"].as_i64().expect("a path");
     assert!(length(&default) < length(&steps("whole")));
     // Its tree of calls has as many steps, and the time of these alone.
     let calls = |text: &str| answer("calls", &[("steps", text), ("metric", "host_time")]).expect("answered");
@@ -245,7 +245,7 @@ fn parts_of_calls_add_up_to_all() {
 }
 
 #[test]
-fn a_frame_has_the_numbers_of_its_box_by_every_metric() {
+fn frame_details_equal_their_box_for_every_metric() {
     for shape in ["top-down", "bottom-up", "flat"] {
         let all = answer("calls", &[("shape", shape)]).expect("answered");
         let (rows, inclusive, exclusive) =
@@ -265,7 +265,7 @@ fn a_frame_has_the_numbers_of_its_box_by_every_metric() {
 }
 
 #[test]
-fn what_an_overview_begins_with_is_what_the_whole_has() {
+fn first_overview_equals_the_complete_one() {
     for steps in ["whole", "10..11"] {
         let first = document(&answer("overview", &[("steps", steps), ("only", "first")]).expect("answered"));
         let whole = document(&answer("overview", &[("steps", steps)]).expect("answered"));
@@ -277,9 +277,9 @@ fn what_an_overview_begins_with_is_what_the_whole_has() {
 }
 
 #[test]
-fn what_a_call_launched_is_what_names_it_as_its_launch() {
+fn launched_work_names_the_call_as_its_launch() {
     let mut launched: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    let mut told: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut launched_by_call: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for event in 0.. {
         let Ok(answer) = answer("event", &[("event", &event.to_string())]) else { break };
         let document = document(&answer);
@@ -289,15 +289,15 @@ fn what_a_call_launched_is_what_names_it_as_its_launch() {
         let list = document["launched"].as_array().expect("a list").iter();
         let list: Vec<u64> = list.filter_map(|one| one["event"].as_u64()).collect();
         if !list.is_empty() {
-            told.insert(event, list);
+            launched_by_call.insert(event, list);
         }
     }
     assert!(launched.len() > 50);
-    assert_eq!(told, launched);
+    assert_eq!(launched_by_call, launched);
 }
 
 #[test]
-fn what_gains_too_little_is_told_of_where_it_came_nearest() {
+fn findings_below_the_threshold_list_the_nearest() {
     let found = document(&answer("findings", &[]).expect("answered"));
     let left_out = found["left_out"].as_u64().expect("a number");
     let nearest = found["nearest"].as_array().expect("a list");
@@ -307,7 +307,7 @@ fn what_gains_too_little_is_told_of_where_it_came_nearest() {
 }
 
 #[test]
-fn a_name_that_nothing_has_is_told_its_nearest() {
+fn unknown_names_list_the_nearest() {
     let found = document(&answer("search", &[("text", "aten::gelo")]).expect("answered"));
     let nearest = found["nearest"].as_array().expect("a list");
     assert!(nearest.iter().any(|name| name == "aten::gelu"), "{nearest:?}");
@@ -318,8 +318,8 @@ fn a_name_that_nothing_has_is_told_its_nearest() {
 #[test]
 fn names_are_searched_everywhere() {
     let found = document(&answer("search", &[("text", "ATEN::")]).expect("answered"));
-    let names = |of: &str| {
-        let rows = found[of].as_array().expect("a list").iter();
+    let names = |query: &str| {
+        let rows = found[query].as_array().expect("a list").iter();
         rows.map(|row| row["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
     assert!(!names("names").is_empty() && names("names").iter().all(|name| name.contains("aten::")));
@@ -338,18 +338,18 @@ fn several_ranks_are_merged_as_by_the_command_line() {
         })
         .into();
     let opened = OpenRun::open(&paths, &OpenOptions::default()).expect("opens");
-    let all = document(&ask(&opened, "findings", &Arguments::default()).expect("answered"));
+    let all = document(&run_query(&opened, "findings", &Arguments::default()).expect("answered"));
     assert_eq!(all["ranks"].as_array().map(Vec::len), Some(2));
     let rows = all["tables"]["findings"]["rows"].as_array().expect("findings");
     assert!(rows.iter().any(|row| row["ranks"] == "0 1"), "{rows:?}");
-    let first = document(&ask(&opened, "finding", &Arguments::new([("at", "0")])).expect("answered"));
+    let first = document(&run_query(&opened, "finding", &Arguments::new([("at", "0")])).expect("answered"));
     assert_eq!(first["rank"], rows[0]["rank"]);
-    let one = document(&ask(&opened, "findings", &Arguments::new([("rank", "1")])).expect("answered"));
+    let one = document(&run_query(&opened, "findings", &Arguments::new([("rank", "1")])).expect("answered"));
     assert_eq!(one["ranks"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]
-fn a_run_that_is_not_there_is_refused() {
+fn missing_runs_are_refused() {
     assert!(OpenRun::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
 }
 
@@ -395,9 +395,9 @@ fn question() -> impl Strategy<Value = (&'static str, Vec<(&'static str, String)
 proptest! {
     /// Any query to any run: an answer, or a refusal with a message; never a panic.
     #[test]
-    fn any_question((name, arguments) in question()) {
+    fn any_query_has_an_answer_or_a_refusal((name, arguments) in question()) {
         for run in [opened(), extreme(), memory()] {
-            match ask(run, name, &Arguments::new(arguments.clone())) {
+            match run_query(run, name, &Arguments::new(arguments.clone())) {
                 Ok(answer) => prop_assert!(serde_json::from_str::<Value>(&answer.json).is_ok()),
                 Err(error) => prop_assert!(!error.to_string().is_empty()),
             }

@@ -3,7 +3,7 @@
 use crate::common::document;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, OpenRun, ask};
+use stackline_query::{Arguments, OpenRun, run_query};
 use stackline_testkit::mini::MiniTrace;
 
 fn opened(trace: &MiniTrace) -> OpenRun {
@@ -14,7 +14,7 @@ fn opened(trace: &MiniTrace) -> OpenRun {
 }
 
 fn answered(opened: &OpenRun, name: &str, arguments: &[(&str, &str)]) -> Value {
-    document(&ask(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered"))
+    document(&run_query(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered"))
 }
 
 /// Twelve repeats of thirteen launches without marks of steps, of 1 ms each, and 1 s of the host after them.
@@ -48,8 +48,8 @@ fn paths_of_inferred_steps_are_not_called_those_of_the_whole_trace() {
         let path = answered(&opened, "path", steps);
         assert_eq!([&of_report["window"], &path["window"]], [window, window]);
         assert_eq!(of_report["window_notes"], path["notes"]);
-        let is_told = path["notes"].to_string().contains("steps inferred from a repeated pattern of 13 launches");
-        assert_eq!(is_told, window == "the inferred steps", "{path}");
+        let is_noted = path["notes"].to_string().contains("steps inferred from a repeated pattern of 13 launches");
+        assert_eq!(is_noted, window == "the inferred steps", "{path}");
         let length = path["end"].as_f64().zip(path["start"].as_f64()).map(|(end, start)| end - start);
         assert_eq!(of_report["window_ns"].as_f64(), length);
         assert_eq!(length.is_some_and(|ns| ns > 1e9), window == "the whole trace", "{length:?}");

@@ -2,7 +2,7 @@
 
 use crate::common::{document, numbers};
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, OpenRun, QueryError, ask};
+use stackline_query::{Answer, Arguments, OpenRun, QueryError, run_query};
 use std::collections::BTreeMap;
 
 const UP: (&str, &str) = ("shape", "bottom-up");
@@ -22,7 +22,7 @@ fn opened() -> OpenRun {
 
 fn calls(opened: &OpenRun, arguments: &[(&str, &str)]) -> Answer {
     let all = [&[UP, ("steps", "whole"), ("metric", "host_time")], arguments].concat();
-    ask(opened, "calls", &Arguments::new(all)).expect("answered")
+    run_query(opened, "calls", &Arguments::new(all)).expect("answered")
 }
 
 /// Rows by the names from the root of the whole on: number, inclusive and exclusive values.
@@ -44,7 +44,7 @@ fn by_path(answer: &Answer) -> BTreeMap<Vec<String>, (f64, f64, f64)> {
 }
 
 #[test]
-fn what_is_zoomed_to_has_the_numbers_of_the_whole() {
+fn zoomed_nodes_keep_their_numbers() {
     let run = opened();
     let whole = by_path(&calls(&run, &[("least", "0")]));
     let seen = calls(&run, &[]);
@@ -67,7 +67,7 @@ fn what_is_zoomed_to_has_the_numbers_of_the_whole() {
 }
 
 #[test]
-fn a_frame_that_was_zoomed_to_has_its_numbers_by_each_metric() {
+fn zoomed_frames_keep_their_numbers_for_each_metric() {
     let run = opened();
     let row = by_path(&calls(&run, &[]))
         .into_iter()
@@ -77,20 +77,21 @@ fn a_frame_that_was_zoomed_to_has_its_numbers_by_each_metric() {
     for (path, (number, inclusive, _)) in by_path(&zoomed).into_iter().take(20) {
         let root = number.to_string();
         let arguments = [UP, ("steps", "whole"), ("metric", "host_time"), ("root", &root)];
-        let frame = document(&ask(&run, "frame", &Arguments::new(arguments)).expect("answered"));
+        let frame = document(&run_query(&run, "frame", &Arguments::new(arguments)).expect("answered"));
         assert_eq!(frame["path"].as_array().map(Vec::len), Some(path.len()));
         let metrics = frame["metrics"].as_array().expect("metrics");
-        let of = |name: &str| metrics.iter().find(|one| one["name"] == name).expect("measured")["inclusive"].as_f64();
-        assert_eq!(of("host_time"), Some(inclusive), "{path:?}");
-        assert!(of("gpu_time").is_some());
+        let inclusive_of =
+            |name: &str| metrics.iter().find(|one| one["name"] == name).expect("measured")["inclusive"].as_f64();
+        assert_eq!(inclusive_of("host_time"), Some(inclusive), "{path:?}");
+        assert!(inclusive_of("gpu_time").is_some());
     }
 }
 
 #[test]
-fn rows_that_are_not_there_are_missing() {
+fn nonexistent_rows_are_missing() {
     let run = opened();
     for root in ["99999999", "9007199254740991", "18446744073709551615", "68719476735"] {
-        let asked = ask(&run, "calls", &Arguments::new([UP, ("root", root)]));
-        assert!(matches!(asked, Err(QueryError::Missing { .. })), "{root}: {asked:?}");
+        let zoomed_answer = run_query(&run, "calls", &Arguments::new([UP, ("root", root)]));
+        assert!(matches!(zoomed_answer, Err(QueryError::Missing { .. })), "{root}: {zoomed_answer:?}");
     }
 }

@@ -111,18 +111,18 @@ class _Replaced:
     """A method of a class or module that is replaced by one of ours during the recording."""
 
     def __init__(self, owner, name, make):
-        self._owner, self._name, self._theirs = owner, name, getattr(owner, name)
-        self._ours = make(self._theirs)
-        setattr(owner, name, self._ours)
+        self._owner, self._name, self._original = owner, name, getattr(owner, name)
+        self._replacement = make(self._original)
+        setattr(owner, name, self._replacement)
 
     def remove(self):
-        if self._owner.__dict__.get(self._name) is self._ours:
-            setattr(self._owner, self._name, self._theirs)
+        if self._owner.__dict__.get(self._name) is self._replacement:
+            setattr(self._owner, self._name, self._original)
 
 
 def _first(action):
     """Make a replacement method that calls ``action`` with its object before the original method."""
-    return lambda theirs: lambda self, *arguments: (action(self), theirs(self, *arguments))[1]
+    return lambda original: lambda self, *arguments: (action(self), original(self, *arguments))[1]
 
 
 def _note_end(child):
@@ -171,16 +171,16 @@ def _watch_ends():
     """Replace ``os._exit`` and ``os.exec*``, which run no ``atexit``, by functions that first write the recording."""
     _recorder.watch_exec(posix.execv, posix.execve)
     for name in ("_exit", "execv", "execve"):
-        theirs, ours = getattr(posix, name), getattr(_recorder, name)
-        if getattr(os, name) is theirs:
+        original, replacement = getattr(posix, name), getattr(_recorder, name)
+        if getattr(os, name) is original:
             # With the module name of the original, by which it is pickled.
-            ours.__module__ = "posix"
-            _registrations.extend(_Replaced(module, name, lambda _: ours) for module in (os, posix))
-            if theirs in os.supports_fd:
-                os.supports_fd.add(ours)
+            replacement.__module__ = "posix"
+            _registrations.extend(_Replaced(module, name, lambda _: replacement) for module in (os, posix))
+            if original in os.supports_fd:
+                os.supports_fd.add(replacement)
 
 
-def _know_module(module):
+def _register_module(module):
     """A weak reference to a module, which notifies the recorder when the module is freed."""
     known = _modules.get(id(module))
     if known is None:
@@ -206,8 +206,8 @@ def _put_module(parent, name, child):
         return
     try:
         _recorder.put_module(parent, name, child)
-        _know_module(parent)
-        _know_module(child)
+        _register_module(parent)
+        _register_module(child)
     except Exception as error:
         # A name that is not a text, or a class without weak references: the module has no name, or keeps its last one.
         _pass_on(error)
@@ -231,7 +231,7 @@ def _put_parameter(module, name, parameter):
             return
         # Hide these calls from the program's tensor modes and subclasses.
         with _hidden():
-            holder = _know_module(module)
+            holder = _register_module(module)
             _holders[id(parameter)] = (holder, name)
             _name_tensor(module, name, "parameter", parameter)
         if len(_holders) > _MOST_HOLDERS:
@@ -254,7 +254,7 @@ def _put_buffer(module, name, buffer):
         if buffer is None or _torch.compiler.is_compiling():
             return
         with _hidden():
-            _know_module(module)
+            _register_module(module)
             _name_tensor(module, name, "buffer", buffer)
     except Exception as error:
         _pass_on(error)
@@ -293,8 +293,8 @@ def _name_state(parameter, state):
         return
     _name_tensor(module, name, "parameter", parameter)
     _name_tensor(module, name, "gradient", parameter.grad)
-    kept = state.get(parameter)
-    for key, value in list(kept.items()) if type(kept) is dict else ():
+    optimizer_state = state.get(parameter)
+    for key, value in list(optimizer_state.items()) if type(optimizer_state) is dict else ():
         if type(key) is str:
             _name_tensor(module, name, "." + key, value)
 
@@ -331,7 +331,7 @@ def _watch_modules():
     buffers = getattr(module, "register_module_buffer_registration_hook", None)
     if parameters is not None and buffers is not None and _names_tensors():
         _tensors = (module.Tensor, module.Parameter)
-        _leave_uncompiled(_put_parameter, _put_buffer, _know_module, _forget_holders, _name_tensor, _pass_on)
+        _leave_uncompiled(_put_parameter, _put_buffer, _register_module, _forget_holders, _name_tensor, _pass_on)
         _registrations.extend([parameters(_put_parameter), buffers(_put_buffer)])
 
 
@@ -351,7 +351,7 @@ def _name_modules():
             for name, child in children.items():
                 _put_module(held, name, child)
         if _tensors and known[kind]:
-            _know_module(held)
+            _register_module(held)
     _name_known()
 
 
@@ -425,7 +425,7 @@ def begin():
     record = _recorder.start if _frames_are_right() else _recorder.start_without_python
     if not _registered:
         atexit.register(end)
-        os.register_at_fork(after_in_child=_recorder.resume_in_child)  # Permanent, and no Python code, as in `_know_module`.
+        os.register_at_fork(after_in_child=_recorder.resume_in_child)  # Permanent, and no Python code, as in `_register_module`.
     os.environ["STACKLINE_BEGIN"] = _recorder.begin_text()  # Processes that start later count their times from it, too.
     _recording, _registered, _collecting = True, True, _recorder.collecting
     reason = record()
@@ -473,7 +473,7 @@ def _in_main_interpreter():
     return True
 
 
-def _say(line):
+def _print_message(line):
     """Print one line without ``sys.stderr``, whose buffer would keep unwritten data and make the program fail at its end."""
     try:
         select = __import__("select")
@@ -497,4 +497,4 @@ def start():
         begin()
     except Exception as error:
         end()
-        _say("not recording process %d: %s" % (os.getpid(), error))
+        _print_message("not recording process %d: %s" % (os.getpid(), error))

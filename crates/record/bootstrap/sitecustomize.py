@@ -18,17 +18,17 @@ def _start():
 
 def _chain():
     """Import the ``sitecustomize`` that this module hides, if there is one."""
-    ours = sys.modules.pop(__name__, None)
-    kept = list(sys.path)
+    own_module = sys.modules.pop(__name__, None)
+    import_path = list(sys.path)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _here]
     try:
         import sitecustomize  # noqa: F401
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
-        sys.modules[__name__] = ours
+        sys.modules[__name__] = own_module
     finally:
-        sys.path[:] = kept
+        sys.path[:] = import_path
 
 
 _start()

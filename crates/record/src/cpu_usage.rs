@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Prefix of the names of the recorder's threads.
-const OURS: &str = "stackline";
+const THREAD_PREFIX: &str = "stackline";
 /// Largest number of threads that are read; each takes some µs.
 const MOST_THREADS: usize = 256;
 
@@ -22,21 +22,21 @@ pub(crate) struct CpuUsage {
     /// `None` for threads of the recorder.
     threads: BTreeMap<u32, Option<Times>>,
     /// Times of threads that have ended, as they were last read.
-    gone: Times,
+    ended_times: Times,
 }
 
 impl CpuUsage {
     /// Read all threads; `None` if the kernel does not count.
-    pub(crate) fn look(&mut self) -> Option<Record> {
-        let ((ran_ns, waited_ns), threads) = self.look_at(&tids()?, is_ours, times_of);
+    pub(crate) fn read_threads(&mut self) -> Option<Record> {
+        let ((ran_ns, waited_ns), threads) = self.read_times(&tids()?, is_recorder_thread, times_of);
         (threads > 0).then(|| Record::Load { at_ns: clock::monotonic_ns(), threads, ran_ns, waited_ns })
     }
 
     /// Times of all threads, including those that have ended, and the number of threads.
-    fn look_at(
+    fn read_times(
         &mut self,
         tids: &[u32],
-        is_ours: impl Fn(u32) -> bool,
+        is_recorder_thread: impl Fn(u32) -> bool,
         times_of: impl Fn(u32) -> Option<Times>,
     ) -> (Times, u32) {
         let mut before = std::mem::take(&mut self.threads);
@@ -45,22 +45,22 @@ impl CpuUsage {
             if index >= MOST_THREADS {
                 // It was read before and is still alive, although other threads are read now.
                 self.threads.extend(known.map(|known| (tid, known)));
-            } else if matches!(known, Some(None)) || known.is_none() && is_ours(tid) {
+            } else if matches!(known, Some(None)) || known.is_none() && is_recorder_thread(tid) {
                 self.threads.insert(tid, None);
             } else {
-                self.counted(tid, known.flatten(), times_of(tid));
+                self.update_times(tid, known.flatten(), times_of(tid));
             }
         }
-        self.gone = before.into_values().flatten().fold(self.gone, sum);
+        self.ended_times = before.into_values().flatten().fold(self.ended_times, sum);
         let alive = || self.threads.values().flatten().copied();
-        (alive().fold(self.gone, sum), alive().count() as u32)
+        (alive().fold(self.ended_times, sum), alive().count() as u32)
     }
 
     /// Update the times of a thread, which may have ended since it was listed.
-    fn counted(&mut self, tid: u32, known: Option<Times>, now: Option<Times>) {
+    fn update_times(&mut self, tid: u32, known: Option<Times>, now: Option<Times>) {
         // A thread that ran less is another thread, with the reused number of one that has ended.
         if let Some(ended) = known.filter(|known| now.is_none_or(|now| known.0 > now.0)) {
-            self.gone = sum(self.gone, ended);
+            self.ended_times = sum(self.ended_times, ended);
         }
         self.threads.extend(now.map(|now| (tid, Some(now))));
     }
@@ -76,8 +76,8 @@ fn sum(a: Times, b: Times) -> Times {
     (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }
 
-fn is_ours(tid: u32) -> bool {
-    std::fs::read(format!("/proc/self/task/{tid}/comm")).is_ok_and(|name| name.starts_with(OURS.as_bytes()))
+fn is_recorder_thread(tid: u32) -> bool {
+    std::fs::read(format!("/proc/self/task/{tid}/comm")).is_ok_and(|name| name.starts_with(THREAD_PREFIX.as_bytes()))
 }
 
 fn times_of(tid: u32) -> Option<Times> {
@@ -93,7 +93,7 @@ fn times(text: &str) -> Option<Times> {
 pub(crate) fn processors() -> Processors {
     // SAFETY: it takes a number.
     let machine = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    let theirs = tids().unwrap_or_default().into_iter().filter(|&tid| !is_ours(tid)).take(MOST_THREADS);
+    let theirs = tids().unwrap_or_default().into_iter().filter(|&tid| !is_recorder_thread(tid)).take(MOST_THREADS);
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let quota_milli = quota(&groups, Path::new("/sys/fs/cgroup"));
     Processors { machine: u32::try_from(machine).unwrap_or(0), allowed: allowed(theirs), quota_milli }
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn this_process_runs_on_some_processors() {
+    fn available_processors_are_read() {
         let own = processors();
         assert!(own.allowed > 0 && own.machine > 0, "{own:?}");
     }
 
     /// Threads with different masks are counted together.
     #[test]
-    fn what_any_thread_may_run_on_counts() {
+    fn processors_of_all_threads_count() {
         let own = std::process::id();
         let mask = mask_of(own).unwrap();
         let first = mask.iter().position(|&word| word != 0).unwrap();
@@ -210,22 +210,22 @@ mod tests {
     }
 
     /// Read threads with these running times; threads below 10 are the recorder's.
-    fn look(usage: &mut CpuUsage, tids: &[u32], times: &[(u32, u64)]) -> (u64, u32) {
-        let of = |tid| times.iter().find(|one| one.0 == tid).map(|&(_, ran)| (ran, 1));
-        let ((ran, _), threads) = usage.look_at(tids, |tid| tid < 10, of);
+    fn read_threads(usage: &mut CpuUsage, tids: &[u32], times: &[(u32, u64)]) -> (u64, u32) {
+        let times_of_thread = |tid| times.iter().find(|one| one.0 == tid).map(|&(_, ran)| (ran, 1));
+        let ((ran, _), threads) = usage.read_times(tids, |tid| tid < 10, times_of_thread);
         (ran, threads)
     }
 
     #[test]
-    fn what_ended_stays_counted() {
+    fn time_of_ended_threads_is_kept() {
         let mut usage = CpuUsage::default();
-        assert_eq!(look(&mut usage, &[1, 10, 11], &[(1, 7), (10, 100), (11, 50)]), (150, 2));
+        assert_eq!(read_threads(&mut usage, &[1, 10, 11], &[(1, 7), (10, 100), (11, 50)]), (150, 2));
         // A thread is listed, but has ended when it is read.
-        assert_eq!(look(&mut usage, &[1, 10, 11], &[(1, 9), (10, 110)]), (160, 1));
-        assert_eq!(look(&mut usage, &[1, 10], &[(10, 120)]), (170, 1));
+        assert_eq!(read_threads(&mut usage, &[1, 10, 11], &[(1, 9), (10, 110)]), (160, 1));
+        assert_eq!(read_threads(&mut usage, &[1, 10], &[(10, 120)]), (170, 1));
         // Another thread has the number of one that has ended.
-        assert_eq!(look(&mut usage, &[10, 11], &[(10, 5), (11, 3)]), (178, 2));
-        assert_eq!(look(&mut usage, &[], &[]), (178, 0));
+        assert_eq!(read_threads(&mut usage, &[10, 11], &[(10, 5), (11, 3)]), (178, 2));
+        assert_eq!(read_threads(&mut usage, &[], &[]), (178, 0));
     }
 
     #[test]
@@ -234,21 +234,21 @@ mod tests {
         let tids: Vec<u32> = (10..).take(MOST_THREADS + 1).collect();
         let times: Vec<(u32, u64)> = tids.iter().map(|&tid| (tid, 10)).collect();
         let most = MOST_THREADS as u32;
-        assert_eq!(look(&mut usage, &tids, &times), (u64::from(most) * 10, most));
+        assert_eq!(read_threads(&mut usage, &tids, &times), (u64::from(most) * 10, most));
         // The last thread comes first: the one that it displaces was counted, and is still alive.
         let turned: Vec<u32> = tids.iter().rev().copied().collect();
-        assert_eq!(look(&mut usage, &turned, &times), (u64::from(most + 1) * 10, most + 1));
-        assert_eq!(look(&mut usage, &tids, &times), (u64::from(most + 1) * 10, most + 1));
+        assert_eq!(read_threads(&mut usage, &turned, &times), (u64::from(most + 1) * 10, most + 1));
+        assert_eq!(read_threads(&mut usage, &tids, &times), (u64::from(most + 1) * 10, most + 1));
     }
 
     #[test]
-    fn the_kernel_counts_where_it_says_so() {
+    fn kernel_totals_are_used_if_available() {
         let counts = std::fs::read_to_string("/proc/self/schedstat").is_ok_and(|text| times(&text).is_some());
         let mut usage = CpuUsage::default();
         let mut last = 0;
         for _ in 0..3 {
             std::thread::spawn(|| std::hint::black_box((0..100_000_u64).sum::<u64>())).join().unwrap();
-            match usage.look() {
+            match usage.read_threads() {
                 Some(Record::Load { threads, ran_ns, .. }) => {
                     assert!(threads >= 1 && ran_ns >= last, "{threads} threads, {ran_ns} ns after {last} ns");
                     last = ran_ns;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Largest number of calls (or memory accesses) per thread that wait for the writer. The writer is woken when half of
 /// this is reached.
-const WAITING: usize = 1 << 17;
+const MAX_QUEUED: usize = 1 << 17;
 /// Initial size per thread, because most threads are short.
-const FIRST: usize = 1 << 11;
+const INITIAL_SIZE: usize = 1 << 11;
 
 /// A call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,38 +109,38 @@ impl<T> Clone for EventReceiver<T> {
 }
 
 /// Create sender and receiver of one thread's event queue.
-pub(crate) fn mailbox<T>() -> (EventSender<T>, EventReceiver<T>) {
-    let (waiting, consumer) = rtrb::RingBuffer::new(FIRST);
+pub(crate) fn channel<T>() -> (EventSender<T>, EventReceiver<T>) {
+    let (waiting, consumer) = rtrb::RingBuffer::new(INITIAL_SIZE);
     let inbox = EventReceiver { rings: Arc::new(Mutex::new(vec![consumer])), lost: Arc::default() };
-    (EventSender { waiting, room: FIRST, inbox: inbox.clone() }, inbox)
+    (EventSender { waiting, room: INITIAL_SIZE, inbox: inbox.clone() }, inbox)
 }
 
 impl<T> EventSender<T> {
     /// Post an event; `true` if the writer should be woken. Events that do not fit are counted as lost.
     #[inline]
-    pub(crate) fn post(&mut self, one: T) -> bool {
-        if let Err(rtrb::PushError::Full(one)) = self.waiting.push(one) {
-            return self.post_elsewhere(one);
+    pub(crate) fn post(&mut self, event: T) -> bool {
+        if let Err(rtrb::PushError::Full(event)) = self.waiting.push(event) {
+            return self.post_to_new_ring(event);
         }
         self.waiting.slots() == self.room / 2
     }
 
     /// Count an event that is lost instead of posted to the queue.
-    pub(crate) fn lose(&self) {
+    pub(crate) fn count_lost(&self) {
         self.inbox.lost.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Post to a larger ring, if there is none yet.
     #[cold]
-    fn post_elsewhere(&mut self, one: T) -> bool {
-        if self.room == WAITING {
-            self.lose();
+    fn post_to_new_ring(&mut self, event: T) -> bool {
+        if self.room == MAX_QUEUED {
+            self.count_lost();
             return false;
         }
-        let (waiting, consumer) = rtrb::RingBuffer::new(WAITING);
+        let (waiting, consumer) = rtrb::RingBuffer::new(MAX_QUEUED);
         self.inbox.rings.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
-        (self.waiting, self.room) = (waiting, WAITING);
-        self.post(one);
+        (self.waiting, self.room) = (waiting, MAX_QUEUED);
+        self.post(event);
         true
     }
 }
@@ -168,16 +168,16 @@ impl<T> EventReceiver<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, FIRST, Sequence, WAITING, mailbox};
+    use super::{Call, INITIAL_SIZE, MAX_QUEUED, Sequence, channel};
     use crate::tree::NodeId;
 
     #[test]
-    fn calls_arrive_in_order_and_what_is_too_much_is_counted() {
-        let (mut outbox, inbox) = mailbox();
+    fn calls_arrive_in_order_and_overflow_is_counted() {
+        let (mut outbox, inbox) = channel();
         let call = |start| Call { start, took_ns: 1, node: NodeId(3), sequence: Sequence::default(), name: 0 };
-        let room = FIRST + WAITING;
+        let room = INITIAL_SIZE + MAX_QUEUED;
         let wakes: Vec<i64> = (0..room as i64 + 5).filter(|&start| outbox.post(call(start))).collect();
-        let half_way = [FIRST / 2 - 1, FIRST, FIRST + WAITING / 2 - 1].map(|at| at as i64);
+        let half_way = [INITIAL_SIZE / 2 - 1, INITIAL_SIZE, INITIAL_SIZE + MAX_QUEUED / 2 - 1].map(|at| at as i64);
         assert_eq!(wakes, half_way, "woken half-way, and when the first room was too small");
         let taken = inbox.take();
         assert_eq!((taken.len(), inbox.lost()), (room, 5));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back_or_are_none() {
+    fn sequence_numbers_survive_or_are_none() {
         for (number, thread) in [(0, 0), (7, 3), ((1 << 48) - 2, (1 << 16) - 1)] {
             assert_eq!(Sequence::new(Some(number), Some(thread)).get(), Some((number, thread)));
         }

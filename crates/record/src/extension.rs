@@ -7,7 +7,7 @@ mod exec;
 
 use crate::options::Options;
 use crate::session::Session;
-use crate::standard_error::{self, say};
+use crate::standard_error::{self, print_message};
 use stackline_recording::{BEGIN, Begin, TensorPart, boot};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
@@ -177,17 +177,17 @@ fn none() -> *mut c_void {
 }
 
 /// Run `action` without letting a panic out. Errors are reported in one line.
-fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
+fn catch_panics(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     match std::panic::catch_unwind(AssertUnwindSafe(action)) {
         Ok(Ok(())) => {}
-        Ok(Err(reason)) => say(&format!("not recording this process: {reason}")),
-        Err(_) => say("not recording this process: the recorder failed"),
+        Ok(Err(reason)) => print_message(&format!("not recording this process: {reason}")),
+        Err(_) => print_message("not recording this process: the recorder failed"),
     }
     none()
 }
 
 /// Begin a recording. Returns `None`, or a sentence with the reason why nothing is recorded.
-fn begun(begin: impl FnOnce() -> Result<(), String>) -> *mut c_void {
+fn begin_recording(begin: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     let reason = match std::panic::catch_unwind(AssertUnwindSafe(begin)) {
         Ok(Ok(())) => return none(),
         Ok(Err(reason)) => reason,
@@ -202,9 +202,9 @@ fn begun(begin: impl FnOnce() -> Result<(), String>) -> *mut c_void {
 /// another machine, otherwise now. Empty if the system does not identify its clock.
 unsafe extern "C" fn begin_text(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     let begin = std::panic::catch_unwind(|| {
-        let told = std::env::var(BEGIN).ok().and_then(|text| Begin::parse(&text));
+        let given = std::env::var(BEGIN).ok().and_then(|text| Begin::parse(&text));
         let now = || Some(Begin { monotonic_ns: dlmonitor::clock::monotonic_ns(), boot: boot()? });
-        told.filter(|told| told.on_this_clock().is_some()).or_else(now)
+        given.filter(|given| given.begin_on_this_clock().is_some()).or_else(now)
     });
     let text = begin.ok().flatten().map_or_else(String::new, |begin| begin.to_string());
     let (Ok(text), Some(api)) = (CString::new(text), API.get()) else { return none() };
@@ -213,20 +213,20 @@ unsafe extern "C" fn begin_text(_module: *mut c_void, _arguments: *mut c_void) -
 }
 
 unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    begun(|| Options::from_environment().map_or(Ok(()), Session::begin))
+    begin_recording(|| Options::from_environment().map_or(Ok(()), Session::begin))
 }
 
 /// Variant of [`start`] for an interpreter whose frames are not read correctly.
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    begun(|| {
+    begin_recording(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
-        say("recording without Python frames: their layout in this interpreter is unknown");
+        print_message("recording without Python frames: their layout in this interpreter is unknown");
         Session::begin(Options { python: false, ..options })
     })
 }
 
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    guarded(|| {
+    catch_panics(|| {
         if let Some(session) = Session::hold() {
             session.torch_imported();
         }
@@ -235,7 +235,7 @@ unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_voi
 }
 
 unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    guarded(|| {
+    catch_panics(|| {
         Session::end();
         Ok(())
     })
@@ -261,9 +261,9 @@ unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) ->
     }
     // SAFETY: a null-terminated text that the tuple keeps alive.
     let begins = unsafe { CStr::from_ptr(phase) } == c"start";
-    guarded(|| {
-        let is_wanted = Session::hold().is_some_and(|session| session.records_python());
-        let now = if begins && is_wanted { dlmonitor::collection_begins() } else { 0 };
+    catch_panics(|| {
+        let is_recording_python = Session::hold().is_some_and(|session| session.records_python());
+        let now = if begins && is_recording_python { dlmonitor::collection_begins() } else { 0 };
         dlmonitor::collection_ends(RUNNING.swap(now, Ordering::Relaxed));
         Ok(())
     })
@@ -295,7 +295,7 @@ unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void)
         }
         address
     };
-    guarded(|| {
+    catch_panics(|| {
         if let Some(session) = Session::hold() {
             session.process.modules.forget(address as usize);
         }
@@ -314,7 +314,7 @@ unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) ->
         // Python's error is set.
         return null_mut();
     }
-    guarded(|| {
+    catch_panics(|| {
         if let Some(session) = Session::hold() {
             // SAFETY: a null-terminated text that the tuple keeps alive.
             let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
@@ -335,7 +335,7 @@ unsafe extern "C" fn name_thread(_module: *mut c_void, arguments: *mut c_void) -
         // Python's error is set.
         return null_mut();
     }
-    guarded(|| {
+    catch_panics(|| {
         if let (Some(session), Ok(tid)) = (Session::hold(), u32::try_from(tid)) {
             // SAFETY: a null-terminated text that the tuple keeps alive.
             session.process.name_thread(tid, &unsafe { CStr::from_ptr(name) }.to_string_lossy());
@@ -346,7 +346,7 @@ unsafe extern "C" fn name_thread(_module: *mut c_void, arguments: *mut c_void) -
 
 /// Start the stream of a forked child that continues to run, such as a worker of `multiprocessing`.
 unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    guarded(|| {
+    catch_panics(|| {
         if let Some(session) = Session::hold() {
             session.start_in_child();
         }
@@ -356,7 +356,7 @@ unsafe extern "C" fn start_in_child(_module: *mut c_void, _arguments: *mut c_voi
 
 /// Python has forked, by `os.fork` or similar: report the child's operators, also those that its parent left out.
 unsafe extern "C" fn resume_in_child(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    guarded(|| {
+    catch_panics(|| {
         if let Some(session) = Session::hold() {
             session.resume_in_child();
         }
@@ -380,7 +380,7 @@ unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -
         // Python's error is set.
         return null_mut();
     }
-    guarded(|| {
+    catch_panics(|| {
         // SAFETY: null-terminated texts that the tuple keeps alive.
         let [name, part] = [name, part].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
         // SAFETY: the caller took the address from a live tensor.

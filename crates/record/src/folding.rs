@@ -1,8 +1,8 @@
 //! Folding of span names: after a program has made many names that differ only in numbers, further ones share one
 //! frame.
 //!
-//! The template of a name has a placeholder for each number and each generated identifier. The first [`MAX_ALIKE`]
-//! names of a template keep separate frames, so that `layer 0` to `layer 47` remain distinct.
+//! The template of a name has a placeholder for each number and each generated identifier. The first
+//! [`MAX_NAMES_OF_TEMPLATE`] names of a template keep separate frames, so that `layer 0` to `layer 47` remain distinct.
 
 use crate::process::Process;
 use rustc_hash::FxHashMap;
@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 /// Names of one template with separate frames.
-const MAX_ALIKE: usize = 64;
+const MAX_NAMES_OF_TEMPLATE: usize = 64;
 /// Span names with separate frames per process: their number and bytes.
 const MAX_SPANS: usize = 1 << 13;
 const MAX_SPANS_BYTES: usize = 1 << 20;
@@ -94,7 +94,7 @@ fn uuid_length(text: &[u8]) -> Option<usize> {
 
 /// Frame of a new span name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SpanFrame {
     /// A separate frame.
     Own,
     /// The frame of its template.
@@ -103,14 +103,14 @@ pub(crate) enum Verdict {
     Other,
 }
 
-/// Names of a template with separate frames, and the frames. Unchanged once there are [`MAX_ALIKE`].
-pub(crate) type OwnFrames = FxHashMap<Box<[u8]>, u32>;
+/// Names of a template with separate frames, and the frames. Unchanged once there are [`MAX_NAMES_OF_TEMPLATE`].
+pub(crate) type SeparateFrames = FxHashMap<Box<[u8]>, u32>;
 
 /// Span names of a process, counted by template.
 #[derive(Debug, Default)]
 pub(crate) struct SpanNames {
     /// Names by template.
-    alike: FxHashMap<Box<[u8]>, Arc<OwnFrames>>,
+    by_template: FxHashMap<Box<[u8]>, Arc<SeparateFrames>>,
     count: usize,
     bytes: usize,
     examples: Vec<Examples>,
@@ -129,14 +129,14 @@ pub(crate) struct Examples {
 
 impl SpanNames {
     /// Choose the frame of a new name; `template` is `None` for a name without number.
-    pub(crate) fn judge(&mut self, name: &str, template: Option<&[u8]>) -> Verdict {
+    pub(crate) fn choose_frame(&mut self, name: &str, template: Option<&[u8]>) -> SpanFrame {
         if template.is_some_and(|template| self.shared(template).is_some()) {
-            return Verdict::Template;
+            return SpanFrame::Template;
         }
         if self.count >= MAX_SPANS || self.bytes + name.len() > MAX_SPANS_BYTES {
-            return Verdict::Other;
+            return SpanFrame::Other;
         }
-        Verdict::Own
+        SpanFrame::Own
     }
 
     /// Register a span name that has a frame of its own.
@@ -144,17 +144,17 @@ impl SpanNames {
         self.count += 1;
         self.bytes += name.len();
         let Some(template) = template else { return };
-        if let Some(own) = self.alike.get_mut(template) {
+        if let Some(own) = self.by_template.get_mut(template) {
             Arc::make_mut(own).insert(name.as_bytes().into(), frame);
         } else {
             let own = FxHashMap::from_iter([(name.as_bytes().into(), frame)]);
-            self.alike.insert(template.into(), Arc::new(own));
+            self.by_template.insert(template.into(), Arc::new(own));
         }
     }
 
     /// Names of a template with separate frames, if all other names share a frame.
-    pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<OwnFrames>> {
-        self.alike.get(template).filter(|own| own.len() >= MAX_ALIKE)
+    pub(crate) fn shared(&self, template: &[u8]) -> Option<&Arc<SeparateFrames>> {
+        self.by_template.get(template).filter(|own| own.len() >= MAX_NAMES_OF_TEMPLATE)
     }
 
     /// Keep a name as an example of those that share a frame.
@@ -186,7 +186,7 @@ pub(crate) struct FoldedNames {
 #[derive(Debug)]
 struct Known {
     frame: u32,
-    own: Arc<OwnFrames>,
+    own: Arc<SeparateFrames>,
     /// Number of requests of the frame.
     hits: u64,
 }
@@ -206,21 +206,21 @@ impl FoldedNames {
             }
             return known.frame | FOLDED;
         }
-        let (frame, verdict) = process.span_frame(full, name, varies.then_some(self.template.as_slice()));
-        if verdict == Verdict::Template
+        let (frame, choice) = process.span_frame(full, name, varies.then_some(self.template.as_slice()));
+        if choice == SpanFrame::Template
             && let Some(own) = process.frames().span_names().shared(&self.template)
         {
             let known = Known { frame, own: Arc::clone(own), hits: 1 };
             self.known.insert(self.template.as_slice().into(), known);
         }
-        if verdict == Verdict::Own { frame } else { frame | FOLDED }
+        if choice == SpanFrame::Own { frame } else { frame | FOLDED }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FOLDED, FoldedNames, MAX_ALIKE, MAX_SPANS, write_template};
-    use crate::process::{Kept, Process};
+    use super::{FOLDED, FoldedNames, MAX_NAMES_OF_TEMPLATE, MAX_SPANS, write_template};
+    use crate::process::{ExtraData, Process};
     use std::collections::HashSet;
     use std::ffi::CString;
 
@@ -257,16 +257,16 @@ mod tests {
     }
 
     #[test]
-    fn few_numbers_are_told_apart_and_many_share_a_frame() {
-        let process = Process::new(1 << 20, Kept::default());
+    fn names_with_few_numbers_keep_their_frames_and_others_share_one() {
+        let process = Process::new(1 << 20, ExtraData::default());
         let (mut thread, mut other) = (FoldedNames::default(), FoldedNames::default());
         let name = |number: u32| CString::new(format!("layer {number}")).unwrap();
         let own: HashSet<u32> =
-            (0..MAX_ALIKE as u32).map(|number| thread.frame(&process, false, &name(number))).collect();
-        assert!(own.len() == MAX_ALIKE && own.iter().all(|frame| frame & FOLDED == 0));
-        let folded = thread.frame(&process, false, &name(MAX_ALIKE as u32));
+            (0..MAX_NAMES_OF_TEMPLATE as u32).map(|number| thread.frame(&process, false, &name(number))).collect();
+        assert!(own.len() == MAX_NAMES_OF_TEMPLATE && own.iter().all(|frame| frame & FOLDED == 0));
+        let folded = thread.frame(&process, false, &name(MAX_NAMES_OF_TEMPLATE as u32));
         assert_ne!(folded & FOLDED, 0);
-        for number in MAX_ALIKE as u32..10_000 {
+        for number in MAX_NAMES_OF_TEMPLATE as u32..10_000 {
             assert_eq!(thread.frame(&process, false, &name(number)), folded);
             assert_eq!(other.frame(&process, true, &name(number)), folded, "on another thread, in a full tree");
         }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn names_of_all_kinds_are_bounded() {
-        let process = Process::new(1 << 20, Kept::default());
+        let process = Process::new(1 << 20, ExtraData::default());
         let mut thread = FoldedNames::default();
         // Words of letters only.
         let word = |number: usize| -> CString {

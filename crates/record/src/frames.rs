@@ -1,6 +1,6 @@
 //! Interner of texts and frames of the whole process.
 
-use crate::folding::{SpanNames, Verdict};
+use crate::folding::{SpanFrame, SpanNames};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, OTHER_NAMES, Record};
 
@@ -87,34 +87,34 @@ impl Frames {
     }
 
     /// Frame of a span, its own or shared by its template.
-    pub(crate) fn span(&mut self, name: &str, template: Option<&[u8]>) -> (u32, Verdict) {
+    pub(crate) fn span(&mut self, name: &str, template: Option<&[u8]>) -> (u32, SpanFrame) {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
-            return (frame, Verdict::Own);
+            return (frame, SpanFrame::Own);
         }
-        let verdict = self.span_names.judge(name, template);
-        let frame = match verdict {
-            Verdict::Own => {
+        let choice = self.span_names.choose_frame(name, template);
+        let frame = match choice {
+            SpanFrame::Own => {
                 let text = self.text(name);
                 let frame = self.frame(FrameKey::Span { name: text });
                 self.span_names.add(name, template, frame);
-                return (frame, verdict);
+                return (frame, choice);
             }
-            Verdict::Template => self.folded(&String::from_utf8_lossy(template.unwrap_or_default())),
-            Verdict::Other => self.folded(OTHER_NAMES),
+            SpanFrame::Template => self.folded(&String::from_utf8_lossy(template.unwrap_or_default())),
+            SpanFrame::Other => self.folded(OTHER_NAMES),
         };
         self.span_names.keep_example(frame, name);
-        (frame, verdict)
+        (frame, choice)
     }
 
     /// Frame of a known span like [`Self::span`]; nothing is interned.
-    pub(crate) fn known_span(&mut self, name: &str, template: Option<&[u8]>) -> Option<(u32, Verdict)> {
+    pub(crate) fn known_span(&mut self, name: &str, template: Option<&[u8]>) -> Option<(u32, SpanFrame)> {
         if let Some(frame) = self.known(|frames| FrameKey::Span { name: frames.text(name) }) {
-            return Some((frame, Verdict::Own));
+            return Some((frame, SpanFrame::Own));
         }
         let template = template.filter(|template| self.span_names.shared(template).is_some())?;
         let template = String::from_utf8_lossy(template);
         let frame = self.known(|frames| FrameKey::FoldedSpan { name: frames.text(&template) })?;
-        Some((frame, Verdict::Template))
+        Some((frame, SpanFrame::Template))
     }
 
     fn folded(&mut self, name: &str) -> u32 {
@@ -160,16 +160,16 @@ mod tests {
     #[test]
     fn inputs_beyond_the_limit_share_a_text() {
         let mut frames = Frames::default();
-        let mut of = |size: usize| frames.inputs(&format!("f32[{size}]"));
-        let first = of(0);
-        assert_eq!((1..MAX_INPUTS).map(&mut of).filter(|&id| id == first).count(), 0);
-        let (other, another) = (of(MAX_INPUTS), of(MAX_INPUTS + 1));
-        assert_eq!((other, of(0)), (another, first), "and known ones stay what they are");
+        let mut frame_with_inputs = |size: usize| frames.inputs(&format!("f32[{size}]"));
+        let first = frame_with_inputs(0);
+        assert_eq!((1..MAX_INPUTS).map(&mut frame_with_inputs).filter(|&id| id == first).count(), 0);
+        let (other, another) = (frame_with_inputs(MAX_INPUTS), frame_with_inputs(MAX_INPUTS + 1));
+        assert_eq!((other, frame_with_inputs(0)), (another, first), "and known ones stay what they are");
         assert_eq!(frames.text("…"), other);
     }
 
     #[test]
-    fn what_is_only_looked_up_is_not_kept() {
+    fn looked_up_texts_are_not_interned() {
         let mut frames = Frames::default();
         let name = frames.text("known");
         let known = frames.frame(FrameKey::Span { name });

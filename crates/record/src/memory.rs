@@ -19,7 +19,7 @@ struct Piece {
 
 /// Result of naming memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Naming {
     /// The memory has this name from now on.
     New(u32),
     /// The memory has a name already, or the tensor is only a part of it.
@@ -27,7 +27,7 @@ pub(crate) enum Told {
     /// The limit of names is reached.
     Lost,
     /// The allocation of the memory was not recorded.
-    Elsewhere,
+    NotRecorded,
 }
 
 impl Default for Live {
@@ -54,23 +54,23 @@ impl Live {
 
     /// Name memory that has no name yet, by `number`: the first name counts. A tensor of `bytes` that is only a part
     /// of the memory, such as a parameter in a shared buffer, sets no name.
-    pub(crate) fn name(&self, address: usize, bytes: u64, number: impl FnOnce() -> Option<u32>) -> Told {
+    pub(crate) fn name(&self, address: usize, bytes: u64, number: impl FnOnce() -> Option<u32>) -> Naming {
         let mut pieces = self.shard(address).lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(piece) = pieces.get_mut(&address) else { return Told::Elsewhere };
+        let Some(piece) = pieces.get_mut(&address) else { return Naming::NotRecorded };
         if piece.name.is_none() && bytes >= piece.bytes {
             piece.name = number();
-            return piece.name.map_or(Told::Lost, Told::New);
+            return piece.name.map_or(Naming::Lost, Naming::New);
         }
-        Told::Known
+        Naming::Known
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Live, Told};
+    use super::{Live, Naming};
 
     #[test]
-    fn a_free_knows_its_size_once() {
+    fn frees_return_the_size_once() {
         let live = Live::default();
         live.put(4096, 100);
         live.put(8192, 7);
@@ -78,19 +78,19 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_once_and_of_other_memory_at_the_address_anew() {
+    fn names_are_sent_once_per_allocation() {
         let live = Live::default();
         let name = |bytes, name| live.name(4096, bytes, || name);
-        assert_eq!(name(100, Some(3)), Told::Elsewhere);
+        assert_eq!(name(100, Some(3)), Naming::NotRecorded);
         live.put(4096, 100);
-        assert_eq!(name(60, Some(2)), Told::Known, "a part of it");
-        assert_eq!(name(100, None), Told::Lost);
+        assert_eq!(name(60, Some(2)), Naming::Known, "a part of it");
+        assert_eq!(name(100, None), Naming::Lost);
         assert_eq!(
             [3, 3, 4, 3].map(|number| name(100, Some(number))),
-            [Told::New(3), Told::Known, Told::Known, Told::Known]
+            [Naming::New(3), Naming::Known, Naming::Known, Naming::Known]
         );
         live.take(4096);
         live.put(4096, 50);
-        assert_eq!(name(50, Some(4)), Told::New(4));
+        assert_eq!(name(50, Some(4)), Naming::New(4));
     }
 }

@@ -18,25 +18,25 @@ pub(crate) struct Modules {
 struct Tree {
     by_address: FxHashMap<usize, Known>,
     /// Parents of freed modules by module id: their tensors were named and wait to be written.
-    gone: FxHashMap<u64, Option<Held>>,
+    freed: FxHashMap<u64, Option<Assignment>>,
     /// True if freed modules are kept.
     keeps_gone: bool,
 }
 
 /// Largest number of modules that were called but never assigned; further ones are looked up at each call.
-const MAX_UNTOLD: usize = 1 << 16;
+const MAX_UNASSIGNED: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
 struct Known {
     /// Id, never reused.
     id: u64,
-    held: Option<Held>,
-    named: Option<Named>,
+    assignment: Option<Assignment>,
+    call_frame: Option<NamedFrame>,
 }
 
 /// Assignment of a module to an attribute of another one.
 #[derive(Clone, Debug)]
-struct Held {
+struct Assignment {
     parent: usize,
     /// The other module's id: if another module has its address now, the attribute is gone.
     parent_id: u64,
@@ -45,7 +45,7 @@ struct Held {
 
 /// Frame of a module's calls.
 #[derive(Clone, Copy, Debug)]
-struct Named {
+struct NamedFrame {
     version: u64,
     class: usize,
     frame: u32,
@@ -56,20 +56,20 @@ impl Modules {
     pub(crate) fn put(&self, parent: usize, name: &str, child: usize) {
         let mut known = self.lock();
         self.version.fetch_add(1, Ordering::Relaxed);
-        let parent_id = known.by_address.entry(parent).or_insert_with(|| self.unnamed()).id;
-        let held = Some(Held { parent, parent_id, name: name.into() });
-        known.by_address.entry(child).or_insert_with(|| self.unnamed()).held = held;
+        let parent_id = known.by_address.entry(parent).or_insert_with(|| self.new_module()).id;
+        let assignment = Some(Assignment { parent, parent_id, name: name.into() });
+        known.by_address.entry(child).or_insert_with(|| self.new_module()).assignment = assignment;
     }
 
     /// Id of the module at this address, which differs from that of later modules at the address.
     pub(crate) fn id(&self, module: usize) -> u64 {
         let mut known = self.lock();
         known.keeps_gone = true;
-        known.by_address.entry(module).or_insert_with(|| self.unnamed()).id
+        known.by_address.entry(module).or_insert_with(|| self.new_module()).id
     }
 
-    fn unnamed(&self) -> Known {
-        Known { id: self.next_id.fetch_add(1, Ordering::Relaxed), held: None, named: None }
+    fn new_module(&self) -> Known {
+        Known { id: self.next_id.fetch_add(1, Ordering::Relaxed), assignment: None, call_frame: None }
     }
 
     /// Remove the freed `nn.Module` at this address.
@@ -78,40 +78,41 @@ impl Modules {
         self.version.fetch_add(1, Ordering::Relaxed);
         let forgotten = known.by_address.remove(&address);
         if let Some(forgotten) = forgotten.filter(|_| known.keeps_gone) {
-            known.gone.insert(forgotten.id, forgotten.held);
+            known.freed.insert(forgotten.id, forgotten.assignment);
         }
     }
 
-    /// Dotted path of a module, also of a freed one until [`Self::let_go`]. `None` if it or one of its parents was
-    /// freed earlier; the path was known then.
+    /// Dotted path of a module, also of a freed one until [`Self::forget_freed`]. `None` if it or one of its parents
+    /// was freed earlier; the path was known then.
     pub(crate) fn path_of(&self, module: usize, id: u64) -> Option<String> {
         let known = self.lock();
         let (mut names, mut visited) = (Vec::new(), FxHashSet::from_iter([id]));
-        let mut at = known.held(module, id)?;
-        while let Some(held) = at.filter(|held| visited.insert(held.parent_id)) {
-            names.push(&*held.name);
-            at = known.held(held.parent, held.parent_id)?;
+        let mut at = known.assignment_of(module, id)?;
+        while let Some(assignment) = at.filter(|assignment| visited.insert(assignment.parent_id)) {
+            names.push(&*assignment.name);
+            at = known.assignment_of(assignment.parent, assignment.parent_id)?;
         }
         names.reverse();
         Some(names.join("."))
     }
 
     /// Ids of freed `nn.Module`s whose names are kept.
-    pub(crate) fn gone(&self) -> FxHashSet<u64> {
-        self.lock().gone.keys().copied().collect()
+    pub(crate) fn freed_ids(&self) -> FxHashSet<u64> {
+        self.lock().freed.keys().copied().collect()
     }
 
     /// Forget the names of these freed `nn.Module`s.
-    pub(crate) fn let_go(&self, gone: &FxHashSet<u64>) {
-        self.lock().gone.retain(|id, _| !gone.contains(id));
+    pub(crate) fn forget_freed(&self, freed: &FxHashSet<u64>) {
+        self.lock().freed.retain(|id, _| !freed.contains(id));
     }
 
     /// Copy the state of the parent process after a fork, unless another thread was changing it during the fork.
     pub(crate) fn inherit(&self, parent: &Self) {
         if let Ok(known) = parent.known.try_lock() {
             // Frames get new numbers.
-            let anew = known.by_address.iter().map(|(&module, known)| (module, Known { named: None, ..known.clone() }));
-            self.lock().by_address = anew.collect();
+            let kept =
+                known.by_address.iter().map(|(&module, known)| (module, Known { call_frame: None, ..known.clone() }));
+            self.lock().by_address = kept.collect();
             self.next_id.store(parent.next_id.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
@@ -127,16 +128,16 @@ impl Modules {
     pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> Option<u32>) -> Option<u32> {
         let mut known = self.lock();
         let version = self.version();
-        if let Some(named) = known.by_address.get(&module).and_then(|known| known.named)
+        if let Some(named) = known.by_address.get(&module).and_then(|known| known.call_frame)
             && named.version == version
             && named.class == class
         {
             return Some(named.frame);
         }
         let frame = intern(&path(&known.by_address, module))?;
-        if known.by_address.len() < MAX_UNTOLD || known.by_address.contains_key(&module) {
-            known.by_address.entry(module).or_insert_with(|| self.unnamed()).named =
-                Some(Named { version, class, frame });
+        if known.by_address.len() < MAX_UNASSIGNED || known.by_address.contains_key(&module) {
+            known.by_address.entry(module).or_insert_with(|| self.new_module()).call_frame =
+                Some(NamedFrame { version, class, frame });
         }
         Some(frame)
     }
@@ -148,10 +149,10 @@ impl Modules {
 
 impl Tree {
     /// Parent of a module, if any; the outer `None` for an unknown module.
-    fn held(&self, module: usize, id: u64) -> Option<Option<&Held>> {
+    fn assignment_of(&self, module: usize, id: u64) -> Option<Option<&Assignment>> {
         match self.by_address.get(&module).filter(|known| known.id == id) {
-            Some(known) => Some(known.held.as_ref()),
-            None => self.gone.get(&id).map(Option::as_ref),
+            Some(known) => Some(known.assignment.as_ref()),
+            None => self.freed.get(&id).map(Option::as_ref),
         }
     }
 }
@@ -161,12 +162,12 @@ impl Tree {
 fn path(known: &FxHashMap<usize, Known>, module: usize) -> String {
     let (mut names, mut visited) = (Vec::new(), FxHashSet::from_iter([module]));
     let mut at = known.get(&module);
-    while let Some(held) = at.and_then(|known| known.held.as_ref()) {
-        at = known.get(&held.parent).filter(|parent| parent.id == held.parent_id);
-        if at.is_none() || !visited.insert(held.parent) {
+    while let Some(assignment) = at.and_then(|known| known.assignment.as_ref()) {
+        at = known.get(&assignment.parent).filter(|parent| parent.id == assignment.parent_id);
+        if at.is_none() || !visited.insert(assignment.parent) {
             break;
         }
-        names.push(&*held.name);
+        names.push(&*assignment.name);
     }
     names.reverse();
     names.join(".")
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_used_again_is_another_module() {
+    fn reused_addresses_are_other_modules() {
         let modules = Modules::default();
         modules.put(10, "old", 20);
         modules.put(20, "child", 30);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_what_is_gone_are_known_until_they_were_asked_for() {
+    fn paths_of_freed_modules_are_known_until_requested() {
         let modules = Modules::default();
         modules.put(20, "linear", 30);
         let (linear, layer) = (modules.id(30), modules.id(20));
@@ -229,27 +230,27 @@ mod tests {
         modules.put(40, "another", 30);
         assert_eq!(modules.path_of(30, linear).as_deref(), Some("layer.linear"));
         assert_eq!(modules.path_of(20, layer).as_deref(), Some("layer"));
-        modules.let_go(&modules.gone());
+        modules.forget_freed(&modules.freed_ids());
         assert_eq!(modules.path_of(30, linear), None);
         modules.put(50, "itself", 50);
         assert_eq!(modules.path_of(50, modules.id(50)).as_deref(), Some(""));
         modules.put(60, "child", 70);
         modules.forget(60);
-        modules.let_go(&modules.gone());
+        modules.forget_freed(&modules.freed_ids());
         assert_eq!(modules.path_of(70, modules.id(70)), None, "what held it is not known any more");
     }
 
     #[test]
-    fn a_frame_is_remembered_until_something_changes() {
+    fn frames_are_cached_until_modules_change() {
         let modules = Modules::default();
         modules.put(10, "a", 20);
-        let frame = |class, id: u32, wanted: Option<&str>| {
-            let mut asked = None;
+        let frame = |class, id: u32, expected_path: Option<&str>| {
+            let mut interned_path = None;
             let frame = modules.frame(20, class, |path| {
-                asked = Some(path.to_owned());
+                interned_path = Some(path.to_owned());
                 Some(id)
             });
-            assert_eq!(asked.as_deref(), wanted);
+            assert_eq!(interned_path.as_deref(), expected_path);
             frame.unwrap()
         };
         assert_eq!(modules.frame(20, 5, |_| None), None, "and nothing is remembered");

@@ -49,7 +49,7 @@ pub(crate) struct Names {
 }
 
 /// Bytes of a name that fit into its slot, including the null byte.
-const SHORT: usize = 35;
+const MAX_SHORT_NAME: usize = 35;
 
 /// A name and its frame. Most names fit into the slot, so that a lookup touches one cache line.
 #[derive(Clone, Debug)]
@@ -58,19 +58,19 @@ struct Slot {
     address: usize,
     frame: u32,
     kind: u8,
-    short: [u8; SHORT],
+    short: [u8; MAX_SHORT_NAME],
     /// The full text of a longer name, shared with the table by name, so that names that alternate at one address are
     /// not copied each time.
     long: Option<Arc<CStr>>,
 }
 
 impl Slot {
-    const EMPTY: Self = Self { address: 0, frame: 0, kind: 0, short: [0; SHORT], long: None };
+    const EMPTY: Self = Self { address: 0, frame: 0, kind: 0, short: [0; MAX_SHORT_NAME], long: None };
 
     /// Cache slot for an operator name at `address`.
     fn new(address: usize, kind: u8, name: &Arc<CStr>, frame: u32) -> Self {
         let bytes = name.to_bytes_with_nul();
-        let mut short = [0; SHORT];
+        let mut short = [0; MAX_SHORT_NAME];
         let long = match short.get_mut(..bytes.len()) {
             Some(place) => {
                 place.copy_from_slice(bytes);
@@ -100,7 +100,7 @@ impl Default for Names {
 
 /// First possible slot of a name; the other one is adjacent.
 #[inline]
-fn place_of(name: &(impl Name + ?Sized)) -> usize {
+fn slot_of(name: &(impl Name + ?Sized)) -> usize {
     let address = name.address();
     (address >> 3 ^ address >> 13) % SLOTS
 }
@@ -109,13 +109,13 @@ impl Names {
     /// Prefetch the most likely slot of a name.
     #[inline]
     pub(crate) fn prefetch(&self, name: &(impl Name + ?Sized)) {
-        prefetch(&self.by_address[place_of(name)]);
+        prefetch(&self.by_address[slot_of(name)]);
     }
 
     /// Frame of a name of this kind; `intern` is called for a new name. A frame with [`FOLDED`] is not cached.
     #[inline]
     pub(crate) fn frame(&mut self, kind: u8, name: &(impl Name + ?Sized), intern: impl FnOnce(&CStr) -> u32) -> u32 {
-        let at = place_of(name);
+        let at = slot_of(name);
         for at in [at, at ^ 1] {
             let slot = &self.by_address[at];
             if slot.is(kind, name) {
@@ -155,7 +155,7 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::{Name, Names, SHORT};
+    use super::{MAX_SHORT_NAME, Name, Names};
     use std::ffi::{CStr, CString};
 
     impl Name for CStr {
@@ -177,12 +177,12 @@ mod tests {
         let mut names = Names::default();
         let mut buffer = *b"first\0";
         let name = |buffer: &[u8]| CString::new(&buffer[..5]).unwrap();
-        let of = |names: &mut Names, buffer: &[u8], id: u32| {
+        let frame_of = |names: &mut Names, buffer: &[u8], id: u32| {
             names.frame(0, CStr::from_bytes_with_nul(buffer).unwrap(), |_| id)
         };
-        assert_eq!(of(&mut names, &buffer, 1), 1);
+        assert_eq!(frame_of(&mut names, &buffer, 1), 1);
         buffer.copy_from_slice(b"other\0");
-        assert_eq!(of(&mut names, &buffer, 2), 2, "the same address holds another name");
+        assert_eq!(frame_of(&mut names, &buffer, 2), 2, "the same address holds another name");
         assert_eq!(names.frame(0, &*name(b"first"), |_| 3), 1, "the same name at another address");
         assert_eq!(names.frame(1, &*name(b"first"), |_| 4), 4, "another kind");
     }
@@ -191,7 +191,7 @@ mod tests {
     fn long_names_differ_at_their_ends() {
         let mut names = Names::default();
         let mut text = [b'a'; 100];
-        for length in [SHORT - 2, SHORT - 1, SHORT, 99] {
+        for length in [MAX_SHORT_NAME - 2, MAX_SHORT_NAME - 1, MAX_SHORT_NAME, 99] {
             for (end, frame) in [(b'x', 10), (b'y', 11)] {
                 text[length - 1] = end;
                 text[length] = 0;

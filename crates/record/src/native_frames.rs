@@ -4,8 +4,8 @@
 //! lookup finds the last node.
 
 use crate::process::Process;
-use crate::tree::{Key, NodeId, Owner};
-use dlmonitor::native::{self, Ended, LEAST_STACK, NativeStack, Registers, Segment};
+use crate::tree::{Key, NodeId, TreeOwner};
+use dlmonitor::native::{self, LEAST_STACK, NativeStack, Registers, Segment, WalkEnd};
 use dlmonitor::{OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
@@ -44,7 +44,7 @@ impl NativeFrames {
     #[inline(never)]
     pub(crate) fn node(
         &mut self,
-        tree: &mut Owner,
+        tree: &mut TreeOwner,
         process: &Process,
         (parent, operator): (NodeId, u32),
         open: &[OpenOperator],
@@ -60,19 +60,26 @@ impl NativeFrames {
         let enclosing = open.last().map_or(0, |open| open.handle);
         let segment = Segment { at, from: opened.handle, bounds: [mark, enclosing], end: self.end };
         let hint = u64::from(parent.0) << 32 | u64::from(operator);
-        match self.stack.kept(&segment, hint) {
+        match self.stack.cached_value(&segment, hint) {
             Some(node) => NodeId(node),
             None => self.walk(tree, process, parent, &segment, hint),
         }
     }
 
-    fn walk(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, segment: &Segment, hint: u64) -> NodeId {
+    fn walk(
+        &mut self,
+        tree: &mut TreeOwner,
+        process: &Process,
+        parent: NodeId,
+        segment: &Segment,
+        hint: u64,
+    ) -> NodeId {
         if segment.at.sp.saturating_sub(self.begin) < LEAST_STACK || !self.stack.prepare() {
-            process.leave_out_native_frames();
+            process.count_without_native_frames();
             return parent;
         }
-        let ended = self.stack.above(segment);
-        if ended.is_none_or(|ended| ended == Ended::Lost) {
+        let ended = self.stack.walk_segment(segment);
+        if ended.is_none_or(|ended| ended == WalkEnd::Lost) {
             return parent;
         }
         let frames = self.stack.frames();
@@ -82,12 +89,12 @@ impl NativeFrames {
             None if frames.is_empty() => parent,
             None => self.insert(tree, process, parent, key),
         };
-        self.stack.keep(segment, hint, node.0);
+        self.stack.cache_value(segment, hint, node.0);
         node
     }
 
     #[cold]
-    fn insert(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, key: (u32, u64)) -> NodeId {
+    fn insert(&mut self, tree: &mut TreeOwner, process: &Process, parent: NodeId, key: (u32, u64)) -> NodeId {
         let outermost_first = self.stack.frames().iter().rev();
         let node = outermost_first.fold(parent, |node, &address| native_child(tree, process, node, address));
         if self.segments.len() >= MAX_SEGMENTS {
@@ -111,7 +118,7 @@ fn hash(frames: &[usize]) -> u64 {
     })
 }
 
-fn native_child(tree: &mut Owner, process: &Process, parent: NodeId, address: usize) -> NodeId {
+fn native_child(tree: &mut TreeOwner, process: &Process, parent: NodeId, address: usize) -> NodeId {
     let module = native::module_at(address);
     let tag = NATIVE_KEY | module.as_ref().map_or(0, |module| u64::from(module.id) + 1);
     tree.child(parent, Key(address as u64, tag), process.overflow, |full| {

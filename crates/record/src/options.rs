@@ -1,8 +1,8 @@
 //! Recording options, passed as environment variables so that child processes inherit them.
 
-use crate::process::Kept;
+use crate::process::ExtraData;
 use crate::samples::Rates;
-use crate::window::Wanted;
+use crate::window::Selection;
 use stackline_recording::{BEGIN, Begin};
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// True if single calls are recorded in addition to the tree.
     pub(crate) trace: bool,
     /// Recorded part of the program.
-    pub(crate) window: Wanted,
+    pub(crate) window: Selection,
     /// Begin of the recording of all processes, in ns of the monotonic clock; `None` if it is not set or comes from
     /// another machine.
     pub(crate) begin_ns: Option<i64>,
@@ -62,9 +62,9 @@ impl Options {
     }
 
     /// Data that are kept in addition to times by call path.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn extra_data(&self) -> ExtraData {
         let Self { trace, memory, shapes, python, native, .. } = *self;
-        Kept { trace, memory, shapes, python, native }
+        ExtraData { trace, memory, shapes, python, native }
     }
 
     pub(crate) fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
@@ -88,7 +88,7 @@ impl Options {
             shapes: variable("STACKLINE_SHAPES").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
-            begin_ns: variable(BEGIN).and_then(|text| Begin::parse(&text)).and_then(Begin::on_this_clock),
+            begin_ns: variable(BEGIN).and_then(|text| Begin::parse(&text)).and_then(Begin::begin_on_this_clock),
             // Memory owners must be known for the whole run.
             overhead_steps: if memory {
                 0
@@ -105,10 +105,10 @@ impl Options {
 }
 
 /// Parse the window. The launcher checks the values before it starts a program; invalid values mean no limit.
-fn window(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
+fn window(variable: &impl Fn(&str) -> Option<String>) -> Selection {
     let [steps, every, after, duration] =
         ["STACKLINE_STEPS", "STACKLINE_EVERY", "STACKLINE_AFTER", "STACKLINE_DURATION"].map(variable);
-    Wanted::parse(steps.as_deref(), every.as_deref(), after.as_deref(), duration.as_deref()).unwrap_or_default()
+    Selection::parse(steps.as_deref(), every.as_deref(), after.as_deref(), duration.as_deref()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
     use stackline_recording::boot;
 
     #[test]
-    fn the_environment_says_what_to_do() {
+    fn options_are_read_from_the_environment() {
         let read = |pairs: &[(&str, &str)]| {
             Options::from(|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
         };

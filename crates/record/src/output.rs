@@ -126,7 +126,7 @@ impl Output {
         self.target.moved(to);
     }
 
-    /// Set the waiting chunks aside, so that a small one can be written instead, until [`Self::take_back`].
+    /// Set the waiting chunks aside, so that a small one can be written instead, until [`Self::undo_since`].
     pub(crate) fn mark(&mut self) -> Mark {
         Mark {
             end: self.end,
@@ -137,13 +137,13 @@ impl Output {
     }
 
     /// Undo the writes since the mark, and restore the waiting chunks.
-    pub(crate) fn take_back(&mut self, mark: Mark) {
+    pub(crate) fn undo_since(&mut self, mark: Mark) {
         let Mark { end, waiting, waiting_bytes, failed } = mark;
         // Data after the end are cut off now or, if that fails, before the next chunk.
         self.torn |= self.end > end;
         (self.end, self.waiting, self.waiting_bytes) = (end, waiting, waiting_bytes);
         self.failed = failed.or(self.failed);
-        let _ = self.mend();
+        let _ = self.cut_partial_chunk();
     }
 
     /// True if the first chunk was written, without which no other can be read.
@@ -167,21 +167,21 @@ impl Output {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let written = self.mend().and_then(|()| self.write_all(bytes));
+        let written = self.cut_partial_chunk().and_then(|()| self.write_all(bytes));
         match &written {
             Ok(()) => self.end += bytes.len() as u64,
             Err(error) => {
                 let error = error.raw_os_error().unwrap_or(0);
                 self.failed.get_or_insert_with(|| (clock::monotonic_ns(), error));
                 // If this fails, it is retried before the next chunk.
-                let _ = self.mend();
+                let _ = self.cut_partial_chunk();
             }
         }
         written
     }
 
     /// Cut off the partial chunk that a failed write left at the end of the stream file.
-    fn mend(&mut self) -> io::Result<()> {
+    fn cut_partial_chunk(&mut self) -> io::Result<()> {
         if self.torn {
             self.target.cut(self.end)?;
             self.torn = false;

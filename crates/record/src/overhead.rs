@@ -2,11 +2,11 @@
 //!
 //! A comparison has these parts:
 //! - a gap of recorded steps;
-//! - `BLOCK` recorded steps that are timed;
+//! - `BLOCK_STEPS` recorded steps that are timed;
 //! - one step without callbacks that is not timed (caches and branch predictors settle);
-//! - `BLOCK` timed steps without callbacks;
+//! - `BLOCK_STEPS` timed steps without callbacks;
 //! - one recorded step to settle again;
-//! - `BLOCK` timed recorded steps.
+//! - `BLOCK_STEPS` timed recorded steps.
 //!
 //! The overhead of a comparison is the median of the recorded steps before and after, divided by the median of the
 //! steps between them, less 1. A drift of the program cancels. The median of all comparisons counts: a checkpoint
@@ -22,28 +22,28 @@ use std::ops::{Range, RangeInclusive};
 use std::thread::ThreadId;
 
 /// Timed steps of a block.
-const BLOCK: u64 = 3;
+const BLOCK_STEPS: u64 = 3;
 /// Untimed steps after a change.
-const SETTLE: u64 = 1;
+const UNTIMED_STEPS: u64 = 1;
 /// Recorded steps before the first comparison, for warm-up.
 const WARM_UP: u64 = 10;
 /// Recorded steps before each later comparison, a random number, so that periodic work of the program affects all
 /// blocks equally.
-const GAP: RangeInclusive<u64> = 8..=16;
+const STEPS_BETWEEN_COMPARISONS: RangeInclusive<u64> = 8..=16;
 /// Smallest number of comparisons for a result: only with six does the interval contain the median with 95 %.
-const LEAST: usize = 6;
+const MIN_COMPARISONS: usize = 6;
 /// Documented by the command line.
-const _: () = assert!(LEAST as u64 * (BLOCK + SETTLE) == LEAST_UNRECORDED_STEPS as u64);
+const _: () = assert!(MIN_COMPARISONS as u64 * (BLOCK_STEPS + UNTIMED_STEPS) == LEAST_UNRECORDED_STEPS as u64);
 /// Largest ratio of the mean and the median of a comparison's recorded steps. Steps with a larger ratio are not
 /// alike.
-const ALIKE: f64 = 1.3;
+const MAX_RATIO: f64 = 1.3;
 /// Largest distance of half of a comparison's recorded steps from their median, as a fraction of the median.
-const APART: f64 = 0.2;
+const MAX_SPREAD: f64 = 0.2;
 /// Largest ratio of a step without callbacks to recorded steps. Beyond it, the program does something other than
 /// steps.
 const LONGEST_STEPS: i64 = 10;
 /// After this many interruptions, the measurement stops.
-const GIVEN_UP: u32 = 2;
+const MAX_INTERRUPTIONS: u32 = 2;
 /// Default number of steps that may run unrecorded.
 pub(crate) const BUDGET: u64 = 64;
 
@@ -107,40 +107,40 @@ impl Overhead {
 
     /// Steps of a comparison without callbacks.
     fn paused(&self) -> Range<u64> {
-        self.gap + BLOCK..self.gap + 2 * BLOCK + SETTLE
+        self.gap + BLOCK_STEPS..self.gap + 2 * BLOCK_STEPS + UNTIMED_STEPS
     }
 
     /// Process the end of a step at this time in ns, for the measurement of overhead.
     pub(crate) fn step_ended(&mut self, mark: Mark, now_ns: i64) -> Option<Change> {
         let paused = self.paused();
-        let is_over = self.budget < BLOCK + SETTLE && self.step < paused.start;
+        let is_over = self.budget < BLOCK_STEPS + UNTIMED_STEPS && self.step < paused.start;
         if *self.mark.get_or_insert(mark) != mark || is_over {
             return None;
         }
         let took_ns = now_ns - self.last_ns.replace(now_ns)?;
         let at = self.step;
         self.step += 1;
-        let is_timed = |from: u64| (from..from + BLOCK).contains(&at);
+        let is_timed = |from: u64| (from..from + BLOCK_STEPS).contains(&at);
         if paused.contains(&at) {
             self.unrecorded += 1;
-            if is_timed(paused.start + SETTLE) {
+            if is_timed(paused.start + UNTIMED_STEPS) {
                 self.without.push(took_ns);
             }
         } else {
             self.recorded.push(took_ns);
-            if is_timed(self.gap) || is_timed(paused.end + SETTLE) {
+            if is_timed(self.gap) || is_timed(paused.end + UNTIMED_STEPS) {
                 self.with.push(took_ns);
             }
         }
         if self.step == paused.start {
             self.paused_ns = now_ns;
-            self.budget = self.budget.saturating_sub(BLOCK + SETTLE);
+            self.budget = self.budget.saturating_sub(BLOCK_STEPS + UNTIMED_STEPS);
             return Some(Change::Pause);
         }
         if self.step == paused.end {
             return Some(Change::Resume);
         }
-        if self.step == paused.end + SETTLE + BLOCK {
+        if self.step == paused.end + UNTIMED_STEPS + BLOCK_STEPS {
             self.compare();
         }
         None
@@ -153,15 +153,15 @@ impl Overhead {
 
     /// True if no step has ended for too long, so that the program does something other than steps. Callbacks are
     /// started again, and this comparison is dropped.
-    pub(crate) fn gives_up(&mut self, now_ns: i64) -> bool {
-        let steps = i64::try_from(BLOCK + SETTLE).unwrap_or(1);
+    pub(crate) fn drop_stalled_comparison(&mut self, now_ns: i64) -> bool {
+        let steps = i64::try_from(BLOCK_STEPS + UNTIMED_STEPS).unwrap_or(1);
         let longest = median(&mut self.recorded.clone()).saturating_mul(LONGEST_STEPS * steps);
         let gives_up = self.is_paused() && now_ns - self.paused_ns > longest;
         if gives_up {
             // The step in progress.
             self.unrecorded += 1;
             self.given_up += 1;
-            if self.given_up >= GIVEN_UP {
+            if self.given_up >= MAX_INTERRUPTIONS {
                 self.budget = 0;
             }
             self.begin_comparison();
@@ -175,7 +175,8 @@ impl Overhead {
         let usual = median(&mut self.recorded) as f64;
         let (with, without) = (median(&mut self.with) as f64, median(&mut self.without) as f64);
         let mut apart: Vec<i64> = self.recorded.iter().map(|&ns| (ns - usual as i64).abs()).collect();
-        let is_even = mean <= ALIKE * usual && usual <= ALIKE * mean && (median(&mut apart) as f64) <= APART * usual;
+        let is_even =
+            mean <= MAX_RATIO * usual && usual <= MAX_RATIO * mean && (median(&mut apart) as f64) <= MAX_SPREAD * usual;
         if is_even && without > 0.0 {
             self.found.push(with / without - 1.0);
         }
@@ -187,7 +188,7 @@ impl Overhead {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        let (least, most) = GAP.into_inner();
+        let (least, most) = STEPS_BETWEEN_COMPARISONS.into_inner();
         self.gap = least + self.random % (most - least + 1);
         self.step = 0;
         self.recorded.clear();
@@ -207,10 +208,10 @@ impl Overhead {
     fn fraction(&self) -> Option<Interval> {
         let mut found = self.found.clone();
         found.sort_unstable_by(f64::total_cmp);
-        if found.len() < LEAST {
+        if found.len() < MIN_COMPARISONS {
             return None;
         }
-        let outside = outside(found.len());
+        let outside = outside_median_interval(found.len());
         let (middle, last) = (found.len() / 2, found.len() - 1);
         let median = if found.len() % 2 == 1 { found[middle] } else { f64::midpoint(found[middle - 1], found[middle]) };
         Some(Interval { low: found[outside], median, high: found[last - outside] })
@@ -230,7 +231,7 @@ fn median(values: &mut [i64]) -> i64 {
 
 /// Number of values that can be left out at each end so that the others contain the median with 95 %, for any
 /// distribution: each value is below the median with a probability of one half.
-fn outside(count: usize) -> usize {
+fn outside_median_interval(count: usize) -> usize {
     let mut probability = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let mut below = 0.0;
     for left_out in 0..count {
@@ -245,7 +246,7 @@ fn outside(count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK, BUDGET, Change, Overhead, SETTLE, outside};
+    use super::{BLOCK_STEPS, BUDGET, Change, Overhead, UNTIMED_STEPS, outside_median_interval};
     use crate::tree::NodeId;
     use proptest::prelude::*;
 
@@ -271,11 +272,11 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_lost_are_few_and_counted() {
+    fn unrecorded_steps_are_within_the_budget_and_counted() {
         let (measured, unrecorded) = run(BUDGET, 2000, 0.1, |_| 1.0);
         let measured = measured.measured().unwrap();
-        let comparisons = BUDGET / (BLOCK + SETTLE);
-        assert_eq!(measured.unrecorded_steps, comparisons * (BLOCK + SETTLE));
+        let comparisons = BUDGET / (BLOCK_STEPS + UNTIMED_STEPS);
+        assert_eq!(measured.unrecorded_steps, comparisons * (BLOCK_STEPS + UNTIMED_STEPS));
         assert_eq!(
             (unrecorded.len() as u64, u64::from(measured.comparisons)),
             (measured.unrecorded_steps, comparisons)
@@ -288,16 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_no_more_steps_is_recorded_again() {
+    fn recording_resumes_if_no_steps_end() {
         let (mut measured, unrecorded) = run(BUDGET, 15, 0.0, |_| 1.0);
         assert_eq!((measured.is_paused(), unrecorded.len()), (true, 1));
-        assert!(!measured.gives_up(15_000_000 + 30_000_000), "a slow step");
-        assert!(measured.gives_up(15_000_000 + 50_000_000) && !measured.is_paused());
-        assert!(!measured.gives_up(i64::MAX), "there is nothing to give up");
+        assert!(!measured.drop_stalled_comparison(15_000_000 + 30_000_000), "a slow step");
+        assert!(measured.drop_stalled_comparison(15_000_000 + 50_000_000) && !measured.is_paused());
+        assert!(!measured.drop_stalled_comparison(i64::MAX), "there is nothing to give up");
     }
 
     #[test]
-    fn other_threads_and_optimizers_end_no_steps() {
+    fn other_threads_and_optimizers_do_not_end_steps() {
         let mut measured = Overhead::new(BUDGET);
         let own = std::thread::current().id();
         let other = std::thread::spawn(|| std::thread::current().id()).join().unwrap();
@@ -312,7 +313,7 @@ mod tests {
     /// Five steps of a critic before each of a generator, one optimizer per parameter, and alternating kinds of
     /// steps.
     #[test]
-    fn steps_that_take_turns_are_not_compared() {
+    fn alternating_steps_are_not_compared() {
         for lengths in [&[1.0, 1.0, 1.0, 1.0, 4.0][..], &[[1.0; 30].as_slice(), &[60.0]].concat(), &[1.0, 2.5]] {
             let (measured, _) = run(BUDGET, 2000, 0.1, |step| lengths[step as usize % lengths.len()]);
             let measured = measured.measured().unwrap();
@@ -322,7 +323,7 @@ mod tests {
 
     /// Repeated work that lasts far longer than steps: a rollout between updates.
     #[test]
-    fn a_program_that_often_does_something_else_is_left_alone() {
+    fn programs_with_interleaved_work_are_not_measured() {
         let mut measured = Overhead::new(1000);
         let mark = (std::thread::current().id(), NodeId(7));
         let (mut now, mut pauses) = (0, 0);
@@ -332,27 +333,27 @@ mod tests {
                 pauses += usize::from(measured.step_ended(mark, now) == Some(Change::Pause));
             }
             now += 1_000_000_000;
-            measured.gives_up(now);
+            measured.drop_stalled_comparison(now);
         }
         assert!(pauses <= 4, "{pauses}");
         assert!(!measured.is_paused() && measured.measured().is_some());
     }
 
     #[test]
-    fn an_interval_leaves_out_what_the_binomial_distribution_lets() {
+    fn interval_follows_the_sign_test() {
         // The sign test's tables: for six values the interval is from the smallest to the largest, for 20 from the
         // sixth on.
-        assert_eq!([6, 8, 9, 12, 20].map(outside), [0, 0, 1, 2, 5]);
+        assert_eq!([6, 8, 9, 12, 20].map(outside_median_interval), [0, 0, 1, 2, 5]);
     }
 
     proptest! {
         /// Steps with drift and the variation of busy machines: few are far longer, and every tenth takes twice as
         /// long.
         #[test]
-        fn planted_overhead_is_told(seed in any::<u64>(), drift in -0.0005..0.0005_f64) {
-            for planted in [0.0, 0.01, 0.05, 0.2] {
+        fn injected_overhead_is_measured(seed in any::<u64>(), drift in -0.0005..0.0005_f64) {
+            for cost in [0.0, 0.01, 0.05, 0.2] {
                 let mut random = seed | 1;
-                let (measured, _) = run(BUDGET, 600, planted, |step| {
+                let (measured, _) = run(BUDGET, 600, cost, |step| {
                     random ^= random << 13;
                     random ^= random >> 7;
                     random ^= random << 17;
@@ -361,7 +362,7 @@ mod tests {
                     noise * (1.0 + drift * step as f64) * if step % 10 == 0 { 2.0 } else { 1.0 }
                 });
                 let found = measured.measured().and_then(|measured| measured.fraction).expect("many steps");
-                prop_assert!((found.median - planted).abs() < 0.015, "{:?}, planted {}", found, planted);
+                prop_assert!((found.median - cost).abs() < 0.015, "{:?}, injected {}", found, cost);
                 prop_assert!(found.low <= found.median && found.median <= found.high);
             }
         }

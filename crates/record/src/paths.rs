@@ -3,14 +3,14 @@
 use crate::process::Process;
 use crate::python_path_cache::{Outer, PathCache, PathContext};
 use crate::recorder::START;
-use crate::tree::{NodeId, Owner, ROOT};
+use crate::tree::{NodeId, ROOT, TreeOwner};
 use dlmonitor::{Interpreter, OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
 
 /// Largest number of calls between the `__enter__` of a context manager and the begin of its span.
 const ENTER_DEPTH: usize = 4;
 /// Number of cached paths, one per depth of nested operators.
-const MAX_TRAILS: usize = 8;
+const MAX_PATH_CACHES: usize = 8;
 
 /// Limit of the cache of code objects that are or are not an `__enter__`.
 const MAX_ENTERS: usize = 4096;
@@ -42,7 +42,7 @@ impl Paths {
     #[inline]
     pub(crate) fn node(
         &mut self,
-        tree: &mut Owner,
+        tree: &mut TreeOwner,
         process: &Process,
         open: &[OpenOperator],
         newest: Option<&PythonFrame>,
@@ -51,7 +51,7 @@ impl Paths {
         // An operator that began before the window opened has no node.
         let Some(innermost) = open.last().filter(known) else {
             let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return ROOT };
-            return self.whole(&mut PathContext { tree, process, interpreter }, newest).unwrap_or(ROOT);
+            return self.walk_whole_path(&mut PathContext { tree, process, interpreter }, newest).unwrap_or(ROOT);
         };
         let below = NodeId(innermost.client[0] as u32);
         let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return below };
@@ -72,16 +72,16 @@ impl Paths {
                 return node;
             }
         }
-        self.whole(&mut context, newest).unwrap_or(below)
+        self.walk_whole_path(&mut context, newest).unwrap_or(below)
     }
 
-    fn whole(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame) -> Option<NodeId> {
+    fn walk_whole_path(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame) -> Option<NodeId> {
         self.path_cache(0).node(context, ROOT, newest, Outer::Root)
     }
 
     #[inline]
     fn path_cache(&mut self, outer: usize) -> &mut PathCache {
-        let at = outer.min(MAX_TRAILS - 1);
+        let at = outer.min(MAX_PATH_CACHES - 1);
         if self.path_caches.len() <= at {
             self.path_caches.resize_with(at + 1, PathCache::default);
         }
@@ -90,7 +90,7 @@ impl Paths {
 
     /// Frame of a span: the one with the `with` statement, not the `__enter__` that it calls, nor the callees of
     /// that.
-    pub(crate) fn opener(&mut self, newest: Option<PythonFrame>) -> Option<PythonFrame> {
+    pub(crate) fn with_statement_frame(&mut self, newest: Option<PythonFrame>) -> Option<PythonFrame> {
         let (newest, interpreter) = (newest?, dlmonitor::interpreter()?);
         let mut frame = newest;
         for _ in 0..ENTER_DEPTH {

@@ -1,13 +1,13 @@
 //! State of the recorder that all threads of a process share.
 
-use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess, TimedSample, mailbox};
-use crate::folding::Verdict;
+use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess, TimedSample, channel};
+use crate::folding::SpanFrame;
 use crate::frames::Frames;
 use crate::memory::Live;
 use crate::modules::Modules;
 use crate::state::{Outboxes, State};
 use crate::tensors::Tensors;
-use crate::tree::{NodeId, Owner, Shared};
+use crate::tree::{NodeId, SharedTree, TreeOwner};
 use dlmonitor::Interpreter;
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
@@ -20,14 +20,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const MAX_FRAMES: usize = 1 << 20;
 
 /// Number of ended threads that wait for the writer before it is woken, in `trace` mode.
-const MANY_ENDED: usize = 64;
+const WRITER_WAKE_ENDED: usize = 64;
 
 /// Largest number of ended threads that wait for the writer while the disk is full.
-const MOST_ENDED: usize = 1024;
+const MAX_ENDED: usize = 1024;
 
 /// Number of ended threads that keep their trees. Beyond it, new threads continue the trees of ended ones, so that
 /// memory is bounded by the number of concurrent threads.
-const KEPT_TREES: usize = 64;
+const MAX_UNWRITTEN_TREES: usize = 64;
 
 /// Largest number of stored thread names.
 const MAX_THREAD_NAMES: usize = 1 << 12;
@@ -36,13 +36,13 @@ const MAX_THREAD_NAMES: usize = 1 << 12;
 const MAIN_THREAD: &str = "MainThread";
 
 /// Suffix of the name of a tree that earlier threads used, too.
-const AND_BEFORE: &str = " and threads before it";
+const REUSED_SUFFIX: &str = " and threads before it";
 
 /// A tree and its thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
     pub(crate) thread: Thread,
-    pub(crate) tree: Arc<Shared>,
+    pub(crate) tree: Arc<SharedTree>,
     pub(crate) overflows: Arc<AtomicU64>,
     /// Receiver of its calls, in `trace` mode.
     pub(crate) inbox: Option<EventReceiver<Call>>,
@@ -54,7 +54,7 @@ pub(crate) struct Registered {
 
 impl Registered {
     /// Register a thread's call tree without receivers of single events.
-    fn new(thread: Thread, owner: &Owner) -> Self {
+    fn new(thread: Thread, owner: &TreeOwner) -> Self {
         let (tree, overflows) = (Arc::clone(&owner.shared), Arc::clone(&owner.overflows));
         Self { thread, tree, overflows, inbox: None, touches: None, names: None }
     }
@@ -76,7 +76,7 @@ impl Trees {
 
 /// Data of ended threads, in `trace` mode.
 #[derive(Debug, Default)]
-struct Ended {
+struct EndedThreads {
     /// Trees that receive no more data.
     trees: Vec<u32>,
     /// Lost calls of removed trees.
@@ -90,7 +90,7 @@ struct Ended {
 
 /// Data that a process keeps in addition to times by call path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ExtraData {
     /// Single calls.
     pub(crate) trace: bool,
     /// Allocations.
@@ -113,8 +113,8 @@ pub(crate) struct Process {
     /// Trees of ended threads, for reuse by new threads.
     #[expect(clippy::vec_box, reason = "the boxes go to threads as pointers")]
     free: Mutex<Vec<Box<State>>>,
-    ended: Mutex<Ended>,
-    by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
+    ended: Mutex<EndedThreads>,
+    by_torch_id: Mutex<FxHashMap<u64, Arc<SharedTree>>>,
     pub(crate) modules: Modules,
     pub(crate) live: Live,
     pub(crate) tensors: Tensors,
@@ -122,15 +122,15 @@ pub(crate) struct Process {
     pub(crate) overflow: u32,
     /// Largest number of nodes of a tree.
     limit: u32,
-    kept: Kept,
+    extra_data: ExtraData,
     /// Single samples that wait for the writer, in `trace` mode.
     samples: Mutex<Vec<TimedSample>>,
     /// Tree of the main thread's samples, and node of the newest one.
     sampled: Mutex<Option<(u32, u32)>>,
     /// Python's thread names by thread number.
     thread_names: Mutex<FxHashMap<u32, String>>,
-    inputs_left_out: AtomicU64,
-    native_left_out: AtomicU64,
+    unread_inputs: AtomicU64,
+    without_native_frames: AtomicU64,
     /// Number of backward nodes whose forward operator was overwritten by later ones.
     forward_links_lost: AtomicU64,
 }
@@ -142,7 +142,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Process {
     /// A process without threads, whose trees can grow to `limit` nodes each.
-    pub(crate) fn new(limit: u32, kept: Kept) -> Self {
+    pub(crate) fn new(limit: u32, extra_data: ExtraData) -> Self {
         /// Number of the recording that began last.
         static LAST: AtomicUsize = AtomicUsize::new(0);
         let mut frames = Frames::default();
@@ -159,12 +159,12 @@ impl Process {
             tensors: Tensors::default(),
             overflow,
             limit,
-            kept,
+            extra_data,
             samples: Mutex::default(),
             sampled: Mutex::default(),
             thread_names: Mutex::default(),
-            inputs_left_out: AtomicU64::new(0),
-            native_left_out: AtomicU64::new(0),
+            unread_inputs: AtomicU64::new(0),
+            without_native_frames: AtomicU64::new(0),
             forward_links_lost: AtomicU64::new(0),
         }
     }
@@ -182,11 +182,11 @@ impl Process {
 
     /// Frame of a span, its own or shared by its template (`None`: its name has no number). A full tree gets no new
     /// frame.
-    pub(crate) fn span_frame(&self, full: bool, name: &CStr, template: Option<&[u8]>) -> (u32, Verdict) {
+    pub(crate) fn span_frame(&self, full: bool, name: &CStr, template: Option<&[u8]>) -> (u32, SpanFrame) {
         let name = name.to_string_lossy();
         let mut frames = lock(&self.frames);
         if full || frames.len() >= MAX_FRAMES {
-            return frames.known_span(&name, template).unwrap_or((self.overflow, Verdict::Own));
+            return frames.known_span(&name, template).unwrap_or((self.overflow, SpanFrame::Own));
         }
         frames.span(&name, template)
     }
@@ -213,13 +213,13 @@ impl Process {
         let mut trees = lock(&self.trees);
         let mut free = lock(&self.free);
         // The main thread is never merged with others, because users search for it.
-        if free.len() >= KEPT_TREES
+        if free.len() >= MAX_UNWRITTEN_TREES
             && tid != std::process::id()
             && let Some(mut state) = free.pop()
         {
             drop(free);
             if let Some(registered) = trees.by_id.get_mut(&state.tree.shared.id) {
-                let name = format!("{name}{AND_BEFORE}");
+                let name = format!("{name}{REUSED_SUFFIX}");
                 registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
             }
             state.enter(tid);
@@ -227,12 +227,12 @@ impl Process {
         }
         drop(free);
         let id = trees.next;
-        let (outbox, inbox) = self.kept.trace.then(mailbox).unzip();
-        let (touch, touches) = self.touches().then(mailbox).unzip();
-        let (call_name, names) = self.kept.trace.then(mailbox).unzip();
-        let owner = Owner::new(id, self.limit);
+        let (outbox, inbox) = self.extra_data.trace.then(channel).unzip();
+        let (touch, touches) = self.touches().then(channel).unzip();
+        let (call_name, names) = self.extra_data.trace.then(channel).unzip();
+        let owner = TreeOwner::new(id, self.limit);
         let outboxes = Outboxes { calls: outbox, touches: touch, names: call_name };
-        let state = Box::new(State::new(self.number, owner, outboxes, self.kept));
+        let state = Box::new(State::new(self.number, owner, outboxes, self.extra_data));
         let registered = Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree);
         trees.add(Registered { inbox, touches, names, ..registered });
         state.published.enter(tid);
@@ -240,9 +240,9 @@ impl Process {
     }
 
     /// A tree that no thread writes itself, for data about a thread.
-    pub(crate) fn add_tree(&self, tid: u32, name: String) -> Owner {
+    pub(crate) fn add_tree(&self, tid: u32, name: String) -> TreeOwner {
         let mut trees = lock(&self.trees);
-        let owner = Owner::new(trees.next, self.limit);
+        let owner = TreeOwner::new(trees.next, self.limit);
         let thread = Thread { id: owner.shared.id, tid, torch_id: 0, name };
         trees.add(Registered::new(thread, &owner));
         owner
@@ -266,7 +266,7 @@ impl Process {
             names.insert(tid, name.to_owned());
         }
         for registered in lock(&self.trees).by_id.values_mut().filter(|registered| registered.thread.tid == tid) {
-            let suffix = if registered.thread.name.ends_with(AND_BEFORE) { AND_BEFORE } else { "" };
+            let suffix = if registered.thread.name.ends_with(REUSED_SUFFIX) { REUSED_SUFFIX } else { "" };
             registered.thread.name = format!("{name}{suffix}");
         }
     }
@@ -292,7 +292,7 @@ impl Process {
         }
         lock(&self.by_torch_id).remove(&state.torch_id);
         // The tree of a single call identifies its thread.
-        if self.kept.trace {
+        if self.extra_data.trace {
             return self.end_tree(state.tree.shared.id);
         }
         state.hand_over();
@@ -304,7 +304,7 @@ impl Process {
     pub(crate) fn end_tree(&self, tree: u32) -> bool {
         let mut ended = lock(&self.ended);
         ended.trees.push(tree);
-        ended.trees.len() >= MANY_ENDED
+        ended.trees.len() >= WRITER_WAKE_ENDED
     }
 
     /// Trees that have ended since the last call. After the next samples were taken and everything was written, they
@@ -329,7 +329,7 @@ impl Process {
     /// Keep ended trees for the next time, because they could not be written. Returns the trees beyond the limit,
     /// which are removed and counted.
     pub(crate) fn keep(&self, mut leaving: Vec<u32>) -> Vec<u32> {
-        let dropped = leaving.split_off(leaving.len().min(MOST_ENDED));
+        let dropped = leaving.split_off(leaving.len().min(MAX_ENDED));
         self.release(&dropped);
         let mut ended = lock(&self.ended);
         ended.dropped += dropped.len() as u64;
@@ -344,7 +344,7 @@ impl Process {
     }
 
     /// Register a thread by torch's id, with which backward nodes refer to it.
-    pub(crate) fn announce(&self, torch_id: u64, tree: &Arc<Shared>) {
+    pub(crate) fn register_forward_thread(&self, torch_id: u64, tree: &Arc<SharedTree>) {
         lock(&self.by_torch_id).insert(torch_id, Arc::clone(tree));
         if let Some(registered) = lock(&self.trees).by_id.get_mut(&tree.id) {
             registered.thread.torch_id = torch_id;
@@ -352,35 +352,35 @@ impl Process {
     }
 
     /// Tree of the thread with this torch id.
-    pub(crate) fn thread_by_torch_id(&self, torch_id: u64) -> Option<Arc<Shared>> {
+    pub(crate) fn thread_by_torch_id(&self, torch_id: u64) -> Option<Arc<SharedTree>> {
         lock(&self.by_torch_id).get(&torch_id).cloned()
     }
 
     /// True if single calls are recorded (`trace` mode).
     pub(crate) fn traces(&self) -> bool {
-        self.kept.trace
+        self.extra_data.trace
     }
 
     /// Python interpreter, if Python frames are recorded. An earlier recording of this process may have recorded them
     /// when this one does not.
     #[inline]
     pub(crate) fn interpreter(&self) -> Option<&'static Interpreter> {
-        dlmonitor::interpreter().filter(|_| self.kept.python)
+        dlmonitor::interpreter().filter(|_| self.extra_data.python)
     }
 
     /// Data that are kept in addition to times by call path.
-    pub(crate) fn kept(&self) -> Kept {
-        self.kept
+    pub(crate) fn extra_data(&self) -> ExtraData {
+        self.extra_data
     }
 
     /// True if single events of tensor memory are recorded.
     pub(crate) fn touches(&self) -> bool {
-        self.kept.trace && self.kept.memory
+        self.extra_data.trace && self.extra_data.memory
     }
 
     /// Store a single sample for the writer, in `trace` mode.
     pub(crate) fn post(&self, sample: TimedSample) {
-        if self.kept.trace {
+        if self.extra_data.trace {
             lock(&self.samples).push(sample);
         }
     }
@@ -423,7 +423,7 @@ impl Process {
 
     /// Count a backward node without forward operator, if later operators overwrote it.
     #[cold]
-    pub(crate) fn miss_forward(&self, is_overwritten: bool) {
+    pub(crate) fn count_missing_forward(&self, is_overwritten: bool) {
         self.forward_links_lost.fetch_add(u64::from(is_overwritten), Ordering::Relaxed);
     }
 
@@ -434,24 +434,24 @@ impl Process {
 
     /// Count tensors among the inputs of operators that exceeded the limit and were not read.
     #[cold]
-    pub(crate) fn leave_out_inputs(&self, count: u64) {
-        self.inputs_left_out.fetch_add(count, Ordering::Relaxed);
+    pub(crate) fn count_unread_inputs(&self, count: u64) {
+        self.unread_inputs.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Number of tensors among the inputs of operators that exceeded the limit and were not read.
-    pub(crate) fn inputs_left_out(&self) -> u64 {
-        self.inputs_left_out.load(Ordering::Relaxed)
+    pub(crate) fn unread_inputs(&self) -> u64 {
+        self.unread_inputs.load(Ordering::Relaxed)
     }
 
     /// Count an operator that began with too little stack space left to read native frames.
     #[cold]
-    pub(crate) fn leave_out_native_frames(&self) {
-        self.native_left_out.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_without_native_frames(&self) {
+        self.without_native_frames.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Number of operators without native frames for that reason.
-    pub(crate) fn native_left_out(&self) -> u64 {
-        self.native_left_out.load(Ordering::Relaxed)
+    pub(crate) fn without_native_frames(&self) -> u64 {
+        self.without_native_frames.load(Ordering::Relaxed)
     }
 
     /// Number of calls that did not fit into a tree.
@@ -478,11 +478,11 @@ fn current_name() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kept, Process};
+    use super::{ExtraData, Process};
 
     #[test]
-    fn threads_that_ended_and_were_written_leave_nothing() {
-        let process = Process::new(100, Kept { trace: true, ..Kept::default() });
+    fn written_ended_threads_leave_no_data() {
+        let process = Process::new(100, ExtraData { trace: true, ..ExtraData::default() });
         for id in 0..3 {
             let state = process.enter_thread();
             assert_eq!(state.tree.shared.id, id, "numbers are never used again");

@@ -6,15 +6,15 @@
 //! on. The cache saves lookups and node creation.
 
 use crate::process::Process;
-use crate::tree::{Key, NodeId, Owner, ROOT};
-use dlmonitor::{Beyond, Interpreter, PythonFrame, SeenFrame};
+use crate::tree::{Key, NodeId, ROOT, TreeOwner};
+use dlmonitor::{Interpreter, OuterCaller, PythonFrame, SeenFrame};
 
 /// Frames beyond this depth are left out at the outer end.
 const MAX_DEPTH: usize = 1024;
 /// Largest number of new frames above the last path. With more, the path is walked without the last one.
 const MAX_NEW: usize = 32;
 /// Slots for addresses of frames; a power of two.
-const PLACES: usize = 256;
+const CACHE_SLOTS: usize = 256;
 
 /// Outer end of a path.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(crate) enum Outer<'a> {
 
 /// Context that converts paths to nodes.
 pub(crate) struct PathContext<'a> {
-    pub(crate) tree: &'a mut Owner,
+    pub(crate) tree: &'a mut TreeOwner,
     pub(crate) process: &'a Process,
     pub(crate) interpreter: &'a Interpreter,
 }
@@ -44,7 +44,7 @@ pub(crate) struct PathCache {
     /// Node of each frame.
     nodes: Vec<NodeId>,
     /// Index of the frame at an address, which is only a hint.
-    places: Box<[u16; PLACES]>,
+    places: Box<[u16; CACHE_SLOTS]>,
     /// Scratch: frames above the last path, newest first.
     new: Vec<PythonFrame>,
     /// Scratch: frames that changed, with their index, innermost first.
@@ -75,11 +75,11 @@ impl Outer<'_> {
 
     /// True if a path ends with `outermost`, whose caller is `beyond`.
     #[inline]
-    fn is_met(self, outermost: &PythonFrame, beyond: &Beyond) -> bool {
+    fn is_end_of(self, outermost: &PythonFrame, beyond: &OuterCaller) -> bool {
         match (self, beyond) {
-            (Self::Root, Beyond::Root) => true,
+            (Self::Root, OuterCaller::Root) => true,
             (Self::With(last), _) => is_frame(last, outermost),
-            (Self::Before(last), Beyond::Frame(caller)) => is_frame(last, caller),
+            (Self::Before(last), OuterCaller::Frame(caller)) => is_frame(last, caller),
             _ => false,
         }
     }
@@ -92,7 +92,7 @@ impl Default for PathCache {
             modules: 0,
             seen: Vec::new(),
             nodes: Vec::new(),
-            places: Box::new([0; PLACES]),
+            places: Box::new([0; CACHE_SLOTS]),
             new: Vec::with_capacity(MAX_NEW),
             changed: Vec::with_capacity(MAX_NEW),
         }
@@ -130,14 +130,14 @@ impl PathCache {
         match self.compare(context.interpreter, newest, outer) {
             Some(top) if self.changed.is_empty() && self.new.is_empty() => self.nodes.get(top).copied(),
             Some(top) => Some(self.advance(context, top)),
-            None => self.anew(context, newest, outer),
+            None => self.rebuild(context, newest, outer),
         }
     }
 
     /// Index of the last path's frame at this address.
     #[inline]
     fn place(&self, frame: &PythonFrame) -> Option<usize> {
-        let at = usize::from(self.places[(frame.address >> 4) % PLACES]);
+        let at = usize::from(self.places[(frame.address >> 4) % CACHE_SLOTS]);
         self.seen.get(at).is_some_and(|seen| seen.frame.address == frame.address).then_some(at)
     }
 
@@ -163,7 +163,7 @@ impl PathCache {
             Some((0, changed)) => changed,
             _ => &self.seen.first()?.frame,
         };
-        outer.is_met(outermost, &beyond).then_some(top)
+        outer.is_end_of(outermost, &beyond).then_some(top)
     }
 
     /// Node of the new path, after [`Self::compare`] found shared frames up to `top`.
@@ -173,7 +173,7 @@ impl PathCache {
             let mut parent = outermost.checked_sub(1).map_or(self.base, |at| self.nodes[at]);
             for at in outermost..=top {
                 if let Some((_, frame)) = self.changed.pop_if(|changed| changed.0 == at) {
-                    self.seen[at] = context.interpreter.see_again(frame, &self.seen[at]);
+                    self.seen[at] = context.interpreter.update_frame(frame, &self.seen[at]);
                 }
                 parent = context.child(parent, &self.seen[at]);
                 self.nodes[at] = parent;
@@ -191,9 +191,9 @@ impl PathCache {
     fn push_new(&mut self, context: &mut PathContext<'_>, skip: usize) -> NodeId {
         let mut node = self.nodes.last().copied().unwrap_or(self.base);
         for &frame in self.new.iter().rev().skip(skip) {
-            let seen = context.interpreter.see(frame);
+            let seen = context.interpreter.copy_frame(frame);
             node = context.child(node, &seen);
-            self.places[(frame.address >> 4) % PLACES] = self.seen.len() as u16;
+            self.places[(frame.address >> 4) % CACHE_SLOTS] = self.seen.len() as u16;
             self.seen.push(seen);
             self.nodes.push(node);
         }
@@ -202,7 +202,7 @@ impl PathCache {
 
     /// Walk the whole path, and reuse the shared outer frames of the last path.
     #[cold]
-    fn anew(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame, outer: Outer<'_>) -> Option<NodeId> {
+    fn rebuild(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame, outer: Outer<'_>) -> Option<NodeId> {
         self.new.clear();
         let mut next = Some(*newest);
         // A path from the root that is too deep begins in the middle.
@@ -219,7 +219,7 @@ impl PathCache {
             return None;
         }
         let pairs = self.seen.iter().zip(self.new.iter().rev());
-        let shared = pairs.take_while(|(seen, frame)| **seen == context.interpreter.see(**frame)).count();
+        let shared = pairs.take_while(|(seen, frame)| **seen == context.interpreter.copy_frame(**frame)).count();
         if shared == self.new.len() {
             return self.nodes.get(shared.checked_sub(1)?).copied();
         }

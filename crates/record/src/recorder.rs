@@ -19,7 +19,7 @@ const NODE: usize = 0;
 /// Index of [`State::now`] at its begin.
 pub(crate) const START: usize = 1;
 /// Index of the time of its callees, in the unit of `START`.
-const INSIDE: usize = 2;
+const CALLEES_TIME: usize = 2;
 /// Index of autograd's numbers, or of the number of a span's name in `trace` mode, or for spans in other modes of
 /// [`Window::paused`] at its begin.
 const SEQUENCE: usize = 3;
@@ -28,7 +28,7 @@ const SEQUENCE: usize = 3;
 const STEP: u64 = 1 << 33;
 
 /// Bit of a garbage collection, in the word of its node.
-const COLLECTS: u64 = 1 << 34;
+const IS_COLLECTION: u64 = 1 << 34;
 
 /// The observer, registered with `DLMonitor` for the life of the process. It records into the current [`Session`].
 #[derive(Debug)]
@@ -53,18 +53,18 @@ fn state<'a>(session: &'static Session, client: &'a mut Option<NonNull<c_void>>)
 
 /// True if the thread's state belongs to a recording that has ended.
 #[inline]
-fn is_left_over(session: &'static Session, thread: &Thread) -> bool {
+fn is_from_ended_recording(session: &'static Session, thread: &Thread) -> bool {
     // SAFETY: as in `state`; the reference ends with the expression.
-    let of = thread.client.map(|state| unsafe { state.cast::<State>().as_ref() }.process);
-    of.is_some_and(|process| process != session.process.number())
+    let client_process = thread.client.map(|state| unsafe { state.cast::<State>().as_ref() }.process);
+    client_process.is_some_and(|process| process != session.process.number())
 }
 
 /// Return the state of a recording that has ended. The operators in progress are not recorded.
 #[inline]
-fn left_over(session: &'static Session, thread: &mut Thread) -> bool {
-    let left_over = is_left_over(session, thread);
+fn release_ended(session: &'static Session, thread: &mut Thread) -> bool {
+    let left_over = is_from_ended_recording(session, thread);
     if left_over {
-        leave(thread);
+        release_state(thread);
         thread.open.clear();
     }
     left_over
@@ -72,7 +72,7 @@ fn left_over(session: &'static Session, thread: &mut Thread) -> bool {
 
 /// Return the state at the end of the thread, or when it takes part in another recording.
 #[cold]
-fn leave(thread: &mut Thread) {
+fn release_state(thread: &mut Thread) {
     if let Some(state) = thread.client.take() {
         // SAFETY: `state` leaked this box, and `client` was its only copy.
         let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
@@ -86,7 +86,7 @@ fn leave(thread: &mut Thread) {
 }
 
 /// Additional number of single calls: that of the span's name, or autograd's.
-fn extra(state: &State, operator: &Operator, scope: Scope) -> u64 {
+fn extra_calls(state: &State, operator: &Operator, scope: Scope) -> u64 {
     if scope == Scope::User { state.last_name.into() } else { sequence(operator, scope).0 }
 }
 
@@ -102,15 +102,15 @@ fn sequence(operator: &Operator, scope: Scope) -> Sequence {
 /// Add an allocation, a free or a failed allocation at the current node of the thread. Sums cover the recorded
 /// window: memory that was allocated in it may be freed after it, and vice versa. Single events are kept for the
 /// whole program, because the live memory at a time depends on all earlier events.
-fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, address: usize, bytes: u64) {
+fn add_at_current_node(session: &'static Session, thread: &mut Thread, kind: TouchKind, address: usize, bytes: u64) {
     let is_summed = session.window.is_open();
     if !is_summed && !session.process.touches() {
         return;
     }
-    left_over(session, thread);
+    release_ended(session, thread);
     let Thread { open, client, .. } = thread;
     let state = state(session, client);
-    let node = state.here(&session.process, open);
+    let node = state.current_node(&session.process, open);
     match kind {
         TouchKind::Allocated if is_summed => state.add(node, Metric::Allocated, bytes),
         TouchKind::Freed if is_summed => state.add(node, Metric::Freed, bytes),
@@ -124,7 +124,7 @@ fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, add
 }
 
 /// Largest number of tensors of a call's lists that are read.
-const MOST_INPUTS: usize = 4096;
+const MAX_INPUTS: usize = 4096;
 
 /// Post the input tensors of an operator that begins, in the order of its arguments.
 #[cold]
@@ -136,7 +136,7 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
     }
     let Some(touches) = &mut state(session, &mut thread.client).touches else { return };
     let mut wake = false;
-    let (mut left, mut left_out) = (MOST_INPUTS, 0);
+    let (mut left, mut left_out) = (MAX_INPUTS, 0);
     let mut post = |argument: usize, tensor: &Tensor<'_>| {
         let Some(address) = tensor.storage() else { return };
         if left == 0 {
@@ -157,7 +157,7 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
         }
     }
     if left_out > 0 {
-        session.process.leave_out_inputs(left_out);
+        session.process.count_unread_inputs(left_out);
     }
     if wake {
         session.wake_writer();
@@ -165,7 +165,7 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
 }
 
 /// Add an operator or span that begins to the tree, if the window is open. `place` finds its node and autograd's
-/// number. `mark` is [`STEP`] if its end ends a training step, [`COLLECTS`], or 0.
+/// number. `mark` is [`STEP`] if its end ends a training step, [`IS_COLLECTION`], or 0.
 #[inline]
 fn begin(
     session: &'static Session,
@@ -182,9 +182,9 @@ fn begin(
         }
         return;
     }
-    if is_left_over(session, thread) {
+    if is_from_ended_recording(session, thread) {
         let opened = thread.open.pop();
-        leave(thread);
+        release_state(thread);
         thread.open.clear();
         thread.open.extend(opened);
     }
@@ -227,7 +227,7 @@ fn end_of_call(
     add: impl FnOnce(&mut State, NodeId, u64, u64),
 ) {
     // It began before the window opened.
-    if ended.client[START] == 0 || left_over(session, thread) {
+    if ended.client[START] == 0 || release_ended(session, thread) {
         return;
     }
     let Thread { open, client, .. } = thread;
@@ -240,10 +240,10 @@ fn end_of_call(
         false => 0,
     };
     if let Some(caller) = open.last_mut() {
-        caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took - paused);
+        caller.client[CALLEES_TIME] = caller.client[CALLEES_TIME].saturating_add(took - paused);
     }
     state.published.ends(open);
-    let own = took.saturating_sub(ended.client[INSIDE]).saturating_sub(paused);
+    let own = took.saturating_sub(ended.client[CALLEES_TIME]).saturating_sub(paused);
     let (own, took) = (state.ns(own), state.ns(took));
     add(state, NodeId(ended.client[NODE] as u32), own, took);
     if let Some(outbox) = &mut state.outbox {
@@ -265,7 +265,7 @@ impl Observer for Recorder {
         let step = if scope == Scope::User && Window::is_step(operator.name().text()) { STEP } else { 0 };
         begin(session, thread, step, |state, outer, opened| {
             let node = state.begin(&session.process, operator, scope, outer, opened);
-            (node, if state.outbox.is_some() { extra(state, operator, scope) } else { 0 })
+            (node, if state.outbox.is_some() { extra_calls(state, operator, scope) } else { 0 })
         });
         if session.process.touches() && scope == Scope::Function {
             post_inputs(session, operator, thread);
@@ -281,7 +281,7 @@ impl Observer for Recorder {
 
     fn compilation_begins(&self, compilation: &Compilation<'_>, thread: &mut Thread) {
         let Some(session) = session() else { return };
-        let mark = if compilation.is_collection() { COLLECTS } else { 0 };
+        let mark = if compilation.is_collection() { IS_COLLECTION } else { 0 };
         begin(session, thread, mark, |state, outer, opened| {
             (state.begin_compilation(&session.process, compilation, outer, opened), 0)
         });
@@ -289,7 +289,7 @@ impl Observer for Recorder {
 
     fn compilation_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
         if let Some(session) = session() {
-            end(session, ended, thread, |state, node, own, took| match ended.client[NODE] & COLLECTS {
+            end(session, ended, thread, |state, node, own, took| match ended.client[NODE] & IS_COLLECTION {
                 0 => state.tree.add_call(node, own, took),
                 _ => state.add(node, Metric::GcTime, own),
             });
@@ -299,24 +299,24 @@ impl Observer for Recorder {
     fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
         let Some(session) = session() else { return };
         session.process.live.put(address, bytes);
-        add_here(session, thread, TouchKind::Allocated, address, bytes);
+        add_at_current_node(session, thread, TouchKind::Allocated, address, bytes);
     }
 
     fn freed(&self, address: usize, thread: &mut Thread) {
         let Some(session) = session() else { return };
         if let Some(bytes) = session.process.live.take(address) {
-            add_here(session, thread, TouchKind::Freed, address, bytes);
+            add_at_current_node(session, thread, TouchKind::Freed, address, bytes);
         }
     }
 
     fn allocation_failed(&self, bytes: u64, thread: &mut Thread) {
         if let Some(session) = session() {
-            add_here(session, thread, TouchKind::Failed, 0, bytes);
+            add_at_current_node(session, thread, TouchKind::Failed, 0, bytes);
         }
     }
 
     fn thread_ends(&self, thread: &mut Thread) {
-        leave(thread);
+        release_state(thread);
     }
 
     fn forked(&self) {

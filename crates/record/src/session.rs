@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::overhead::Change;
 use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
-use crate::standard_error::say;
+use crate::standard_error::print_message;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::NodeId;
@@ -79,16 +79,16 @@ pub(crate) struct Session {
     replacing: Mutex<u32>,
     pid: u32,
     /// True after the message that the stream cannot be written.
-    complained: AtomicBool,
+    has_reported_failure: AtomicBool,
     /// True after the message that the end would be missing if another program replaced this one.
-    complained_of_replacing: AtomicBool,
+    has_reported_replacing: AtomicBool,
 }
 
 impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         let begin_ns = begin_of(options.begin_ns, clock::monotonic_ns());
         Box::leak(Box::new(Self {
-            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.kept()),
+            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.extra_data()),
             window: Window::new(options.window.clone(), options.trace, options.overhead_steps, since(begin_ns)),
             begin_ns,
             options,
@@ -105,8 +105,8 @@ impl Session {
             lifetime: Lifetime::default(),
             replacing: Mutex::new(0),
             pid: std::process::id(),
-            complained: AtomicBool::new(false),
-            complained_of_replacing: AtomicBool::new(false),
+            has_reported_failure: AtomicBool::new(false),
+            has_reported_replacing: AtomicBool::new(false),
         }))
     }
 
@@ -125,16 +125,16 @@ impl Session {
             return Err("another profiler uses DLMonitor in this process".into());
         }
         Self::new(options, Role::Main, Vec::new()).make_current();
-        Self::reclaim();
+        Self::free_replaced();
         let Some(session) = Self::hold() else { return Ok(()) };
         if !first {
             dlmonitor::resume();
         }
         if session.options.python {
-            session.note(dlmonitor::start_python());
+            session.note_source(dlmonitor::start_python());
         }
         if session.options.native {
-            session.note(dlmonitor::start_native());
+            session.note_source(dlmonitor::start_native());
         }
         session.start_writing().inspect_err(|_| session.replace())
     }
@@ -163,7 +163,7 @@ impl Session {
     #[cold]
     pub(crate) fn enter_thread(&self) -> Box<State> {
         if let Err(reason) = self.start_writing() {
-            self.complain(&reason, "the program continues without recording");
+            self.report_failure(&reason, "the program continues without recording");
         }
         self.process.enter_thread()
     }
@@ -199,7 +199,7 @@ impl Session {
                 return;
             }
             self.write_usage();
-            self.note(SourceState {
+            self.note_source(SourceState {
                 name: "samples",
                 state: crate::samples::start(&self.process, self.options.samples, &self.options.counters),
             });
@@ -230,18 +230,18 @@ impl Session {
             let shapes = dlmonitor::start_shapes();
             if let Err(reason) = &shapes.state {
                 let data = if touches { "memory accesses of operators are" } else { "shapes are" };
-                say(&format!("{data} not recorded: {reason}"));
+                print_message(&format!("{data} not recorded: {reason}"));
             }
-            self.note(shapes);
+            self.note_source(shapes);
         }
-        self.note(dlmonitor::start_torch());
+        self.note_source(dlmonitor::start_torch());
         dlmonitor::measure_torch();
         if let Some(version) = dlmonitor::torch_version() {
             // Torch is imported once.
             drop(self.torch.set(version));
         }
         if self.options.memory {
-            self.note(dlmonitor::start_memory());
+            self.note_source(dlmonitor::start_memory());
         }
         if self.options.compilations {
             dlmonitor::start_compilations();
@@ -266,7 +266,7 @@ impl Session {
         if self.role == Role::Fork
             && let Err(reason) = self.start_writing()
         {
-            self.complain(&reason, "the program continues without recording");
+            self.report_failure(&reason, "the program continues without recording");
         }
     }
 
@@ -290,10 +290,10 @@ impl Session {
     /// CPU usage of the threads so far, for comparison with single calls.
     fn load(&self) -> Option<Record> {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        self.options.trace.then(|| usage.look())?
+        self.options.trace.then(|| usage.read_threads())?
     }
 
-    fn note(&self, state: SourceState) {
+    fn note_source(&self, state: SourceState) {
         let (on, detail) = match state.state {
             Ok(detail) => (true, detail),
             Err(detail) => (false, detail),
@@ -308,18 +308,18 @@ impl Session {
         dlmonitor::native::renew();
         let leaving = self.process.leaving();
         if let Some(samples) = crate::samples::drain(&self.process) {
-            self.note(SourceState { name: "samples", state: Ok(samples) });
+            self.note_source(SourceState { name: "samples", state: Ok(samples) });
         }
         // An earlier recording of this process may have had other sources.
         if self.options.pytorch && dlmonitor::torch_state().state.is_ok() {
-            self.note(dlmonitor::torch_state());
+            self.note_source(dlmonitor::torch_state());
         }
-        let is_wanted = |state: &&SourceState| match state.name {
+        let is_source_on = |state: &&SourceState| match state.name {
             "kernels" => self.options.kernels,
             _ => self.options.compilations,
         };
-        for state in dlmonitor::compiler_states().filter(is_wanted) {
-            self.note(state.clone());
+        for state in dlmonitor::compiler_states().filter(is_source_on) {
+            self.note_source(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let load = self.load();
@@ -329,7 +329,7 @@ impl Session {
             drop(self.process.samples());
         }
         let Some(stream) = stream.as_mut() else { return self.process.release(&leaving) };
-        stream.take_back_end();
+        stream.retract_end();
         if let Some(version) = self.torch.get() {
             stream.torch(version);
         }
@@ -338,29 +338,31 @@ impl Session {
         stream.overhead(self.window.overhead());
         stream.step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
-            self.complain(&error.to_string(), "the program continues, and the recorder tries again");
+            self.report_failure(&error.to_string(), "the program continues, and the recorder tries again");
         }
         if is_taken {
-            stream.forget(&leaving);
+            stream.forget_trees(&leaving);
             self.process.release(&leaving);
         } else {
-            stream.forget(&self.process.keep(leaving));
+            stream.forget_trees(&self.process.keep(leaving));
         }
     }
 
     /// Print this message once, because standard error belongs to the program.
-    fn complain(&self, reason: &str, then: &str) {
-        if !self.complained.swap(true, Ordering::Relaxed) {
-            say(&format!("cannot write the recording: {reason}; {then}"));
+    fn report_failure(&self, reason: &str, then: &str) {
+        if !self.has_reported_failure.swap(true, Ordering::Relaxed) {
+            print_message(&format!("cannot write the recording: {reason}; {then}"));
         }
     }
 
-    /// Variant of [`Self::complain`] before another program replaces this one. A search along `PATH` fails for most folders,
-    /// so this message has its own flag, and later messages are still printed.
-    fn complain_of_replacing(&self, reason: &str) {
-        if !self.complained.load(Ordering::Relaxed) && !self.complained_of_replacing.swap(true, Ordering::Relaxed) {
+    /// Variant of [`Self::report_failure`] before another program replaces this one. A search along `PATH` fails for
+    /// most folders, so this message has its own flag, and later messages are still printed.
+    fn report_replacing(&self, reason: &str) {
+        if !self.has_reported_failure.load(Ordering::Relaxed)
+            && !self.has_reported_replacing.swap(true, Ordering::Relaxed)
+        {
             let then = "if another program replaces this one now, the end of the recording is missing";
-            say(&format!("cannot write the recording: {reason}; {then}"));
+            print_message(&format!("cannot write the recording: {reason}; {then}"));
         }
     }
 
@@ -368,10 +370,10 @@ impl Session {
     /// another window, and a change of this window may come late: then `false`. Takes no lock that is held while a
     /// window changes.
     fn report_operators(&self, change: Change) -> bool {
-        let is_wanted = || self.is_current();
+        let is_needed = || self.is_current();
         match change {
-            Change::Pause => dlmonitor::pause_operators(is_wanted),
-            Change::Resume => dlmonitor::resume_operators(is_wanted),
+            Change::Pause => dlmonitor::pause_operators(is_needed),
+            Change::Resume => dlmonitor::resume_operators(is_needed),
         }
     }
 
@@ -400,7 +402,7 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    self.window.look(self.elapsed(), |change| _ = self.report_operators(change));
+                    self.window.check_time(self.elapsed(), |change| _ = self.report_operators(change));
                     self.update(false);
                 }
                 Phase::Replacing => self.write_replaced(),
@@ -414,8 +416,8 @@ impl Session {
 
 /// Begin of the recording, by the launcher. A time in the future comes from another clock (a container may have its
 /// own).
-fn begin_of(told_ns: Option<i64>, now_ns: i64) -> i64 {
-    told_ns.filter(|told_ns| (0..=now_ns).contains(told_ns)).unwrap_or(now_ns)
+fn begin_of(given_ns: Option<i64>, now_ns: i64) -> i64 {
+    given_ns.filter(|given_ns| (0..=now_ns).contains(given_ns)).unwrap_or(now_ns)
 }
 
 fn since(begin_ns: i64) -> Duration {
@@ -447,27 +449,27 @@ mod tests {
 
     /// A forked child has its session long before its stream, and all times count from the stream's first record.
     #[test]
-    fn ends_of_steps_count_from_where_the_end_of_the_process_does() {
-        const LATER: Duration = Duration::from_millis(200);
+    fn step_ends_share_the_time_origin_of_the_process_end() {
+        const AFTER_BEGIN: Duration = Duration::from_millis(200);
         let run = tempfile::tempdir().unwrap();
         let path = run.path().display().to_string();
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| path.clone())).unwrap();
         let session = Session::new(options, Role::Fork, Vec::new());
-        std::thread::sleep(LATER);
+        std::thread::sleep(AFTER_BEGIN);
         session.started.call_once(|| session.make_stream().unwrap());
         session.step_ended(NodeId(1));
         session.write_last(None);
         let file = run.path().join(format!("streams/{}-0.slr", std::process::id()));
         let records: Vec<Record> = Reader::new(&std::fs::read(file).unwrap()).unwrap().collect();
-        let found = |of: fn(&Record) -> Option<u64>| records.iter().find_map(of).unwrap();
+        let found = |value_of: fn(&Record) -> Option<u64>| records.iter().find_map(value_of).unwrap();
         let step_ns = found(|record| if let Record::StepEnds(ends) = record { Some(ends.last_ns) } else { None });
         let end_ns = found(|record| if let Record::End { at_ns } = record { Some(*at_ns) } else { None });
         assert!(step_ns <= end_ns, "a step ended {step_ns} ns after the begin, the process {end_ns} ns after it");
     }
 
     #[test]
-    fn a_begin_that_is_not_past_is_not_believed() {
-        let of = |told_ns| begin_of(told_ns, 1_000);
-        assert_eq!([None, Some(400), Some(1_001), Some(-1)].map(of), [1_000, 400, 1_000, 1_000]);
+    fn future_begins_are_rejected() {
+        let begin_for = |given_ns| begin_of(given_ns, 1_000);
+        assert_eq!([None, Some(400), Some(1_001), Some(-1)].map(begin_for), [1_000, 400, 1_000, 1_000]);
     }
 }

@@ -152,7 +152,7 @@ mod tests {
     use stackline_recording::inputs::{Input, parse, type_name};
 
     #[test]
-    fn every_type_that_is_written_is_read_and_has_pytorch_s_name() {
+    fn written_types_are_read_with_pytorch_names() {
         assert!(DType::named().count() > 30);
         for dtype in DType::named() {
             let text = format!("{dtype}[2,3]");
@@ -164,14 +164,14 @@ mod tests {
 
     #[test]
     fn hashes_depend_on_order_and_on_each_bit() {
-        let of = |words: &[u64]| words.iter().fold(7, |hash, &word| mix(hash, word));
+        let hash_of = |words: &[u64]| words.iter().fold(7, |hash, &word| mix(hash, word));
         let base = [6 << 16 | 2, 4, 32];
-        let mut all = vec![of(&base), of(&base[..2]), of(&[base[0], 32, 4])];
+        let mut all = vec![hash_of(&base), hash_of(&base[..2]), hash_of(&[base[0], 32, 4])];
         for at in 0..3 {
             for bit in 0..63 {
                 let mut other = base;
                 other[at] ^= 1 << bit;
-                all.push(of(&other));
+                all.push(hash_of(&other));
             }
         }
         let count = all.len();

@@ -72,12 +72,12 @@ impl Slot {
 
 /// One of the adjacent slots of a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct NodeSlot<'a> {
     slots: &'a [Slot],
     nth: usize,
 }
 
-impl<'a> Place<'a> {
+impl<'a> NodeSlot<'a> {
     pub(crate) fn new(slots: &'a [Slot], nth: usize) -> Self {
         Self { slots, nth }
     }

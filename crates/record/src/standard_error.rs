@@ -4,25 +4,25 @@ use crate::descriptors::{self, Identity};
 use std::sync::OnceLock;
 
 /// Identity of standard error when the recorder was loaded; `None` if it was closed.
-static KNOWN: OnceLock<Option<Identity>> = OnceLock::new();
+static ORIGINAL: OnceLock<Option<Identity>> = OnceLock::new();
 
-/// Store the identity of standard error, and print panics of this library by [`say`].
+/// Store the identity of standard error, and print panics of this library by [`print_message`].
 pub(crate) fn take_over() {
-    known();
-    std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
+    original_identity();
+    std::panic::set_hook(Box::new(|panic| print_message(&panic.to_string())));
 }
 
 /// Identity of the original standard error. If the program closes it, its next opened file has that number, and must
 /// not receive our messages.
-fn known() -> Option<Identity> {
-    *KNOWN.get_or_init(|| descriptors::identity(libc::STDERR_FILENO).ok())
+fn original_identity() -> Option<Identity> {
+    *ORIGINAL.get_or_init(|| descriptors::identity(libc::STDERR_FILENO).ok())
 }
 
 /// Print one line, if it can be written at once; otherwise it is dropped. A full disk, a closed reader or one that
 /// does not read has no effect on the program.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_message(line: &str) {
     let now = descriptors::identity(libc::STDERR_FILENO).ok();
-    if now.is_none() || now != known() || !takes_bytes() {
+    if now.is_none() || now != original_identity() || !takes_bytes() {
         return;
     }
     let mut bytes = format!("stackline: {}", line.replace('\n', " ")).into_bytes();
@@ -35,7 +35,7 @@ pub(crate) fn say(line: &str) {
 
 /// True if a write to standard error would not block.
 fn takes_bytes() -> bool {
-    let mut asked = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    let mut poll_request = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one entry, valid for reads and writes; a timeout of 0 does not wait.
-    unsafe { libc::poll(&raw mut asked, 1, 0) == 1 && asked.revents & libc::POLLOUT != 0 }
+    unsafe { libc::poll(&raw mut poll_request, 1, 0) == 1 && poll_request.revents & libc::POLLOUT != 0 }
 }

@@ -6,10 +6,10 @@ use crate::frames::Frames;
 use crate::names::Names;
 use crate::native_frames::NativeFrames;
 use crate::paths::{Paths, SPAN};
-use crate::process::{Kept, Process};
-use crate::samples::Open;
+use crate::process::{ExtraData, Process};
+use crate::samples::OpenOperators;
 use crate::shapes;
-use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
+use crate::tree::{Key, NodeId, ROOT, SharedTree, TreeOwner};
 use dlmonitor::{Compilation, OpenOperator, Operator, OperatorName, PythonFrame, Scope, clock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, Metric};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct State {
     /// Number of its recording ([`Process::number`]).
     pub(crate) process: usize,
-    pub(crate) tree: Owner,
+    pub(crate) tree: TreeOwner,
     names: Names,
     folded: FoldedNames,
     /// Sender of the exact names of calls with shared frames, in `trace` mode.
@@ -38,13 +38,13 @@ pub(crate) struct State {
     /// Sender of events of tensor memory, in `trace` mode with memory.
     pub(crate) touches: Option<EventSender<MemoryAccess>>,
     /// Trees of forward threads, by torch's id of the thread.
-    forward: FxHashMap<u64, Arc<Shared>>,
+    forward: FxHashMap<u64, Arc<SharedTree>>,
     /// Nodes of other trees that were copied into this tree.
     copied: FxHashMap<(u32, NodeId), NodeId>,
     /// Torch's id of this thread, once known.
     pub(crate) torch_id: u64,
     /// Open operators of this thread, for samples.
-    pub(crate) published: &'static Open,
+    pub(crate) published: &'static OpenOperators,
     /// Present if native frames are on.
     natives: Option<NativeFrames>,
     /// True if operators are distinguished by the shapes of their inputs.
@@ -62,11 +62,11 @@ pub(crate) struct Outboxes {
 }
 
 impl State {
-    pub(crate) fn new(process: usize, tree: Owner, outboxes: Outboxes, kept: Kept) -> Self {
+    pub(crate) fn new(process: usize, tree: TreeOwner, outboxes: Outboxes, extra_data: ExtraData) -> Self {
         Self {
-            natives: (kept.native && dlmonitor::native::generation() > 0).then(NativeFrames::new),
+            natives: (extra_data.native && dlmonitor::native::generation() > 0).then(NativeFrames::new),
             process,
-            published: Open::register(tree.shared.id),
+            published: OpenOperators::register(tree.shared.id),
             keeps_times: outboxes.calls.is_some() || outboxes.touches.is_some(),
             tree,
             names: Names::default(),
@@ -81,7 +81,7 @@ impl State {
             forward: FxHashMap::default(),
             copied: FxHashMap::default(),
             torch_id: 0,
-            shapes: kept.shapes,
+            shapes: extra_data.shapes,
         }
     }
 
@@ -131,7 +131,7 @@ impl State {
         let parent = forward.unwrap_or_else(|| {
             if scope == Scope::User {
                 newest = opened.python;
-                opened.python = self.paths.opener(newest);
+                opened.python = self.paths.with_statement_frame(newest);
                 opened.client[0] = SPAN;
             }
             self.paths.node(&mut self.tree, process, open, opened.python.as_ref())
@@ -142,7 +142,7 @@ impl State {
         if scope == Scope::Function
             && let Some(sequence) = operator.sequence_number()
         {
-            self.remember(process, sequence, node);
+            self.remember_forward(process, sequence, node);
         }
         node
     }
@@ -166,7 +166,7 @@ impl State {
     fn post_name(&mut self, name: &CStr) -> u32 {
         let Some(names) = &mut self.call_names else { return 0 };
         if name.to_bytes().len() > MAX_CALL_NAME {
-            names.lose();
+            names.count_lost();
             return 0;
         }
         self.posted_names = self.posted_names.checked_add(1).unwrap_or(1);
@@ -231,7 +231,7 @@ impl State {
     }
 
     /// Current node: that of the innermost open operator, or of the Python frames that it called.
-    pub(crate) fn here(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
+    pub(crate) fn current_node(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
         let newest = process.interpreter().and_then(dlmonitor::Interpreter::newest);
         self.paths.node(&mut self.tree, process, open, newest.as_ref())
     }
@@ -242,17 +242,17 @@ impl State {
         self.tree.add_value(slot, value);
     }
 
-    fn remember(&mut self, process: &Process, sequence: u64, node: NodeId) {
+    fn remember_forward(&mut self, process: &Process, sequence: u64, node: NodeId) {
         if self.torch_id == 0 {
             self.torch_id = dlmonitor::torch_thread_id();
-            process.announce(self.torch_id, &self.tree.shared);
+            process.register_forward_thread(self.torch_id, &self.tree.shared);
         }
         self.tree.remember_forward(sequence, node);
     }
 
     /// Store the tree of a forward thread, and drop the trees of ended threads, which have no other owner.
     #[cold]
-    fn meet(&mut self, process: &Process, thread: u64) -> Option<()> {
+    fn add_forward_thread(&mut self, process: &Process, thread: u64) -> Option<()> {
         let shared = process.thread_by_torch_id(thread)?;
         self.forward.retain(|_, known| Arc::strong_count(known) > 1);
         self.forward.insert(thread, shared);
@@ -266,19 +266,19 @@ impl State {
         let (thread, sequence) = (operator.forward_thread()?, operator.sequence_number()?);
         if thread == self.torch_id {
             return self.tree.forward(sequence).or_else(|| {
-                process.miss_forward(self.tree.is_overwritten(sequence));
+                process.count_missing_forward(self.tree.is_overwritten(sequence));
                 None
             });
         }
         let shared = match self.forward.get(&thread) {
             Some(shared) => shared,
             None => {
-                self.meet(process, thread)?;
+                self.add_forward_thread(process, thread)?;
                 self.forward.get(&thread)?
             }
         };
         let Some(node) = shared.forward(sequence) else {
-            process.miss_forward(shared.is_overwritten(sequence));
+            process.count_missing_forward(shared.is_overwritten(sequence));
             return None;
         };
         if let Some(&copy) = self.copied.get(&(shared.id, node)) {
@@ -296,7 +296,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        self.published.give_back();
+        self.published.release_entry();
     }
 }
 

@@ -12,7 +12,7 @@ use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess};
 use crate::folding::Examples;
 use crate::output::{Mark, Outage, Output};
 use crate::process::{Process, Registered};
-use crate::samples::Open;
+use crate::samples::OpenOperators;
 use crate::stream_file::StreamFile;
 use crate::tensors;
 use crate::window::{Change, Window};
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// Size of a chunk in bytes.
 const CHUNK: usize = 1 << 18;
 /// The file is rewritten when it has this size and consists mostly of superseded records.
-const COMPACT: u64 = 8 << 20;
+const LEAST_REWRITE_BYTES: u64 = 8 << 20;
 /// Largest size of waiting single calls in bytes, while the file cannot be written. Beyond it, calls remain in their
 /// threads' queues, which count those that do not fit.
 const MAX_WAITING: usize = 32 << 20;
@@ -94,14 +94,14 @@ pub(crate) struct Stream {
     /// Size right after the file was rewritten.
     whole: u64,
     outages: Vec<Record>,
-    refused: Refused,
+    refused: UnwrittenEvents,
     /// Position of the provisional end, which is written in case another program replaces this one.
     provisional: Option<Mark>,
 }
 
 /// Events that were lost because the file could not be written.
 #[derive(Debug, Default)]
-struct Refused {
+struct UnwrittenEvents {
     /// True if calls remained in their threads' queues at the last write.
     now: bool,
     /// Lost calls and memory events at that time, for any reason.
@@ -157,7 +157,7 @@ impl Stream {
             names: tensors::Written::default(),
             whole: 0,
             outages: Vec::new(),
-            refused: Refused::default(),
+            refused: UnwrittenEvents::default(),
             provisional: None,
         };
         // Immediately, so that the stream identifies its process even if the process is killed.
@@ -178,7 +178,7 @@ impl Stream {
         if let Some(outage) = self.output.recovered() {
             self.note_outage(outage);
         }
-        self.note_refused(process);
+        self.note_unwritten(process);
         let has_room = process.traces() && self.output.waiting_bytes() < MAX_WAITING;
         if is_blocked && !has_room && !last {
             self.refused.now = true;
@@ -186,8 +186,8 @@ impl Stream {
             return false;
         }
         // Single calls are written once and must be kept.
-        if !process.traces() && !is_blocked && self.output.len() > COMPACT.max(4 * self.whole) {
-            self.start_anew(process, window, sources);
+        if !process.traces() && !is_blocked && self.output.len() > LEAST_REWRITE_BYTES.max(4 * self.whole) {
+            self.rewrite(process, window, sources);
         }
         self.append(process, window, sources);
         true
@@ -199,7 +199,7 @@ impl Stream {
     }
 
     /// Count calls that were lost because the file could not be written.
-    fn note_refused(&mut self, process: &Process) {
+    fn note_unwritten(&mut self, process: &Process) {
         let lost = (process.lost_calls(), process.lost_touches());
         let refused = &mut self.refused;
         if std::mem::take(&mut refused.now) {
@@ -218,7 +218,7 @@ impl Stream {
     }
 
     /// Drop the state of these trees, which receive no more data.
-    pub(crate) fn forget(&mut self, trees: &[u32]) {
+    pub(crate) fn forget_trees(&mut self, trees: &[u32]) {
         for &tree in trees {
             self.trees.remove(&tree);
         }
@@ -239,7 +239,7 @@ impl Stream {
     /// # Errors
     /// If the file is not up to date. Counts of the missing records are written if they fit.
     pub(crate) fn end(&mut self, monotonic_ns: i64, exit: Option<i32>) -> io::Result<()> {
-        self.take_back_end();
+        self.retract_end();
         self.push_end(monotonic_ns, exit);
         self.send();
         let Err(error) = self.output.flush() else {
@@ -305,7 +305,7 @@ impl Stream {
     fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) {
         // Take calls, then nodes, then frames, so that each refers to existing records.
         let samples = process.samples();
-        let (running, sampled) = (Open::all_running(), process.sampled());
+        let (running, sampled) = (OpenOperators::all_running(), process.sampled());
         let trees = process.trees();
         let calls: Vec<Vec<Call>> = trees
             .iter()
@@ -360,8 +360,8 @@ impl Stream {
             self.note_lost("threads_over_limit", threads);
         }
         self.note_lost("touches_over_limit", self.touches_cut);
-        self.note_lost("inputs_over_limit", process.inputs_left_out());
-        self.note_lost("native_frames_without_stack", process.native_left_out());
+        self.note_lost("inputs_over_limit", process.unread_inputs());
+        self.note_lost("native_frames_without_stack", process.without_native_frames());
         self.note_lost("forward_links_over_limit", process.lost_forward_links());
         self.note_lost("names_over_limit", process.tensors.lost() + self.names_cut);
         self.send();
@@ -434,25 +434,27 @@ impl Stream {
     }
 
     /// Rewrite all data to a new file, which replaces the old one. If this fails, the old one is kept.
-    fn start_anew(&mut self, process: &Process, window: &Window, sources: &[Source]) {
-        let beside = self.path.with_extension("new");
-        let _ = std::fs::remove_file(&beside);
-        let Ok(mut anew) = Self::create(&beside, (self.head.clone(), self.boot), self.calls_left) else { return };
+    fn rewrite(&mut self, process: &Process, window: &Window, sources: &[Source]) {
+        let new_path = self.path.with_extension("new");
+        let _ = std::fs::remove_file(&new_path);
+        let Ok(mut rewritten) = Self::create(&new_path, (self.head.clone(), self.boot), self.calls_left) else {
+            return;
+        };
         for outage in &self.outages {
-            anew.push(outage);
+            rewritten.push(outage);
         }
-        anew.outages.clone_from(&self.outages);
-        anew.append(process, window, sources);
-        if anew.output.is_blocked() || std::fs::rename(&beside, &self.path).is_err() {
-            let _ = std::fs::remove_file(&beside);
+        rewritten.outages.clone_from(&self.outages);
+        rewritten.append(process, window, sources);
+        if rewritten.output.is_blocked() || std::fs::rename(&new_path, &self.path).is_err() {
+            let _ = std::fs::remove_file(&new_path);
             // Not again before the file has grown.
             self.whole = self.output.len();
             return;
         }
-        anew.path.clone_from(&self.path);
-        anew.output.moved(&self.path);
-        anew.whole = anew.output.len();
-        *self = anew;
+        rewritten.path.clone_from(&self.path);
+        rewritten.output.moved(&self.path);
+        rewritten.whole = rewritten.output.len();
+        *self = rewritten;
     }
 
     fn push(&mut self, record: &Record) {

@@ -30,7 +30,7 @@ impl StreamFile {
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
         let identity = identity(file.as_raw_fd())?;
-        Ok(Self { path: path.to_owned(), descriptor: raised(file, identity), identity, length: 0 })
+        Ok(Self { path: path.to_owned(), descriptor: raise_descriptor(file, identity), identity, length: 0 })
     }
 
     /// Descriptor of the file, which is opened again if the program took the last one.
@@ -48,7 +48,7 @@ impl StreamFile {
         if identity(file.as_raw_fd())? != self.identity || file.metadata()?.len() != self.length {
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
-        self.descriptor = raised(file, self.identity);
+        self.descriptor = raise_descriptor(file, self.identity);
         Ok(self.descriptor)
     }
 
@@ -58,7 +58,7 @@ impl StreamFile {
 }
 
 /// Move the file to a high descriptor number, or keep its number if none is free.
-fn raised(file: File, known: Identity) -> RawFd {
+fn raise_descriptor(file: File, known: Identity) -> RawFd {
     let low = file.into_raw_fd();
     let Ok(high) = descriptors::raise(low) else { return low };
     if identity(low).is_ok_and(|now| now == known) {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_became_the_programs_is_left_alone_and_the_stream_goes_on() {
+    fn descriptors_reused_by_the_program_are_not_closed_and_the_stream_continues() {
         let folder = tempfile::tempdir().unwrap();
         let [stream, moved, program] = ["stream", "moved", "program"].map(|name| folder.path().join(name));
         let mut file = StreamFile::create(&stream).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_is_not_made_again() {
+    fn deleted_files_are_not_recreated() {
         let folder = tempfile::tempdir().unwrap();
         let [stream, program] = ["stream", "program"].map(|name| folder.path().join(name));
         let file = StreamFile::create(&stream).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn its_number_is_far_above_those_of_the_program() {
+    fn descriptor_is_far_above_those_of_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let file = StreamFile::create(&folder.path().join("stream")).unwrap();
         assert!(file.descriptor >= 64, "{}", file.descriptor);

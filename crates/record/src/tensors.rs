@@ -3,7 +3,7 @@
 //! The bootstrap reports them: at the assignment to a module, after each step of an optimizer, and at the end. Only
 //! addresses and names are kept.
 
-use crate::memory::{Live, Told};
+use crate::memory::{Live, Naming};
 use crate::modules::Modules;
 use dlmonitor::clock;
 use rustc_hash::FxHashMap;
@@ -28,7 +28,7 @@ struct Name {
 
 /// Use of a name by memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedTensor {
     /// Time, `CLOCK_MONOTONIC`.
     pub(crate) at: i64,
     pub(crate) address: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Tensors {
 struct Inner {
     numbers: FxHashMap<Name, u32>,
     names: Vec<Name>,
-    waiting: Vec<Named>,
+    waiting: Vec<NamedTensor>,
     /// Names of memory whose allocation was not recorded, by address; at most [`MAX_NAMES`].
     older: FxHashMap<usize, u32>,
 }
@@ -76,14 +76,14 @@ impl Tensors {
         let key = Name { module, module_id, name: name.into(), part };
         let mut inner = self.lock();
         let inner = &mut *inner;
-        let mut told = live.name(address, bytes, || inner.number(&key));
-        if told == Told::Elsewhere {
-            told = inner.name_older(address, &key);
+        let mut naming = live.name(address, bytes, || inner.number(&key));
+        if naming == Naming::NotRecorded {
+            naming = inner.name_unknown_allocation(address, &key);
         }
-        match told {
-            Told::New(name) => inner.waiting.push(Named { at: clock::now_ns(), address, name }),
-            Told::Lost => _ = self.lost.fetch_add(1, Ordering::Relaxed),
-            Told::Known | Told::Elsewhere => {}
+        match naming {
+            Naming::New(name) => inner.waiting.push(NamedTensor { at: clock::now_ns(), address, name }),
+            Naming::Lost => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+            Naming::Known | Naming::NotRecorded => {}
         }
     }
 
@@ -93,9 +93,9 @@ impl Tensors {
     }
 
     /// Records to write now: names that are new or whose module was moved, and the memory with names.
-    pub(crate) fn take(&self, modules: &Modules, written: &mut Written) -> (Vec<Record>, Vec<Named>) {
+    pub(crate) fn take(&self, modules: &Modules, written: &mut Written) -> (Vec<Record>, Vec<NamedTensor>) {
         // First: a module that is freed from now on may have been moved, or have names, that this call does not read.
-        let gone = modules.gone();
+        let gone = modules.freed_ids();
         let version = modules.version();
         // Of the written names, only those of moved modules can change.
         let again = if version == written.version { Vec::new() } else { std::mem::take(&mut written.alive) };
@@ -124,7 +124,7 @@ impl Tensors {
             }
         }
         written.version = version;
-        modules.let_go(&gone);
+        modules.forget_freed(&gone);
         (records, waiting)
     }
 
@@ -149,13 +149,13 @@ impl Inner {
     }
 
     /// Name memory after a tensor like [`Live::name`], if the allocation is unknown there.
-    fn name_older(&mut self, address: usize, name: &Name) -> Told {
+    fn name_unknown_allocation(&mut self, address: usize, name: &Name) -> Naming {
         if self.older.contains_key(&address) {
-            return Told::Known;
+            return Naming::Known;
         }
-        let Some(number) = self.number(name).filter(|_| self.older.len() < MAX_NAMES) else { return Told::Lost };
+        let Some(number) = self.number(name).filter(|_| self.older.len() < MAX_NAMES) else { return Naming::Lost };
         self.older.insert(address, number);
-        Told::New(number)
+        Naming::New(number)
     }
 }
 
@@ -173,20 +173,20 @@ mod tests {
     /// A module that is freed while names are taken (here: before its path is read) keeps its parent until the next
     /// time.
     #[test]
-    fn what_goes_meanwhile_is_not_let_go() {
+    fn modules_freed_while_names_are_taken_are_kept() {
         let modules = Modules::default();
         modules.put(20, "linear", 30);
         let id = modules.id(30);
-        let gone = modules.gone();
+        let gone = modules.freed_ids();
         modules.forget(30);
-        modules.let_go(&gone);
+        modules.forget_freed(&gone);
         assert_eq!(modules.path_of(30, id).as_deref(), Some("linear"));
-        modules.let_go(&modules.gone());
+        modules.forget_freed(&modules.freed_ids());
         assert_eq!(modules.path_of(30, id), None);
     }
 
     #[test]
-    fn names_of_modules_that_are_gone_are_not_looked_up_again() {
+    fn names_of_freed_modules_are_not_looked_up_again() {
         let (tensors, modules, live, mut written) =
             (Tensors::default(), Modules::default(), Live::default(), Written::default());
         for module in 0..10_usize {
@@ -217,15 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_once_and_again_when_their_module_moves() {
+    fn names_are_sent_once_and_again_when_their_module_moves() {
         let (tensors, modules, live, mut written) =
             (Tensors::default(), Modules::default(), Live::default(), Written::default());
         live.put(0x1000, 64);
-        let tell = |part, address| tensors.name((&modules, &live), 30, "weight", part, (address, 64));
-        tell(TensorPart::Parameter, 0x1000);
-        tell(TensorPart::Parameter, 0x1000);
-        tell(TensorPart::Gradient, 0x2000);
-        tell(TensorPart::Gradient, 0x2000);
+        let name_tensor = |part, address| tensors.name((&modules, &live), 30, "weight", part, (address, 64));
+        name_tensor(TensorPart::Parameter, 0x1000);
+        name_tensor(TensorPart::Parameter, 0x1000);
+        name_tensor(TensorPart::Gradient, 0x2000);
+        name_tensor(TensorPart::Gradient, 0x2000);
         let (records, named) = tensors.take(&modules, &mut written);
         let both = |path: &str| {
             [name(0, path, "weight", TensorPart::Parameter), name(1, path, "weight", TensorPart::Gradient)]
@@ -242,14 +242,14 @@ mod tests {
         assert_eq!(tensors.take(&modules, &mut written).0, both("layer.linear"), "also of what is gone by now");
         modules.put(40, "other", 30);
         assert_eq!(tensors.take(&modules, &mut written).0, [], "and it stays");
-        tell(TensorPart::Parameter, 0x1000);
+        name_tensor(TensorPart::Parameter, 0x1000);
         assert_eq!(
             tensors.take(&modules, &mut written),
             (Vec::new(), Vec::new()),
             "of the same memory the first counts"
         );
         live.put(0x1000, 64);
-        tell(TensorPart::Parameter, 0x1000);
+        name_tensor(TensorPart::Parameter, 0x1000);
         let (records, named) = tensors.take(&modules, &mut written);
         assert_eq!(records, [name(2, "other", "weight", TensorPart::Parameter)], "another module at the address");
         assert_eq!(named.len(), 1);

@@ -1,11 +1,11 @@
 //! Calling context tree of one thread: written only by its thread, read concurrently by the writer of the stream.
 //!
-//! Nodes and metrics are append-only tables that both access ([`Shared`]). The index for finding nodes belongs to the
-//! owner ([`Owner`]). There is no lock between them: the values of a metric are protected by a sequence lock per
-//! thread.
+//! Nodes and metrics are append-only tables that both access ([`SharedTree`]). The index for finding nodes belongs to
+//! the owner ([`TreeOwner`]). There is no lock between them: the values of a metric are protected by a sequence lock
+//! per thread.
 
 use crate::prefetch::prefetch;
-use crate::slots::{self, Place, Slot};
+use crate::slots::{self, NodeSlot, Slot};
 use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 use stackline_recording::{Metric, Stats};
@@ -36,7 +36,7 @@ const SEQUENCES: usize = 1 << 17;
 
 /// Part of a tree that its owner and the writer of the stream share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedTree {
     /// Number of the tree within the process.
     pub(crate) id: u32,
     pub(crate) nodes: boxcar::Vec<Node>,
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     sequences: OnceLock<Weak<Box<[AtomicU64]>>>,
 }
 
-impl Shared {
+impl SharedTree {
     fn new(id: u32) -> Self {
         let nodes = boxcar::Vec::new();
         nodes.push(Node { parent: 0, frame: u32::MAX });
@@ -55,15 +55,15 @@ impl Shared {
     }
 
     /// All metric slots of the call tree with their stable numbers.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Place<'_>)> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, NodeSlot<'_>)> {
         // A place has one or two slots.
         self.slots
             .iter()
-            .flat_map(|(at, slots)| (0..slots.len()).map(move |nth| (2 * at + nth, Place::new(slots, nth))))
+            .flat_map(|(at, slots)| (0..slots.len()).map(move |nth| (2 * at + nth, NodeSlot::new(slots, nth))))
     }
 
     /// Read a consistent set of the metric values of a slot while its thread may write them.
-    pub(crate) fn read(&self, place: &Place<'_>) -> Stats {
+    pub(crate) fn read(&self, place: &NodeSlot<'_>) -> Stats {
         loop {
             let before = self.version.load(Ordering::Acquire);
             let stats = place.values();
@@ -138,8 +138,8 @@ struct Entry {
 
 /// Tree for its owning thread.
 #[derive(Debug)]
-pub(crate) struct Owner {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct TreeOwner {
+    pub(crate) shared: Arc<SharedTree>,
     entries: Vec<Entry>,
     /// Parent of each node.
     parents: Vec<u32>,
@@ -166,12 +166,12 @@ fn hash(parent: u32, key: Key) -> u64 {
     hasher.finish()
 }
 
-impl Owner {
+impl TreeOwner {
     /// Create an empty call tree with at most `limit` nodes.
     pub(crate) fn new(id: u32, limit: u32) -> Self {
         let root = Entry { key: Key(0, 0), last_child: 0, next_sibling: 0, slots: None };
         Self {
-            shared: Arc::new(Shared::new(id)),
+            shared: Arc::new(SharedTree::new(id)),
             entries: vec![root],
             parents: vec![0],
             index: HashTable::new(),
@@ -342,7 +342,7 @@ impl Owner {
 }
 
 #[cold]
-fn make_slots(shared: &Shared, node: NodeId) -> Arc<[Slot; 2]> {
+fn make_slots(shared: &SharedTree, node: NodeId) -> Arc<[Slot; 2]> {
     let slots = Arc::new([Metric::OperatorTime, Metric::CallTime].map(|metric| Slot::new(node.0, metric)));
     shared.slots.push(Arc::<[Slot; 2]>::clone(&slots));
     slots
@@ -350,7 +350,7 @@ fn make_slots(shared: &Shared, node: NodeId) -> Arc<[Slot; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, MAX_ALIASES, Owner, ROOT, SEQUENCES};
+    use super::{Key, MAX_ALIASES, ROOT, SEQUENCES, TreeOwner};
     use proptest::prelude::*;
     use stackline_recording::{Metric, Stats};
     use std::collections::HashMap;
@@ -360,7 +360,7 @@ mod tests {
         #[test]
         fn a_tree_is_a_map_of_paths(calls in proptest::collection::vec(
             (proptest::collection::vec(0_u64..4, 1..6), 0_u64..1 << 40, prop_oneof![4 => Just(0), 1 => 0_u64..1 << 40]), 0..200)) {
-            let mut owner = Owner::new(0, u32::MAX);
+            let mut owner = TreeOwner::new(0, u32::MAX);
             let mut truth: HashMap<Vec<u64>, [Stats; 2]> = HashMap::new();
             for (path, own, called) in &calls {
                 let node = path.iter().fold(ROOT, |node, &key| owner.child(node, Key(key, 1), 0, |_| key as u32));
@@ -382,8 +382,8 @@ mod tests {
     }
 
     #[test]
-    fn a_full_tree_counts_what_it_leaves_out() {
-        let mut owner = Owner::new(0, 3);
+    fn full_trees_count_omitted_calls() {
+        let mut owner = TreeOwner::new(0, 3);
         let nodes: Vec<_> = (0..10).map(|key| owner.child(ROOT, Key(key, 0), 77, |_| key as u32)).collect();
         assert_eq!(owner.shared.path(nodes[9]), [77]);
         assert_eq!(owner.child(ROOT, Key(0, 0), 77, |_| 0), nodes[0]);
@@ -393,10 +393,10 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_has_one_node_whatever_its_keys() {
-        let mut owner = Owner::new(0, 10);
+    fn frames_have_one_node_for_all_keys() {
+        let mut owner = TreeOwner::new(0, 10);
         let mut looked_at = 0;
-        let mut child = |owner: &mut Owner, parent, key| {
+        let mut child = |owner: &mut TreeOwner, parent, key| {
             owner.child(parent, Key(key, 0), 77, |_| {
                 looked_at += 1;
                 5
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn values_are_read_from_one_moment() {
-        let mut owner = Owner::new(0, 10);
+        let mut owner = TreeOwner::new(0, 10);
         let node = owner.child(ROOT, Key(1, 0), 0, |_| 5);
         owner.add_call(node, 3, 3);
         let shared = std::sync::Arc::clone(&owner.shared);
@@ -437,8 +437,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_operator_with_a_number_is_its_forward() {
-        let mut owner = Owner::new(0, 10);
+    fn last_operator_with_a_sequence_number_is_the_forward() {
+        let mut owner = TreeOwner::new(0, 10);
         let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, |_| 0));
         owner.remember_forward(7, outer);
         owner.remember_forward(7, inner);
@@ -453,8 +453,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_the_bound_are_told_from_unknown_ones() {
-        let mut owner = Owner::new(0, 10);
+    fn numbers_beyond_the_bound_are_distinguished_from_unknown_ones() {
+        let mut owner = TreeOwner::new(0, 10);
         let node = owner.child(ROOT, Key(1, 0), 0, |_| 0);
         for sequence in 5..5 + SEQUENCES as u64 + 3 {
             owner.remember_forward(sequence, node);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Conditions of the recording, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct Selection {
     /// First and last step, both included; counted from 0.
     pub(crate) steps: Option<(u64, u64)>,
     /// Record one of this many steps.
@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
     pub(crate) duration: Option<Duration>,
 }
 
-impl Wanted {
+impl Selection {
     /// Parse `A..B`, and times such as `30s`, `500ms` or `2m`. `None` for invalid texts.
     pub(crate) fn parse(
         steps: Option<&str>,
@@ -100,7 +100,7 @@ pub(crate) struct Ends {
 
 /// State that steps and time change, under a lock.
 #[derive(Debug, Default)]
-struct Past {
+struct WindowState {
     /// Number of steps that ended.
     step: u64,
     /// Changes so far, if they are kept.
@@ -116,9 +116,9 @@ struct Past {
 /// State of the window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    wanted: Wanted,
+    selection: Selection,
     open: AtomicBool,
-    past: Mutex<Past>,
+    state: Mutex<WindowState>,
     /// True if changes are kept for the stream. False if the whole program is recorded.
     kept: bool,
     /// True if each call is kept with its times.
@@ -132,17 +132,18 @@ impl Window {
     /// With `keep`, changes are kept, beginning with the initial state. `overhead_steps` is the number of steps that
     /// may run unrecorded to measure the overhead; it is ignored if changes are kept or if only a part of the program
     /// is recorded. `elapsed` is the time since the begin of the recording, which may be that of another process.
-    pub(crate) fn new(wanted: Wanted, keep: bool, overhead_steps: u64, elapsed: Duration) -> Self {
+    pub(crate) fn new(selection: Selection, keep: bool, overhead_steps: u64, elapsed: Duration) -> Self {
         let overhead =
-            (!keep && wanted == Wanted::default() && overhead_steps > 0).then(|| Overhead::new(overhead_steps));
-        let kept = keep && wanted != Wanted::default();
-        let open = wanted.holds(0, elapsed);
+            (!keep && selection == Selection::default() && overhead_steps > 0).then(|| Overhead::new(overhead_steps));
+        let kept = keep && selection != Selection::default();
+        let open = selection.holds(0, elapsed);
         let first = Change { at: clock::ticks(), step: 0, open, at_step: true };
-        let past = Past { changes: if kept { vec![first] } else { Vec::new() }, overhead, ..Past::default() };
+        let state =
+            WindowState { changes: if kept { vec![first] } else { Vec::new() }, overhead, ..WindowState::default() };
         Self {
-            wanted,
+            selection,
             open: AtomicBool::new(open),
-            past: Mutex::new(past),
+            state: Mutex::new(state),
             kept,
             keeps_calls: keep,
             paused_before: AtomicU64::new(0),
@@ -181,31 +182,31 @@ impl Window {
         looks: bool,
         report: impl FnOnce(overhead::Change),
     ) {
-        let mut past = self.past();
-        past.step += 1;
-        let first = past.ends.map_or(elapsed, |ends| ends.first);
-        past.ends = Some(Ends { count: past.step, first, last: elapsed });
+        let mut state = self.state();
+        state.step += 1;
+        let first = state.ends.map_or(elapsed, |ends| ends.first);
+        state.ends = Some(Ends { count: state.step, first, last: elapsed });
         let mark = (std::thread::current().id(), node);
-        let overhead = past.overhead.as_mut().filter(|_| looks);
+        let overhead = state.overhead.as_mut().filter(|_| looks);
         let change = overhead.and_then(|overhead| overhead.step_ended(mark, nanos(elapsed)));
         match change {
             Some(overhead::Change::Pause) => self.pause(),
             Some(overhead::Change::Resume) => self.resume(),
             None => {}
         }
-        if let Some(change) = change.or(self.change(&mut past, elapsed, true, looks)) {
+        if let Some(change) = change.or(self.change(&mut state, elapsed, true, looks)) {
             report(change);
         }
     }
 
     /// Time has passed. `report` is called if reports of operators start or stop, as in [`Self::step_ended`].
-    pub(crate) fn look(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
-        let mut past = self.past();
-        let gave_up = past.overhead.as_mut().is_some_and(|overhead| overhead.gives_up(nanos(elapsed)));
+    pub(crate) fn check_time(&self, elapsed: Duration, report: impl FnOnce(overhead::Change)) {
+        let mut state = self.state();
+        let gave_up = state.overhead.as_mut().is_some_and(|overhead| overhead.drop_stalled_comparison(nanos(elapsed)));
         if gave_up {
             self.resume();
         }
-        let change = self.change(&mut past, elapsed, false, true);
+        let change = self.change(&mut state, elapsed, false, true);
         if let Some(change) = if gave_up { Some(overhead::Change::Resume) } else { change } {
             report(change);
         }
@@ -214,8 +215,8 @@ impl Window {
     /// Operators are reported from now on, independent of the earlier state. `report` is called to stop them outside
     /// of the window.
     pub(crate) fn operators_started(&self, report: impl FnOnce(overhead::Change)) {
-        let past = self.past();
-        if past.is_left_out {
+        let state = self.state();
+        if state.is_left_out {
             report(overhead::Change::Pause);
         }
     }
@@ -241,32 +242,38 @@ impl Window {
 
     /// Overhead measured so far, if any.
     pub(crate) fn overhead(&self) -> Option<stackline_recording::Overhead> {
-        self.past().overhead.as_ref()?.measured()
+        self.state().overhead.as_ref()?.measured()
     }
 
     /// Ends of steps so far; `None` if single calls contain them, or if only a part of the program is recorded.
     pub(crate) fn step_ends(&self) -> Option<Ends> {
-        let is_told = !self.keeps_calls && self.wanted == Wanted::default();
-        self.past().ends.filter(|_| is_told)
+        let is_whole_program = !self.keeps_calls && self.selection == Selection::default();
+        self.state().ends.filter(|_| is_whole_program)
     }
 
     /// Begins and pauses of the recording so far, from number `from` on.
     pub(crate) fn changes(&self, from: usize) -> Vec<Change> {
-        self.past().changes.get(from..).unwrap_or(&[]).to_vec()
+        self.state().changes.get(from..).unwrap_or(&[]).to_vec()
     }
 
-    fn past(&self) -> MutexGuard<'_, Past> {
-        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, WindowState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Open or close the window. Returns the change if reports of operators start or stop.
-    fn change(&self, past: &mut Past, elapsed: Duration, at_step: bool, looks: bool) -> Option<overhead::Change> {
-        let open = self.wanted.holds(past.step, elapsed);
+    fn change(
+        &self,
+        state: &mut WindowState,
+        elapsed: Duration,
+        at_step: bool,
+        looks: bool,
+    ) -> Option<overhead::Change> {
+        let open = self.selection.holds(state.step, elapsed);
         if self.open.swap(open, Ordering::Relaxed) != open && self.kept {
-            past.changes.push(Change { at: clock::ticks(), step: past.step, open, at_step });
+            state.changes.push(Change { at: clock::ticks(), step: state.step, open, at_step });
         }
         let leave_out = !open && looks;
-        if std::mem::replace(&mut past.is_left_out, leave_out) == leave_out {
+        if std::mem::replace(&mut state.is_left_out, leave_out) == leave_out {
             return None;
         }
         Some(if leave_out { overhead::Change::Pause } else { overhead::Change::Resume })
@@ -275,21 +282,26 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ends, Wanted, Window};
+    use super::{Ends, Selection, Window};
     use crate::overhead::Change;
     use crate::tree::NodeId;
     use std::sync::{Barrier, Mutex};
     use std::time::Duration;
 
-    fn wanted(steps: Option<&str>, every: Option<&str>, after: Option<&str>, duration: Option<&str>) -> Option<Wanted> {
-        Wanted::parse(steps, every, after, duration)
+    fn parse_selection(
+        steps: Option<&str>,
+        every: Option<&str>,
+        after: Option<&str>,
+        duration: Option<&str>,
+    ) -> Option<Selection> {
+        Selection::parse(steps, every, after, duration)
     }
 
     #[test]
-    fn operators_pause_for_steps_that_measure_overhead_where_all_is_wanted() {
+    fn operators_pause_in_overhead_steps_of_full_windows() {
         dlmonitor::clock::start();
-        let paused = |wanted: Wanted, keep, measures| {
-            let window = Window::new(wanted, keep, 4, Duration::ZERO);
+        let paused = |selection: Selection, keep, measures| {
+            let window = Window::new(selection, keep, 4, Duration::ZERO);
             let (mut closed, mut unsampled) = (0, 0);
             for step in 0..100 {
                 window.step_ended(Duration::from_millis(step), NodeId(1), measures, drop);
@@ -299,16 +311,16 @@ mod tests {
             let is_timed = window.paused(dlmonitor::clock::ticks()) > 0 && unsampled > 0;
             (closed, window.overhead().map(|overhead| overhead.unrecorded_steps), is_timed)
         };
-        assert_eq!(paused(Wanted::default(), false, true), (0, Some(4), true));
-        assert_eq!(paused(Wanted::default(), true, true), (0, None, false), "single calls are kept");
-        assert_eq!(paused(Wanted::default(), false, false), (0, None, false), "nobody would end a pause");
-        assert_eq!(paused(wanted(Some("..1000"), None, None, None).unwrap(), false, true), (0, None, false));
+        assert_eq!(paused(Selection::default(), false, true), (0, Some(4), true));
+        assert_eq!(paused(Selection::default(), true, true), (0, None, false), "single calls are kept");
+        assert_eq!(paused(Selection::default(), false, false), (0, None, false), "nobody would end a pause");
+        assert_eq!(paused(parse_selection(Some("..1000"), None, None, None).unwrap(), false, true), (0, None, false));
     }
 
     #[test]
-    fn first_and_last_end_of_steps_are_known_where_all_is_recorded_as_sums() {
-        let ends = |wanted: Wanted, keep| {
-            let window = Window::new(wanted, keep, 0, Duration::from_secs(1));
+    fn first_and_last_step_ends_are_known_in_profile_mode() {
+        let ends = |selection: Selection, keep| {
+            let window = Window::new(selection, keep, 0, Duration::from_secs(1));
             assert_eq!(window.step_ends(), None);
             for (second, node) in [(4, 1), (5, 1), (7, 2)] {
                 window.step_ended(Duration::from_secs(second), NodeId(node), true, drop);
@@ -316,32 +328,33 @@ mod tests {
             window.step_ends()
         };
         let expected = Ends { count: 3, first: Duration::from_secs(4), last: Duration::from_secs(7) };
-        assert_eq!(ends(Wanted::default(), false), Some(expected));
-        assert_eq!(ends(Wanted::default(), true), None);
-        assert_eq!(ends(wanted(Some("1..2"), None, None, None).unwrap(), false), None);
+        assert_eq!(ends(Selection::default(), false), Some(expected));
+        assert_eq!(ends(Selection::default(), true), None);
+        assert_eq!(ends(parse_selection(Some("1..2"), None, None, None).unwrap(), false), None);
     }
 
     #[test]
-    fn operators_of_steps_that_are_not_wanted_cost_nothing() {
-        let changes = |wanted: Wanted, looks| {
-            let window = Window::new(wanted, false, 0, Duration::ZERO);
+    fn operators_pause_in_unrecorded_steps() {
+        let changes = |selection: Selection, looks| {
+            let window = Window::new(selection, false, 0, Duration::ZERO);
             let mut changes = Vec::new();
             for step in 0..7 {
                 window.step_ended(Duration::from_secs(step), NodeId(1), looks, |change| changes.push((step, change)));
             }
             changes
         };
-        let every_third = wanted(None, Some("3"), None, None).unwrap();
+        let every_third = parse_selection(None, Some("3"), None, None).unwrap();
         let expected =
             [(0, Change::Pause), (2, Change::Resume), (3, Change::Pause), (5, Change::Resume), (6, Change::Pause)];
         assert_eq!(changes(every_third.clone(), true), expected);
         assert_eq!(changes(every_third, false), [], "nobody would end it");
-        assert_eq!(changes(Wanted::default(), true), []);
-        let window = Window::new(wanted(None, None, Some("1s"), Some("1s")).unwrap(), false, 0, Duration::ZERO);
+        assert_eq!(changes(Selection::default(), true), []);
+        let window =
+            Window::new(parse_selection(None, None, Some("1s"), Some("1s")).unwrap(), false, 0, Duration::ZERO);
         let looks = [0, 1, 1, 2, 3].map(|second| {
-            let mut told = None;
-            window.look(Duration::from_secs(second), |change| told = Some(change));
-            told
+            let mut applied_change = None;
+            window.check_time(Duration::from_secs(second), |change| applied_change = Some(change));
+            applied_change
         });
         assert_eq!(looks, [Some(Change::Pause), Some(Change::Resume), None, Some(Change::Pause), None]);
     }
@@ -350,7 +363,7 @@ mod tests {
     /// thread began.
     #[test]
     fn changes_take_effect_in_their_order() {
-        let window = Window::new(wanted(None, Some("2"), None, None).unwrap(), false, 0, Duration::ZERO);
+        let window = Window::new(parse_selection(None, Some("2"), None, None).unwrap(), false, 0, Duration::ZERO);
         let (applied, decided) = (Mutex::new(Vec::new()), Barrier::new(2));
         let step = |wait: &dyn Fn()| {
             window.step_ended(Duration::ZERO, NodeId(1), true, |change| {
@@ -372,29 +385,33 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_windows_are_refused() {
         for steps in ["5", "7..3", "a..b"] {
-            assert_eq!(wanted(Some(steps), None, None, None), None, "{steps}");
+            assert_eq!(parse_selection(Some(steps), None, None, None), None, "{steps}");
         }
         for time in ["", "s", "-3s", "3 parsecs"] {
-            assert_eq!(wanted(None, None, Some(time), None), None, "{time}");
+            assert_eq!(parse_selection(None, None, Some(time), None), None, "{time}");
         }
-        assert_eq!(wanted(None, Some("0"), None, None), None);
+        assert_eq!(parse_selection(None, Some("0"), None, None), None);
     }
 
     #[test]
-    fn a_process_that_starts_later_is_in_the_window_of_the_whole_recording() {
+    fn later_processes_share_the_window_of_the_recording() {
         let open_at = |millis| {
-            let wanted = wanted(None, None, Some("400ms"), Some("2s")).unwrap();
-            Window::new(wanted, false, 0, Duration::from_millis(millis)).is_open()
+            let selection = parse_selection(None, None, Some("400ms"), Some("2s")).unwrap();
+            Window::new(selection, false, 0, Duration::from_millis(millis)).is_open()
         };
         assert_eq!([0, 399, 400, 2399, 2400].map(open_at), [false, false, true, true, false]);
     }
 
     #[test]
-    fn steps_and_times_open_and_close_it() {
-        let window =
-            Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap(), true, 0, Duration::ZERO);
+    fn steps_and_times_open_and_close_the_window() {
+        let window = Window::new(
+            parse_selection(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap(),
+            true,
+            0,
+            Duration::ZERO,
+        );
         let mut open = Vec::new();
         for second in 0..6 {
             open.push(window.is_open());
@@ -404,9 +421,9 @@ mod tests {
         let changes: Vec<_> = window.changes(0).iter().map(|c| (c.step, c.open, c.at_step)).collect();
         assert_eq!(changes, [(0, false, true), (3, true, true), (4, false, true)]);
         assert_eq!(window.changes(2), window.changes(0)[2..]);
-        window.look(Duration::from_secs(2), drop);
+        window.check_time(Duration::from_secs(2), drop);
         assert_eq!(window.changes(3), [], "step 6 is none of those that are wanted");
-        let window = Window::new(wanted(None, Some("3"), None, None).unwrap(), false, 0, Duration::ZERO);
+        let window = Window::new(parse_selection(None, Some("3"), None, None).unwrap(), false, 0, Duration::ZERO);
         let steps: Vec<bool> = (0..7)
             .map(|_| {
                 let open = window.is_open();
@@ -416,16 +433,18 @@ mod tests {
             .collect();
         assert_eq!(steps, [true, false, false, true, false, false, true]);
         assert_eq!(window.changes(0), [], "nobody asked for them");
-        assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap(), true, 0, Duration::ZERO).is_open());
-        let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true, 0, Duration::ZERO);
+        assert!(
+            Window::new(parse_selection(Some("..5"), None, None, None).unwrap(), true, 0, Duration::ZERO).is_open()
+        );
+        let window = Window::new(parse_selection(None, None, Some("1s"), None).unwrap(), true, 0, Duration::ZERO);
         window.step_ended(Duration::ZERO, NodeId(1), true, drop);
-        window.look(Duration::from_secs(2), drop);
+        window.check_time(Duration::from_secs(2), drop);
         assert_eq!(
             window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(),
             [(1, true, false)]
         );
         assert_eq!(
-            Window::new(Wanted::default(), true, 0, Duration::ZERO).changes(0),
+            Window::new(Selection::default(), true, 0, Duration::ZERO).changes(0),
             [],
             "all of the program is wanted"
         );

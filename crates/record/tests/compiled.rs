@@ -54,7 +54,7 @@ fn prepared(command: &mut Command, cache: &Path) -> String {
 }
 
 #[test]
-fn compilations_stand_below_who_caused_them() {
+fn compilations_are_below_their_caller() {
     let Some(python) = torch() else { return };
     let (run, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut command = recorded(&python, run.path());
@@ -114,7 +114,7 @@ fn has_compiler() -> bool {
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn kernels_have_names_and_compute_the_same() {
+fn named_kernels_compute_the_same() {
     let Some(python) = torch().filter(|_| has_compiler()) else { return };
     let program = here("tests/programs/compiled.py");
     let cache = tempfile::tempdir().unwrap();
@@ -123,8 +123,8 @@ fn kernels_have_names_and_compute_the_same() {
         let run = tempfile::tempdir().unwrap();
         let mut command = recorded(&python, run.path());
         command.env("STACKLINE_WITHOUT", without);
-        let said = prepared(command.arg(&program).arg("inductor"), cache.path());
-        assert_eq!(said, alone, "without {without:?}");
+        let stdout = prepared(command.arg(&program).arg("inductor"), cache.path());
+        assert_eq!(stdout, alone, "without {without:?}");
         of_the_program(run.path())
     };
 
@@ -150,7 +150,7 @@ fn kernels_have_names_and_compute_the_same() {
 }
 
 #[test]
-fn what_the_user_says_of_kernels_counts() {
+fn user_settings_of_kernel_names_take_precedence() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = "import os, torch._inductor.config as config; \
@@ -168,7 +168,7 @@ fn what_the_user_says_of_kernels_counts() {
 
 /// A PyTorch that reports no compilations, such as early versions: the run says so, and nothing else changes.
 #[test]
-fn a_torch_without_hooks_is_left_alone() {
+fn torch_without_hooks_is_not_changed() {
     let Some(python) = torch() else { return };
     let (run, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (folder, files) in [
@@ -209,7 +209,7 @@ const COMPILED: &str = "compiled (fake_compiler.py:108)";
 
 /// An exception of a signal handler belongs to the program, also during a report of a compilation.
 #[test]
-fn what_a_handler_raises_reaches_the_program() {
+fn exceptions_of_import_handlers_reach_the_program() {
     let program = here("tests/programs/fake_compiler.py");
     for version in ["3.10", "3.11", "3.12", "3.13"] {
         let Some(python) = interpreters(version).into_iter().next() else { continue };
@@ -224,7 +224,7 @@ fn what_a_handler_raises_reaches_the_program() {
 }
 
 #[test]
-fn every_python_tells_when_it_compiles() {
+fn compilations_are_reported_in_every_python() {
     let program = here("tests/programs/fake_compiler.py");
     let mut tried = 0;
     for version in ["3.10", "3.11", "3.12", "3.13", "3.14"] {

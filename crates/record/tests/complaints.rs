@@ -37,7 +37,7 @@ fn full_errors(folder: &Path, kept: &mut Vec<PipeReader>) -> Vec<(&'static str, 
 }
 
 /// Run a program that prints that it ran, and if the site's own `sitecustomize` ran.
-fn says(command: &mut Command, stderr: Stdio) -> String {
+fn run_stderr(command: &mut Command, stderr: Stdio) -> String {
     let output = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap().wait_with_output().unwrap();
     assert!(output.status.success(), "{:?}: {}", command, output.status);
     String::from_utf8(output.stdout).unwrap()
@@ -48,7 +48,7 @@ const PROGRAM: &str = "import os, _stackline_bootstrap as bootstrap\n\
     print(len(os.listdir('/proc/self/task')), bootstrap.is_recording())";
 
 #[test]
-fn a_program_whose_recording_cannot_begin_runs_whatever_its_standard_error_is() {
+fn programs_run_without_recording_for_any_standard_error() {
     for python in pythons() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("sitecustomize.py"), "print('site')\n").unwrap();
@@ -63,18 +63,18 @@ fn a_program_whose_recording_cannot_begin_runs_whatever_its_standard_error_is() 
             };
             let mut kept = Vec::new();
             for (name, stderr) in full_errors(folder.path(), &mut kept) {
-                assert_eq!(says(&mut command(), stderr), "site\n1 False\n", "{python:?}, {recorder:?}, {name}");
+                assert_eq!(run_stderr(&mut command(), stderr), "site\n1 False\n", "{python:?}, {recorder:?}, {name}");
             }
             // Where it can be written, it is.
             let output = command().output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(said.starts_with("stackline: not recording") && said.lines().count() == 1, "{said}");
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(message.starts_with("stackline: not recording") && message.lines().count() == 1, "{message}");
         }
     }
 }
 
 #[test]
-fn no_line_stands_in_a_file_of_a_program_without_standard_error() {
+fn messages_are_not_written_to_files_of_programs_without_standard_error() {
     for python in pythons() {
         let folder = tempfile::tempdir().unwrap();
         let (run, own) = (folder.path().join("run"), folder.path().join("own"));
@@ -98,7 +98,7 @@ fn spawn(python: &Path, run: &Path, stderr: Stdio) -> Child {
 }
 
 #[test]
-fn a_writer_whose_complaint_cannot_be_written_goes_on_when_there_is_room() {
+fn writers_with_unwritable_messages_continue_when_there_is_space() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut kept = Vec::new();
@@ -123,7 +123,7 @@ import ctypes, os
 import torch
 value = torch.ones(3)
 value.cosh()
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_INJECTED_WAITS")
 streams = os.path.join(os.environ["STACKLINE_RECORD"], "streams")
 os.rename(streams, streams + ".kept")
 open(streams, "w").close()
@@ -143,18 +143,21 @@ print(ended)
 "#;
 
 #[test]
-fn a_forked_child_without_a_stream_says_so_once_and_runs_without_the_recorder() {
+fn forked_children_without_a_stream_report_it_once_and_run_unrecorded() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
-    let output = command.env("STACKLINE_PLANTED_NS", "10000").args(["-c", FORKS_WITHOUT_A_PLACE]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{said}");
-    let is_complaint = said.starts_with("stackline: cannot write the recording: cannot make ");
+    let output =
+        command.env("STACKLINE_INJECTED_COST_NS", "10000").args(["-c", FORKS_WITHOUT_A_PLACE]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{message}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{message}");
+    let is_complaint = message.starts_with("stackline: cannot write the recording: cannot make ");
     assert!(
-        is_complaint && said.ends_with("; the program continues without recording\n") && said.lines().count() == 1,
-        "{said}"
+        is_complaint
+            && message.ends_with("; the program continues without recording\n")
+            && message.lines().count() == 1,
+        "{message}"
     );
     let [parent] = &streams(run.path())[..] else { panic!("more than one stream") };
     assert_eq!(called(parent, "aten::cosh"), 2, "the parent's recording goes on");
@@ -187,7 +190,7 @@ print(*asked, *registered, bootstrap.is_recording())
 "#;
 
 #[test]
-fn a_recording_that_does_not_begin_is_stopped_and_the_next_one_has_an_end() {
+fn failed_recordings_are_stopped_and_the_next_one_ends() {
     for python in pythons() {
         let mut command = Command::new(python);
         command.env("PYTHONPATH", here("bootstrap")).env_remove("STACKLINE_RECORD").args(["-c", FAILING_RECORDER]);
@@ -204,7 +207,7 @@ fn a_recording_that_does_not_begin_is_stopped_and_the_next_one_has_an_end() {
 
 /// A recorder that lacks a function is distinguished from a damaged one before it is used.
 #[test]
-fn a_recorder_that_lacks_a_function_is_of_another_version() {
+fn recorders_without_a_function_are_of_another_version() {
     let source = std::fs::read_to_string(here("bootstrap/_stackline_bootstrap.py")).unwrap();
     let (_, list) = source.split_once("_FUNCTIONS = (").unwrap();
     let (list, _) = list.split_once(')').unwrap();
@@ -216,7 +219,7 @@ fn a_recorder_that_lacks_a_function_is_of_another_version() {
     for python in pythons() {
         let mut command = recorded(&python, Path::new(""));
         let output = command.args(["-c", program]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("ImportError: the recorder is of another version"), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains("ImportError: the recorder is of another version"), "{message}");
     }
 }

@@ -23,7 +23,7 @@ fn run(program: &str, argument: &str, variables: &[(&str, &str)]) -> (Output, Ve
 
 /// A pending signal at the begin of the other program would kill it, because it has no handler.
 #[test]
-fn chains_of_programs_end_as_they_should() {
+fn chained_programs_end_normally() {
     const PROGRAMS: usize = 60;
     let variables = [("STACKLINE_REAL_HZ", "2000"), ("STACKLINE_SAMPLE_HZ", "2000")];
     let (output, streams) = run("tests/programs/execs.py", &PROGRAMS.to_string(), &variables);
@@ -36,7 +36,7 @@ fn chains_of_programs_end_as_they_should() {
 }
 
 #[test]
-fn a_signal_that_is_blocked_does_not_outlive_the_program() {
+fn blocked_signals_do_not_outlive_the_program() {
     let (output, streams) = run("tests/programs/pending_exec.py", "", &[("STACKLINE_REAL_HZ", "2000")]);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     assert_eq!(output.stdout, b"unblocked\n");
@@ -54,7 +54,7 @@ fn sampled_after(stream: &Stream) -> u64 {
 }
 
 #[test]
-fn where_no_program_takes_the_place_the_recording_goes_on() {
+fn recording_continues_after_a_failed_exec() {
     if torch().is_none() {
         return;
     }
@@ -71,7 +71,7 @@ fn where_no_program_takes_the_place_the_recording_goes_on() {
 
 /// One thread waits for a replacement that fails, while another one ends the recording.
 #[test]
-fn a_recording_ends_whatever_another_thread_waits_for() {
+fn recordings_end_while_other_threads_wait() {
     for (ending, exit) in [("exit", Some(7)), ("stop", None)] {
         let (output, streams) = run("tests/programs/ends_in_exec.py", ending, &[("STACKLINE_SAMPLE_HZ", "199")]);
         assert_eq!(output.status.code(), Some(exit.unwrap_or(0)), "{output:?}");
@@ -105,25 +105,25 @@ os.execvp("true", ["true"])
 "#;
 
 #[test]
-fn an_end_that_cannot_be_written_is_said_once_however_often_a_program_is_looked_for() {
+fn unwritable_ends_are_reported_once_per_program_search() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let output = recorded(&python, run.path()).args(["-c", ENDS_ON_A_FULL_DISK]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     let ending = "; if another program replaces this one now, the end of the recording is missing";
-    let (of_end, others): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.ends_with(ending));
+    let (of_end, others): (Vec<&str>, Vec<&str>) = stderr.lines().partition(|line| line.ends_with(ending));
     let is_complaint = |line: &&str| line.starts_with("stackline: cannot write the recording: ");
-    assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{said}");
+    assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{stderr}");
     // The periodic write may have happened between two folders, and reported that it continues.
-    assert!(others.len() <= 1 && others.iter().all(|line| line.ends_with("the recorder tries again")), "{said}");
+    assert!(others.len() <= 1 && others.iter().all(|line| line.ends_with("the recorder tries again")), "{stderr}");
     let [stream] = &streams(run.path())[..] else { panic!("more than one stream") };
     assert!(!stream.ended && !stream.replaced && !stream.damaged);
     assert_eq!((called(stream, "aten::cosh"), called(stream, "aten::sinh")), (1, 0));
 }
 
 #[test]
-fn exec_is_called_as_the_interpreter_has_it() {
+fn exec_keeps_the_signature_of_the_interpreter() {
     let programs = [
         ("import os; os.execv('/bin/sh', ['sh', '-c', 'echo out; exit 5'])", Some(5)),
         ("import os; os.execve(path='/bin/sh', argv=('sh', '-c', 'echo $A'), env={'A': 'b'})", Some(0)),

@@ -7,7 +7,7 @@ use std::process::Command;
 use support::{Stream, here, recorded, streams, torch};
 
 /// Number of calls of operators or backward nodes with this name, and the kind and parent of their nodes.
-fn called(stream: &Stream, wanted: &str) -> (u64, u64) {
+fn called(stream: &Stream, operator: &str) -> (u64, u64) {
     let (mut all, mut below_forward) = (0, 0);
     for (&(thread, node, metric), stats) in &stream.stats {
         if metric != Metric::CallTime {
@@ -15,12 +15,12 @@ fn called(stream: &Stream, wanted: &str) -> (u64, u64) {
         }
         let path = stream.path(thread, node);
         match path.as_slice() {
-            [.., above, FrameKey::Backward { name }] if stream.text(*name).contains(wanted) => {
+            [.., above, FrameKey::Backward { name }] if stream.text(*name).contains(operator) => {
                 all += stats.count;
                 let is_forward = matches!(above, FrameKey::Operator { .. });
                 below_forward += if is_forward { stats.count } else { 0 };
             }
-            [.., FrameKey::Operator { name }] if stream.text(*name) == wanted => all += stats.count,
+            [.., FrameKey::Operator { name }] if stream.text(*name) == operator => all += stats.count,
             _ => {}
         }
     }
@@ -83,7 +83,7 @@ fn killed_children_leave_streams_that_can_be_read() {
 }
 
 #[test]
-fn workers_that_their_parent_ends_are_told_apart_from_killed_ones() {
+fn workers_ended_by_their_parent_are_distinguished_from_killed_ones() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = here("tests/programs/ended_workers.py");

@@ -12,31 +12,31 @@ fn check(version: &str) {
     };
     let program = here("tests/programs/frames.py");
     let output = Command::new(&python).arg(program).arg(recorder()).arg("40").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
-        "{}: {}\n{said}{}",
+        "{}: {}\n{stdout}{}",
         python.display(),
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    let mut numbers = said.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(u64::MAX));
+    let mut numbers = stdout.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(u64::MAX));
     let (checks, differences) = (numbers.next().unwrap(), numbers.next().unwrap());
     assert!(checks > 26_400, "{checks} checks");
-    assert_eq!(differences, 0, "{said}");
+    assert_eq!(differences, 0, "{stdout}");
 }
 
 /// Code at the address of earlier code is distinguished from it.
-fn tell_apart(version: &str) {
+fn check_version(version: &str) {
     let Some(python) = interpreters(version).pop() else {
         println!("skipped: no CPython {version} on PATH or in pyenv");
         return;
     };
     let program = here("tests/programs/identity.py");
     let output = Command::new(&python).arg(program).arg(recorder()).arg("40000").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let numbers: Vec<u64> = said.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    let numbers: Vec<u64> = stdout.split_whitespace().map(|number| number.parse().unwrap()).collect();
     println!("{version}: {numbers:?}");
     assert!(numbers[0] > 1000, "addresses were used again: {numbers:?}");
     assert_eq!(numbers[1], 0, "{numbers:?}");
@@ -46,7 +46,7 @@ fn tell_apart(version: &str) {
 #[ignore = "long: ./dev test --long"]
 fn code_at_an_address_that_is_used_again() {
     for version in ["3.10", "3.11", "3.12", "3.13"] {
-        tell_apart(version);
+        check_version(version);
     }
 }
 

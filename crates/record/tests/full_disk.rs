@@ -39,8 +39,8 @@ fn check(run: &Path, trace: bool, (count, has_outage): (u64, bool), error: i32) 
     if !has_outage {
         return assert_eq!(outages, []);
     }
-    let [(told, 0, ms)] = outages[..] else { panic!("{outages:?}") };
-    assert!(told == error && (1000..4000).contains(&ms), "{outages:?}");
+    let [(reason, 0, ms)] = outages[..] else { panic!("{outages:?}") };
+    assert!(reason == error && (1000..4000).contains(&ms), "{outages:?}");
 }
 
 fn program(python: &Path, run: &Path, trace: bool) -> Command {
@@ -59,29 +59,29 @@ fn count(stdout: &str, stderr: &str) -> (u64, bool) {
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn files_that_may_not_grow_for_two_seconds_lose_nothing() {
+fn temporary_size_limits_lose_nothing() {
     let Some(python) = torch() else { return };
     for (trace, limit) in [(false, 0), (true, 0), (true, 20_000)] {
         let run = tempfile::tempdir().unwrap();
         let output = program(&python, run.path(), trace).arg(limit.to_string()).output().unwrap();
         let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "{} {stderr}", output.status);
-        let told = count(&stdout, &stderr);
-        assert!(told.1);
-        check(run.path(), trace, told, EFBIG);
+        let found = count(&stdout, &stderr);
+        assert!(found.1);
+        check(run.path(), trace, found, EFBIG);
     }
 }
 
 #[test]
-fn files_that_may_not_grow_to_the_end_keep_what_was_written() {
+fn permanent_size_limits_keep_written_records() {
     let Some(python) = torch() else { return };
     for trace in [false, true] {
         let run = tempfile::tempdir().unwrap();
         let output = program(&python, run.path(), trace).args(["0", "stay"]).output().unwrap();
         let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "{} {stderr}", output.status);
-        let (count, told) = count(&stdout, &stderr);
-        assert!(told);
+        let (count, has_complaint) = count(&stdout, &stderr);
+        assert!(has_complaint);
         let stream = &streams(run.path())[0];
         assert!(!stream.damaged && !stream.ended);
         let times = stream.stats.iter().filter(|(key, _)| key.2 == Metric::CallTime);
@@ -124,15 +124,15 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_disk_that_is_full_for_two_seconds_loses_nothing() {
+fn a_full_disk_for_two_seconds_loses_nothing() {
     let Some(python) = torch() else { return };
     for trace in [false, true] {
         let Some(disk) = Small::mount("size=16m") else { return };
         let run = disk.0.path().join("run");
         let mut child = program(&python, &run, trace).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        stdout.read_line(&mut said).unwrap();
+        let mut output = String::new();
+        stdout.read_line(&mut output).unwrap();
         std::thread::sleep(Duration::from_millis(1200));
         let since = Instant::now();
         // The file system gives freed space to any file, so all space that the recorder frees is filled, too.
@@ -141,12 +141,12 @@ fn a_disk_that_is_full_for_two_seconds_loses_nothing() {
             std::thread::sleep(Duration::from_millis(50));
         }
         std::fs::remove_file(disk.0.path().join("filler")).unwrap();
-        let (mut said, mut complaints) = (String::new(), String::new());
-        stdout.read_to_string(&mut said).unwrap();
+        let (mut output, mut complaints) = (String::new(), String::new());
+        stdout.read_to_string(&mut output).unwrap();
         child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
         assert!(child.wait().unwrap().success(), "{complaints}");
-        let told = count(&said, &complaints);
-        assert!(told.1 || !trace);
-        check(&run, trace, told, ENOSPC);
+        let found = count(&output, &complaints);
+        assert!(found.1 || !trace);
+        check(&run, trace, found, ENOSPC);
     }
 }

@@ -6,7 +6,7 @@ use stackline_recording::{FrameKey, Metric};
 use support::{here, recorded, streams, torch};
 
 #[test]
-fn collections_are_spans_below_who_caused_them_once_operators_run() {
+fn garbage_collections_are_spans_below_their_caller() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = here("tests/programs/garbage.py");
@@ -36,15 +36,15 @@ fn collections_are_spans_below_who_caused_them_once_operators_run() {
             |frame| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == "with_finalizer"),
         )
     };
-    let of = |metric: Metric, wanted: &dyn Fn(&[&FrameKey]) -> bool| {
-        let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && wanted(&stream.path(key.0, key.1)));
+    let totals = |metric: Metric, is_match: &dyn Fn(&[&FrameKey]) -> bool| {
+        let found = stream.stats.iter().filter(|(key, _)| key.2 == metric && is_match(&stream.path(key.0, key.1)));
         found.fold((0, 0), |(count, sum), (_, stats)| (count + stats.count, sum + stats.sum))
     };
     let is_product = |path: &[&FrameKey]| {
         finalized(path) && matches!(path, [.., FrameKey::Operator { name }] if stream.text(*name) == "aten::mm")
     };
-    let (products, within) = of(Metric::CallTime, &is_product);
-    let (collections, alone) = of(Metric::GcTime, &|path| finalized(path) && is_collection(path));
+    let (products, within) = totals(Metric::CallTime, &is_product);
+    let (collections, alone) = totals(Metric::GcTime, &|path| finalized(path) && is_collection(path));
     let spans = stream.events.iter().filter(|&&(thread, node, _)| {
         let path = stream.path(thread, node);
         finalized(&path) && is_collection(&path)

@@ -4,11 +4,12 @@ use crate::support::{recorded, streams, torch};
 use crate::watched::called;
 use stackline_recording::{Metric, Role};
 
-/// Prints for each step if its operators were reported: each reported one has a small delay (`STACKLINE_PLANTED_NS`).
+/// Prints for each step if its operators were reported: each reported one has a small delay
+/// (`STACKLINE_INJECTED_COST_NS`).
 const STEPS: &str = r#"
 import ctypes, os
 import torch
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_INJECTED_WAITS")
 parameter = torch.nn.Parameter(torch.zeros(3))
 optimizer = torch.optim.SGD([parameter], lr=0.1)
 reported = []
@@ -22,7 +23,7 @@ print(*reported)
 "#;
 
 #[test]
-fn operators_are_reported_in_wanted_steps_alone() {
+fn operators_are_reported_only_in_selected_steps() {
     let Some(python) = torch() else { return };
     let cases = [
         (("STACKLINE_STEPS", "2..2"), "0", "0 0 1 0"),
@@ -33,7 +34,7 @@ fn operators_are_reported_in_wanted_steps_alone() {
     for ((variable, value), shapes, expected) in cases {
         let run = tempfile::tempdir().unwrap();
         let mut command = recorded(&python, run.path());
-        command.envs([(variable, value), ("STACKLINE_SHAPES", shapes), ("STACKLINE_PLANTED_NS", "100000")]);
+        command.envs([(variable, value), ("STACKLINE_SHAPES", shapes), ("STACKLINE_INJECTED_COST_NS", "100000")]);
         command.env("STACKLINE_MEMORY", "1");
         let output = command.args(["-c", STEPS]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -68,7 +69,7 @@ optimizer.step()
 "#;
 
 #[test]
-fn children_that_are_forked_in_a_step_that_is_left_out_are_recorded() {
+fn children_forked_in_unrecorded_steps_are_recorded() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
@@ -76,8 +77,8 @@ fn children_that_are_forked_in_a_step_that_is_left_out_are_recorded() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let streams = streams(run.path());
     let count = |name: &str, role: Role| {
-        let of = streams.iter().filter(|stream| stream.process.role == role);
-        let mut counts: Vec<u64> = of.map(|stream| called(stream, name)).collect();
+        let with_role = streams.iter().filter(|stream| stream.process.role == role);
+        let mut counts: Vec<u64> = with_role.map(|stream| called(stream, name)).collect();
         counts.sort_unstable();
         counts
     };
@@ -96,7 +97,7 @@ import _stackline_bootstrap
 value = torch.ones(3)
 os.environ["STACKLINE_RECORD"] = os.environ["RUN"]
 _stackline_bootstrap.begin()
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_INJECTED_WAITS")
 child = os.fork()
 if child == 0:
     was_left_out, end = False, time.monotonic() + 10
@@ -114,11 +115,11 @@ assert os.waitpid(child, 0)[1] == 0
 "#;
 
 #[test]
-fn children_that_are_forked_before_the_wanted_part_are_recorded_in_it() {
+fn children_forked_before_the_window_are_recorded_in_it() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
-    command.envs([("STACKLINE_AFTER", "2s"), ("STACKLINE_PLANTED_NS", "10000")]).args(["-c", FORKS_EARLY]);
+    command.envs([("STACKLINE_AFTER", "2s"), ("STACKLINE_INJECTED_COST_NS", "10000")]).args(["-c", FORKS_EARLY]);
     command.env_remove("STACKLINE_RECORD").env("RUN", run.path());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -141,7 +142,7 @@ assert os.waitpid(child, 0)[1] == 0
 "#;
 
 #[test]
-fn times_count_from_the_begin_of_the_recording_in_forked_children() {
+fn forked_children_share_the_time_origin_of_the_recording() {
     let Some(python) = torch() else { return };
     // PyTorch takes longer than that to be imported.
     for (variable, expected) in [("STACKLINE_AFTER", 5), ("STACKLINE_DURATION", 0)] {

@@ -8,7 +8,7 @@ use support::{all_records, here, interpreters, recorded, streams, torch};
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn threads_that_ended_leave_nothing_behind() {
+fn ended_threads_leave_no_memory() {
     let Some(python) = torch() else { return };
     const MORE: usize = 1000;
     for mode in ["profile", "trace"] {
@@ -16,9 +16,9 @@ fn threads_that_ended_leave_nothing_behind() {
         let mut command = recorded(&python, run.path());
         command.env("STACKLINE_MODE", mode).env("STACKLINE_SAMPLE_HZ", "99");
         let output = command.arg(here("tests/programs/threads.py")).arg(MORE.to_string()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let grown: f64 = said.trim().parse().unwrap();
+        let grown: f64 = stdout.trim().parse().unwrap();
         println!("{mode}: {grown:.1} MB for {MORE} threads");
         // Each thread has numbers of forward operators of 1 MB, and some wait for the writer.
         assert!(grown < 300.0, "{mode}: {grown} MB");
@@ -60,14 +60,14 @@ fn an_interrupt_reaches_the_program_when_a_module_dies() {
         };
         let run = tempfile::tempdir().unwrap();
         let output = recorded(&python, run.path()).arg(here("tests/programs/interrupted.py")).output().unwrap();
-        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        assert!(output.status.success(), "{version}: {said:?}");
-        assert_eq!(said, ["50\n", ""], "{version}");
+        let output_texts = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(output.status.success(), "{version}: {output_texts:?}");
+        assert_eq!(output_texts, ["50\n", ""], "{version}");
     }
 }
 
 #[test]
-fn threads_beyond_the_limit_are_counted_once() {
+fn threads_beyond_the_limit_are_counted_once_each() {
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(Path::new("python3"), run.path());
     command.env("STACKLINE_SAMPLE_HZ", "199").env("STACKLINE_WAIT_HZ", "0").arg(here("tests/programs/many_threads.py"));
@@ -76,8 +76,8 @@ fn threads_beyond_the_limit_are_counted_once() {
     let stream = streams(run.path()).remove(0);
     // The main one, those that wait and the busy one; the other one had a place.
     assert_eq!(stream.lost.get("threads_over_limit"), Some(&(1102 - 1024)), "{:?}", stream.lost);
-    let said = &stream.sources["samples"].1;
-    assert!(said.contains("78 threads were not sampled, as 1,024 others were"), "{said}");
+    let detail = &stream.sources["samples"].1;
+    assert!(detail.contains("78 threads were not sampled, as 1,024 others were"), "{detail}");
     let samples = |name: &str| -> u64 {
         let is =
             |frame: &&FrameKey| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == name);
@@ -108,9 +108,9 @@ fn names_beyond_the_limit_of_single_calls_are_counted() {
     };
     let (all, lost) = names("1000000000");
     assert!(all >= 200 && lost == 0, "{all} {lost}");
-    let (told, lost) = names("1");
-    assert!(told <= 1, "the limit is kept: {told}");
-    assert_eq!(told + lost, all);
+    let (named_count, lost) = names("1");
+    assert!(named_count <= 1, "the limit is kept: {named_count}");
+    assert_eq!(named_count + lost, all);
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn windows_are_written_with_the_numbers_of_their_steps() {
             _ => None,
         })
         .collect();
-    let told: Vec<_> = changes.iter().map(|change| (change.0, change.1, change.2)).collect();
+    let windows: Vec<_> = changes.iter().map(|change| (change.0, change.1, change.2)).collect();
     let expected = [(0, true), (1, false), (3, true), (4, false), (6, true), (7, false)];
-    assert_eq!(told, expected.map(|(step, open)| (step, open, true)));
+    assert_eq!(windows, expected.map(|(step, open)| (step, open, true)));
     assert!(changes.is_sorted_by_key(|change| change.3));
 }

@@ -9,8 +9,8 @@ use support::{Stream, here, recorder, streams, torch};
 /// Number of recordings of one process.
 const COUNT: usize = 200;
 
-fn called(stream: &Stream, wanted: &str) -> u64 {
-    let is = |key: &&FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
+fn called(stream: &Stream, operator: &str) -> u64 {
+    let is = |key: &&FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == operator);
     stream.calls().iter().filter(|(path, _)| path.last().is_some_and(is)).map(|(_, count)| count).sum()
 }
 
@@ -33,15 +33,15 @@ fn many_recordings_take_the_memory_of_one() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8(output.stdout).unwrap();
-    println!("{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    println!("{stdout}");
     let numbers: Vec<u64> =
-        said.split(|byte: char| !byte.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
-    let [calls, ref before @ .., maps_100, bytes_100, maps_200, bytes_200] = numbers[..] else { panic!("{said}") };
-    let [maps, bytes, maps_1, bytes_1] = before[..] else { panic!("{said}") };
+        stdout.split(|byte: char| !byte.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
+    let [calls, ref before @ .., maps_100, bytes_100, maps_200, bytes_200] = numbers[..] else { panic!("{stdout}") };
+    let [maps, bytes, maps_1, bytes_1] = before[..] else { panic!("{stdout}") };
     // What the first recording takes stays for the next one. A hundred more take less than it alone: less than a hundredth each.
-    assert!(maps_200.saturating_sub(maps_100) < maps_1 - maps, "mappings: {said}");
-    assert!(bytes_200.saturating_sub(bytes_100) < bytes_1 - bytes, "bytes: {said}");
+    assert!(maps_200.saturating_sub(maps_100) < maps_1 - maps, "mappings: {stdout}");
+    assert!(bytes_200.saturating_sub(bytes_100) < bytes_1 - bytes, "bytes: {stdout}");
     let mut sampled = 0;
     for number in 0..COUNT {
         let streams = streams(&folder.path().join(number.to_string()));
@@ -60,7 +60,7 @@ fn many_recordings_take_the_memory_of_one() {
 }
 
 #[test]
-fn what_was_left_out_is_told_in_its_own_recording() {
+fn omitted_data_is_reported_in_its_recording() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("python3");
     command.env("PYTHONPATH", here("bootstrap")).env("STACKLINE_RECORDER", recorder()).env("STACKLINE_WAIT_HZ", "0");
@@ -72,10 +72,10 @@ fn what_was_left_out_is_told_in_its_own_recording() {
     assert_eq!([&many, &off, &few].map(over_limit), [Some(1101 - 1024), None, None]);
     let samples = |stream: &Stream| stream.sources["samples"].clone();
     assert_eq!(samples(&off), (false, "off".into()));
-    for (stream, told) in [(&many, true), (&few, false)] {
-        let (is_on, said) = samples(stream);
-        assert!(is_on && said.contains("threads were not sampled") == told, "{said}");
-        let has_counters = !said.contains("no counter page-faults");
-        assert_eq!(said.contains("counters of threads got no file"), told && has_counters, "{said}");
+    for (stream, has_warning) in [(&many, true), (&few, false)] {
+        let (is_on, detail) = samples(stream);
+        assert!(is_on && detail.contains("threads were not sampled") == has_warning, "{detail}");
+        let has_counters = !detail.contains("no counter page-faults");
+        assert_eq!(detail.contains("counters of threads got no file"), has_warning && has_counters, "{detail}");
     }
 }

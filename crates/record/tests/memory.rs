@@ -54,7 +54,7 @@ fn listing(trace: &MemoryTrace, function: &str) -> Vec<String> {
 }
 
 #[test]
-fn operators_touch_what_they_are_called_with_and_what_they_make() {
+fn operators_access_their_inputs_and_outputs() {
     let Some(python) = torch() else { return };
     let trace = recording(&python, "small");
     let expected = "\
@@ -83,7 +83,7 @@ aten::cat read 4000 read 4000 write 8000";
 
 /// More tensors than the recorder reads: their number is reported, and the call may have accessed any object.
 #[test]
-fn what_is_too_much_to_look_at_is_counted() {
+fn inputs_beyond_the_limit_are_counted() {
     let Some(python) = torch() else { return };
     let trace = recording(&python, "many");
     let lost = trace.report.problems.iter().find(|problem| problem.example.contains("inputs_over_limit"));
@@ -96,7 +96,7 @@ fn what_is_too_much_to_look_at_is_counted() {
 
 /// A program may continue after a failed allocation.
 #[test]
-fn requests_that_fail_are_told() {
+fn failed_requests_are_reported() {
     let Some(python) = torch() else { return };
     let trace = recording(&python, "failing");
     assert_eq!(trace.report.problems, []);
@@ -109,7 +109,7 @@ fn requests_that_fail_are_told() {
 }
 
 #[test]
-fn sums_are_those_of_the_profiler_and_kinds_are_right() {
+fn sums_equal_those_of_the_profiler() {
     let Some(python) = torch() else { return };
     let output =
         Command::new(&python).arg(here("tests/programs/memory.py")).args(["train", "profile"]).output().unwrap();
@@ -127,8 +127,9 @@ fn sums_are_those_of_the_profiler_and_kinds_are_right() {
         }
     }
     // The gradients that a step frees first are older than the profiler, which leaves them out.
-    let sums =
-        |of: usize| [0, 1].map(|column: usize| theirs.iter().skip(of).step_by(2).map(|line| line[column]).sum::<u64>());
+    let sums = |first_line: usize| {
+        [0, 1].map(|column: usize| theirs.iter().skip(first_line).step_by(2).map(|line| line[column]).sum::<u64>())
+    };
     let ours = [allocated.len() as u64, allocated.iter().map(|one| one.0).sum()];
     assert_eq!(ours, sums(0), "allocations, and their bytes");
     assert!(ours[0] > 200 && sums(1)[0] > 200);

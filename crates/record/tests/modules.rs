@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use support::{here, recorded, streams, torch};
 
 #[test]
-fn names_are_those_of_the_moment() {
+fn module_names_are_those_at_the_time_of_the_call() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let output = recorded(&python, run.path()).arg(here("tests/programs/modules.py")).output().unwrap();

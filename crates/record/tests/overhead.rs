@@ -5,7 +5,7 @@ use stackline_recording::{FrameKey, Metric};
 use std::path::Path;
 
 /// `python - STEPS LAYERS WIDTH`: trains, and prints the median duration of its steps in ns, and the ratio of steps
-/// with delayed operators (`STACKLINE_PLANTED_NS`) to the steps between them: the median of all such groups, 1
+/// with delayed operators (`STACKLINE_INJECTED_COST_NS`) to the steps between them: the median of all such groups, 1
 /// without any.
 const PROGRAM: &str = r#"
 import ctypes, itertools, os, sys, time
@@ -16,7 +16,7 @@ steps, layers, width = map(int, sys.argv[1:])
 model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)])
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 x = torch.randn(128, width)
-waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_INJECTED_WAITS")
 times = []
 with torch.profiler.record_function("training"):
     for step in range(steps):
@@ -55,47 +55,37 @@ fn trained(python: &Path, steps: u64, [layers, width]: Model, variables: &[(&str
 }
 
 /// Number of calls of an operator, or of all operators and backward nodes.
-fn calls(stream: &Stream, wanted: Option<&str>) -> u64 {
-    let is_wanted = |key: &FrameKey| match *key {
+fn calls(stream: &Stream, requested_name: Option<&str>) -> u64 {
+    let is_match = |key: &FrameKey| match *key {
         FrameKey::Operator { name } | FrameKey::Backward { name } => {
-            wanted.is_none_or(|wanted| stream.text(name) == wanted)
+            requested_name.is_none_or(|requested_name| stream.text(name) == requested_name)
         }
         _ => false,
     };
-    stream
-        .calls()
-        .iter()
-        .filter(|(path, _)| path.last().is_some_and(|key| is_wanted(key)))
-        .map(|(_, count)| count)
-        .sum()
+    stream.calls().iter().filter(|(path, _)| path.last().is_some_and(|key| is_match(key))).map(|(_, count)| count).sum()
 }
 
 /// Exclusive and inclusive time of a span in ns.
-fn span(stream: &Stream, wanted: &str) -> [u64; 2] {
-    let is_wanted = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == wanted);
-    [Metric::OperatorTime, Metric::CallTime].map(|wanted| {
+fn span(stream: &Stream, requested_name: &str) -> [u64; 2] {
+    let is_match = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == requested_name);
+    [Metric::OperatorTime, Metric::CallTime].map(|metric| {
         let of_span = stream
             .stats
             .iter()
-            .filter(|(key, _)| key.2 == wanted && stream.path(key.0, key.1).last().is_some_and(|key| is_wanted(key)));
+            .filter(|(key, _)| key.2 == metric && stream.path(key.0, key.1).last().is_some_and(|key| is_match(key)));
         of_span.map(|(_, stats)| stats.sum).sum()
     })
 }
 
 /// Number of spans that ended.
-fn spans(stream: &Stream, wanted: &str) -> u64 {
-    let is_wanted = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == wanted);
-    stream
-        .calls()
-        .iter()
-        .filter(|(path, _)| path.last().is_some_and(|key| is_wanted(key)))
-        .map(|(_, count)| count)
-        .sum()
+fn spans(stream: &Stream, requested_name: &str) -> u64 {
+    let is_match = |key: &FrameKey| matches!(*key, FrameKey::Span { name } if stream.text(name) == requested_name);
+    stream.calls().iter().filter(|(path, _)| path.last().is_some_and(|key| is_match(key))).map(|(_, count)| count).sum()
 }
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn unrecorded_steps_are_counted_and_missing_alike() {
+fn unrecorded_steps_are_counted_and_missing_equally() {
     let Some(python) = torch() else { return };
     let (stream, _) = trained(&python, 200, SMALL, &[]);
     let overhead = stream.overhead.unwrap();
@@ -125,26 +115,27 @@ fn unrecorded_steps_are_counted_and_missing_alike() {
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn a_planted_cost_is_told() {
+fn injected_cost_is_measured() {
     let Some(python) = torch() else { return };
     // On a machine whose steps differ by a third, 50 comparisons of an unrecorded program give -1.5 % to +1.5 %: eight times
     // as many are needed for the injected cost.
     const STEPS: u64 = 10_000;
-    let told = |planted_ns: u64| {
-        let variables = [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_PLANTED_NS", &planted_ns.to_string())];
+    let with_injected_cost = |injected_ns: u64| {
+        let variables =
+            [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_INJECTED_COST_NS", &injected_ns.to_string())];
         let (stream, [step_ns, times_as_long]) = trained(&python, STEPS, LARGE, &variables);
         let overhead = stream.overhead.unwrap();
         let longer = times_as_long - 1.0;
-        println!("{planted_ns} ns an operator: {overhead:?}, steps take {longer} longer");
+        println!("{injected_ns} ns an operator: {overhead:?}, steps take {longer} longer");
         assert!(overhead.comparisons > 300, "{overhead:?}");
         let operators = calls(&stream, None) as f64 / (STEPS - overhead.unrecorded_steps) as f64;
         (overhead.fraction.unwrap().median, longer, operators, step_ns)
     };
-    let (without, _, operators, step_ns) = told(0);
-    for wanted in [0.01, 0.05, 0.20] {
+    let (without, _, operators, step_ns) = with_injected_cost(0);
+    for fraction in [0.01, 0.05, 0.20] {
         // What a wait costs is more than its own time: caches cool meanwhile. The program's own clock has all of it.
-        let (with, longer, ..) = told((wanted * step_ns / operators) as u64);
-        assert!((with - longer).abs() < 0.015, "{with} with {wanted} planted, steps take {longer} longer");
-        assert!(longer - without > wanted - 0.015, "{longer} with {wanted} planted, {without} without");
+        let (with, longer, ..) = with_injected_cost((fraction * step_ns / operators) as u64);
+        assert!((with - longer).abs() < 0.015, "{with} with {fraction} injected, steps take {longer} longer");
+        assert!(longer - without > fraction - 0.015, "{longer} with {fraction} injected, {without} without");
     }
 }

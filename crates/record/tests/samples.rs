@@ -29,8 +29,8 @@ fn run(command: &mut Command) -> Output {
 }
 
 /// Samples of a metric: path, count, ns.
-fn samples(stream: &Stream, wanted: Metric) -> Vec<(Vec<&FrameKey>, u64, u64)> {
-    let of_metric = stream.stats.iter().filter(|(key, _)| key.2 == wanted);
+fn samples(stream: &Stream, metric: Metric) -> Vec<(Vec<&FrameKey>, u64, u64)> {
+    let of_metric = stream.stats.iter().filter(|(key, _)| key.2 == metric);
     of_metric.map(|(&(thread, node, _), stats)| (stream.path(thread, node), stats.count, stats.sum)).collect()
 }
 
@@ -131,7 +131,7 @@ fn shares_of_python(python: &Path) -> Option<String> {
         return Some(wrong);
     }
     // Times that samples represent: their sum is the used time, up to one interval per thread.
-    let of = |name: &str| -> f64 {
+    let share_of = |name: &str| -> f64 {
         let on_path = |path: &[&FrameKey]| path.iter().any(|frame| function(stream, frame) == name);
         samples(stream, Metric::CpuTime)
             .iter()
@@ -141,9 +141,10 @@ fn shares_of_python(python: &Path) -> Option<String> {
     };
     let (main, thread): (f64, f64) = (truth.used("python_").values().sum(), truth.used["thread"]);
     let noticed_late = 0.06;
-    let near = (of("main") - main).abs() < 0.03 * main + 0.03
-        && (of("in_thread") - thread).abs() < 0.03 * thread + noticed_late;
-    let sampled = || format!("{} and {} s sampled, {main} and {thread} s used", of("main"), of("in_thread"));
+    let near = (share_of("main") - main).abs() < 0.03 * main + 0.03
+        && (share_of("in_thread") - thread).abs() < 0.03 * thread + noticed_late;
+    let sampled =
+        || format!("{} and {} s sampled, {main} and {thread} s used", share_of("main"), share_of("in_thread"));
     (!near).then(sampled)
 }
 
@@ -245,7 +246,7 @@ fn check_names(run: &Path, library: &Path, hits: &HashMap<String, u64>) {
 const ROUNDS: &str = "500";
 
 #[test]
-fn signals_disturb_nothing_and_find_whole_paths() {
+fn signals_disturb_nothing_and_find_complete_paths() {
     for python in installed() {
         let program = here("tests/programs/signals.py");
         let truth = run(Command::new(&python).arg(&program).arg(ROUNDS));
@@ -313,9 +314,9 @@ fn check_paths(stream: &Stream, python: &Path) {
     // A frame that CPython is just linking may show what was there before: one of a million samples, in a busy hour.
     assert!(wrong.len() as u64 * 1000 <= all, "{}: {wrong:#?} of {all} samples", python.display());
     assert!(unknown * 50 < all, "{}: {unknown} of {all} samples have functions without names", python.display());
-    let (on, said) = &stream.sources["samples"];
-    assert!(on, "{said}");
-    let broken = said
+    let (on, detail) = &stream.sources["samples"];
+    assert!(on, "{detail}");
+    let broken = detail
         .split("; ")
         .find_map(|part| part.strip_suffix(" samples have no Python frames, because the frames were changing"));
     let broken: u64 = broken.map_or(0, |count| count.parse().unwrap());
@@ -324,7 +325,7 @@ fn check_paths(stream: &Stream, python: &Path) {
 
 /// Counts are attributed to the next sample of the thread: the same function, or the code right after it.
 #[test]
-fn faults_of_pages_are_counted_where_they_happen() {
+fn page_faults_are_counted_at_their_location() {
     for python in installed() {
         one_of_three(&python, || wrong_faults(&python));
     }
@@ -337,10 +338,10 @@ fn wrong_faults(python: &Path) -> Option<String> {
     let output = run(command.arg(here("tests/programs/pages.py")));
     let touched: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
     let stream = &streams(folder.path())[0];
-    let (on, said) = &stream.sources["samples"];
-    assert!(on, "{said}");
-    if said.contains("no counter page-faults") {
-        println!("skipped: {said}");
+    let (on, detail) = &stream.sources["samples"];
+    assert!(on, "{detail}");
+    if detail.contains("no counter page-faults") {
+        println!("skipped: {detail}");
         return None;
     }
     let faults = samples(stream, Metric::Counter(0));

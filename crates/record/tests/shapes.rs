@@ -97,8 +97,8 @@ fn three_programs() {
     }
     let tree = as_single_calls(stream);
     let layer = "aten::addmm f32[96], f32[64,32], f32[32,96], scalar, scalar";
-    let alike = || tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>();
-    assert!(tree.contains_key(layer), "{:#?}", alike());
+    let addmm_keys = || tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>();
+    assert!(tree.contains_key(layer), "{:#?}", addmm_keys());
     // Of tensors that hold no sizes of their own the profiler says nothing; the tree keeps their types.
     assert!(tree.keys().any(|key| key.starts_with("aten::to_padded_tensor f32[?]")), "{tree:#?}");
 }
@@ -123,7 +123,7 @@ fn as_single_calls(stream: &Stream) -> Listing {
 
 /// Without the option no inputs are requested, and operators are distinguished only by name.
 #[test]
-fn without_the_option_there_are_no_shapes() {
+fn shapes_are_recorded_only_with_the_option() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     run(recorded(&python, folder.path()).arg(program()).arg("gpt"));
@@ -135,7 +135,7 @@ fn without_the_option_there_are_no_shapes() {
 
 /// Shapes that differ from call to call fill a tree up to its limit, and every call is counted.
 #[test]
-fn shapes_that_never_come_again_stay_within_the_limit() {
+fn shapes_that_never_recur_stay_within_the_limit() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let code = "import torch\nvalue = torch.zeros(3000)\nfor n in range(3000): value[:n].neg()";
@@ -162,16 +162,16 @@ fn shapes_that_never_come_again_stay_within_the_limit() {
 /// Without permission to read its own memory through the kernel, the layout is unknown: shapes are left out, which is
 /// reported once, and all other data are recorded.
 #[test]
-fn without_the_means_to_find_out_there_are_no_shapes() {
+fn shapes_are_omitted_if_layouts_are_unknown() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, folder.path());
     let output = run(command.env("STACKLINE_SHAPES", "1").arg(here("tests/programs/sandboxed.py")));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "6.0\n");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let ours: Vec<&str> = said.lines().filter(|line| line.starts_with("stackline: ")).collect();
-    assert_eq!(ours.len(), 1, "{said}");
-    assert!(ours[0].starts_with("stackline: shapes are not recorded: this system"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ours: Vec<&str> = stderr.lines().filter(|line| line.starts_with("stackline: ")).collect();
+    assert_eq!(ours.len(), 1, "{stderr}");
+    assert!(ours[0].starts_with("stackline: shapes are not recorded: this system"), "{stderr}");
     let stream = &streams(folder.path())[0];
     assert!(stream.ended && !stream.sources["shapes"].0 && stream.sources["pytorch"].0);
     let plain = |(path, _): &(Vec<&FrameKey>, u64)| operator(stream, path.last().unwrap()) == Some(("aten::sum", ""));

@@ -10,10 +10,10 @@ fn processes_that_live_20_ms_leave_a_stream() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let output = recorded(&python, run.path()).arg(here("tests/programs/short_lives.py")).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
     let streams: HashMap<u32, _> = streams(run.path()).into_iter().map(|stream| (stream.process.pid, stream)).collect();
-    for line in said.lines() {
+    for line in stdout.lines() {
         let (pid, what) = line.split_once(' ').unwrap();
         let stream = streams.get(&pid.parse().unwrap()).unwrap_or_else(|| panic!("{what} left no stream"));
         let is_killed = what.contains("kill");
@@ -28,5 +28,5 @@ fn processes_that_live_20_ms_leave_a_stream() {
         };
         assert_eq!(stream.exit, exit, "{what}");
     }
-    assert_eq!(streams.len(), said.lines().count() + 1, "and the program itself");
+    assert_eq!(streams.len(), stdout.lines().count() + 1, "and the program itself");
 }

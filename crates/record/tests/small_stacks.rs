@@ -46,7 +46,7 @@ const OPTIONS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn the_handler_uses_little_of_a_small_stack() {
+fn signal_handler_uses_little_of_a_small_stack() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
         let Some(library) = compile(folder.path(), "signals") else { return };
@@ -56,10 +56,10 @@ fn the_handler_uses_little_of_a_small_stack() {
         command.envs(OPTIONS).arg(here("tests/programs/small_stacks.py")).arg(library).arg("0.4");
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}: {} {}", python.display(), output.status, text(&output.stderr));
-        let said = text(&output.stdout);
-        println!("{}: stack, its size, bytes that the kernel used, bytes used in all\n{said}", python.display());
-        assert_eq!(said.lines().count(), 3, "{said}");
-        for line in said.lines() {
+        let stdout = text(&output.stdout);
+        println!("{}: stack, its size, bytes that the kernel used, bytes used in all\n{stdout}", python.display());
+        assert_eq!(stdout.lines().count(), 3, "{stdout}");
+        for line in stdout.lines() {
             let numbers: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
             let [size, kernel, touched] = numbers[..] else { panic!("{line}") };
             assert!(touched > kernel, "{line}: no sample was taken on the stack");
@@ -81,7 +81,7 @@ fn every_signal(command: &mut Command, library: &Path, seconds: &str) -> Output 
 
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn a_program_may_use_every_signal_number() {
+fn programs_may_use_every_signal_number() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
         let Some(library) = compile(folder.path(), "signals") else { return };
@@ -104,7 +104,7 @@ fn a_program_may_use_every_signal_number() {
 
 /// A thread has only the stack that the program gave it: the recorder's memory for native frames is elsewhere.
 #[test]
-fn native_frames_need_little_of_a_threads_own_stack() {
+fn native_frames_take_little_of_a_small_stack() {
     let Some(python) = support::torch() else { return };
     for (kibibytes, has_room) in [("64", false), ("128", true), ("400", true)] {
         let run = tempfile::tempdir().unwrap();
@@ -117,10 +117,10 @@ fn native_frames_need_little_of_a_threads_own_stack() {
         let is_native = |frame: &&FrameKey| matches!(frame, FrameKey::Native { .. });
         let is_multiplication = |path: &[&FrameKey]| matches!(path.last(), Some(FrameKey::Operator { name }) if stream.text(*name) == "aten::mul");
         let calls = stream.calls();
-        let of = |native: bool| {
+        let hits_of = |native: bool| {
             calls.iter().filter(move |(path, _)| is_multiplication(path) && path.iter().any(is_native) == native)
         };
-        let [with, without] = [true, false].map(|native| of(native).map(|(_, count)| count).sum::<u64>());
+        let [with, without] = [true, false].map(|native| hits_of(native).map(|(_, count)| count).sum::<u64>());
         assert_eq!(with + without, 500, "{kibibytes} KiB");
         assert_eq!(with > 0, has_room, "{kibibytes} KiB: {with} with native frames");
         assert!(stream.lost.contains_key("native_frames_without_stack") || has_room, "{:?}", stream.lost);
@@ -130,7 +130,7 @@ fn native_frames_need_little_of_a_threads_own_stack() {
 /// While a library is loaded, no thread of the recorder can start or end: the recorder waits for no thread while
 /// others wait for its locks.
 #[test]
-fn a_library_that_waits_for_the_gil_holds_nobody_up() {
+fn libraries_that_wait_for_the_gil_block_no_other_thread() {
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
         let Some(library) = compile(folder.path(), "loading") else { return };

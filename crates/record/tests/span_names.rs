@@ -14,10 +14,10 @@ fn storm(python: &Path, run: &Path, mode: &str, count: u32, seconds: u32) -> f64
     let mut command = recorded(python, run);
     command.env("STACKLINE_MODE", mode).env("STACKLINE_SAMPLE_HZ", "99").arg(here("tests/programs/spans.py"));
     let output = command.args([count.to_string(), seconds.to_string()]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
     let resident: Vec<f64> =
-        said.trim().trim_matches(['[', ']']).split(", ").map(|number| number.parse().unwrap()).collect();
+        stdout.trim().trim_matches(['[', ']']).split(", ").map(|number| number.parse().unwrap()).collect();
     println!("{mode}: {resident:?} MB after a quarter and all of {count} spans");
     resident[1] - resident[0]
 }

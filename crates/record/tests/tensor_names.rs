@@ -47,14 +47,14 @@ fn named(trace: &MemoryTrace) -> BTreeMap<String, (usize, u64, MemoryObjectKind,
 }
 
 #[test]
-fn tensors_are_called_as_modules_call_them() {
+fn tensor_names_equal_those_of_modules() {
     use MemoryObjectKind::{Gradient, OptimizerState, Parameter};
     let Some(python) = torch() else { return };
     let (trace, printed) = recording(&python, PROGRAM);
     assert_eq!(trace.report.problems, []);
     let mut named = named(&trace);
     let mut take = |name: &str| named.remove(name).unwrap_or_else(|| panic!("{name}"));
-    let of = |count, bytes, kind, module: &str| (count, bytes, kind, module.to_owned());
+    let expected_object = |count, bytes, kind, module: &str| (count, bytes, kind, module.to_owned());
     let trained = [
         ("0.norm", "weight", 32),
         ("0.norm", "bias", 32),
@@ -66,16 +66,20 @@ fn tensors_are_called_as_modules_call_them() {
     ];
     for (module, name, bytes) in trained {
         let path = format!("{module}.{name}");
-        assert_eq!(take(&path), of(1, bytes, Parameter, module));
-        assert_eq!(take(&format!("{path}.grad")), of(2, bytes, Gradient, module), "a new one in each step");
+        assert_eq!(take(&path), expected_object(1, bytes, Parameter, module));
+        assert_eq!(
+            take(&format!("{path}.grad")),
+            expected_object(2, bytes, Gradient, module),
+            "a new one in each step"
+        );
         for moment in ["exp_avg", "exp_avg_sq"] {
-            assert_eq!(take(&format!("{path}.{moment}")), of(1, bytes, OptimizerState, module));
+            assert_eq!(take(&format!("{path}.{moment}")), expected_object(1, bytes, OptimizerState, module));
         }
-        assert_eq!(take(&format!("{path}.step")), of(1, 4, OptimizerState, module));
+        assert_eq!(take(&format!("{path}.step")), expected_object(1, 4, OptimizerState, module));
     }
     assert_eq!(
         take("part.weight"),
-        of(1, 256, Parameter, "part"),
+        expected_object(1, 256, Parameter, "part"),
         "as it was made, not the buffer that it became a part of"
     );
     for (name, count, kind) in [("0.norm.running_mean", 1, None), ("embedding.weight", 1, Some(Parameter))] {
@@ -106,7 +110,7 @@ fn tensors_are_called_as_modules_call_them() {
 /// A compiler that traces an optimizer's step finds no additional operations. The names are reported at the end.
 #[test]
 #[ignore = "long: ./dev test --long"]
-fn compiled_steps_stay_as_they_are() {
+fn compiled_steps_are_unchanged() {
     const PROGRAM: &str = "tests/programs/compiled_step.py";
     let Some(python) = torch() else { return };
     let (trace, printed) = recording(&python, PROGRAM);
@@ -118,7 +122,7 @@ fn compiled_steps_stay_as_they_are() {
 /// Errors in the program's own optimizers remain the program's, names and recording are written without PyTorch in
 /// `sys.modules`, and exceptions of signal handlers reach the program.
 #[test]
-fn what_fails_in_a_hook_is_not_the_programs() {
+fn hook_failures_do_not_reach_the_program() {
     const PROGRAM: &str = "tests/programs/hostile_names.py";
     let Some(python) = torch() else { return };
     let (trace, printed) = recording(&python, PROGRAM);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use support::{here, interpreters, recorded, streams};
 
 #[test]
-fn threads_have_the_names_that_python_gave_them() {
+fn threads_have_their_python_names() {
     for version in ["3.10", "3.11", "3.12", "3.13", "3.14"] {
         let Some(python) = interpreters(version).pop() else {
             println!("skipped: no python{version}");
@@ -16,9 +16,9 @@ fn threads_have_the_names_that_python_gave_them() {
         let mut command = recorded(&python, run.path());
         command.arg(here("tests/programs/thread_names.py")).env("STACKLINE_SAMPLE_HZ", "200");
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         // Tracebacks have the frames that they have without a recorder.
-        assert_eq!(said, "[['_bootstrap_inner', 'run', 'fail']]\n", "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(stdout, "[['_bootstrap_inner', 'run', 'fail']]\n", "{}", String::from_utf8_lossy(&output.stderr));
         let stream = streams(run.path()).remove(0);
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         for thread in stream.threads.values() {

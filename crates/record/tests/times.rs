@@ -27,23 +27,23 @@ fn begin_within(begin: Option<&str>) -> [bool; 2] {
 }
 
 #[test]
-fn times_of_processes_that_start_later_count_from_the_begin_of_the_first_one() {
+fn later_processes_share_the_time_origin_of_the_first_one() {
     assert_eq!(begin_within(None), [false, true]);
 }
 
 #[test]
-fn times_count_from_the_begin_that_a_launcher_of_this_machine_tells() {
+fn time_origin_is_taken_from_a_launcher_of_this_machine() {
     // The machine has been running for longer than this recording waits.
-    let told = Begin { monotonic_ns: 1, boot: boot().unwrap() };
-    assert_eq!(begin_within(Some(&told.to_string())), [true, true]);
+    let begin = Begin { monotonic_ns: 1, boot: boot().unwrap() };
+    assert_eq!(begin_within(Some(&begin.to_string())), [true, true]);
 }
 
 /// A variable reaches other machines, whose clocks have another origin.
 #[test]
-fn times_do_not_count_from_the_begin_that_another_machine_tells() {
+fn time_origin_of_another_machine_is_ignored() {
     let other = Begin { monotonic_ns: 1, boot: !boot().unwrap() };
-    for told in [other.to_string(), "1".to_owned()] {
-        assert_eq!(begin_within(Some(&told)), [false, true], "{told}");
+    for text in [other.to_string(), "1".to_owned()] {
+        assert_eq!(begin_within(Some(&text)), [false, true], "{text}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use support::{here, recorded, streams, torch};
 
 #[test]
-fn waits_are_seen_where_they_are_and_nothing_else_is_interrupted() {
+fn waits_are_attributed_and_other_calls_not_interrupted() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());
@@ -33,17 +33,17 @@ fn waits_are_seen_where_they_are_and_nothing_else_is_interrupted() {
     for name in ["nanosleep", "polled", "limited", "gathered", "written", "blocked"] {
         assert!(seconds(name) < 0.05, "{name}: {waited:?}");
     }
-    let said = &stream.sources["samples"].1;
+    let detail = &stream.sources["samples"].1;
     assert!(
-        said.starts_with("waits at 99 Hz")
-            && said.contains("checks for waits found calls that must not be interrupted"),
-        "{said}"
+        detail.starts_with("waits at 99 Hz")
+            && detail.contains("checks for waits found calls that must not be interrupted"),
+        "{detail}"
     );
 }
 
 /// A timer of wall time would interrupt such a wait until the program is killed.
 #[test]
-fn waits_that_begin_anew_come_to_an_end() {
+fn restarted_waits_end() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let mut command = recorded(&python, run.path());

@@ -27,7 +27,7 @@ pub(crate) fn same(arguments: &[&str]) -> (Output, tempfile::TempDir) {
 }
 
 #[test]
-fn endings_stay_as_they_are() {
+fn exit_codes_and_signals_are_unchanged() {
     let endings = [
         ("print('done')", Some(0)),
         ("import sys; sys.exit(7)", Some(7)),
@@ -51,14 +51,14 @@ fn endings_stay_as_they_are() {
 }
 
 /// Number of calls of operators with this name.
-pub(crate) fn called(stream: &support::Stream, wanted: &str) -> u64 {
-    let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
+pub(crate) fn called(stream: &support::Stream, operator: &str) -> u64 {
+    let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == operator);
     let calls = stream.calls();
     calls.iter().filter(|(path, _)| path.last().is_some_and(|key| is(key))).map(|(_, count)| count).sum()
 }
 
 #[test]
-fn what_ends_by_os_exit_is_whole() {
+fn recordings_ended_by_os_exit_are_complete() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = here("tests/programs/exits.py");
@@ -80,7 +80,7 @@ fn what_ends_by_os_exit_is_whole() {
 }
 
 #[test]
-fn os_exit_is_called_as_the_interpreter_has_it() {
+fn os_exit_keeps_the_signature_of_the_interpreter() {
     let programs = [
         ("import os; os._exit(status=9)", Some(9)),
         ("import os; os._exit(-1)", Some(255)),
@@ -99,7 +99,7 @@ fn os_exit_is_called_as_the_interpreter_has_it() {
 }
 
 #[test]
-fn python_that_ignores_the_environment_is_left_alone() {
+fn python_that_ignores_the_environment_is_not_recorded() {
     for option in ["-I", "-S", "-E"] {
         same(&[option, "-c", "import sys; print(sorted(sys.modules) != [], sys.flags.isolated)"]);
     }
@@ -113,13 +113,13 @@ fn a_sitecustomize_of_the_user_still_runs() {
     let path = std::env::join_paths([here("bootstrap"), folder.path().into()]).unwrap();
     let program = "import sitecustomize; print(sitecustomize.__file__)";
     let output = recorded(&python(), run.path()).env("PYTHONPATH", path).args(["-c", program]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.starts_with("the user was here\n"), "{said}");
-    assert!(said.contains(&folder.path().display().to_string()), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.starts_with("the user was here\n"), "{stdout}");
+    assert!(stdout.contains(&folder.path().display().to_string()), "{stdout}");
 }
 
 #[test]
-fn what_cannot_be_written_is_said_once() {
+fn write_failures_are_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -147,9 +147,9 @@ fn results_are_identical_to_the_bit() {
     assert!(sources["python"].0 && sources["pytorch"].0);
     let run = tempfile::tempdir().unwrap();
     let with_shapes = recorded(&python, run.path()).env("STACKLINE_SHAPES", "1").args(arguments).output().unwrap();
-    let said =
+    let stderr_and_stdout =
         |output: &Output| [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-    assert_eq!((with_shapes.status, said(&with_shapes)), (output.status, said(&output)));
+    assert_eq!((with_shapes.status, stderr_and_stdout(&with_shapes)), (output.status, stderr_and_stdout(&output)));
     assert!(of_sources(run.path())["shapes"].0);
 }
 
@@ -161,10 +161,14 @@ fn children_of_every_kind_are_recorded() {
     let program = here("tests/programs/children.py");
     let (_, run) = same(&[program.to_str().unwrap()]);
     let streams = streams(run.path());
-    let of = |role| streams.iter().filter(|stream| stream.process.role == role && !stream.calls().is_empty()).count();
+    let processes_with_calls =
+        |role| streams.iter().filter(|stream| stream.process.role == role && !stream.calls().is_empty()).count();
     use stackline_recording::Role;
     // The program itself and its subprocess; two workers and one plain fork; two spawned and two from the fork server.
-    assert_eq!((of(Role::Main), of(Role::Fork), of(Role::Spawn)), (2, 3, 4));
+    assert_eq!(
+        (processes_with_calls(Role::Main), processes_with_calls(Role::Fork), processes_with_calls(Role::Spawn)),
+        (2, 3, 4)
+    );
 }
 
 #[test]
@@ -179,13 +183,13 @@ fn a_kill_loses_a_second_at_most() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = child.stdout.take().unwrap();
-        wait_for_output(&mut said);
+        let mut stdout = child.stdout.take().unwrap();
+        wait_for_output(&mut stdout);
         std::thread::sleep(Duration::from_millis(moment));
         child.kill().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(9));
         let mut rest = String::new();
-        std::io::Read::read_to_string(&mut said, &mut rest).unwrap();
+        std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
         // Each line: seconds since the start, operators so far.
         let ticks: Vec<(f64, u64)> = rest
             .lines()
@@ -252,7 +256,7 @@ fn children_of_sampled_processes_end() {
 }
 
 #[test]
-fn a_trace_adds_up_to_its_tree() {
+fn trace_calls_sum_to_the_tree() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = here("../../python/examples/train_gpt.py");
@@ -284,7 +288,7 @@ fn is_counted() -> bool {
 }
 
 #[test]
-fn a_trace_says_what_it_ran_on_and_what_it_cost() {
+fn traces_report_cpu_limits_and_recording_cost() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let program = "import torch\nfor _ in range(2000): torch.ones(3).sinh()";
@@ -308,7 +312,7 @@ fn a_trace_says_what_it_ran_on_and_what_it_cost() {
 
 /// Even a very short program has two readings to compare.
 #[test]
-fn the_first_look_is_where_the_recording_begins() {
+fn cpu_usage_is_first_read_at_the_begin() {
     let run = tempfile::tempdir().unwrap();
     let output = recorded(&python(), run.path()).env("STACKLINE_MODE", "trace").args(["-c", "0"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -318,7 +322,7 @@ fn the_first_look_is_where_the_recording_begins() {
 }
 
 #[test]
-fn only_the_wanted_steps_are_recorded() {
+fn only_selected_steps_are_recorded() {
     let Some(python) = torch() else { return };
     for (variable, value, steps) in [("STACKLINE_STEPS", "10..13", 4), ("STACKLINE_EVERY", "8", 3)] {
         let run = tempfile::tempdir().unwrap();
@@ -327,13 +331,13 @@ fn only_the_wanted_steps_are_recorded() {
             recorded(&python, run.path()).env(variable, value).arg(program).args(["--steps", "20"]).output().unwrap();
         assert!(output.status.success());
         let stream = &streams(run.path())[0];
-        let called = |wanted: &str| -> u64 {
+        let called = |operator: &str| -> u64 {
             let calls = stream.calls();
-            let of = |path: &[&FrameKey]| match path.last() {
-                Some(FrameKey::Span { name } | FrameKey::Operator { name }) => stream.text(*name).starts_with(wanted),
+            let is_called = |path: &[&FrameKey]| match path.last() {
+                Some(FrameKey::Span { name } | FrameKey::Operator { name }) => stream.text(*name).starts_with(operator),
                 _ => false,
             };
-            calls.iter().filter(|(path, _)| of(path)).map(|(_, count)| count).sum()
+            calls.iter().filter(|(path, _)| is_called(path)).map(|(_, count)| count).sum()
         };
         assert_eq!(called("Optimizer.step#"), steps, "{variable}");
         assert_eq!(called("aten::cross_entropy_loss"), steps, "{variable}");
@@ -341,7 +345,7 @@ fn only_the_wanted_steps_are_recorded() {
 }
 
 #[test]
-fn a_process_may_be_recorded_again() {
+fn processes_may_be_recorded_again() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
     let output = Command::new(python)

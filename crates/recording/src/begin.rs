@@ -39,7 +39,7 @@ impl Begin {
     /// Begin of the recording, if it belongs to the monotonic clock of this process. Environment variables reach other
     /// machines, whose clocks are unrelated.
     #[must_use]
-    pub fn on_this_clock(self) -> Option<i64> {
+    pub fn begin_on_this_clock(self) -> Option<i64> {
         (boot() == Some(self.boot)).then_some(self.monotonic_ns)
     }
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::{Begin, boot};
 
     #[test]
-    fn the_text_of_a_begin_comes_back() {
+    fn text_of_a_begin_survives() {
         let begin = Begin { monotonic_ns: 12_345_678_901, boot: 0x0abc };
         assert_eq!(begin.to_string(), "12345678901:0000000000000abc");
         assert_eq!(Begin::parse(&begin.to_string()), Some(begin));
@@ -65,10 +65,10 @@ mod tests {
     }
 
     #[test]
-    fn a_begin_of_another_machine_is_not_believed() {
+    fn begins_of_another_machine_are_rejected() {
         // Systems without a boot id accept none.
         let Some(boot) = boot() else { return };
-        assert_eq!(Begin { monotonic_ns: 7, boot }.on_this_clock(), Some(7));
-        assert_eq!(Begin { monotonic_ns: 7, boot: !boot }.on_this_clock(), None);
+        assert_eq!(Begin { monotonic_ns: 7, boot }.begin_on_this_clock(), Some(7));
+        assert_eq!(Begin { monotonic_ns: 7, boot: !boot }.begin_on_this_clock(), None);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_records_that_cannot_be_are_damage() {
+    fn impossible_record_numbers_are_damage() {
         let block = |numbers: (u32, u32, u32)| postcard::to_allocvec(&numbers).unwrap();
         assert!(Block::open(&block((24, 1, 0))).is_some());
         for numbers in [(24, u32::MAX, 0), (24, 0, 0), (24, 2, 0), (24, 1, 5)] {

@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_stream_keeps_its_whole_chunks(sizes in proptest::collection::vec(1_usize..5, 1..6), cut in 0_usize..200) {
+        fn truncated_streams_keep_chunks(sizes in proptest::collection::vec(1_usize..5, 1..6), cut in 0_usize..200) {
             let chunks: Vec<Vec<Record>> = sizes.iter().map(|&size| (0..size as u32).map(text).collect()).collect();
             let whole = file(&chunks);
             let cut = whole.len().saturating_sub(cut).max(HEADER.len());

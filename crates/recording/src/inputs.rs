@@ -140,7 +140,7 @@ mod tests {
     use super::{Input, Tensor, parse, type_name};
     use proptest::prelude::*;
 
-    fn of(dtype: &'static str, dims: &[i64]) -> Tensor<'static> {
+    fn tensor_of(dtype: &'static str, dims: &[i64]) -> Tensor<'static> {
         Tensor { dtype, dims: Some(dims.to_vec()) }
     }
 
@@ -150,9 +150,9 @@ mod tests {
         let (inputs, left_out) = parse(text).unwrap();
         let unknown = Tensor { dtype: "bf16", dims: None };
         let expected = [
-            Input::Tensor(of("f32", &[4, 32])),
-            Input::Tensor(of("bool", &[])),
-            Input::Tensors(vec![Some(of("f32", &[8])), None, Some(unknown)]),
+            Input::Tensor(tensor_of("f32", &[4, 32])),
+            Input::Tensor(tensor_of("bool", &[])),
+            Input::Tensors(vec![Some(tensor_of("f32", &[8])), None, Some(unknown)]),
             Input::Scalar,
             Input::Scalars,
             Input::Other,
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_text_is_refused() {
+    fn other_texts_are_refused() {
         for text in ["f32", "f32[", "f32[a]", "[4]", "(f32[4]", "scalar,", "f32[4,]", "+x", "f32[4], ), -"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn types_have_the_names_of_pytorch() {
+    fn types_have_pytorch_names() {
         assert_eq!((type_name("f32"), type_name("i64")), (Some("float"), Some("long int")));
         assert_eq!(type_name("dtype99"), None);
     }

@@ -100,14 +100,14 @@ impl<'a> Reader<'a> {
             let crc = u32::from_le_bytes([prefix[4], prefix[5], prefix[6], prefix[7]]);
             let mut rest = Some(&chunk[..]).filter(|chunk| crc32fast::hash(chunk) == crc)?;
             while !rest.is_empty() {
-                let (block, behind) = Block::open(rest)?;
+                let (block, after) = Block::open(rest)?;
                 if Record::SINGLE.contains(&block.kind) {
                     return Some(true);
                 }
                 if Record::MISSING.contains(&block.kind) || !block.is_known() {
                     return None;
                 }
-                rest = behind;
+                rest = after;
             }
         }
     }
@@ -154,14 +154,14 @@ impl<'a> Reader<'a> {
         if at >= self.file.len() {
             return None;
         }
-        self.v1_calls.forget();
+        self.v1_calls.drop_details();
         if let Some(records) = self.chunk_at(at) {
             self.next_chunk = at + PREFIX + records.len();
             self.chunk = records;
             return Some(());
         }
         let next = self.find_chunk(at + 1).unwrap_or(self.file.len());
-        self.note(at, next - at);
+        self.note_damage(at, next - at);
         self.next_chunk = next;
         Some(())
     }
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
             let Some(records) = rest.get(..length) else { continue };
             self.budget = self.budget.checked_sub(1)?;
             let begin = at + PREFIX - from;
-            if checksums.is(begin, length, crc) && self.begins(records) {
+            if checksums.has_checksum(begin, length, crc) && self.begins_like_chunk(records) {
                 return Some(at);
             }
         }
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
     }
 
     /// True if these bytes begin like a chunk of the recorder stream.
-    fn begins(&self, records: &[u8]) -> bool {
+    fn begins_like_chunk(&self, records: &[u8]) -> bool {
         match self.version {
             1 => postcard::take_from_bytes::<Record>(records).is_ok(),
             _ => Block::open(records).is_some(),
@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
                     self.chunk = rest;
                     Some(record)
                 }
-                Err(_) => self.give_up(),
+                Err(_) => self.skip_invalid_chunk(),
             };
         }
         loop {
@@ -215,12 +215,12 @@ impl<'a> Reader<'a> {
             if self.block.left > 0 || !self.block.records.is_empty() {
                 // If records without bytes were announced, the preceding byte counts as damaged.
                 let bytes = std::mem::take(&mut self.block).records.len().max(1);
-                self.note(self.next_chunk - self.chunk.len() - bytes, bytes);
+                self.note_damage(self.next_chunk - self.chunk.len() - bytes, bytes);
             }
             if self.chunk.is_empty() {
                 return None;
             }
-            let Some((block, rest)) = Block::open(self.chunk) else { return self.give_up() };
+            let Some((block, rest)) = Block::open(self.chunk) else { return self.skip_invalid_chunk() };
             self.chunk = rest;
             if block.is_known() {
                 self.block = block;
@@ -231,13 +231,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Skip the rest of the current chunk, which is invalid although its checksum is right.
-    fn give_up(&mut self) -> Option<Record> {
+    fn skip_invalid_chunk(&mut self) -> Option<Record> {
         let bytes = std::mem::take(&mut self.chunk).len();
-        self.note(self.next_chunk - bytes, bytes);
+        self.note_damage(self.next_chunk - bytes, bytes);
         None
     }
 
-    fn note(&mut self, at: usize, bytes: usize) {
+    fn note_damage(&mut self, at: usize, bytes: usize) {
         self.skipped += bytes;
         if self.damages.len() < MAX_DAMAGES {
             self.damages.push(Damage { at, bytes });
@@ -269,7 +269,7 @@ impl<'a> Checksums<'a> {
     }
 
     /// True if a range has this checksum: then the checksum of the bytes before it extends to that of both.
-    fn is(&mut self, begin: usize, length: usize, crc: u32) -> bool {
+    fn has_checksum(&mut self, begin: usize, length: usize, crc: u32) -> bool {
         let (Some(before), Some(both)) = (self.prefix(begin), self.prefix(begin + length)) else { return false };
         let mut combined = crc32fast::Hasher::new_with_initial_len(before, begin as u64);
         combined.combine(&crc32fast::Hasher::new_with_initial_len(crc, length as u64));
@@ -285,7 +285,7 @@ impl Iterator for Reader<'_> {
             match self.next_in_chunk() {
                 Some(record) if self.version > 1 => return Some(record),
                 Some(record) => {
-                    if let Some(record) = self.v1_calls.complete(record) {
+                    if let Some(record) = self.v1_calls.convert(record) {
                         return Some(record);
                     }
                 }

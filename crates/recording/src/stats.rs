@@ -66,7 +66,7 @@ mod tests {
     use super::Stats;
     use proptest::prelude::*;
 
-    fn of(values: &[u64]) -> Stats {
+    fn stats_of(values: &[u64]) -> Stats {
         let mut stats = Stats::default();
         for &value in values {
             stats.add(value);
@@ -76,21 +76,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_is_adding(a in proptest::collection::vec(0_u64..1 << 40, 0..20),
+        fn merging_equals_adding(a in proptest::collection::vec(0_u64..1 << 40, 0..20),
                              b in proptest::collection::vec(0_u64..1 << 40, 0..20)) {
-            let both = of(&[a.clone(), b.clone()].concat());
-            let (mut left, mut right) = (of(&a), of(&b));
-            left.merge(&of(&b));
-            right.merge(&of(&a));
+            let both = stats_of(&[a.clone(), b.clone()].concat());
+            let (mut left, mut right) = (stats_of(&a), stats_of(&b));
+            left.merge(&stats_of(&b));
+            right.merge(&stats_of(&a));
             prop_assert_eq!(left, both);
             prop_assert_eq!(right, both);
         }
 
         #[test]
-        fn deviation_is_the_textbook_s(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
+        fn deviation_equals_the_textbook_formula(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
             let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
             let variance = values.iter().map(|&value| (value as f64 - mean).powi(2)).sum::<f64>() / values.len() as f64;
-            let stats = of(&values);
+            let stats = stats_of(&values);
             prop_assert!((stats.mean() - mean).abs() <= 1e-6 * mean.max(1.0));
             prop_assert!((stats.standard_deviation() - variance.sqrt()).abs() <= 1e-6 * variance.sqrt().max(1.0));
         }

@@ -12,7 +12,7 @@ pub(crate) struct V1Calls {
 impl V1Calls {
     /// Convert a record to the current format; `None` if it is a part of a later one.
     #[inline]
-    pub(crate) fn complete(&mut self, record: Record) -> Option<Record> {
+    pub(crate) fn convert(&mut self, record: Record) -> Option<Record> {
         match record {
             Record::Sequence { .. } | Record::EventName { .. } | Record::Event { .. } => self.complete_call(record),
             record => Some(record),
@@ -39,7 +39,7 @@ impl V1Calls {
     }
 
     /// Drop the details of next calls, because all details of a call are in one chunk.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn drop_details(&mut self) {
         self.next.clear();
     }
 }

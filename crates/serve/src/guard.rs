@@ -14,7 +14,7 @@ pub(crate) fn token() -> Result<String, getrandom::Error> {
 }
 
 /// Compare two tokens in constant time.
-pub(crate) fn same(a: &str, b: &str) -> bool {
+pub(crate) fn are_equal(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
@@ -52,13 +52,18 @@ mod tests {
 
     #[test]
     fn hosts() {
-        let asked = |host: &'static str| {
+        let is_accepted = |host: &'static str| {
             let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
             is_own_host(&headers, &["lab.example".to_owned()])
         };
-        assert!(asked("127.0.0.1:8080") && asked("localhost:1") && asked("[::1]:80") && asked("localhost"));
-        assert!(asked("lab.example:443"));
-        assert!(!asked("evil.example:8080") && !asked("127.0.0.1.evil.example") && !asked(""));
+        assert!(
+            is_accepted("127.0.0.1:8080")
+                && is_accepted("localhost:1")
+                && is_accepted("[::1]:80")
+                && is_accepted("localhost")
+        );
+        assert!(is_accepted("lab.example:443"));
+        assert!(!is_accepted("evil.example:8080") && !is_accepted("127.0.0.1.evil.example") && !is_accepted(""));
         assert!(!is_own_host(&HeaderMap::new(), &[]));
     }
 
@@ -66,6 +71,6 @@ mod tests {
     fn tokens() {
         let (a, b) = (token().expect("random"), token().expect("random"));
         assert!(a.len() == 32 && a != b);
-        assert!(same(&a, &a.clone()) && !same(&a, &b) && !same(&a, ""));
+        assert!(are_equal(&a, &a.clone()) && !are_equal(&a, &b) && !are_equal(&a, ""));
     }
 }

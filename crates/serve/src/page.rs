@@ -4,22 +4,22 @@ use flate2::read::GzDecoder;
 use std::io::Read;
 
 /// One HTML file with its script and style, as gzip.
-pub(crate) const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
+pub(crate) const COMPRESSED_PAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
 /// Content security policy that allows only the page's own script and style, and no requests.
 pub(crate) const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
 /// Text that only the built page contains.
-const MARK: &str = "id=\"stackline\"";
+const BUILT_MARK: &str = "id=\"stackline\"";
 
 /// Decompress the embedded web page to HTML text.
 pub(crate) fn html() -> String {
     let mut text = String::new();
     // The data are from our own build script, so they decompress.
-    let _ = GzDecoder::new(PACKED).read_to_string(&mut text);
+    let _ = GzDecoder::new(COMPRESSED_PAGE).read_to_string(&mut text);
     text
 }
 
 /// True if the page was built before this program was compiled. Otherwise the program contains a page with build
 /// instructions.
 pub fn is_built() -> bool {
-    html().contains(MARK)
+    html().contains(BUILT_MARK)
 }

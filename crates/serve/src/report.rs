@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
-use stackline_query::{OpenRun, ask};
+use stackline_query::{OpenRun, run_query};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
@@ -36,7 +36,7 @@ pub struct Pruned {
 impl Pruned {
     /// Answers that did not fit, as text; `None` if all fit.
     #[must_use]
-    pub fn in_words(&self) -> Option<String> {
+    pub fn description(&self) -> Option<String> {
         let parts: Vec<String> = self.left_out.iter().map(|(kind, many)| format!("{many} {kind}")).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
@@ -58,7 +58,7 @@ fn kind_of(question: &str) -> &'static str {
 }
 
 /// Element of the page that holds the answers.
-const PLACE: &str = "<script id=\"answers\" type=\"application/json\">";
+const ANSWERS_ELEMENT: &str = "<script id=\"answers\" type=\"application/json\">";
 
 /// Position of the content security policy.
 const HEAD: &str = "<head>";
@@ -78,9 +78,9 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
         }
         // Queries without an answer are left out; the page then shows the reason.
         opened.take_source_files();
-        let (packed, ok) = match ask(opened, name, &arguments) {
-            Ok(answer) => (packed(&answer.to_bytes())?, true),
-            Err(error) => (packed(error.to_string().as_bytes())?, false),
+        let (packed, ok) = match run_query(opened, name, &arguments) {
+            Ok(answer) => (compress(&answer.to_bytes())?, true),
+            Err(error) => (compress(error.to_string().as_bytes())?, false),
         };
         if pruned.bytes + packed.len() + key.len() > options.most && pruned.kept > 0 {
             *pruned.left_out.entry(kind_of(name)).or_default() += 1;
@@ -91,20 +91,20 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
         pruned.source_files.extend(opened.take_source_files());
         answers.insert(key, json!([ok, packed]));
     }
-    let document = json!({"answers": answers, "left_out": pruned.in_words(), "source_files": pruned.source_files});
+    let document = json!({"answers": answers, "left_out": pruned.description(), "source_files": pruned.source_files});
     // A name from the trace must not end the script element. Base64 has no `<`, and JSON allows it to be escaped.
     let document = document.to_string().replace('<', "\\u003c");
     let (before, after) =
-        html.split_once(PLACE).ok_or_else(|| io::Error::other("the page has no place for answers"))?;
+        html.split_once(ANSWERS_ELEMENT).ok_or_else(|| io::Error::other("the page has no place for answers"))?;
     let (head, body) = before.split_once(HEAD).ok_or_else(|| io::Error::other("the page has no head"))?;
     write!(out, "{head}{HEAD}<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">{body}", page::POLICY)?;
-    out.write_all(PLACE.as_bytes())?;
+    out.write_all(ANSWERS_ELEMENT.as_bytes())?;
     out.write_all(document.as_bytes())?;
     out.write_all(after.as_bytes())?;
     Ok(pruned)
 }
 
-fn packed(bytes: &[u8]) -> io::Result<String> {
+fn compress(bytes: &[u8]) -> io::Result<String> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(bytes)?;
     Ok(STANDARD.encode(packed.finish()?))

@@ -18,16 +18,16 @@ impl<T: Clone> RequestCoalescing<T> {
     /// Return the answer to a query: that of a computation in progress, otherwise of `make`. Await it in a separate
     /// task if the request may be dropped before the answer is ready.
     pub(crate) async fn join<F: Future<Output = T>>(&self, question: &str, make: impl FnOnce() -> F) -> T {
-        let flight = Arc::clone(self.under_way().entry(question.to_owned()).or_default());
+        let flight = Arc::clone(self.in_progress().entry(question.to_owned()).or_default());
         let answer = flight.get_or_init(make).await.clone();
-        let mut under_way = self.under_way();
+        let mut under_way = self.in_progress();
         if under_way.get(question).is_some_and(|now| Arc::ptr_eq(now, &flight)) {
             under_way.remove(question);
         }
         answer
     }
 
-    fn under_way(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OnceCell<T>>>> {
+    fn in_progress(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OnceCell<T>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -40,15 +40,15 @@ mod tests {
 
     /// Number of requests that share a query.
     fn holders(coalescing: &RequestCoalescing<usize>, question: &str) -> usize {
-        coalescing.under_way().get(question).map_or(0, |flight| Arc::strong_count(flight) - 1)
+        coalescing.in_progress().get(question).map_or(0, |flight| Arc::strong_count(flight) - 1)
     }
 
     #[test]
-    fn what_many_ask_at_once_is_made_once() {
+    fn concurrent_equal_requests_are_computed_once() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
         let coalescing: Arc<RequestCoalescing<usize>> = Arc::default();
         let (made, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-        let ask = |question: &'static str| {
+        let request = |question: &'static str| {
             let (coalescing, made, gate) = (Arc::clone(&coalescing), Arc::clone(&made), Arc::clone(&gate));
             runtime.spawn(async move {
                 let make = || async {
@@ -58,18 +58,18 @@ mod tests {
                 coalescing.join(question, make).await
             })
         };
-        let asked: Vec<_> = (0..8).map(|_| ask("same")).collect();
+        let requests: Vec<_> = (0..8).map(|_| request("same")).collect();
         // All requests must wait before the computation continues.
         while holders(&coalescing, "same") < 8 {
             std::thread::yield_now();
         }
         gate.add_permits(1);
-        let answers: Vec<usize> = asked.into_iter().map(|task| runtime.block_on(task).expect("answered")).collect();
+        let answers: Vec<usize> = requests.into_iter().map(|task| runtime.block_on(task).expect("answered")).collect();
         assert_eq!(answers, [0; 8]);
         assert_eq!(made.load(Ordering::SeqCst), 1);
         // Later requests compute the answer again; requests for other queries are separate.
         assert_eq!(holders(&coalescing, "same"), 0);
-        assert_eq!(runtime.block_on(ask("same")).expect("answered"), 1);
-        assert_eq!(runtime.block_on(ask("other")).expect("answered"), 2);
+        assert_eq!(runtime.block_on(request("same")).expect("answered"), 1);
+        assert_eq!(runtime.block_on(request("other")).expect("answered"), 2);
     }
 }

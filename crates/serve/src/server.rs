@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
-use stackline_query::{Arguments, OpenRun, QueryError, READ_FILES, ask};
+use stackline_query::{Arguments, OpenRun, QueryError, READ_FILES, run_query};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use tokio::task::spawn_blocking;
 
 /// Size limit of cached answers in bytes.
-const KEPT: usize = 128 << 20;
+const MAX_CACHED_BYTES: usize = 128 << 20;
 
 /// Error of starting the server.
 #[derive(Debug, thiserror::Error)]
@@ -55,16 +55,16 @@ struct Shared {
     opened: Arc<OpenRun>,
     token: String,
     hosts: Vec<String>,
-    kept: Mutex<Kept>,
-    coalescing: RequestCoalescing<Answered>,
+    kept: Mutex<AnswerCache>,
+    coalescing: RequestCoalescing<ComputedAnswer>,
 }
 
 /// An answer or its error; `None` if the computation failed.
-type Answered = Option<Result<Bytes, Arc<QueryError>>>;
+type ComputedAnswer = Option<Result<Bytes, Arc<QueryError>>>;
 
 /// Cache of answers as bytes, by query and arguments. The oldest answers are evicted first.
 #[derive(Debug, Default)]
-struct Kept {
+struct AnswerCache {
     answers: BTreeMap<String, Bytes>,
     order: VecDeque<String>,
     bytes: usize,
@@ -88,7 +88,7 @@ pub fn serve(opened: Arc<OpenRun>, port: u16, hosts: Vec<String>) -> Result<Serv
         .route("/{token}/", get(index))
         .route("/{token}/query/{name}", get(query))
         .fallback(|| async { StatusCode::NOT_FOUND })
-        .layer(middleware::from_fn_with_state(Arc::clone(&shared), guarded))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), check_request))
         .with_state(Arc::clone(&shared));
     Ok(Server { url, listener, router, shared })
 }
@@ -101,9 +101,9 @@ impl Server {
     /// Same as [`Server::run`].
     pub fn run_until_interrupted(self, ready: impl FnOnce()) -> Result<(), ServeError> {
         let runtime = runtime()?;
-        let told = runtime.block_on(async { Interrupt::new() }).map_err(start)?;
+        let interrupts = runtime.block_on(async { Interrupt::new() }).map_err(start)?;
         ready();
-        self.run_on(runtime, told.received())
+        self.run_on(runtime, interrupts.received())
     }
 
     /// Serve the web page and its queries until the future `until` is done.
@@ -130,7 +130,7 @@ impl Server {
     }
 
     fn run_on(self, runtime: Runtime, until: impl Future<Output = ()>) -> Result<(), ServeError> {
-        runtime.spawn(begin(self.shared));
+        runtime.spawn(compute_first_answers(self.shared));
         let served = runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener)?;
             let serving = axum::serve(listener, self.router).into_future();
@@ -203,9 +203,9 @@ impl Interrupt {
 }
 
 /// Reject requests without the token or with another host name, and add headers to each response.
-async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+async fn check_request(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let token = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
-    let known = guard::same(token, &shared.token);
+    let known = guard::are_equal(token, &shared.token);
     let mut response = if guard::is_own_host(request.headers(), &shared.hosts) && known {
         next.run(request).await
     } else {
@@ -221,7 +221,8 @@ async fn index(headers: HeaderMap) -> Response {
     let html = HeaderValue::from_static("text/html; charset=utf-8");
     if accepts_gzip(&headers) {
         let packed = HeaderValue::from_static("gzip");
-        return ([(header::CONTENT_TYPE, html), (header::CONTENT_ENCODING, packed)], page::PACKED).into_response();
+        return ([(header::CONTENT_TYPE, html), (header::CONTENT_ENCODING, packed)], page::COMPRESSED_PAGE)
+            .into_response();
     }
     ([(header::CONTENT_TYPE, html)], page::html()).into_response()
 }
@@ -240,7 +241,7 @@ async fn query(
     let kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner).answers.get(&key).cloned();
     let bytes = match kept {
         Some(bytes) => bytes,
-        None => match answered(shared, key, name, arguments).await {
+        None => match compute_answer(shared, key, name, arguments).await {
             Some(Ok(bytes)) => bytes,
             Some(Err(error)) => return refused(&error),
             None => return (StatusCode::SERVICE_UNAVAILABLE, "the query failed").into_response(),
@@ -252,26 +253,26 @@ async fn query(
 
 /// Compute the page's first queries while the browser still loads the page, so that its requests share the
 /// computations.
-async fn begin(shared: Arc<Shared>) {
+async fn compute_first_answers(shared: Arc<Shared>) {
     let opened = Arc::clone(&shared.opened);
-    let Ok(questions) = spawn_blocking(move || opened.soonest_questions()).await else { return };
+    let Ok(questions) = spawn_blocking(move || opened.urgent_questions()).await else { return };
     for (name, arguments) in questions {
         let key = format!("{name}\n{}", arguments.key());
-        tokio::spawn(answered(Arc::clone(&shared), key, name.to_owned(), arguments));
+        tokio::spawn(compute_answer(Arc::clone(&shared), key, name.to_owned(), arguments));
     }
 }
 
 /// Compute an answer on a blocking thread, once for all concurrent requests of the same query. The computation
 /// continues to its end even if the request is dropped.
-async fn answered(shared: Arc<Shared>, key: String, name: String, arguments: Arguments) -> Answered {
+async fn compute_answer(shared: Arc<Shared>, key: String, name: String, arguments: Arguments) -> ComputedAnswer {
     // Source files can change at any time, so their answers are not cached.
     let reads_files = READ_FILES.contains(&name.as_str());
     let flight = async move {
         let make = || async {
             let opened = Arc::clone(&shared.opened);
-            let work = move || ask(&opened, &name, &arguments).map(|answer| answer.to_bytes());
+            let work = move || run_query(&opened, &name, &arguments).map(|answer| answer.to_bytes());
             let made = spawn_blocking(work).await.ok()?;
-            let keep = |bytes| if reads_files { Bytes::from(bytes) } else { shared.keep(key.clone(), bytes) };
+            let keep = |bytes| if reads_files { Bytes::from(bytes) } else { shared.cache_answer(key.clone(), bytes) };
             Some(made.map(keep).map_err(Arc::new))
         };
         shared.coalescing.join(&key, make).await
@@ -281,14 +282,14 @@ async fn answered(shared: Arc<Shared>, key: String, name: String, arguments: Arg
 
 impl Shared {
     /// Cache an answer, and evict the oldest ones beyond the size limit.
-    fn keep(&self, key: String, bytes: Vec<u8>) -> Bytes {
+    fn cache_answer(&self, key: String, bytes: Vec<u8>) -> Bytes {
         let bytes = Bytes::from(bytes);
         let size = key.len() + bytes.len();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if size > KEPT / 4 || kept.answers.contains_key(&key) {
+        if size > MAX_CACHED_BYTES / 4 || kept.answers.contains_key(&key) {
             return bytes;
         }
-        while kept.bytes + size > KEPT {
+        while kept.bytes + size > MAX_CACHED_BYTES {
             let Some(oldest) = kept.order.pop_front() else { break };
             let old = kept.answers.remove(&oldest).map_or(0, |old| old.len());
             kept.bytes -= oldest.len() + old;

@@ -49,7 +49,7 @@ fn get(host: &str, path: &str, named: &str) -> (u16, String, Vec<u8>) {
 }
 
 #[test]
-fn only_who_knows_the_token_and_names_this_machine_is_answered() {
+fn requests_need_the_token_and_a_local_host() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     let (status, head, body) = get(&host, &path, &host);
@@ -69,7 +69,7 @@ fn only_who_knows_the_token_and_names_this_machine_is_answered() {
 }
 
 #[test]
-fn only_files_that_the_run_names_are_read() {
+fn only_files_named_by_the_run_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("train.py");
     std::fs::write(&source, "secret = 1\n").expect("written");
@@ -79,8 +79,8 @@ fn only_files_that_the_run_names_are_read() {
     let (status, _, body) = get(&host, &format!("{path}query/source?file={}", source.display()), &host);
     assert!(status == 200 && !String::from_utf8_lossy(&body).contains("secret = 1"), "no directory was opened");
     let (host, path) = served_with(trace, &[folder.path().to_owned()]);
-    let ask = |file: &str| get(&host, &format!("{path}query/source?file={file}"), &host);
-    let (status, _, body) = ask(&source.display().to_string());
+    let get_source = |file: &str| get(&host, &format!("{path}query/source?file={file}"), &host);
+    let (status, _, body) = get_source(&source.display().to_string());
     assert_eq!(status, 200);
     assert!(String::from_utf8_lossy(&body).contains("secret = 1"));
     let folder = folder.path().display();
@@ -92,13 +92,13 @@ fn only_files_that_the_run_names_are_read() {
         "..%2F..%2Fetc%2Fpasswd".to_owned(),
         "train.py".to_owned(),
     ] {
-        let (status, _, body) = ask(&file);
+        let (status, _, body) = get_source(&file);
         assert_eq!(status, 404, "{file}: {}", String::from_utf8_lossy(&body));
     }
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused_in_words() {
+fn unanswerable_requests_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     let refused = |query: &str| {
@@ -129,7 +129,7 @@ fn status_of(host: &str, request: &[u8]) -> Option<u16> {
 }
 
 #[test]
-fn nothing_can_be_written() {
+fn requests_cannot_write() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
@@ -147,7 +147,7 @@ fn nothing_can_be_written() {
 }
 
 #[test]
-fn whatever_is_asked_is_answered_or_refused() {
+fn any_request_is_answered_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     // Each query by what it heeds, and by what none does.
@@ -172,11 +172,11 @@ fn whatever_is_asked_is_answered_or_refused() {
         let pairs: Vec<String> =
             names.flat_map(|name| values.iter().map(move |value| format!("{name}={value}"))).collect();
         // Each query with other pairs, several at once, and one of them twice.
-        for round in 0..12 {
-            let from = (at * 31 + round * 47) % (pairs.len() - 12);
-            let asked = [&pairs[from..from + 1 + round], &pairs[from..=from]].concat().join("&");
-            let (status, ..) = get(&host, &format!("{path}query/{query}?{asked}"), &host);
-            assert!([200, 400, 404, 422].contains(&status), "{status} for {query}?{asked}");
+        for iteration in 0..12 {
+            let from = (at * 31 + iteration * 47) % (pairs.len() - 12);
+            let query_text = [&pairs[from..from + 1 + iteration], &pairs[from..=from]].concat().join("&");
+            let (status, ..) = get(&host, &format!("{path}query/{query}?{query_text}"), &host);
+            assert!([200, 400, 404, 422].contains(&status), "{status} for {query}?{query_text}");
         }
     }
     for strange in ["query/meta%2F..%2F..", "query/%2e%2e/", "query//meta", "?", "//", "query/meta;x", "%"] {

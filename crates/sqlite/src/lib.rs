@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_in_order_and_what_a_table_lacks_is_null() {
+    fn rows_are_in_order_and_missing_columns_are_null() {
         let (_folder, file) =
             file("CREATE TABLE t (a, \"b \"\"c\"); INSERT INTO t VALUES (3, 'x'), ('7', NULL), (2.5, 'y')");
         assert_eq!(numbers(&file, "t", "a"), [Some(3), Some(7), None]);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_tables_are_there_and_nothing_is_written_beside_the_file() {
+    fn only_plain_tables_are_listed_and_no_file_is_written() {
         let (folder, file) = file(
             "CREATE TABLE t (a); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT abs(a) FROM t;
              CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END; CREATE INDEX i ON t (a)",
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_refer_to_each_other_end() {
+    fn cyclic_pages_end() {
         let rows = (0..2000).map(|i| format!("({i}, '{}')", "x".repeat(20))).collect::<Vec<_>>().join(", ");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.sqlite");
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_tables_are_not_there_whatever_the_file_says_of_their_pages() {
+    fn virtual_tables_are_not_listed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.sqlite");
         let writer = Connection::open(&path).unwrap();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_database_is_an_error() {
+    fn non_databases_are_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.sqlite");
         std::fs::write(&path, [MAGIC, &[0; 600]].concat()).unwrap();

@@ -107,7 +107,7 @@ impl EventReader {
 
     /// Arguments without a column, because others are more frequent: key and type, in order of appearance. Run
     /// directories are complete: they store these in the table `attrs`.
-    pub fn left_out(set: &TraceSet) -> Vec<(String, AttrType)> {
+    pub fn omitted_arguments(set: &TraceSet) -> Vec<(String, AttrType)> {
         let mut left_out = Vec::new();
         let mut seen: FxHashSet<(String, AttrType)> =
             Names::from_traces(set).columns.into_iter().map(|(key, kind, _)| (key, kind)).collect();

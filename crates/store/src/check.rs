@@ -29,10 +29,10 @@ pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
     gpu(trace)?;
     links(trace)?;
     stacks(trace)?;
-    all(&trace.steps, |s| s.event.is_none() || s.event.index() < events, "steps.event")
+    check_all(&trace.steps, |s| s.event.is_none() || s.event.index() < events, "steps.event")
 }
 
-fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
+fn check_all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|v| !holds(v)) {
         None => Ok(()),
         Some(row) => Err(format!("row {row} of {column} refers to a missing entry")),
@@ -47,7 +47,7 @@ fn refs(values: &[EventId], events: usize, column: &str) -> Result<(), String> {
 
 fn texts(trace: &Trace, values: &[StrId], column: &str) -> Result<(), String> {
     let strings = trace.strings.len();
-    all(values, |s| s.is_none() || s.index() < strings, column)
+    check_all(values, |s| s.is_none() || s.index() < strings, column)
 }
 
 /// Check parents for cycles. Parents usually come first in time order, which excludes cycles; if a source violates
@@ -59,10 +59,10 @@ fn parents_end(trace: &Trace) -> Result<(), String> {
         // In nearly all cases the start times decide.
         p.is_none() || start[p.index()] < start[i] || rank(p.index()) < rank(i)
     });
-    if ordered { Ok(()) } else { follow(parent) }
+    if ordered { Ok(()) } else { check_parents(parent) }
 }
 
-fn follow(parent: &[EventId]) -> Result<(), String> {
+fn check_parents(parent: &[EventId]) -> Result<(), String> {
     // 0: not visited, otherwise the number of the walk that visited it.
     let mut met = vec![0u32; parent.len()];
     for first in 0..parent.len() {
@@ -90,7 +90,7 @@ fn attributes(trace: &Trace) -> Result<(), String> {
     let strings = trace.strings.len();
     let known = |s: u64| s == u64::from(u32::MAX) || s < strings as u64;
     for (id, shape) in shapes.iter().enumerate() {
-        all(&shape.fields, |(key, _)| key.index() < strings, &format!("keys of attribute shape {id}"))?;
+        check_all(&shape.fields, |(key, _)| key.index() < strings, &format!("keys of attribute shape {id}"))?;
     }
     // Only layouts with text need their values checked.
     let has_text: Vec<bool> = shapes.iter().map(|s| s.fields.iter().any(|f| is_text(f.1))).collect();
@@ -115,14 +115,14 @@ fn tracks(trace: &Trace) -> Result<(), String> {
     let text = |s: StrId| s.is_none() || s.index() < strings;
     let key = |k: Key| !matches!(k, Key::Str(s) if s.index() >= strings);
     let t = &trace.tracks;
-    all(&t.processes, |p| key(p.pid) && text(p.name) && text(p.labels), "processes")?;
+    check_all(&t.processes, |p| key(p.pid) && text(p.name) && text(p.labels), "processes")?;
     let known = |i: stackline_model::ProcessId| i.index() < t.processes.len();
-    all(&t.tracks, |t| known(t.process) && key(t.tid) && text(t.name), "tracks")
+    check_all(&t.tracks, |t| known(t.process) && key(t.tid) && text(t.name), "tracks")
 }
 
 fn gpu(trace: &Trace) -> Result<(), String> {
     let (g, events) = (&trace.gpu, trace.events.len());
-    all(&g.event, |e| e.index() < events, "gpu.event")?;
+    check_all(&g.event, |e| e.index() < events, "gpu.event")?;
     if !g.event.is_sorted() {
         return Err("gpu.event does not ascend".to_owned());
     }
@@ -131,17 +131,17 @@ fn gpu(trace: &Trace) -> Result<(), String> {
     refs(&g.python, events, "gpu.python")?;
     refs(&g.module, events, "gpu.module")?;
     refs(&g.annotation, events, "gpu.annotation")?;
-    all(&g.step, |s| *s == u32::MAX || (*s as usize) < trace.steps.len(), "gpu.step")
+    check_all(&g.step, |s| *s == u32::MAX || (*s as usize) < trace.steps.len(), "gpu.step")
 }
 
 fn links(trace: &Trace) -> Result<(), String> {
     let (links, events) = (&trace.links, trace.events.len());
     links.check()?;
-    all(&links.from, |e| e.index() < events, "links.from")?;
-    all(&links.to, |e| e.index() < events, "links.to")
+    check_all(&links.from, |e| e.index() < events, "links.from")?;
+    check_all(&links.to, |e| e.index() < events, "links.to")
 }
 
 fn stacks(trace: &Trace) -> Result<(), String> {
     trace.stacks.check()?;
-    all(&trace.stacks.event, |e| e.index() < trace.events.len(), "event_stacks.event")
+    check_all(&trace.stacks.event, |e| e.index() < trace.events.len(), "event_stacks.event")
 }

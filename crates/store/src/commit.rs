@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Temporary directory, removed on drop without [`Self::publish`].
-pub(crate) struct Partial {
+pub(crate) struct TemporaryDirectory {
     path: PathBuf,
     target: PathBuf,
     overwrite: bool,
     published: bool,
 }
 
-impl Partial {
+impl TemporaryDirectory {
     /// Create `TARGET.partial-PID-N`. Fails if the target exists, unless it is a run that may be replaced.
     pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self, Error> {
-        may_take(target, overwrite)?;
-        let path = beside(target, "partial")?;
+        check_target(target, overwrite)?;
+        let path = sibling_path(target, "partial")?;
         // Remains of a killed process with this PID.
         remove(&path)?;
         fs::create_dir_all(&path).map_err(Error::io(&path, "create"))?;
@@ -34,8 +34,8 @@ impl Partial {
             sync_dir(&self.path)?;
         }
         // Another process may have created the target meanwhile.
-        may_take(&self.target, self.overwrite)?;
-        let old = beside(&self.target, "old")?;
+        check_target(&self.target, self.overwrite)?;
+        let old = sibling_path(&self.target, "old")?;
         let replaces = fs::symlink_metadata(&self.target).is_ok();
         if replaces {
             remove(&old)?;
@@ -56,7 +56,7 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         if !self.published {
             // Best effort: the name marks the directory as incomplete.
@@ -66,7 +66,7 @@ impl Drop for Partial {
 }
 
 /// Check that a name is free, or belongs to a run that may be replaced.
-fn may_take(target: &Path, overwrite: bool) -> Result<(), Error> {
+fn check_target(target: &Path, overwrite: bool) -> Result<(), Error> {
     if fs::symlink_metadata(target).is_err() {
         return Ok(());
     }
@@ -81,7 +81,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn beside(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
+fn sibling_path(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
     let name = target.file_name().ok_or_else(|| {
         let detail = "the name of a run cannot end in '..' or '/'".to_owned();
         Error::NotARun { path: target.to_path_buf(), detail }

@@ -61,7 +61,7 @@ fn lane_columns(trace: &Trace) -> Vec<Column<'_>> {
     for field in track_labels::TEXT_COLUMNS {
         let labels = labels.clone();
         columns.push(Column::new(field.name, text_type(), true, Packing::Dictionary, move |r| {
-            dictionary(track[r].iter().map(|t| t.0), |t| (field.of)(labels.get(t as usize)?))
+            dictionary(track[r].iter().map(|t| t.0), |t| (field.label_of)(labels.get(t as usize)?))
         }));
     }
     columns.push(Column::new("device", DataType::Int32, true, Packing::Dictionary, |r| {

@@ -166,7 +166,7 @@ pub(crate) fn trace_dir(run: &Path, index: usize) -> PathBuf {
 /// True if `path` is a run directory, complete or not, by its content: a manifest with our format, tables in the folder
 /// of a first trace, or streams of recorded processes. Another program's `manifest.json` does not count.
 pub fn is_run(path: &Path) -> bool {
-    let named = || std::fs::read(path.join(FILE)).is_ok_and(|text| memmem(&text, FORMAT.as_bytes()));
+    let named = || std::fs::read(path.join(FILE)).is_ok_and(|text| contains_bytes(&text, FORMAT.as_bytes()));
     let tables = || {
         let entries = std::fs::read_dir(trace_dir(path, 0)).into_iter().flatten().flatten();
         entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|e| e == "parquet"))
@@ -181,7 +181,7 @@ fn has_streams(path: &Path) -> bool {
     entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|e| e == "slr"))
 }
 
-fn memmem(text: &[u8], word: &[u8]) -> bool {
+fn contains_bytes(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|w| w == word)
 }
 

@@ -67,19 +67,19 @@ impl Plan {
 
 /// Keys and types of all events, in order of appearance.
 pub(crate) fn fields(trace: &Trace) -> impl Iterator<Item = (StrId, AttrType)> {
-    counted(trace).into_iter().map(|(key, kind, _)| (key, kind))
+    event_counts(trace).into_iter().map(|(key, kind, _)| (key, kind))
 }
 
 /// Keys and types of most events, with the number of events. At most [`MAX_WIDE`].
 fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
-    let mut counts = counted(trace);
+    let mut counts = event_counts(trace);
     counts.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)).then(a.1.cmp(&b.1)));
     counts.truncate(MAX_WIDE);
     counts
 }
 
 /// Argument keys and types with their number of events, in order of appearance.
-fn counted(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
+fn event_counts(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     let (shapes, shape, _) = trace.attrs.columns();
     let mut events = vec![0u64; shapes.len()];
     for id in shape {

@@ -14,15 +14,15 @@ pub(crate) struct Labels {
 /// Text column from track labels.
 pub(crate) struct TextColumn {
     pub(crate) name: &'static str,
-    pub(crate) of: fn(&Labels) -> Option<&str>,
+    pub(crate) label_of: fn(&Labels) -> Option<&str>,
 }
 
 /// Text columns, in their order in the event table.
 pub(crate) const TEXT_COLUMNS: &[TextColumn] = &[
-    TextColumn { name: "process", of: |l| l.process.as_deref() },
-    TextColumn { name: "process_name", of: |l| l.process_name.as_deref() },
-    TextColumn { name: "thread", of: |l| l.thread.as_deref() },
-    TextColumn { name: "thread_name", of: |l| l.thread_name.as_deref() },
+    TextColumn { name: "process", label_of: |l| l.process.as_deref() },
+    TextColumn { name: "process_name", label_of: |l| l.process_name.as_deref() },
+    TextColumn { name: "thread", label_of: |l| l.thread.as_deref() },
+    TextColumn { name: "thread_name", label_of: |l| l.thread_name.as_deref() },
 ];
 
 /// Labels (process and thread, by number and name) of all tracks of a trace.

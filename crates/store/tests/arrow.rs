@@ -33,7 +33,7 @@ fn check(batch: &RecordBatch) {
 }
 
 #[test]
-fn result_tables_cross_as_batch_stream_and_file() {
+fn result_tables_survive_as_batch_stream_and_file() {
     let batch = table_batch(&table()).unwrap();
     check(&batch);
     let schema = batch.schema();
@@ -59,7 +59,7 @@ fn result_tables_cross_as_batch_stream_and_file() {
 }
 
 #[test]
-fn tables_that_contradict_themselves_are_refused() {
+fn inconsistent_tables_are_refused() {
     let mut uneven = table();
     uneven.columns[1].values = Values::I64(vec![None]);
     assert!(table_batch(&uneven).unwrap_err().to_string().contains("column count has 1 rows, not 2"));
@@ -68,11 +68,11 @@ fn tables_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn arguments_without_a_column_are_named() {
+fn arguments_without_a_column_are_reported() {
     let few = TraceSet { traces: vec![sample()] };
-    assert!(EventReader::left_out(&few).is_empty());
+    assert!(EventReader::omitted_arguments(&few).is_empty());
     let set = Arc::new(TraceSet { traces: vec![random::key_per_record(300)] });
-    let left_out = EventReader::left_out(&set);
+    let left_out = EventReader::omitted_arguments(&set);
     let options = EventOptions { arguments: true, ranks: vec![9], ..EventOptions::default() };
     let mut reader = EventReader::new(set, &options);
     let schema = reader.schema();

@@ -52,7 +52,7 @@ fn sample() -> CallingContextTree {
 }
 
 #[test]
-fn a_tree_comes_back() {
+fn trees_survive_a_round_trip() {
     let run = tempfile::tempdir().unwrap();
     let tree = sample();
     let streams = BTreeMap::from([("1-0.slr".to_owned(), 7)]);
@@ -66,7 +66,7 @@ fn a_tree_comes_back() {
 }
 
 #[test]
-fn inputs_of_operators_come_back() {
+fn inputs_of_operators_survive_a_round_trip() {
     let run = tempfile::tempdir().unwrap();
     let files = streams(&Config { shapes: true, ..Config::default() });
     let tree =
@@ -77,7 +77,7 @@ fn inputs_of_operators_come_back() {
 }
 
 #[test]
-fn frames_of_device_code_come_back() {
+fn frames_of_device_code_survive_a_round_trip() {
     let run = tempfile::tempdir().unwrap();
     let mut tree = CallingContextTree::default();
     let [name, file] = ["gemm", "gemm.cu"].map(|text| tree.strings.intern(text));
@@ -97,7 +97,7 @@ fn frames_of_device_code_come_back() {
 }
 
 #[test]
-fn traces_of_a_run_stay() {
+fn importing_calls_keeps_the_traces_of_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     write_run(&TraceSet { traces: vec![Trace::default()] }, &run, &WriteOptions::default()).unwrap();
@@ -108,7 +108,7 @@ fn traces_of_a_run_stay() {
 }
 
 #[test]
-fn a_changed_byte_is_told() {
+fn changed_bytes_are_detected() {
     let run = tempfile::tempdir().unwrap();
     write_calls(&sample(), run.path(), BTreeMap::new(), &WriteOptions::default()).unwrap();
     let file = run.path().join("calls/call_nodes.parquet");
@@ -122,7 +122,7 @@ fn a_changed_byte_is_told() {
 
 /// `fixtures/store/v3-calls` is from the last program that wrote version 3.
 #[test]
-fn tables_of_version_3_have_no_names_yet() {
+fn tables_of_version_3_have_no_names() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/store/v3-calls");
     let text = std::fs::read_to_string(fixture.join("manifest.json")).unwrap();
     assert!(text.contains("\"version\": 3"), "{text}");

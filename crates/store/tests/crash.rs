@@ -63,7 +63,7 @@ fn check(folder: &Path, before: Option<&TraceSet>) -> bool {
 
 #[cfg(unix)]
 #[test]
-fn a_killed_import_leaves_no_run() {
+fn killed_imports_leave_no_run() {
     let mut finished = 0;
     for delay in [0, 20, 60, 100, 140, 180, 240, 300, 400, 600, 900, 4000] {
         let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ fn a_killed_import_leaves_no_run() {
 
 #[cfg(unix)]
 #[test]
-fn a_full_disk_leaves_what_was_there() {
+fn full_disks_keep_the_previous_run() {
     let mut refused = 0;
     for blocks in [0, 1, 2, 8, 64, 512, 1024, 2048, 4096] {
         for replace in [false, true] {
@@ -107,7 +107,7 @@ fn a_full_disk_leaves_what_was_there() {
 }
 
 #[test]
-fn a_cancelled_write_leaves_nothing() {
+fn cancelled_writes_leave_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let set = TraceSet { traces: vec![sample()] };
     let cancel = Some(std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
@@ -118,7 +118,7 @@ fn a_cancelled_write_leaves_nothing() {
 }
 
 #[test]
-fn an_existing_run_is_only_replaced_on_demand() {
+fn existing_runs_are_replaced_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     let (one, two) = (TraceSet { traces: vec![sample()] }, TraceSet { traces: vec![sample(), sample()] });

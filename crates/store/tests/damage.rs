@@ -35,7 +35,7 @@ fn files(run: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_flipped_byte_of_every_table_is_noticed() {
+fn flipped_bytes_of_all_tables_are_detected() {
     let (_folder, run) = sample_run();
     let files = files(&run);
     assert!(files.len() > 10);
@@ -59,7 +59,7 @@ fn every_flipped_byte_of_every_table_is_noticed() {
 }
 
 #[test]
-fn every_changed_byte_of_the_manifest_is_noticed() {
+fn changed_bytes_of_the_manifest_are_detected() {
     let (_folder, run) = sample_run();
     let path = run.join("manifest.json");
     let good = fs::read_to_string(&path).unwrap();
@@ -86,7 +86,7 @@ fn every_changed_byte_of_the_manifest_is_noticed() {
 
 /// Without checksums, as in version 1, the decoder has to handle the damage.
 #[test]
-fn damage_that_no_checksum_tells_ends_in_an_error_or_a_trace() {
+fn damage_with_valid_checksums_gives_an_error_or_a_trace() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/store/v1");
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("old.stackline");
@@ -121,7 +121,7 @@ fn damage_that_no_checksum_tells_ends_in_an_error_or_a_trace() {
 }
 
 #[test]
-fn a_missing_side_table_is_noted_and_a_missing_main_table_is_an_error() {
+fn missing_side_tables_are_noted_and_missing_main_tables_are_errors() {
     let (_folder, run) = sample_run();
     fs::remove_file(run.join("trace=0/links.parquet")).unwrap();
     let trace = &read_run(&run, &ReadSelection::all()).unwrap().traces[0];
@@ -133,7 +133,7 @@ fn a_missing_side_table_is_noted_and_a_missing_main_table_is_an_error() {
 }
 
 #[test]
-fn what_is_no_run_says_so() {
+fn directories_without_a_run_report_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let message = |path: &Path| error(path).to_string();
     assert!(message(&folder.path().join("none")).ends_with("is not a Stackline run: no such directory"));
@@ -146,7 +146,7 @@ fn what_is_no_run_says_so() {
 }
 
 #[test]
-fn runs_of_a_later_stackline_are_refused() {
+fn runs_of_newer_versions_are_refused() {
     let (_folder, run) = sample_run();
     let path = run.join("manifest.json");
     let mut value: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
@@ -161,7 +161,7 @@ fn runs_of_a_later_stackline_are_refused() {
 }
 
 #[test]
-fn models_that_contradict_themselves_are_not_written() {
+fn inconsistent_models_are_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     let mut circle = random::long(10);

@@ -4,7 +4,7 @@ use stackline_model::{Trace, TraceSet};
 use stackline_store::{Error, WriteOptions, is_run, write_run};
 
 #[test]
-fn a_manifest_of_something_else_makes_no_run() {
+fn foreign_manifests_are_not_runs() {
     let folder = tempfile::tempdir().unwrap();
     let set = TraceSet { traces: vec![Trace::default()] };
     let overwrite = WriteOptions { overwrite: true, ..WriteOptions::default() };

@@ -130,7 +130,7 @@ fn fixtures() -> Vec<MemoryTrace> {
 }
 
 #[test]
-fn everything_comes_back() {
+fn all_memory_tables_survive_a_round_trip() {
     assert_comes_back(&sample());
     assert_comes_back(&MemoryTrace::default());
     let fixtures = fixtures();
@@ -141,7 +141,7 @@ fn everything_comes_back() {
 }
 
 #[test]
-fn what_was_read_can_be_added_to() {
+fn traces_that_were_read_can_be_extended() {
     let trace = sample();
     let mut read = through_a_run(std::slice::from_ref(&trace)).remove(0);
     let (name, file) = (read.strings.find("weight \"é\"\n").unwrap(), read.strings.find("train.py").unwrap());
@@ -152,7 +152,7 @@ fn what_was_read_can_be_added_to() {
 }
 
 #[test]
-fn traces_and_memory_stand_side_by_side() {
+fn traces_and_memory_share_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     let set = TraceSet { traces: vec![Trace::default()] };
@@ -168,13 +168,13 @@ fn traces_and_memory_stand_side_by_side() {
 }
 
 #[test]
-fn every_damage_is_an_error_that_names_the_file() {
+fn damage_is_reported_with_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     write_run_with(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
     let files: Vec<PathBuf> = fs::read_dir(run.join("memory=0")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 16);
-    let said = || read_memory(&run).unwrap_err();
+    let read_error = || read_memory(&run).unwrap_err();
     for file in files {
         let good = fs::read(&file).unwrap();
         let name = file.file_name().unwrap().to_str().unwrap();
@@ -182,14 +182,22 @@ fn every_damage_is_an_error_that_names_the_file() {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             fs::write(&file, &bad).unwrap();
-            assert!(matches!(said(), Error::Damaged { .. }) && said().to_string().contains(name), "{}", said());
+            assert!(
+                matches!(read_error(), Error::Damaged { .. }) && read_error().to_string().contains(name),
+                "{}",
+                read_error()
+            );
         }
         for length in [0, 1, good.len() / 2, good.len() - 1] {
             fs::write(&file, &good[..length]).unwrap();
-            assert!(matches!(said(), Error::Damaged { .. }));
+            assert!(matches!(read_error(), Error::Damaged { .. }));
         }
         fs::remove_file(&file).unwrap();
-        assert!(said().to_string().contains(&format!("{name} is damaged: the file is missing")), "{}", said());
+        assert!(
+            read_error().to_string().contains(&format!("{name} is damaged: the file is missing")),
+            "{}",
+            read_error()
+        );
         fs::write(&file, &good).unwrap();
     }
     assert_same(&read_memory(&run).unwrap()[0], &sample());
@@ -197,7 +205,7 @@ fn every_damage_is_an_error_that_names_the_file() {
 
 /// Malicious files have valid checksums, or none: then the decoder has to handle the damage.
 #[test]
-fn damage_that_no_checksum_tells_ends_in_an_error_or_a_sound_trace() {
+fn damage_with_valid_checksums_gives_an_error_or_a_valid_trace() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     write_run_with(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
@@ -233,7 +241,7 @@ fn damage_that_no_checksum_tells_ends_in_an_error_or_a_sound_trace() {
 
 /// Invalid handles are rejected when writing, so no written run is rejected when reading.
 #[test]
-fn traces_that_contradict_themselves_are_not_written() {
+fn inconsistent_traces_are_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     let mut trace = sample();
@@ -312,7 +320,7 @@ fn traces() -> impl Strategy<Value = MemoryTrace> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn random_traces_come_back(trace in traces()) {
+    fn random_traces_survive_a_round_trip(trace in traces()) {
         assert_comes_back(&trace);
     }
 }

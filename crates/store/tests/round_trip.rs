@@ -29,13 +29,13 @@ fn check_all(set: &TraceSet) {
 }
 
 #[test]
-fn every_column_of_every_table_comes_back() {
+fn all_columns_of_all_tables_survive_a_round_trip() {
     check_all(&TraceSet { traces: vec![sample(), Trace::default(), sample()] });
     check_all(&TraceSet::default());
 }
 
 #[test]
-fn only_the_arguments_asked_for_are_read() {
+fn only_requested_arguments_are_read() {
     let set = TraceSet { traces: vec![sample()] };
     let again = round_trip(&set, &ReadSelection::with_keys(["correlation", "occupancy", "no such key"]));
     let (a, b) = (&set.traces[0], &again.traces[0]);
@@ -51,7 +51,7 @@ fn only_the_arguments_asked_for_are_read() {
 }
 
 #[test]
-fn one_trace_of_several_can_be_read() {
+fn single_traces_of_a_run_can_be_read() {
     let mut second = sample();
     second.meta.rank = Some(4);
     let mut clock = DeviceClock::new(2);
@@ -71,7 +71,7 @@ fn one_trace_of_several_can_be_read() {
 }
 
 #[test]
-fn the_same_traces_give_the_same_bytes() {
+fn equal_traces_give_equal_bytes() {
     let set = TraceSet { traces: vec![sample()] };
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a.stackline"), folder.path().join("b.stackline"));
@@ -86,19 +86,19 @@ fn the_same_traces_give_the_same_bytes() {
 
 /// More keys than columns, every type of each, and records with duplicate keys.
 #[test]
-fn keys_without_a_column_come_back() {
+fn keys_without_a_column_survive_a_round_trip() {
     check_all(&TraceSet { traces: vec![random::many_keys(400)] });
 }
 
 /// Memory does not grow with keys times records, even if each record has its own key.
 #[test]
-fn a_key_per_record_comes_back() {
+fn keys_unique_to_a_record_survive_a_round_trip() {
     check_all(&TraceSet { traces: vec![random::key_per_record(20_000)] });
 }
 
 /// Row groups and batches end within data, and threads take them as they become free.
 #[test]
-fn traces_of_several_row_groups_come_back_on_any_number_of_threads() {
+fn traces_of_several_row_groups_survive_on_any_number_of_threads() {
     let set = TraceSet { traces: vec![random::long(600_000)] };
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
@@ -110,7 +110,7 @@ fn traces_of_several_row_groups_come_back_on_any_number_of_threads() {
 }
 
 #[test]
-fn the_corpus_comes_back() {
+fn corpus_survives() {
     if corpus::folder().is_none() {
         return;
     }
@@ -130,7 +130,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_trace_comes_back(trace in random::trace()) {
+    fn random_traces_survive_a_run(trace in random::trace()) {
         check_all(&TraceSet { traces: vec![trace] });
     }
 }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "prints")]
 
-use stackline_symbols::{Library, Symbolizer, content};
+use stackline_symbols::{Library, Symbolizer, content_hash};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(path) = arguments.next().map(PathBuf::from) else { return };
     let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-    let library = Library { content: content(&path), path, build_id: Vec::new() };
-    for wanted in arguments {
-        let hexadecimal = wanted.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16).unwrap_or(0));
-        let count: u64 = wanted.parse().unwrap_or(0);
+    let library = Library { content: content_hash(&path), path, build_id: Vec::new() };
+    for argument in arguments {
+        let hexadecimal = argument.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16).unwrap_or(0));
+        let count: u64 = argument.parse().unwrap_or(0);
         let offsets: Vec<u64> = match hexadecimal {
             Some(offset) => vec![offset],
             None => (0..count).map(|at| at * (size / count.max(1))).collect(),

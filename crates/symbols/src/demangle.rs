@@ -51,7 +51,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_those_of_the_source() {
+    fn demangled_names_equal_the_source() {
         let names = [
             ("malloc", "malloc"),
             ("_ZN2at6native10add_kernelERKNS_6TensorE", "at::native::add_kernel(at::Tensor const&)"),
@@ -85,12 +85,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_has_an_answer(name in "(_Z|_R|_ZN|_RNv|)[A-Za-z0-9_.$]{0,80}") {
+        fn any_mangled_name_has_a_result(name in "(_Z|_R|_ZN|_RNv|)[A-Za-z0-9_.$]{0,80}") {
             prop_assert!(demangle(&name).len() <= MAX_NAME);
         }
 
         #[test]
-        fn any_text_has_an_answer(name in ".{0,60}") {
+        fn any_text_has_a_result(name in ".{0,60}") {
             prop_assert!(demangle(&name).len() <= MAX_NAME * 4);
         }
     }

@@ -1,6 +1,6 @@
 //! Functions, files and lines, including inlined functions, from DWARF debug information.
 
-use crate::debug_files::{Found, shared};
+use crate::debug_files::{DebugFile, shared_debug_file};
 use crate::elf::Elf;
 use crate::meter::{Meter, Metered};
 use crate::{Frame, demangle};
@@ -13,17 +13,17 @@ use std::path::{Path, PathBuf};
 /// Largest depth of inlined functions at one address.
 const MAX_INLINED: usize = 256;
 /// Average number of reads per byte of the sections that is allowed: compilers' output needs one or two.
-const READ_TIMES: u64 = 4;
+const MAX_READS_PER_BYTE: u64 = 4;
 /// Bytes that may always be read of small sections.
-const READ_ANYWAY: u64 = 16 << 20;
+const MIN_READ_LIMIT: u64 = 16 << 20;
 /// Additional bytes that may be read per address, for names, which many addresses share.
 const READ_PER_ADDRESS: u64 = 64 << 10;
 /// Stack of the reading thread in bytes, and the part of it that may be used: nested inlined functions are read
 /// recursively, with some kB per level. The rest is for calls below the last level.
 const STACK: usize = 16 << 20;
-const STACK_USED: usize = 12 << 20;
+const MAX_STACK_USED: usize = 12 << 20;
 /// Limit of the text of one library's results in bytes, and the addition per address.
-const TEXT: usize = 64 << 20;
+const MAX_TEXT: usize = 64 << 20;
 const TEXT_PER_ADDRESS: usize = 4 << 10;
 
 /// Functions at an address, outermost first, and true if the name of the outermost one is its linkage name.
@@ -41,7 +41,7 @@ pub(crate) struct DebugInfo<'a> {
 }
 
 /// Read limits. Lists of ranges have a separate limit, because they are much larger in memory than in the file.
-struct Meters {
+struct ReadLimits {
     ranges: Meter,
     others: Meter,
 }
@@ -49,7 +49,7 @@ struct Meters {
 impl<'a> DebugInfo<'a> {
     /// Find the debug sections of an ELF file and of the file that it shares, decompressed if needed.
     pub(crate) fn load(elf: &Elf<'a>, path: &Path, folders: &[PathBuf]) -> Self {
-        let shared = shared(folders, path, elf).and_then(|found: Found| {
+        let shared = shared_debug_file(folders, path, elf).and_then(|found: DebugFile| {
             let elf = Elf::parse(&found.bytes)?;
             // Copied, because such files are small and rare.
             Some(sections(|name| Cow::Owned(elf.section(name).unwrap_or_default().into_owned())))
@@ -67,19 +67,19 @@ impl<'a> DebugInfo<'a> {
     pub(crate) fn frames(&self, addresses: &[u64]) -> Vec<Chain> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK);
-            let started = thread.spawn_scoped(scope, || self.frames_here(addresses));
+            let started = thread.spawn_scoped(scope, || self.frames_on_this_stack(addresses));
             started.ok().and_then(|thread| thread.join().ok())
         })
         .unwrap_or_else(|| vec![Chain::default(); addresses.len()])
     }
 
-    fn frames_here(&self, addresses: &[u64]) -> Vec<Chain> {
+    fn frames_on_this_stack(&self, addresses: &[u64]) -> Vec<Chain> {
         let meters = self.meters();
         // Units are parsed on demand.
         let Ok(context) = Context::from_dwarf(self.dwarf(&meters)) else {
             return vec![Chain::default(); addresses.len()];
         };
-        let mut text = TEXT.saturating_add(addresses.len().saturating_mul(TEXT_PER_ADDRESS));
+        let mut text = MAX_TEXT.saturating_add(addresses.len().saturating_mul(TEXT_PER_ADDRESS));
         let each = addresses.iter().map(|&address| {
             meters.others.add(READ_PER_ADDRESS);
             let chain = frames(&context, address);
@@ -91,7 +91,7 @@ impl<'a> DebugInfo<'a> {
         each.map(Option::unwrap_or_default).collect()
     }
 
-    fn meters(&self) -> Meters {
+    fn meters(&self) -> ReadLimits {
         let (mut ranges, mut others) = (0, 0);
         let mut add = |section: &Section<'_>| {
             let sum = if is_ranges(section.id) { &mut ranges } else { &mut others };
@@ -101,12 +101,13 @@ impl<'a> DebugInfo<'a> {
         if let Some(shared) = &self.shared {
             shared.borrow(&mut add);
         }
-        let [ranges, others] = [ranges, others]
-            .map(|bytes| Meter::new(bytes.saturating_mul(READ_TIMES).saturating_add(READ_ANYWAY), STACK_USED));
-        Meters { ranges, others }
+        let [ranges, others] = [ranges, others].map(|bytes| {
+            Meter::new(bytes.saturating_mul(MAX_READS_PER_BYTE).saturating_add(MIN_READ_LIMIT), MAX_STACK_USED)
+        });
+        ReadLimits { ranges, others }
     }
 
-    fn dwarf<'b>(&'b self, meters: &'b Meters) -> Dwarf<Metered<'b>> {
+    fn dwarf<'b>(&'b self, meters: &'b ReadLimits) -> Dwarf<Metered<'b>> {
         let metered = |section: &'b Section<'_>| {
             Metered::new(&section.bytes, if is_ranges(section.id) { &meters.ranges } else { &meters.others })
         };

@@ -23,7 +23,7 @@ const MAX_UNPACKED: u64 = 4 << 30;
 /// Largest ratio of this total to the size of the file, far above that of compilers.
 const MAX_RATIO: u64 = 32;
 /// Total size that is always allowed.
-const UNPACKED_ANYWAY: u64 = 64 << 20;
+const MIN_UNPACKED_LIMIT: u64 = 64 << 20;
 /// Largest number of notes per file that are read; real files have a handful.
 const MAX_NOTES: usize = 1024;
 /// Longest name of a requested section.
@@ -67,7 +67,7 @@ pub(crate) struct Elf<'a> {
 impl<'a> Elf<'a> {
     /// Parse the headers of an ELF file; `None` if they are invalid.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let unpack = (bytes.len() as u64).saturating_mul(MAX_RATIO).clamp(UNPACKED_ANYWAY, MAX_UNPACKED);
+        let unpack = (bytes.len() as u64).saturating_mul(MAX_RATIO).clamp(MIN_UNPACKED_LIMIT, MAX_UNPACKED);
         let file = ElfFile64::parse(bytes).ok()?;
         let mut elf = Self { file, bytes, sections: BTreeMap::new(), unpack: Cell::new(unpack) };
         elf.sections = elf.named_sections();
@@ -104,15 +104,15 @@ impl<'a> Elf<'a> {
     }
 
     /// Address and size in memory of each loaded segment.
-    pub(crate) fn loaded(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn loaded_segments(&self) -> impl Iterator<Item = (u64, u64)> {
         let loaded = self.headers().iter().filter(|header| header.p_type(ENDIAN) == PT_LOAD);
         loaded.map(|header| (header.p_vaddr(ENDIAN), header.p_memsz(ENDIAN)))
     }
 
     /// Contents of the index of the unwind tables, and of the first code segment.
     pub(crate) fn parts(&self) -> [Option<&'a [u8]>; 2] {
-        let find = |wanted: &dyn Fn(&ProgramHeader64<LittleEndian>) -> bool| {
-            self.headers().iter().find(|header| wanted(header))?.data(ENDIAN, self.bytes).ok()
+        let find = |is_match: &dyn Fn(&ProgramHeader64<LittleEndian>) -> bool| {
+            self.headers().iter().find(|header| is_match(header))?.data(ENDIAN, self.bytes).ok()
         };
         let is_code = |header: &ProgramHeader64<LittleEndian>| {
             header.p_type(ENDIAN) == PT_LOAD && header.p_flags(ENDIAN) & PF_X == PF_X
@@ -122,8 +122,8 @@ impl<'a> Elf<'a> {
 
     /// True if one of the ELF file's notes has this build id. Tools that edit files leave stale ones: some are only in
     /// the segments, some only in the sections.
-    pub(crate) fn has_build_id(&self, wanted: &[u8]) -> bool {
-        self.build_ids().any(|id| id == wanted)
+    pub(crate) fn has_build_id(&self, expected_id: &[u8]) -> bool {
+        self.build_ids().any(|id| id == expected_id)
     }
 
     /// Build id of the ELF file, by which debug files are found.

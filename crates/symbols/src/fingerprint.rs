@@ -10,7 +10,7 @@ const PART: usize = 64 << 10;
 pub(crate) fn fingerprint(elf: &Elf<'_>) -> Option<u64> {
     let [index, code] = elf.parts();
     let mut hash = 0xcbf2_9ce4_8422_2325;
-    for (address, size) in elf.loaded() {
+    for (address, size) in elf.loaded_segments() {
         add(&mut hash, &address.to_le_bytes());
         add(&mut hash, &size.to_le_bytes());
     }

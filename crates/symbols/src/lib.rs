@@ -148,7 +148,7 @@ fn chains(files: &[&Elf<'_>], debug: Option<&DebugInfo<'_>>, offsets: &[u64]) ->
 
 /// Hash that identifies a library without build id: [`Library::content`] of the current file.
 #[must_use]
-pub fn content(path: &Path) -> Option<u64> {
+pub fn content_hash(path: &Path) -> Option<u64> {
     fingerprint::fingerprint(&Elf::parse(&map(path)?)?)
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Meter {
 impl Meter {
     /// A budget of `bytes`, and of `stack` more bytes of stack than now.
     pub(crate) fn new(bytes: u64, stack: usize) -> Self {
-        Self { left: Cell::new(bytes), lowest: here().saturating_sub(stack) }
+        Self { left: Cell::new(bytes), lowest: stack_address().saturating_sub(stack) }
     }
 
     /// Increase the budget of readable debug-information bytes.
@@ -29,7 +29,7 @@ impl Meter {
     }
 
     fn charge(&self, bytes: usize, at: ReaderOffsetId) -> gimli::Result<()> {
-        let left = self.left.get().checked_sub(bytes as u64).filter(|_| here() >= self.lowest);
+        let left = self.left.get().checked_sub(bytes as u64).filter(|_| stack_address() >= self.lowest);
         // After a failure all later reads fail, of any size.
         self.left.set(left.unwrap_or(0));
         left.map(|_| ()).ok_or(gimli::Error::UnexpectedEof(at))
@@ -38,7 +38,7 @@ impl Meter {
 
 /// Address in the current stack frame, to measure the stack's depth.
 #[inline(never)]
-fn here() -> usize {
+fn stack_address() -> usize {
     let here = 0_u8;
     std::ptr::from_ref(std::hint::black_box(&here)).addr()
 }

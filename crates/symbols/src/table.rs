@@ -14,9 +14,9 @@ const WORK_PER_ROW: usize = 256;
 const MAX_NAME: usize = 64 << 10;
 
 /// Remaining budget of a table.
-struct Work(usize);
+struct Budget(usize);
 
-impl Work {
+impl Budget {
     /// Take an amount; `None` if the budget is exhausted.
     fn take(&mut self, cost: usize) -> Option<()> {
         let left = self.0.checked_sub(cost);
@@ -61,9 +61,9 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
         for table in file.symbol_tables() {
             let strings = file.strings(table.string_section());
             let rows = table.len().saturating_add(addresses.len());
-            let mut work = Work(MAX_WORK.saturating_add(rows.saturating_mul(WORK_PER_ROW)));
+            let mut work = Budget(MAX_WORK.saturating_add(rows.saturating_mul(WORK_PER_ROW)));
             for symbol in table.symbols() {
-                let Some((section, is_function)) = code(file, strings, symbol, &mut work) else { continue };
+                let Some((section, is_function)) = code_section(file, strings, symbol, &mut work) else { continue };
                 let (start, size) = (symbol.st_value(ENDIAN), symbol.st_size(ENDIAN));
                 let first = sorted.partition_point(|&address| address < start);
                 let Some(latest) = starts.get_mut(first) else { continue };
@@ -74,7 +74,7 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
                 }
                 let end = start.saturating_add(size);
                 for (address, best) in sorted[first..].iter().zip(&mut best[first..]) {
-                    if *address >= end || consider(best, strings, symbol, is_function, &mut work).is_none() {
+                    if *address >= end || replace_if_better(best, strings, symbol, is_function, &mut work).is_none() {
                         break;
                     }
                 }
@@ -85,13 +85,13 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
         starts[at] = starts[at].max(starts[at - 1]);
     }
     let rows = unsized_symbols.len().saturating_add(addresses.len());
-    let mut work = Work(MAX_WORK.saturating_add(rows.saturating_mul(WORK_PER_ROW)));
+    let mut work = Budget(MAX_WORK.saturating_add(rows.saturating_mul(WORK_PER_ROW)));
     for (strings, symbol, section, is_function, first) in unsized_symbols {
         let start = symbol.st_value(ENDIAN);
         let end = section.sh_addr(ENDIAN).saturating_add(section.sh_size(ENDIAN));
         for at in first..sorted.len() {
             let ends = starts[at] != start || sorted[at] >= end;
-            if ends || consider(&mut best[at], strings, symbol, is_function, &mut work).is_none() {
+            if ends || replace_if_better(&mut best[at], strings, symbol, is_function, &mut work).is_none() {
                 break;
             }
         }
@@ -104,11 +104,11 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
 }
 
 /// Section of code that contains a symbol, and true for a function; `None` for other symbols.
-fn code<'a>(
+fn code_section<'a>(
     file: &Elf<'a>,
     strings: Strings<'a>,
     symbol: &Sym64<LittleEndian>,
-    work: &mut Work,
+    work: &mut Budget,
 ) -> Option<(&'a SectionHeader64<LittleEndian>, bool)> {
     let is_function = match symbol.st_type() {
         STT_FUNC | STT_GNU_IFUNC => true,
@@ -127,12 +127,12 @@ fn code<'a>(
 }
 
 /// Replace the best symbol of an address if this one is better; `None` if the budget is exhausted.
-fn consider<'a>(
+fn replace_if_better<'a>(
     best: &mut Option<Candidate<'a>>,
     strings: Strings<'a>,
     symbol: &Sym64<LittleEndian>,
     is_function: bool,
-    work: &mut Work,
+    work: &mut Budget,
 ) -> Option<()> {
     work.take(1)?;
     let (sized, start) = (symbol.st_size(ENDIAN) > 0, symbol.st_value(ENDIAN));

@@ -24,7 +24,7 @@ fn peak() -> u64 {
 }
 
 /// Functions in the middle of the code, outermost first.
-fn ask(file: &[u8]) -> Vec<Frame> {
+fn symbolize_file(file: &[u8]) -> Vec<Frame> {
     let before = Instant::now();
     let frames = names_in(file, &[CODE + CODE_SIZE / 2]).remove(0);
     let (took, memory) = (before.elapsed(), peak());
@@ -41,8 +41,8 @@ fn names(frames: &[Frame]) -> Vec<&str> {
 #[test]
 fn functions_inlined_at_some_depth_are_known() {
     for depth in [0, 1, 200] {
-        let wanted: Vec<&str> = std::iter::once("outer").chain(std::iter::repeat_n("i", depth)).collect();
-        assert_eq!(names(&ask(&inlined(depth).finish())), wanted);
+        let expected: Vec<&str> = std::iter::once("outer").chain(std::iter::repeat_n("i", depth)).collect();
+        assert_eq!(names(&symbolize_file(&inlined(depth).finish())), expected);
     }
 }
 
@@ -50,7 +50,7 @@ fn functions_inlined_at_some_depth_are_known() {
 fn functions_inlined_deeper_than_any_stack_are_left_out() {
     // The symbol is still there.
     for depth in [300, 10_000, 1_000_000] {
-        assert_eq!(names(&ask(&inlined(depth).finish())), ["outer"], "{depth}");
+        assert_eq!(names(&symbolize_file(&inlined(depth).finish())), ["outer"], "{depth}");
     }
 }
 
@@ -72,7 +72,7 @@ fn lists_that_many_entries_share_are_not_read_for_each() {
         .section(".debug_info", unit(0, &[entries.0, vec![0]].concat()))
         .section(".debug_ranges", ranges.0)
         .symbols(b"\0f\0".to_vec(), &[(1, true, CODE, CODE_SIZE)]);
-    assert_eq!(names(&ask(&made.finish())), ["f"]);
+    assert_eq!(names(&symbolize_file(&made.finish())), ["f"]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn units_that_share_lists_are_not_read_for_each() {
         .section(".debug_abbrev", [long, vec![0]].concat())
         .section(".debug_ranges", ranges.u64(0).u64(0).0.clone())
         .symbols(b"\0f\0".to_vec(), &[(1, true, CODE, CODE_SIZE)]);
-    assert_eq!(names(&ask(&made.finish())), ["f"]);
+    assert_eq!(names(&symbolize_file(&made.finish())), ["f"]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_long_folder_is_not_repeated_for_each_file() {
         .section(".debug_info", unit(0, &entries.0))
         .section(".debug_line", lines.0)
         .symbols(b"\0f\0".to_vec(), &[(1, true, CODE, CODE_SIZE)]);
-    assert_eq!(names(&ask(&made.finish())), ["f"]);
+    assert_eq!(names(&symbolize_file(&made.finish())), ["f"]);
 }
 
 fn zeros(length: usize) -> Vec<u8> {
@@ -142,18 +142,18 @@ fn packed_sections_share_one_budget() {
     for name in [".debug_abbrev", ".debug_info", ".debug_line", ".debug_str", ".debug_line_str", ".debug_loc"] {
         made = made.packed(name, &packed, size as u64);
     }
-    assert_eq!(names(&ask(&made.finish())), ["f"]);
+    assert_eq!(names(&symbolize_file(&made.finish())), ["f"]);
     // One that promises little and brings much, and one that promises much and brings little.
     for (length, promised) in [(512 << 20, 16), (1 << 20, 1 << 50)] {
         let made = Made::new()
             .packed(".debug_info", &zeros(length), promised)
             .symbols(b"\0f\0".to_vec(), &[(1, true, CODE, CODE_SIZE)]);
-        assert_eq!(names(&ask(&made.finish())), ["f"]);
+        assert_eq!(names(&symbolize_file(&made.finish())), ["f"]);
     }
 }
 
 #[test]
-fn what_is_packed_as_compilers_do_it_is_read() {
+fn compressed_sections_of_compilers_are_read() {
     let mut entries = Bytes::default();
     entries.uleb(1).text("unpacked").u64(CODE).u64(CODE_SIZE);
     let mut abbreviations = Bytes::default();
@@ -169,24 +169,24 @@ fn what_is_packed_as_compilers_do_it_is_read() {
         &encoder.finish().unwrap(),
         info.len() as u64,
     );
-    assert_eq!(names(&ask(&made.finish())), ["unpacked"]);
+    assert_eq!(names(&symbolize_file(&made.finish())), ["unpacked"]);
 }
 
 #[test]
-fn names_of_symbols_cost_what_they_are_long() {
+fn symbol_names_cost_their_length() {
     // One name of two million bytes, of which each symbol has all but a few, over all addresses.
     let names_of = [&vec![b'n'; 2 << 20][..], b"\0f\0"].concat();
     let symbols: Vec<_> =
         (0..100_000).map(|at| (at, at % 2 == 0, CODE, if at % 3 == 0 { 0 } else { CODE_SIZE })).collect();
     let last = [(names_of.len() as u32 - 2, true, CODE, CODE_SIZE)];
     let file = Made::new().symbols(names_of, &[&last, &symbols[..]].concat()).finish();
-    assert_eq!(names(&ask(&file)), ["f"]);
+    assert_eq!(names(&symbolize_file(&file)), ["f"]);
 }
 
 #[test]
-fn notes_are_looked_at_once() {
+fn notes_are_read_once() {
     let file = Made::new().notes(100_000, 60_000).symbols(b"\0f\0".to_vec(), &[(1, true, CODE, CODE_SIZE)]).finish();
-    assert_eq!(names(&ask(&file)), ["f"]);
+    assert_eq!(names(&symbolize_file(&file)), ["f"]);
     // Whoever asks for a build id has them looked at.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.so");

@@ -14,9 +14,9 @@ fn symbolizer(folders: &[&Path]) -> Symbolizer {
 
 /// Address of the middle of a function.
 fn middle(path: &Path, function: &str) -> u64 {
-    let of = functions(path, |name| name == function);
-    assert_eq!(of.len(), 1, "{}: {of:?}", path.display());
-    of[0].1 + of[0].2 / 2
+    let found_functions = functions(path, |name| name == function);
+    assert_eq!(found_functions.len(), 1, "{}: {found_functions:?}", path.display());
+    found_functions[0].1 + found_functions[0].2 / 2
 }
 
 /// Offsets in an exported and in a static function.
@@ -54,27 +54,27 @@ fn debug_files_are_found_by_build_id() {
     }
     let folder = Folder::new();
     let library = folder.plain("stripped.so", &[]);
-    let (wanted, id) = (offsets(&library), build_id(&library));
-    let before = symbolizer(&[]).names(&described(&library), &wanted);
+    let (addresses, id) = (offsets(&library), build_id(&library));
+    let before = symbolizer(&[]).names(&described(&library), &addresses);
     let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let debug = folder.path.join(format!("debug/.build-id/{}/{}.debug", &digits[..2], &digits[2..]));
     split(&library, &debug, false);
 
-    let without = symbolizer(&[]).names(&described(&library), &wanted);
+    let without = symbolizer(&[]).names(&described(&library), &addresses);
     assert_eq!((without.state, outermost(&without)), (State::Same, NAMES_ONLY.to_vec()));
-    let with = symbolizer(&[&folder.path.join("debug")]).names(&described(&library), &wanted);
+    let with = symbolizer(&[&folder.path.join("debug")]).names(&described(&library), &addresses);
     assert_eq!((with.state, outermost(&with)), (State::Same, WHOLE.to_vec()));
     assert_eq!(with.frames, before.frames);
 
     // It is enough where the library is gone, or another one: the id is the same.
     let known = described(&library);
     std::fs::remove_file(&library).unwrap();
-    let gone = symbolizer(&[&folder.path.join("debug")]).names(&known, &wanted);
+    let gone = symbolizer(&[&folder.path.join("debug")]).names(&known, &addresses);
     assert_eq!((gone.state, &gone.frames), (State::Missing, &before.frames));
     // A debug file of another build at this place is not believed.
     let other = folder.plain("other.so", &["-O0"]);
     std::fs::copy(&other, &debug).unwrap();
-    let wrong = symbolizer(&[&folder.path.join("debug")]).names(&known, &wanted);
+    let wrong = symbolizer(&[&folder.path.join("debug")]).names(&known, &addresses);
     assert_eq!((wrong.state, outermost(&wrong)), (State::Missing, NOTHING.to_vec()));
 }
 
@@ -91,23 +91,23 @@ fn debug_files_are_found_by_link() {
         ("below.so", "-Wl,--build-id=none", below(&folder.path.join("below.so.debug"))),
     ] {
         let library = folder.plain(name, &[more]);
-        let wanted = offsets(&library);
+        let addresses = offsets(&library);
         let symbolizer = symbolizer(&[&folder.path.join("debug")]);
         split(&library, &place, true);
         let known = with_content(&library);
-        let found = symbolizer.names(&known, &wanted);
+        let found = symbolizer.names(&known, &addresses);
         assert_eq!((found.state, outermost(&found)), (State::Same, WHOLE.to_vec()), "{name}");
         // Another debug file with the name is not believed.
         let other = folder.plain("other.so", &[more, "-O1"]);
         std::fs::copy(&other, &place).unwrap();
-        let wrong = symbolizer.names(&known, &wanted);
+        let wrong = symbolizer.names(&known, &addresses);
         assert_eq!((wrong.state, outermost(&wrong)), (State::Same, NAMES_ONLY.to_vec()), "{name}");
     }
 }
 
 /// Description of a library by a recorder: its build id or, without one, the hash of its content.
 fn with_content(library: &Path) -> Library {
-    let content = stackline_symbols::content(library);
+    let content = stackline_symbols::content_hash(library);
     let known = described(library);
     let content = if known.build_id.is_empty() { content } else { None };
     assert!(!known.build_id.is_empty() || content.is_some());
@@ -115,38 +115,38 @@ fn with_content(library: &Path) -> Library {
 }
 
 #[test]
-fn what_is_another_library_now_names_nothing() {
+fn replaced_libraries_are_not_used() {
     if !have(TOOLS) {
         return;
     }
     let folder = Folder::new();
     for id in ["-Wl,--build-id=sha1", "-Wl,--build-id=none"] {
         let library = folder.plain("changes.so", &[id]);
-        let wanted = offsets(&library);
+        let addresses = offsets(&library);
         let known = with_content(&library);
-        let now = symbolizer(&[]).names(&known, &wanted);
+        let now = symbolizer(&[]).names(&known, &addresses);
         assert_eq!((now.state, outermost(&now)), (State::Same, WHOLE.to_vec()), "{id}");
 
         // A copy is the same: only the content counts.
         let copy = folder.path.join("copy.so");
         std::fs::copy(&library, &copy).unwrap();
-        let copied = symbolizer(&[]).names(&Library { path: copy, ..known.clone() }, &wanted);
+        let copied = symbolizer(&[]).names(&Library { path: copy, ..known.clone() }, &addresses);
         assert_eq!((copied.state, &copied.frames), (State::Same, &now.frames), "{id}");
 
         folder.plain("changes.so", &[id, "-O1"]);
-        let changed = symbolizer(&[]).names(&known, &wanted);
+        let changed = symbolizer(&[]).names(&known, &addresses);
         assert_eq!((changed.state, outermost(&changed)), (State::Changed, NOTHING.to_vec()), "{id}");
 
         std::fs::write(&library, "no library").unwrap();
-        assert_eq!(symbolizer(&[]).names(&known, &wanted).state, State::Unreadable);
+        assert_eq!(symbolizer(&[]).names(&known, &addresses).state, State::Unreadable);
         std::fs::remove_file(&library).unwrap();
-        let missing = symbolizer(&[]).names(&known, &wanted);
+        let missing = symbolizer(&[]).names(&known, &addresses);
         assert_eq!((missing.state, outermost(&missing)), (State::Missing, NOTHING.to_vec()), "{id}");
     }
 }
 
 #[test]
-fn what_cannot_be_told_apart_names_nothing() {
+fn libraries_without_identity_are_not_used() {
     if !have(TOOLS) {
         return;
     }
@@ -157,7 +157,7 @@ fn what_cannot_be_told_apart_names_nothing() {
 }
 
 #[test]
-fn what_is_no_file_is_said_to_be_none() {
+fn missing_files_have_a_state_of_their_own() {
     let state = |path: &str| {
         let library = Library { path: PathBuf::from(path), build_id: vec![1], content: None };
         symbolizer(&[]).names(&library, &[1, 2]).state
@@ -171,7 +171,7 @@ fn what_is_no_file_is_said_to_be_none() {
 }
 
 #[test]
-fn symbols_without_a_size_end_where_others_begin() {
+fn unsized_symbols_end_at_the_next_symbol() {
     if !have(TOOLS) {
         return;
     }
@@ -187,8 +187,8 @@ fn symbols_without_a_size_end_where_others_begin() {
     let table = run("nm", &folder.path, &["labels.so"]);
     let first = table.lines().find(|line| line.ends_with(" first")).unwrap();
     let first = u64::from_str_radix(first.split_whitespace().next().unwrap(), 16).unwrap();
-    let wanted = [0, 15, 16, 23, 24, 40, 55, 56, 4096].map(|offset| first + offset);
-    let names = symbolizer(&[]).names(&described(&library), &wanted);
+    let addresses = [0, 15, 16, 23, 24, 40, 55, 56, 4096].map(|offset| first + offset);
+    let names = symbolizer(&[]).names(&described(&library), &addresses);
     let names: Vec<&str> = outermost(&names).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["first", "first", "second", "second", "", "third", "third", "", ""]);
 }

@@ -10,7 +10,7 @@ use stackline_testkit::mutate::mutate;
 const MUTATED: u64 = 5000;
 
 #[test]
-fn seeds_and_mutations_have_answers() {
+fn seeds_and_mutations_have_results() {
     let seeds = made::seeds();
     seeds.iter().for_each(|seed| symbols::check(seed));
     for number in 0..MUTATED {

@@ -4,19 +4,19 @@ use crate::made;
 use crate::support;
 
 use proptest::prelude::*;
-use stackline_symbols::{Library, Symbolizer, content, names_in};
+use stackline_symbols::{Library, Symbolizer, content_hash, names_in};
 use std::time::{Duration, Instant};
 use support::{Folder, build_id, functions, have};
 
 /// Request names in a file of these bytes, as for a recorded library.
-fn ask(folder: &Folder, bytes: &[u8], id: &[u8], offsets: &[u64]) {
+fn symbolize_file(folder: &Folder, bytes: &[u8], id: &[u8], offsets: &[u64]) {
     let path = folder.path.join("damaged.so");
     std::fs::write(&path, bytes).unwrap();
     let symbolizer = Symbolizer::with_debug_folders(vec![folder.path.clone()]);
     let with_id = Library { path: path.clone(), build_id: id.to_vec(), content: None };
     let names = symbolizer.names(&with_id, offsets);
     assert_eq!(names.frames.len(), offsets.len());
-    let with_content = Library { content: content(&path), path, build_id: Vec::new() };
+    let with_content = Library { content: content_hash(&path), path, build_id: Vec::new() };
     assert_eq!(symbolizer.names(&with_content, offsets).frames.len(), offsets.len());
 }
 
@@ -34,7 +34,7 @@ fn damaged(bytes: &[u8], changes: &[(f64, u8)], cut: f64) -> Vec<u8> {
 }
 
 #[test]
-fn any_bytes_have_an_answer() {
+fn any_bytes_have_a_result() {
     let folder = Folder::new();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 300, ..ProptestConfig::default() });
     let bytes = (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..600));
@@ -43,14 +43,14 @@ fn any_bytes_have_an_answer() {
             if elf {
                 bytes.splice(0..0, *b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0");
             }
-            ask(&folder, &bytes, &[1, 2], &[0, 1, 4096, u64::MAX]);
+            symbolize_file(&folder, &bytes, &[1, 2], &[0, 1, 4096, u64::MAX]);
             Ok(())
         })
         .unwrap();
 }
 
 #[test]
-fn damaged_libraries_have_an_answer() {
+fn damaged_libraries_have_a_result() {
     if !have(&["gcc", "nm", "readelf"]) {
         return;
     }
@@ -66,7 +66,7 @@ fn damaged_libraries_have_an_answer() {
         let anywhere = proptest::collection::vec((0.0..1.0, any::<u8>()), 0..40);
         runner
             .run(&(anywhere, cut), |(changes, cut)| {
-                ask(&folder, &damaged(&bytes, &changes, cut), &id, &offsets);
+                symbolize_file(&folder, &damaged(&bytes, &changes, cut), &id, &offsets);
                 Ok(())
             })
             .unwrap();
@@ -82,7 +82,7 @@ fn peak() -> u64 {
 
 /// Files of a few kB, of which each byte matters: with any damage, the result is fast and small.
 #[test]
-fn damaged_made_files_have_an_answer_within_bounds() {
+fn damaged_synthetic_files_have_a_result_within_bounds() {
     let files = [made::with_lines(), made::inlined(5).finish(), made::inlined(40).finish()];
     let offsets = [0, made::CODE, made::CODE + 8, made::CODE + 64, made::CODE + 0x900, u64::MAX];
     let mut runner =

@@ -18,10 +18,10 @@ fn agree(ours: &[Frame], theirs: &[Frame]) -> bool {
 }
 
 /// Compare all addresses of functions; returns their number, and the largest number of frames at one address.
-fn compare(path: &Path, wanted: impl Fn(&str) -> bool) -> (usize, usize) {
-    let of = functions(path, wanted);
-    assert!(!of.is_empty(), "{}", path.display());
-    let addresses: Vec<u64> = of.iter().flat_map(|(_, start, size)| *start..start + size).collect();
+fn compare(path: &Path, is_included: impl Fn(&str) -> bool) -> (usize, usize) {
+    let found_functions = functions(path, is_included);
+    assert!(!found_functions.is_empty(), "{}", path.display());
+    let addresses: Vec<u64> = found_functions.iter().flat_map(|(_, start, size)| *start..start + size).collect();
     // Libraries are linked to address 0, so addresses are offsets.
     let found = Symbolizer::with_debug_folders(Vec::new()).names(&described(path), &addresses);
     assert_eq!(found.state, State::Same);
@@ -40,7 +40,7 @@ fn compare(path: &Path, wanted: impl Fn(&str) -> bool) -> (usize, usize) {
 }
 
 #[test]
-fn functions_and_lines_of_c_are_those_of_addr2line() {
+fn functions_and_lines_of_c_equal_those_of_addr2line() {
     if !have(&["gcc", "nm", "readelf", "addr2line"]) {
         return;
     }
@@ -58,7 +58,7 @@ fn functions_and_lines_of_c_are_those_of_addr2line() {
 }
 
 #[test]
-fn functions_and_lines_of_cpp_are_those_of_addr2line() {
+fn functions_and_lines_of_cpp_equal_those_of_addr2line() {
     if !have(&["g++", "nm", "readelf", "addr2line"]) {
         return;
     }
@@ -71,7 +71,7 @@ fn functions_and_lines_of_cpp_are_those_of_addr2line() {
 }
 
 #[test]
-fn functions_and_lines_of_rust_are_those_of_addr2line() {
+fn functions_and_lines_of_rust_equal_those_of_addr2line() {
     if !have(&["rustc", "nm", "readelf", "addr2line"]) {
         return;
     }

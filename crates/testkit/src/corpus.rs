@@ -18,8 +18,8 @@ pub fn repository() -> PathBuf {
 #[must_use]
 #[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
 pub fn folder() -> Option<PathBuf> {
-    let beside = || repository().join("../shared/corpus");
-    let folder = std::env::var_os("STACKLINE_CORPUS").map_or_else(beside, PathBuf::from);
+    let shared_corpus = || repository().join("../shared/corpus");
+    let folder = std::env::var_os("STACKLINE_CORPUS").map_or_else(shared_corpus, PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }

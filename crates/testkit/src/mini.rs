@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_line_arrives() {
+    fn all_parts_of_a_line_are_read() {
         let all = events(
             r#"process 10 name=python labels="GPU 0" sort_index=-3
             thread 10/main name=main
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_file_stand_beside_the_events() {
+    fn file_keys_are_top_level_members() {
         let document: Value =
             serde_json::from_str(&trace("file distributedInfo={\"rank\": 3} hostname=node traceName=\"a b\"")).unwrap();
         let expected = json!({"schemaVersion": 1, "distributedInfo": {"rank": 3}, "hostname": "node",
@@ -388,9 +388,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named_with_what_is_expected() {
-        let told = "line 2 of a mini trace: expected TRACK CATEGORY NAME TIME, with a time such as 10..30, 10+20 or @10: \"1/1 cpu_op a\"";
-        assert_eq!(refused("1/1 cpu_op a 0+1\n1/1 cpu_op a"), told);
+    fn invalid_lines_are_reported_with_the_expected_form() {
+        let expected = "line 2 of a mini trace: expected TRACK CATEGORY NAME TIME, with a time such as 10..30, 10+20 or @10: \"1/1 cpu_op a\"";
+        assert_eq!(refused("1/1 cpu_op a 0+1\n1/1 cpu_op a"), expected);
         assert!(refused("1/1 cpu_op a 0+1 correlation").contains("expected arguments of the form KEY=VALUE"));
         assert!(refused("1/1 cpu_op a 0+1 dims=[[1]").contains("expected a value whose brackets and quotes close"));
         assert!(refused("1/1 cpu_op \"a 0+1").contains("expected a name whose quotes close"));

@@ -62,7 +62,7 @@ mod tests {
     use super::{MAX_EDITS, MAX_LENGTH, mutate};
 
     #[test]
-    fn inputs_differ_and_come_again() {
+    fn inputs_differ_and_are_reproducible() {
         let seeds = [b"{\"traceEvents\": []}".to_vec(), vec![7; MAX_LENGTH]];
         let made: Vec<_> = (0..200).map(|number| mutate(&seeds, number)).collect();
         let again: Vec<_> = (0..200).map(|number| mutate(&seeds, number)).collect();

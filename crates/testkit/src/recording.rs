@@ -126,7 +126,7 @@ mod tests {
     use stackline_recording::{Reader, Record};
 
     #[test]
-    fn the_same_configuration_gives_the_same_whole_streams() {
+    fn equal_configurations_give_equal_streams() {
         let files = streams(&Config::default());
         assert_eq!(files, streams(&Config::default()));
         for (name, file) in &files {

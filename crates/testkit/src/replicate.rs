@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn first_copy_is_the_input_and_later_ones_follow_it() {
+    fn first_copy_equals_the_input_and_others_follow() {
         let demo = demo::generate(&demo::Config { steps: 1, layers: 1, ..demo::Config::default() });
         let one: Value = serde_json::from_str(&demo).unwrap();
         let one = one["traceEvents"].as_array().unwrap();

@@ -54,7 +54,7 @@ fn each_kind_damages_and_is_reproducible() {
 }
 
 #[test]
-fn json_stays_json_where_only_the_content_is_odd() {
+fn content_damage_keeps_valid_json() {
     let text = demo_text();
     for name in NOT_JSON {
         assert!(damage::kind(name).is_some(), "no kind {name}");
@@ -73,7 +73,7 @@ fn json_stays_json_where_only_the_content_is_odd() {
 }
 
 #[test]
-fn events_stay_where_all_are_to_be_kept() {
+fn lossless_damage_keeps_all_events() {
     let text = demo_text();
     let count = |bytes: &[u8]| {
         let json: Value = serde_json::from_slice(bytes).unwrap();
@@ -86,7 +86,7 @@ fn events_stay_where_all_are_to_be_kept() {
 }
 
 #[test]
-fn what_is_no_trace_comes_back_as_it_is() {
+fn non_traces_are_unchanged() {
     for kind in damage::kinds() {
         for text in [&b""[..], b"hello", b"{\"a\": 1}", b"[1"] {
             assert_eq!(damage::apply(kind, text, 1), text, "{}", kind.name);

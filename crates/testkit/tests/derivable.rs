@@ -8,7 +8,7 @@ use stackline_testkit::simulator::{Damage, Profile, simulate};
 use walker::Walker;
 
 #[test]
-fn a_plain_reading_of_the_trace_finds_the_truth() {
+fn plain_walker_finds_the_ground_truth() {
     let mut wrong = Vec::new();
     for seed in 0..2_000 {
         let profile = Profile::any(seed);
@@ -33,7 +33,7 @@ fn a_plain_reading_of_the_trace_finds_the_truth() {
 }
 
 #[test]
-fn the_order_of_records_does_not_matter() {
+fn order_of_records_does_not_affect_the_path() {
     for seed in 0..100 {
         let simulated = simulate(seed, &Profile::any(seed));
         let json = simulated.damaged(&[Damage::Reordered], seed).json;

@@ -7,7 +7,7 @@ fn drawn(seed: u64) -> Simulated {
 }
 
 #[test]
-fn a_rerun_without_edits_changes_nothing() {
+fn rerun_without_edits_is_identical() {
     for seed in 0..500 {
         let simulated = drawn(seed);
         let again = simulated.rerun(&[]).unwrap();
@@ -17,7 +17,7 @@ fn a_rerun_without_edits_changes_nothing() {
 }
 
 #[test]
-fn every_possible_edit_has_a_truth() {
+fn every_possible_edit_has_a_ground_truth() {
     let mut kinds = std::collections::BTreeMap::<String, (u32, u32)>::new();
     for seed in 0..300 {
         let simulated = drawn(seed);

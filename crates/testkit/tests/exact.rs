@@ -11,7 +11,7 @@ fn programs() -> u64 {
 }
 
 #[test]
-fn time_per_cause_is_the_truth() {
+fn time_per_cause_equals_the_ground_truth() {
     let mut wrong = Vec::new();
     for seed in 0..programs() {
         let run = simulate(seed, &Profile::any(seed));
@@ -114,7 +114,7 @@ impl Claims {
 /// Certain claims of a path on a damaged trace are right: a dependency leads from a real prerequisite. The table that
 /// this test prints is in docs/measurements.md.
 #[test]
-fn damaged_records_make_no_wrong_edge_exact() {
+fn damaged_records_give_no_wrong_exact_edges() {
     let clock = |offset_ns, jitter_ns| Damage::Clock { offset_ns, jitter_ns };
     let kinds: [(&str, Vec<Damage>); 14] = [
         ("none", vec![]),

@@ -10,16 +10,16 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Measure programs of each kind, and as many without fault. `PLANTED_ONLY` selects kinds by a part of their name, or
-/// by their rule; `PLANTED_SHOW` prints programs with wrong results.
+/// Measure programs of each kind, and as many without fault. `FAULTS_ONLY` selects kinds by a part of their name, or
+/// by their rule; `FAULTS_SHOW` prints programs with wrong results.
 fn measure(seeds: std::ops::Range<u64>) -> (Score, Vec<(&'static Kind, Score)>) {
-    let only = std::env::var("PLANTED_ONLY").ok();
+    let only = std::env::var("FAULTS_ONLY").ok();
     let mut clean = Score::default();
     for seed in seeds.clone().filter(|_| only.is_none()) {
         try_clean(seed, &mut clean);
     }
-    let wanted = |kind: &&Kind| only.as_deref().is_none_or(|only| kind.name.contains(only) || kind.code == only);
-    let kinds: Vec<&'static Kind> = injected_faults::kinds().filter(wanted).collect();
+    let is_selected = |kind: &&Kind| only.as_deref().is_none_or(|only| kind.name.contains(only) || kind.code == only);
+    let kinds: Vec<&'static Kind> = injected_faults::kinds().filter(is_selected).collect();
     let next = AtomicUsize::new(0);
     let score_next = || {
         let at = next.fetch_add(1, Ordering::Relaxed);
@@ -57,14 +57,14 @@ fn check(clean: &Score, table: Vec<(&'static Kind, Score)>) {
 }
 
 #[test]
-fn planted_problems_are_found_and_their_gain_is_right() {
-    let (clean, table) = measure(0..number("PLANTED_SEEDS", 6));
+fn injected_faults_are_found_with_correct_gains() {
+    let (clean, table) = measure(0..number("FAULTS_SEEDS", 6));
     check(&clean, table);
 }
 
 /// The page has the markers for the table, so that the long test cannot fail at its end.
 #[test]
-fn the_page_has_a_place_for_the_table() {
+fn page_has_markers_for_the_table() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     assert!(put_into(&page, "a table").contains("\na table\n"));
 }
@@ -72,8 +72,8 @@ fn the_page_has_a_place_for_the_table() {
 /// With `STACKLINE_BLESS=1` the table is written into its page.
 #[test]
 #[ignore = "long: 22,000 programs; run with --ignored --nocapture for the table"]
-fn planted_problems_of_all_programs() {
-    let (clean, mut table) = measure(0..number("PLANTED_SEEDS", 500));
+fn injected_faults_of_all_programs() {
+    let (clean, mut table) = measure(0..number("FAULTS_SEEDS", 500));
     write_table(&clean, &mut table);
     check(&clean, table);
 }

@@ -15,7 +15,7 @@ fn programs(count: u64) -> impl Iterator<Item = (u64, Simulated)> {
 }
 
 #[test]
-fn paths_through_full_queues_are_those_of_the_gpu() {
+fn paths_through_full_queues_follow_the_gpu() {
     for (seed, simulated) in programs(12) {
         let trace = stackline_ingest::read_bytes("sim.json", simulated.json().as_bytes(), &Default::default()).unwrap();
         let exact = Exact::new(&trace);
@@ -34,7 +34,7 @@ fn paths_through_full_queues_are_those_of_the_gpu() {
 }
 
 #[test]
-fn edits_of_programs_with_full_queues() {
+fn edits_of_programs_with_full_queues_are_predicted() {
     let mut table: BTreeMap<String, Accuracy> = BTreeMap::new();
     for (seed, simulated) in programs(12) {
         try_program(seed, (&simulated, &simulated.json()), &|kind| kind != "MoreWorkers", &mut table);
@@ -135,7 +135,7 @@ fn rough(seed: u64, factor: f64) -> (String, i64) {
 }
 
 #[test]
-fn a_queue_that_events_fill_as_well_is_full_too() {
+fn queues_filled_by_events_are_full() {
     for seed in 0..12 {
         let (json, before) = rough(seed, 1.0);
         let truth = 1_000 * (before - rough(seed, 0.5).1);

@@ -7,7 +7,7 @@ fn run(program: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn help_is_given_wherever_it_is_asked_for() {
+fn help_is_printed_for_all_help_options() {
     let synth = (env!("CARGO_BIN_EXE_stackline-synth"), "demo", "--world");
     let sim = (env!("CARGO_BIN_EXE_stackline-sim"), "trace", "--ground-truth");
     for (program, command, option) in [synth, sim] {

@@ -21,7 +21,7 @@ fn covers(truth: &stackline_testkit::simulator::Truth) {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_program() {
+fn equal_seeds_give_equal_programs() {
     assert_eq!(drawn(7).json(), drawn(7).json());
     assert_ne!(drawn(7).json(), drawn(8).json());
 }
@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_truth_covers_the_window(seed in any::<u64>()) {
+    fn ground_truth_covers_the_window(seed in any::<u64>()) {
         let simulated = drawn(seed);
         covers(simulated.truth());
         for step in simulated.steps() {
@@ -52,7 +52,7 @@ proptest! {
 }
 
 #[test]
-fn what_programs_are_like() {
+fn properties_of_drawn_programs() {
     let (mut events, mut refused) = (Vec::new(), 0);
     let mut bound = std::collections::BTreeMap::new();
     for seed in 0..2_000 {
@@ -69,7 +69,7 @@ fn what_programs_are_like() {
 }
 
 #[test]
-fn the_truth_refutes_nothing_of_itself() {
+fn ground_truth_is_not_refuted() {
     for seed in 0..300 {
         let simulated = drawn(seed);
         for hop in &simulated.truth().hops {
@@ -84,7 +84,7 @@ fn the_truth_refutes_nothing_of_itself() {
 }
 
 #[test]
-fn damage_takes_out_what_it_says() {
+fn damage_removes_the_declared_records() {
     let kinds = [
         Damage::LostKernels(20),
         Damage::LostLaunches(20),
@@ -110,7 +110,7 @@ fn damage_takes_out_what_it_says() {
 }
 
 #[test]
-fn claims_about_a_shifted_clock_are_judged_in_its_times() {
+fn claims_on_shifted_clocks_are_judged_in_shifted_times() {
     const AHEAD: i64 = 2_345;
     for seed in 0..200 {
         let simulated = drawn(seed);

@@ -38,7 +38,7 @@ fn path(json: &str) -> Vec<String> {
 }
 
 #[test]
-fn equal_times_in_another_order_give_the_same_path() {
+fn equal_times_in_any_order_give_the_same_path() {
     let mut compared = 0;
     for seed in 0..300 {
         let run = simulate(seed, &Profile::any(seed));

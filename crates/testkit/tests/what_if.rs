@@ -4,12 +4,12 @@ use crate::what_if_support;
 
 use stackline_testkit::simulator::{Profile, simulate};
 use std::collections::BTreeMap;
-use what_if_support::{Accuracy, asked_for, at, try_program};
+use what_if_support::{Accuracy, at, is_selected_kind, try_program};
 
 /// Largest number of pairs.
 const MOST_PAIRS: usize = 10_000;
 
-fn measure(seeds: std::ops::Range<u64>, wanted: &dyn Fn(&str) -> bool) -> Accuracy {
+fn measure(seeds: std::ops::Range<u64>, is_included: &dyn Fn(&str) -> bool) -> Accuracy {
     let mut table: BTreeMap<String, Accuracy> = BTreeMap::new();
     let pairs = |table: &BTreeMap<String, Accuracy>| table.values().map(|a| a.errors.len()).sum::<usize>();
     for seed in seeds {
@@ -17,7 +17,7 @@ fn measure(seeds: std::ops::Range<u64>, wanted: &dyn Fn(&str) -> bool) -> Accura
             break;
         }
         let simulated = simulate(seed, &Profile::any(seed));
-        try_program(seed, (&simulated, &simulated.json()), wanted, &mut table);
+        try_program(seed, (&simulated, &simulated.json()), is_included, &mut table);
     }
     println!(
         "| edit | pairs | median error % | 95th percentile % | worst % | truth in bounds % | width of bounds %: median / 75th / 90th | refused |"
@@ -50,7 +50,7 @@ fn predictions_of_some_programs() {
 
 /// Few programs load data in workers.
 #[test]
-fn more_workers_gain_what_the_bounds_say() {
+fn gain_of_more_workers_is_within_bounds() {
     let found = measure(0..600, &|kind| kind == "MoreWorkers");
     assert!(found.errors.len() >= 100, "{}", found.errors.len());
     assert!(found.inside * 100 >= found.errors.len() * 99, "{} of {} in bounds", found.inside, found.errors.len());
@@ -62,5 +62,5 @@ fn more_workers_gain_what_the_bounds_say() {
 fn predictions_of_ten_thousand_pairs() {
     let number = |name: &str, usual: u64| std::env::var(name).ok().and_then(|s| s.parse().ok()).unwrap_or(usual);
     let from = number("WHAT_IF_FROM", 0);
-    check(measure(from..from + number("WHAT_IF_SEEDS", 600), &asked_for));
+    check(measure(from..from + number("WHAT_IF_SEEDS", 600), &is_selected_kind));
 }

@@ -6,14 +6,14 @@ use crate::what_if_support;
 use stackline_critical_path::exact::{WindowChoice, what_if};
 use stackline_testkit::simulator::{Damage, Profile, simulate};
 use std::collections::BTreeMap;
-use what_if_support::{Accuracy, asked_for, try_program};
+use what_if_support::{Accuracy, is_selected_kind, try_program};
 
 fn measure(damage: &[Damage], seeds: std::ops::Range<u64>) -> Accuracy {
     let mut table: BTreeMap<String, Accuracy> = BTreeMap::new();
     for seed in seeds {
         let simulated = simulate(seed, &Profile::any(seed));
         let damaged = simulated.damaged(damage, seed);
-        try_program(seed, (&simulated, &damaged.json), &asked_for, &mut table);
+        try_program(seed, (&simulated, &damaged.json), &is_selected_kind, &mut table);
     }
     let mut all = Accuracy::default();
     for (_, mut accuracy) in table {
@@ -52,7 +52,7 @@ fn kinds() -> Vec<(&'static str, Vec<Damage>, usize)> {
 
 /// The table is in docs/explanation/what-if-accuracy.md (`WHAT_IF_SEEDS=300`, `--nocapture`).
 #[test]
-fn the_truth_stays_within_the_bounds() {
+fn ground_truth_is_within_the_bounds() {
     println!(
         "| records missing | pairs | median error % | 95th percentile % | worst % | truth in bounds % | width of bounds %: median / 75th / 90th | refused |"
     );
@@ -71,17 +71,17 @@ fn the_truth_stays_within_the_bounds() {
 
 /// Without a record of GPU work it is unknown if a call that may wait did so: the lower bound of its gain is 0.
 #[test]
-fn waits_for_unrecorded_work_may_gain_nothing() {
-    let mut asked = 0;
+fn waits_for_unrecorded_work_have_lower_bound_zero() {
+    let mut predictions = 0;
     for seed in 0..25 {
         let damaged = simulate(seed, &Profile::any(seed)).damaged(&[Damage::LostKernels(100)], seed);
         let trace = stackline_ingest::read_bytes("sim.json", damaged.json.as_bytes(), &Default::default()).unwrap();
         let edit = what_if::Edit::parse("remove sync:*").unwrap();
         let Ok(found) = what_if::predict(&trace, &WindowChoice::Whole, &[edit]) else { continue };
         if found.gain.ns * 100 > found.before_ns() {
-            asked += 1;
+            predictions += 1;
             assert!(found.gain.low_ns <= found.before_ns() / 100, "seed {seed}: {:?}", found.gain);
         }
     }
-    assert!(asked > 0);
+    assert!(predictions > 0);
 }

@@ -6,14 +6,14 @@ import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
 import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
-import { change, lookAt, rank, selection } from "../state";
-import { around } from "../timeline/view";
+import { change, changeCallView, rank, selection } from "../state";
+import { placeAround } from "../timeline/view";
 import type { Brief, EventDetail } from "../generated/answers";
 import { eventText } from "./text";
 
 export function EventDetails({ event }: { event: string }) {
-  const asked = useAnswer("event", { event, rank: rank.value });
-  return <Shown asked={asked}>{({ document }) => <Known detail={document} />}</Shown>;
+  const query = useAnswer("event", { event, rank: rank.value });
+  return <Shown query={query}>{({ document }) => <Known detail={document} />}</Shown>;
 }
 
 function Known({ detail }: { detail: EventDetail }) {
@@ -22,7 +22,7 @@ function Known({ detail }: { detail: EventDetail }) {
     <>
       <h3 class="long"><Name text={event.name} lines={8} /></h3>
       <p class="bar">
-        <button type="button" onClick={() => lookAt({ page: "flame", shape: "", of: "", find: "", metric: detail.launch || detail.operator ? "gpu_time" : "", sel: selection.value })}>In the flame graph</button>
+        <button type="button" onClick={() => changeCallView({ page: "flame", shape: "", of: "", find: "", metric: detail.launch || detail.operator ? "gpu_time" : "", sel: selection.value })}>In the flame graph</button>
         <Copy text={() => eventText(detail)} />
       </p>
       <dl class="pairs">
@@ -58,7 +58,7 @@ function Briefs({ title, events }: { title: string; events: readonly Brief[] }) 
       <ul class="events">
         {events.map((event) => (
           <li key={event.event}>
-            <button type="button" class="link" onClick={() => change({ sel: `event:${event.event}`, page: "timeline", ...around(event.start, event.dur) })}><Name text={event.name} /></button>{" "}
+            <button type="button" class="link" onClick={() => change({ sel: `event:${event.event}`, page: "timeline", ...placeAround(event.start, event.dur) })}><Name text={event.name} /></button>{" "}
             <span class="quiet">{duration(event.dur)}</span>
           </li>
         ))}

@@ -25,16 +25,16 @@ export function FrameDetails() {
   // What is zoomed to may have frames that are too narrow in the whole.
   const { root } = state.value;
   const zoomed = useAnswer(root === undefined ? undefined : "calls", { ...args, root });
-  const trees = useMemo(() => [zoomed, whole].flatMap((asked) => (asked.state === "ok" ? [treeOf(asked.answer)] : [])), [whole, zoomed]);
+  const trees = useMemo(() => [zoomed, whole].flatMap((query) => (query.state === "ok" ? [treeOf(query.answer)] : [])), [whole, zoomed]);
   for (const tree of trees) {
     const node = selectedNode(tree);
     if (node !== undefined) return <Known tree={tree} node={node} args={args} />;
   }
-  return <Shown asked={whole}>{() => <NotSeen />}</Shown>;
+  return <Shown query={whole}>{() => <FrameNotShown />}</Shown>;
 }
 
 /** Notice for a frame without a box in this view. */
-function NotSeen() {
+function FrameNotShown() {
   const frame = frameIn(selection.value);
   if (!frame) return <p class="quiet">The selected frame is too narrow in this view: zoom in to see it.</p>;
   const label: Label = ["", frame.name, "", frame.file ?? "", 0, frame.name];
@@ -54,13 +54,13 @@ const FromHere = ({ label }: { label: Label }) => <>{HERE.map(([shape, title]) =
 const PAUSE_MS = 150;
 
 /** A value, once it has stayed the same for some time. */
-function useRested(value: number, pause: number): number | undefined {
-  const [rested, setRested] = useState<number>();
+function useDebounced(value: number, pause: number): number | undefined {
+  const [debounced, setDebounced] = useState<number>();
   useEffect(() => {
-    const timer = setTimeout(() => setRested(value), pause);
+    const timer = setTimeout(() => setDebounced(value), pause);
     return () => clearTimeout(timer);
   }, [value]);
-  return rested;
+  return debounced;
 }
 
 interface Props {
@@ -72,9 +72,9 @@ interface Props {
 function Known({ tree, node, args }: Props) {
   const row = tree.row[node]!;
   // Who goes from frame to frame does not want to know all of each.
-  const rested = useRested(row, PAUSE_MS);
-  const asked = useAnswer(rested === row ? "frame" : undefined, { ...args, root: row });
-  const detail = asked.state === "ok" ? asked.answer.document : undefined;
+  const debounced = useDebounced(row, PAUSE_MS);
+  const query = useAnswer(debounced === row ? "frame" : undefined, { ...args, root: row });
+  const detail = query.state === "ok" ? query.answer.document : undefined;
   const label = labelOf(tree, node);
   const [, , , file, line] = label;
   return (
@@ -98,7 +98,7 @@ function Known({ tree, node, args }: Props) {
 
 function Metrics({ tree, node, detail }: Omit<Props, "args"> & { detail: FrameDetail | undefined }) {
   const { title, unit, total } = tree.document;
-  const here = { name: title, title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]! };
+  const ownMetric = { name: title, title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]! };
   const calls = detail ? detail.calls : tree.calls[node];
   return (
     <>
@@ -108,7 +108,7 @@ function Metrics({ tree, node, detail }: Omit<Props, "args"> & { detail: FrameDe
         <tr><th scope="col">Metric</th><th scope="col" class="number">Inclusive</th><th scope="col" class="number">Self</th></tr>
       </thead>
       <tbody>
-        {(detail?.metrics ?? [here]).map((one) => (
+        {(detail?.metrics ?? [ownMetric]).map((one) => (
           <tr key={one.name}>
             <th scope="row">{one.title}</th>
             <td class="number">{one.inclusive === null ? LITTLE : <>{amount(one.inclusive, one.unit)} <small>{percent(one.inclusive, one.total)}</small></>}</td>
@@ -127,9 +127,9 @@ const LITTLE = "–";
 
 /** Findings about this frame; of other lines of its function with their line. */
 function About({ label }: { label: Label }) {
-  const asked = useFindings(rank.value);
-  if (asked.state !== "ok") return null;
-  const rows = asked.answer.document.tables.findings.rows;
+  const query = useFindings(rank.value);
+  if (query.state !== "ok") return null;
+  const rows = query.answer.document.tables.findings.rows;
   const about = rows.map((row, at) => [row, at, otherLine(row, label)] as const).filter(([row]) => isAbout(row, label));
   if (about.length === 0) return null;
   // Those of this very line first.

@@ -2,8 +2,8 @@
 
 import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";
-import { around, callTitle, numbersOf, toggled } from "../memory/layout";
-import { savedWords } from "../memory/suggestions";
+import { rangeAround, callTitle, numbersOf, toggled } from "../memory/layout";
+import { savedText } from "../memory/suggestions";
 import type { CallBrief, CallDetail, ObjectDetail, PlaceOf } from "../generated/answers";
 import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
@@ -11,20 +11,20 @@ import { Shown } from "../parts/notice";
 import { change, rank, state } from "../state";
 
 export function ObjectDetails({ object }: { object: string }) {
-  const asked = useAnswer("memory-object", { object, rank: rank.value });
-  return <Shown asked={asked}>{({ document }) => <Known detail={document} />}</Shown>;
+  const query = useAnswer("memory-object", { object, rank: rank.value });
+  return <Shown query={query}>{({ document }) => <Known detail={document} />}</Shown>;
 }
 
 const show = (sel: string) => change({ sel }, "replace");
 
 /** A call in words: `kernel gemm (call 12, train.py:9)`. */
-export const callWords = ({ call, kind, name, place }: CallBrief): string => `${callTitle(kind, name)} (call ${call}${place.text ? `, ${place.text}` : ""})`;
+export const callText = ({ call, kind, name, place }: CallBrief): string => `${callTitle(kind, name)} (call ${call}${place.text ? `, ${place.text}` : ""})`;
 
 function Call({ title, call, none }: { title: string; call: CallBrief | null; none: string }) {
   return (
     <div>
       <dt>{title}</dt>
-      <dd>{call ? <button type="button" class="link" onClick={() => show(`call:${call.call}`)}>{callWords(call)}</button> : none}</dd>
+      <dd>{call ? <button type="button" class="link" onClick={() => show(`call:${call.call}`)}>{callText(call)}</button> : none}</dd>
     </div>
   );
 }
@@ -86,7 +86,7 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
       <ul class="events">
         {suggestions.map((one, at) => (
           <li key={at}>
-            {one.what}: {one.peaks.map(savedWords).join("; ")} ({one.certainty}
+            {one.what}: {one.peaks.map(savedText).join("; ")} ({one.certainty}
             {one.copy_ns > 0 && `, one copy ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s`}
             {one.cost_ns !== null && `, adds ${amount(one.cost_ns, "ns")} to the run`}){" "}
             <label>
@@ -121,7 +121,7 @@ function Accesses({ detail: { accesses, accesses_all } }: { detail: ObjectDetail
       <summary>{counted(accesses_all, "access", "accesses")}</summary>
       <ul class="events">
         {accesses.map(({ call, mode }, at) => (
-          <li key={at}>{mode}: <button type="button" class="link long" onClick={() => show(`call:${call.call}`)}>{callWords(call)}</button></li>
+          <li key={at}>{mode}: <button type="button" class="link long" onClick={() => show(`call:${call.call}`)}>{callText(call)}</button></li>
         ))}
       </ul>
       {accesses_all > accesses.length && <p class="quiet">and {count(accesses_all - accesses.length)} more</p>}
@@ -131,12 +131,12 @@ function Accesses({ detail: { accesses, accesses_all } }: { detail: ObjectDetail
 
 /** Lifetime of an object as parts of the address, with a margin of a tenth. */
 function lifeOf({ life: [from, to] }: ObjectDetail): Record<"from" | "to", string> {
-  const shown = around(from, to, { from: 0, to: Number.POSITIVE_INFINITY });
+  const shown = rangeAround(from, to, { from: 0, to: Number.POSITIVE_INFINITY });
   return { from: `${shown.from}`, to: `${shown.to}` };
 }
 
 export function objectText(detail: ObjectDetail): string {
-  const call = (title: string, of: CallBrief | null) => (of ? [`${title} ${callWords(of)}`] : []);
+  const call = (title: string, of: CallBrief | null) => (of ? [`${title} ${callText(of)}`] : []);
   return [
     `${detail.name}: ${bytes(detail.bytes)} on ${detail.device}`,
     ...call("Allocated by", detail.allocated),
@@ -144,14 +144,14 @@ export function objectText(detail: ObjectDetail): string {
     ...call("Last use:", detail.last_use),
     ...call("Freed by", detail.freed),
     ...detail.patterns.map((found) => `${found.pattern} (${found.certainty})`),
-    ...detail.suggestions.map((one) => `${one.what}: ${one.peaks.map(savedWords).join("; ")}`),
+    ...detail.suggestions.map((one) => `${one.what}: ${one.peaks.map(savedText).join("; ")}`),
     ...(detail.path.length > 0 ? ["Call path:", ...detail.path.map(([fn, file, line]) => `  ${fn ?? "?"} (${file ?? "?"}:${line})`)] : []),
   ].join("\n");
 }
 
 export function CallDetails({ call }: { call: string }) {
-  const asked = useAnswer("memory-call", { call, rank: rank.value });
-  return <Shown asked={asked}>{({ document }) => <KnownCall detail={document} />}</Shown>;
+  const query = useAnswer("memory-call", { call, rank: rank.value });
+  return <Shown query={query}>{({ document }) => <KnownCall detail={document} />}</Shown>;
 }
 
 function KnownCall({ detail }: { detail: CallDetail }) {
@@ -159,7 +159,7 @@ function KnownCall({ detail }: { detail: CallDetail }) {
   return (
     <>
       <h3 class="long">{callTitle(call.kind, call.name)}</h3>
-      <p class="bar"><Copy text={() => `${callWords(call)} on ${detail.stream}`} /></p>
+      <p class="bar"><Copy text={() => `${callText(call)} on ${detail.stream}`} /></p>
       <dl class="pairs">
         <div><dt>Call</dt><dd>{count(call.call)}</dd></div>
         <div><dt>Device, stream</dt><dd>{detail.stream}</dd></div>

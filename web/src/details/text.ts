@@ -25,9 +25,9 @@ const value = (sum: number | null, unit: string) => (sum === null ? "too small t
 export function frameText(tree: Tree, node: number, detail: FrameDetail | undefined): string {
   const path = detail?.path ?? labelsTo(tree, node);
   const { unit, title, total } = tree.document;
-  const here = { title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]! };
+  const ownMetric = { title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]! };
   const calls = timesOf(detail ? detail.calls : tree.calls[node]);
-  const metrics = detail?.metrics ?? [here];
+  const metrics = detail?.metrics ?? [ownMetric];
   return [
     `${path.length > 0 ? titleOf(path.at(-1)!) : "all"}${calls}`,
     ...metrics.map((one) => `${one.title}: ${value(one.inclusive, one.unit)}${one.inclusive === null ? "" : ` (${percent(one.inclusive, one.total)})`}, self ${value(one.exclusive, one.unit)}`),

@@ -86,7 +86,7 @@ export function labelBoxes(context: CanvasRenderingContext2D, boxes: readonly Bo
 
 /** Text shortened to a width in pixels, cached. */
 const fits = new Map<number, Map<string, string>>();
-let kept = 0;
+let cachedTexts = 0;
 
 /** The text, or as much of it as fits, with an ellipsis. */
 export function fitted(context: Pick<CanvasRenderingContext2D, "measureText">, text: string, room: number): string {
@@ -97,17 +97,17 @@ export function fitted(context: Pick<CanvasRenderingContext2D, "measureText">, t
   let result = known.get(text);
   if (result === undefined) {
     result = fit(context, text, whole);
-    kept += 1;
-    if (kept > MOST_KEPT) {
+    cachedTexts += 1;
+    if (cachedTexts > MAX_CACHED_TEXTS) {
       fits.clear();
-      kept = 0;
+      cachedTexts = 0;
     }
     known.set(text, result);
   }
   return result;
 }
 
-const MOST_KEPT = 20_000;
+const MAX_CACHED_TEXTS = 20_000;
 
 function fit(context: Pick<CanvasRenderingContext2D, "measureText">, text: string, room: number): string {
   // Nobody measures kilobytes of a template's name: more than this never fits.

@@ -22,7 +22,7 @@ export interface Frame {
 }
 
 /** Difference in pixels that is not visible. */
-const ALIKE = 0.1;
+const MAX_MERGED_DIFFERENCE = 0.1;
 
 /** Fills the columns of pixels below a curve, each part of which has a pixel at least for its highest value; gives the highest that is seen. */
 export function fillColumns(context: Pick<CanvasRenderingContext2D, "fillRect">, { start, high, last, first, end }: Steps, { xOf, yOf, left, right, floor }: Frame): number {
@@ -34,21 +34,21 @@ export function fillColumns(context: Pick<CanvasRenderingContext2D, "fillRect">,
   const column = (from: number, to: number, value: number) => {
     if (to <= from) return;
     const y = yOf(value);
-    if (from === begun + wide && Math.abs(y - top) < ALIKE) {
+    if (from === begun + wide && Math.abs(y - top) < MAX_MERGED_DIFFERENCE) {
       wide += to - from;
       return;
     }
     if (wide > 0) context.fillRect(begun, top, wide, floor - top);
     [wide, begun, top] = [to - from, from, y];
   };
-  let behind = first < end ? xOf(start[first]!) : right;
+  let columnEnd = first < end ? xOf(start[first]!) : right;
   for (let at = first; at < end; at += 1) {
-    const begins = behind;
+    const begins = columnEnd;
     if (begins > right) break;
-    behind = at + 1 < end ? xOf(start[at + 1]!) : right;
-    if (behind < left) continue;
+    columnEnd = at + 1 < end ? xOf(start[at + 1]!) : right;
+    if (columnEnd < left) continue;
     const from = Math.round(Math.max(begins, left));
-    const to = Math.round(Math.min(behind, right));
+    const to = Math.round(Math.min(columnEnd, right));
     highest = Math.max(highest, high[at]!);
     peak = Math.max(peak, high[at]!);
     // The last one that is seen has a pixel, too.

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { run } from "../filter";
 import { absence, marked } from "../parts/report-limits";
-import { change, lookAt, state } from "../state";
+import { change, changeCallView, state } from "../state";
 import type { Calls } from "../generated/answers";
 import { COLOURS } from "./colouring";
 import { ofWholeAlone } from "./metrics";
@@ -20,7 +20,7 @@ export function Bar({ calls }: { calls: Calls }) {
   const { as, beside, gone, merge, recursion } = state.value;
   return (
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
-      <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => lookAt({ shape })} />
+      <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => changeCallView({ shape })} />
       <Metrics calls={calls} />
       {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
@@ -40,7 +40,7 @@ export function Bar({ calls }: { calls: Calls }) {
           Removed frames
         </button>
       )}
-      {beside && <button type="button" onClick={() => lookAt({ beside: "", gone: "" })}>Only this run</button>}
+      {beside && <button type="button" onClick={() => changeCallView({ beside: "", gone: "" })}>Only this run</button>}
       {beside && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
       <FromHere />
     </form>
@@ -57,7 +57,7 @@ function Metrics({ calls }: { calls: Calls }) {
       value={calls.metric}
       options={[...calls.metrics, ...others]}
       held={held}
-      choose={(metric) => lookAt({ metric, ...(others.some(([name]) => name === metric) ? { steps: "whole" } : {}) })}
+      choose={(metric) => changeCallView({ metric, ...(others.some(([name]) => name === metric) ? { steps: "whole" } : {}) })}
     />
   );
 }
@@ -71,7 +71,7 @@ function FromHere() {
   const { of, here } = state.value;
   if (!of || !HERE.some(([name]) => name === state.value.shape)) return null;
   return (
-    <button type="button" class="chip" aria-label={`Remove: from ${here ?? of}`} onClick={() => lookAt({ shape: "", of: "", here: "" })}>
+    <button type="button" class="chip" aria-label={`Remove: from ${here ?? of}`} onClick={() => changeCallView({ shape: "", of: "", here: "" })}>
       from {here ?? of} ✕
     </button>
   );
@@ -116,7 +116,7 @@ function Pattern({ name, title, hint }: { name: string; title: string; hint?: st
   const choose = (text: string) => {
     const why = fault(text);
     setWrong({ why, typed: text });
-    if (why === "") lookAt({ [name]: text });
+    if (why === "") changeCallView({ [name]: text });
   };
   return (
     <label title={missing ?? hint}>

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Label } from "../generated/answers";
-import { aroundOf, frameIn, frameOfName, nodeOf, selOf } from "./chosen";
+import { zoomTarget, frameIn, frameOfName, nodeOf, selOf } from "./chosen";
 import type { Tree } from "./layout";
 
 const label = (name: string, file = "", line = 0): Label => ["python", name, "", file, line, name];
@@ -36,7 +36,7 @@ test("of nodes of a name the one at its line, then the one below the same caller
 });
 
 test("a frame too narrow to see is zoomed to, with some context around it", () => {
-  expect([aroundOf(tree, 1), aroundOf(tree, 3), aroundOf(tree, 6), aroundOf(tree, 5)]).toEqual([0, 3, 0, 5]);
+  expect([zoomTarget(tree, 1), zoomTarget(tree, 3), zoomTarget(tree, 6), zoomTarget(tree, 5)]).toEqual([0, 3, 0, 5]);
   const wide = { ...tree, width: Float64Array.of(1000, 24, 22, 20, 1, 1, 1) } as Tree;
-  expect(aroundOf(wide, 3)).toBe(1);
+  expect(zoomTarget(wide, 3)).toBe(1);
 });

@@ -72,7 +72,7 @@ const SEEN = 1 / 40;
 const CLEAR = 1 / 8;
 
 /** Node to zoom to so that a node is visible, with as much context as possible; 0 without need. */
-export function aroundOf(tree: Tree, node: number): number {
+export function zoomTarget(tree: Tree, node: number): number {
   const width = tree.width[node]!;
   if (width >= tree.width[0]! * SEEN || width === 0) return 0;
   let top = node;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Label } from "../generated/answers";
 import { colouring, modulesOf } from "./colouring";
 import type { Tree } from "./layout";
-import { namedIn, otherLine } from "./named";
+import { framesOfFindings, otherLine } from "./named";
 
 const label = (kind: string, name: string, file = ""): Label => [kind, name, "", file, 0, name];
 
@@ -16,13 +16,13 @@ const tree = {
 
 test("callees of a module belong to the module", () => {
   expect([...modulesOf(tree)]).toEqual([-1, -1, 2, 2, -1]);
-  const colour = colouring("module", tree, namedIn(tree, [], true));
+  const colour = colouring("module", tree, framesOfFindings(tree, [], true));
   expect(colour(3)).toEqual(colour(2));
   expect(colour(4)).not.toEqual(colour(2));
 });
 
 test("a finding colors its frames and marks their callers", () => {
-  const colour = colouring("finding", tree, namedIn(tree, [{ operator: "aten::mm", area: "kernels", function: null, file: null }], true));
+  const colour = colouring("finding", tree, framesOfFindings(tree, [{ operator: "aten::mm", area: "kernels", function: null, file: null }], true));
   const [caller, module, own, other] = [1, 2, 3, 4].map(colour) as [ReturnType<typeof colour>, ReturnType<typeof colour>, ReturnType<typeof colour>, ReturnType<typeof colour>];
   expect(own.stripe).toBeUndefined();
   expect([caller.stripe, module.stripe]).toEqual([own.fill, own.fill]);

@@ -1,8 +1,8 @@
 /** Texts about frames of the flame graph. */
 
-import { GROUPS, inWords, parsed } from "../filter";
+import { GROUPS, stepsText, parsed } from "../filter";
 import { amount, counted, percent } from "../format";
-import { noted, state } from "../state";
+import { selectedFrame, state } from "../state";
 import type { Label } from "../generated/answers";
 import { frameIn, nodeOf } from "./chosen";
 import type { Tree } from "./layout";
@@ -24,7 +24,7 @@ export function pathOf(tree: Tree, node: number): Array<[number, string]> {
 export const timesOf = (calls: number | null | undefined): string => (calls ? `, called ${counted(calls, "time")}` : "");
 
 /** Description of a node, also for screen readers. */
-export function spoken(tree: Tree, node: number): string {
+export function ariaText(tree: Tree, node: number): string {
   const { unit, total, title } = tree.document;
   const name = isAll(tree, node) ? "all" : labelOf(tree, node)[5];
   const all = tree.inclusive[node]!;
@@ -36,7 +36,7 @@ export function spoken(tree: Tree, node: number): string {
 export function selectedNode(tree: Tree): number | undefined {
   const { sel = "" } = state.value;
   const frame = frameIn(sel);
-  if (frame) return nodeOf(tree, frame, noted.frame === sel ? noted.around : []);
+  if (frame) return nodeOf(tree, frame, selectedFrame.frame === sel ? selectedFrame.around : []);
   const [kind, row] = sel.split(":");
   if (kind !== "node") return undefined;
   const node = tree.row.indexOf(Number(row));
@@ -47,7 +47,7 @@ export function selectedNode(tree: Tree): number | undefined {
 export function captionOf(title: string, { shape, steps = "", of, focus, hide, find, merge, recursion, rank, ...groups }: Args): string {
   const view = [...SHAPES, ...HERE].find(([name]) => name === shape)?.[1] ?? "";
   const chosen = parsed(steps);
-  const parts: Array<readonly [text: string | undefined, words: string]> = [
+  const parts: Array<readonly [text: string | undefined, description: string]> = [
     [of, `from ${of}`],
     ...GROUPS.map((group) => [groups[group], `${group}: ${groups[group]}`] as const),
     [focus, `only paths with ${focus}`],
@@ -57,11 +57,11 @@ export function captionOf(title: string, { shape, steps = "", of, focus, hide, f
     [recursion, "recursion collapsed"],
     [rank, `rank ${rank}`],
   ];
-  return [view, title, chosen ? inWords(chosen) : "the whole run", ...parts.flatMap(([text, words]) => (text ? [words] : []))].join(", ");
+  return [view, title, chosen ? stepsText(chosen) : "the whole run", ...parts.flatMap(([text, description]) => (text ? [description] : []))].join(", ");
 }
 
 /** Predicate of names that contain a text; undefined without letters. */
 export function matcher(text: string | undefined): ((name: string) => boolean) | undefined {
-  const wanted = text?.trim().toLowerCase();
-  return wanted ? (name) => name.toLowerCase().includes(wanted) : undefined;
+  const searchText = text?.trim().toLowerCase();
+  return searchText ? (name) => name.toLowerCase().includes(searchText) : undefined;
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Label, Row } from "../generated/answers";
 import type { Tree } from "./layout";
-import { namedIn } from "./named";
+import { framesOfFindings } from "./named";
 import { unseen } from "./notes";
 
 const at = (line: number): Label => ["python", "main", "", "/code/train.py", line, `main train.py:${line}`];
@@ -17,7 +17,7 @@ const tree = {
 } as unknown as Tree;
 
 const finding = (line: number, more: object = {}) => ({ area: "data", file: "train.py", line, function: "main", operator: null, edit_labels: "", ...more }) as Row;
-const nodes = (row: Row, isTopDown = true, of = tree) => namedIn(of, [row], isTopDown).of.flatMap((one, node) => (one === row ? [node] : []));
+const nodes = (row: Row, isTopDown = true, of = tree) => framesOfFindings(of, [row], isTopDown).of.flatMap((one, node) => (one === row ? [node] : []));
 
 test("a finding names its line alone, not the function around it", () => {
   expect([nodes(finding(61)), nodes(finding(65)), nodes(finding(12))]).toEqual([[1], [3], []]);
@@ -38,6 +38,6 @@ test("where it names an operator, or a call that waits, that is what it names, b
 
 test("the legend says which findings have no frame here", () => {
   const rows = [finding(61), finding(12)];
-  const named = namedIn(tree, rows, true);
+  const named = framesOfFindings(tree, rows, true);
   expect([unseen(rows, named), unseen([rows[1]!], named), unseen([rows[0]!], named)]).toEqual([" (1 of 2 findings without a frame here)", ": no frame here", ""]);
 });

@@ -28,14 +28,14 @@ export const isOfFunction = (finding: Row, [, name, , file]: Label): boolean =>
 
 /** The line of a finding about a frame, where it is another one of the same function; nothing where it is the frame's, or either is not known. */
 export function otherLine(finding: Row, [, , , , line]: Label): number | undefined {
-  const of = typeof finding.line === "number" ? finding.line : 0;
-  return of > 0 && line > 0 && of !== line ? of : undefined;
+  const otherLineNumber = typeof finding.line === "number" ? finding.line : 0;
+  return otherLineNumber > 0 && line > 0 && otherLineNumber !== line ? otherLineNumber : undefined;
 }
 
 const isAtPlace = (finding: Row, label: Label) => isOfFunction(finding, label) && otherLine(finding, label) === undefined;
 
 /** Frames of a tree that findings name; `isTopDown` means that callees are below callers. */
-export function namedIn(tree: Tree, findings: readonly Row[], isTopDown: boolean): Named {
+export function framesOfFindings(tree: Tree, findings: readonly Row[], isTopDown: boolean): Named {
   const of: Array<Row | undefined> = Array.from(tree.parent, () => undefined);
   const without = new Set<Row>();
   for (const finding of findings) {

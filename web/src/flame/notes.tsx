@@ -66,10 +66,10 @@ function Legend({ tree, findings, named }: Props) {
 }
 
 /** Number of findings of an area without a visible frame. */
-export function unseen(of: readonly Row[], { without }: Named): string {
-  const many = of.filter((row) => without.has(row)).length;
+export function unseen(findings: readonly Row[], { without }: Named): string {
+  const many = findings.filter((row) => without.has(row)).length;
   if (many === 0) return "";
-  return many === of.length ? ": no frame here" : ` (${many} of ${counted(of.length, "finding")} without a frame here)`;
+  return many === findings.length ? ": no frame here" : ` (${many} of ${counted(findings.length, "finding")} without a frame here)`;
 }
 
 function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {

@@ -11,9 +11,9 @@ import { change, state } from "../state";
 import { COLOURS, colouring } from "./colouring";
 import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layout";
 import type { Named } from "./named";
-import { fromHere, nextColour, turn } from "./question";
+import { fromHere, nextColour, showNextShape } from "./question";
 import { finder } from "./match";
-import { isAll, labelOf, spoken } from "./messages";
+import { isAll, labelOf, ariaText } from "./messages";
 
 const ROW = 18;
 // It must fit into a line beside the details, in a window 1280 wide.
@@ -47,10 +47,10 @@ export function Picture({ tree, root, named, selected }: Props) {
   const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
   const at = (event: MouseEvent) => under(event, { tree, root, width, scroll });
   // The pointer may still stand on a box of a tree that is gone.
-  const told = (hovered?.tree === tree ? hovered.node : undefined) ?? selected;
+  const describedNode = (hovered?.tree === tree ? hovered.node : undefined) ?? selected;
   return (
     <>
-      <p class="told one" aria-live="polite">{told === undefined ? HELP : spoken(tree, told)}</p>
+      <p class="told one" aria-live="polite">{describedNode === undefined ? HELP : ariaText(tree, describedNode)}</p>
       <div class="canvas" ref={frame}>
         <Canvas
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows it as a table`}
@@ -113,7 +113,7 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
     s: () => zoomOut(tree, root),
     Enter: showDetails,
     "0": () => change({ root: "" }),
-    i: turn,
+    i: showNextShape,
     u: here("callers"),
     g: here("callees"),
     c: () => nextColour(COLOURS.map(([name]) => name)),

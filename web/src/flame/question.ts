@@ -1,7 +1,7 @@
 /** Query arguments of the flame graph, from the URL. */
 
 import { GROUPS, steps } from "../filter";
-import { change, lookAt, rank, state } from "../state";
+import { change, changeCallView, rank, state } from "../state";
 import type { Label } from "../generated/answers";
 
 export type Args = Readonly<Record<string, string | undefined>>;
@@ -42,18 +42,18 @@ export function patternOf(label: Label): string {
 
 /** Show the callers or callees of a frame in all call paths. */
 export function fromHere(shape: (typeof HERE)[number][0], label: Label): void {
-  lookAt({ page: "flame", shape, of: patternOf(label), here: label[1] });
+  changeCallView({ page: "flame", shape, of: patternOf(label), here: label[1] });
 }
 
 /** Goes on to the next way to look. */
-export function turn(): void {
+export function showNextShape(): void {
   const shapes = SHAPES.map(([value]) => value as string);
   const next = shapes[(shapes.indexOf(state.value.shape ?? "top-down") + 1) % shapes.length]!;
-  lookAt({ shape: next, of: "", here: "" });
+  changeCallView({ shape: next, of: "", here: "" });
 }
 
 /** Switches a part of the view on or off. */
-export const toggle = (name: string, value: string) => lookAt({ [name]: state.value[name] === value ? "" : value });
+export const toggle = (name: string, value: string) => changeCallView({ [name]: state.value[name] === value ? "" : value });
 
 /** Colors by the next meaning. */
 export function nextColour(names: readonly string[]): void {

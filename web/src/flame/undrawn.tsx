@@ -5,7 +5,7 @@ import { marked } from "../parts/report-limits";
 import { Name } from "../parts/name";
 import { Nearest, useSearch } from "../parts/nearest";
 import { framesWith } from "../search";
-import { change, lookAt, state } from "../state";
+import { change, changeCallView, state } from "../state";
 import { useKeys } from "../timeline/keys";
 import type { Calls, Label, SearchAnswer } from "../generated/answers";
 import { fromHere } from "./question";
@@ -16,7 +16,7 @@ const MOST = 4;
 const callers = ({ kind, name, file }: SearchAnswer["frames"][number]) => fromHere("callers", [kind, name, "", file, 0, name] satisfies Label);
 
 /** Names them, each with a way to its callers, where it is as wide as the picture; N takes the first. Where there are none, the names that come nearest. */
-export function Undrawn({ text, document: { title: of, metrics, before } }: { text: string; document: Calls }) {
+export function TooNarrowMatches({ text, document: { title: of, metrics, before } }: { text: string; document: Calls }) {
   const answer = useSearch(text);
   const frames = answer ? framesWith(text, answer) : [];
   useKeys((key) => {
@@ -37,7 +37,7 @@ export function Undrawn({ text, document: { title: of, metrics, before } }: { te
           <button type="button" class="link" {...marked()} onClick={() => callers(frame)}><Name text={frame.name} lines={1} /></button> ({amount(frame.inclusive, frame.unit)}{by})
         </span>
       ))}
-      {!isFlat && <>, or the <button type="button" class="link" onClick={() => lookAt({ shape: "flat", of: "", here: "" })}>flat list</button></>}
+      {!isFlat && <>, or the <button type="button" class="link" onClick={() => changeCallView({ shape: "flat", of: "", here: "" })}>flat list</button></>}
       ; N selects the first.
     </span>
   );

@@ -1,6 +1,6 @@
 /**
  * Answers of queries. Generated from crates/query; to regenerate:
- * STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query types_of_the_page
+ * STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query typescript_types
  */
 
 import type { Column } from "../transport/decode";

@@ -14,13 +14,13 @@ import type { Shown } from "./shown";
 interface Props {
   readonly shown: Shown;
   readonly device: number;
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   readonly all: TimeRange;
   readonly width: number;
   readonly setWidth: (width: number) => void;
   readonly selectedObject: number | undefined;
   readonly selectedCall: number | undefined;
-  readonly onStretch: (stretch: TimeRange) => void;
+  readonly onRange: (range: TimeRange) => void;
   readonly onObject: (object: number) => void;
   readonly onCall: (call: number) => void;
   readonly onPeak: (name: string) => void;
@@ -31,7 +31,7 @@ const DRAG = 4;
 const FEWEST = 4;
 
 export function MemoryCanvas(props: Props) {
-  const { shown, device, stretch, all, width, setWidth, selectedObject, selectedCall } = props;
+  const { shown, device, range, all, width, setWidth, selectedObject, selectedCall } = props;
   const { overview, curve, applied, calls, objects } = shown;
   const [drag, setDrag] = useState<{ from: number; to: number }>();
   const scroll = useRef(0);
@@ -45,9 +45,9 @@ export function MemoryCanvas(props: Props) {
     // Only then: whoever scrolls on stays where they are, though answers come.
   }, [selectedObject, lanes]);
   const peaks = overview.page.peaks.filter((peak) => peak.device === device);
-  const place = scaleOf(stretch, layout.gutter, width);
+  const place = scaleOf(range, layout.gutter, width);
   const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number, ink: InkOf) => {
-    const scene = { context, layout, stretch, width: wide, ink };
+    const scene = { context, layout, range, width: wide, ink };
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
     context.translate(0, -top);
@@ -68,18 +68,18 @@ export function MemoryCanvas(props: Props) {
       const peak = peakAt(peaks, x, place);
       return peak && props.onPeak(peak.name);
     }
-    const box = hit?.kind === "row" && calls ? boxAt(calls.columns, hit.row, positionAt(x, stretch, layout.gutter, width), place) : undefined;
+    const box = hit?.kind === "row" && calls ? boxAt(calls.columns, hit.row, positionAt(x, range, layout.gutter, width), place) : undefined;
     if (box === undefined) return;
     if (box.count === 1) return props.onCall(box.start);
-    props.onStretch(within({ from: box.start - 1, to: Math.max(box.start + box.length + 1, box.start + FEWEST) }, all));
+    props.onRange(within({ from: box.start - 1, to: Math.max(box.start + box.length + 1, box.start + FEWEST) }, all));
   };
   const release = (event: MouseEvent) => {
     if (event.button !== 0) return;
     const from = drag?.from ?? event.offsetX;
     setDrag(undefined);
     if (Math.abs(event.offsetX - from) <= DRAG) return clicked(event.offsetX, event.offsetY + scroll.current);
-    const [a, b] = [from, event.offsetX].map((x) => positionAt(x, stretch, layout.gutter, width)).toSorted((one, other) => one - other) as [number, number];
-    props.onStretch(within({ from: Math.floor(a), to: Math.max(Math.ceil(b), Math.floor(a) + FEWEST) }, all));
+    const [a, b] = [from, event.offsetX].map((x) => positionAt(x, range, layout.gutter, width)).toSorted((one, other) => one - other) as [number, number];
+    props.onRange(within({ from: Math.floor(a), to: Math.max(Math.ceil(b), Math.floor(a) + FEWEST) }, all));
   };
   return (
     <div class="canvas tall" ref={frame}>
@@ -95,8 +95,8 @@ export function MemoryCanvas(props: Props) {
         onWheel={(event: WheelEvent) => {
           if (!event.ctrlKey && !event.metaKey) return;
           event.preventDefault();
-          const around = (event.offsetX - layout.gutter) / Math.max(width - layout.gutter, 1);
-          props.onStretch(zoomed(stretch, event.deltaY > 0 ? 1.2 : 1 / 1.2, Math.min(Math.max(around, 0), 1), all));
+          const center = (event.offsetX - layout.gutter) / Math.max(width - layout.gutter, 1);
+          props.onRange(zoomed(range, event.deltaY > 0 ? 1.2 : 1 / 1.2, Math.min(Math.max(center, 0), 1), all));
         }}
         onMouseDown={(event: MouseEvent) => event.button === 0 && setDrag({ from: event.offsetX, to: event.offsetX })}
         onMouseMove={(event: MouseEvent) => {

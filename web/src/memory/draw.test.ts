@@ -8,7 +8,7 @@ test("the sample of live memory has the color of its area", () => {
     get: (own, key: string) => own[key] ?? (() => undefined),
   }) as unknown as { fillStyle: string };
   const gutter = 120;
-  const scene = { context, layout: { gutter, curve: 20 }, stretch: { from: 0, to: 100 }, width: 500, ink: { quiet: "quiet", line: "line", mark: "mark", ink: "ink", paper: "paper" } } as unknown as Scene;
+  const scene = { context, layout: { gutter, curve: 20 }, range: { from: 0, to: 100 }, width: 500, ink: { quiet: "quiet", line: "line", mark: "mark", ink: "ink", paper: "paper" } } as unknown as Scene;
   const columns = { curve: [0, 0], start: [0, 50], high: [10, 5], last: [10, 5] };
   drawCurves(scene, { document: { most: [10], has_reserved: false }, columns } as never, undefined, []);
   const [sample, ...area] = filled.filter(([fill]) => fill !== "line");

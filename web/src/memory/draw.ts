@@ -20,15 +20,15 @@ export const KINDS = ["#66cca9", "#b7d7f4", "#d4b655", "#de8cb7", "#bb80d3", "#d
 export interface Scene {
   readonly context: CanvasRenderingContext2D;
   readonly layout: Layout;
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   readonly width: number;
   readonly ink: InkOf;
 }
 
-type OfCurve = Columns["memory-curve"];
-type OfObjects = Columns["memory-objects"];
+type CurveColumns = Columns["memory-curve"];
+type ObjectColumns = Columns["memory-objects"];
 
-const xOf = ({ stretch, layout, width }: Scene) => scaleOf(stretch, layout.gutter, width);
+const xOf = ({ range, layout, width }: Scene) => scaleOf(range, layout.gutter, width);
 
 /** Clip the drawing to the right of the gutter. */
 function clipped(scene: Scene, height: number, draw: () => void): void {
@@ -59,7 +59,7 @@ function sampled(scene: Scene, text: string, y: number): void {
 }
 
 export function drawRuler(scene: Scene, phases: readonly Phase[]): void {
-  const { context, layout, stretch, width, ink } = scene;
+  const { context, layout, range, width, ink } = scene;
   const place = xOf(scene);
   context.fillStyle = ink.paper;
   context.fillRect(0, 0, width, layout.curve);
@@ -67,7 +67,7 @@ export function drawRuler(scene: Scene, phases: readonly Phase[]): void {
   context.textBaseline = "middle";
   context.fillStyle = ink.quiet;
   name(scene, "call", RULER / 2);
-  for (const at of ticks(stretch, (width - layout.gutter) / 110).at) {
+  for (const at of ticks(range, (width - layout.gutter) / 110).at) {
     context.fillStyle = ink.line;
     context.fillRect(Math.round(place(at)), 0, 1, RULER);
     context.fillStyle = ink.quiet;
@@ -119,23 +119,23 @@ export function drawCurves(scene: Scene, curve: AnswerTo<"memory-curve">, applie
   context.fillRect(0, floor, scene.width, 1);
 }
 
-function fillCurve(scene: Scene, { curve: of, start, high, last }: OfCurve, yOf: (value: number) => number, floor: number): void {
+function fillCurve(scene: Scene, { curve: curves, start, high, last }: CurveColumns, yOf: (value: number) => number, floor: number): void {
   const { context, width, layout } = scene;
   context.fillStyle = LIVE;
   let end = 0;
-  while (end < of.length && of[end] === 0) end += 1;
+  while (end < curves.length && curves[end] === 0) end += 1;
   fillColumns(context, { start, high, last, first: 0, end }, { xOf: xOf(scene), yOf, left: layout.gutter, right: width, floor });
 }
 
-function strokeCurve(scene: Scene, { curve: of, start, high, last }: OfCurve, wanted: number, yOf: (value: number) => number, style: () => void): void {
+function strokeCurve(scene: Scene, { curve: curves, start, high, last }: CurveColumns, curveNumber: number, yOf: (value: number) => number, style: () => void): void {
   const { context, width } = scene;
   const place = xOf(scene);
   style();
   context.beginPath();
   let isFirst = true;
-  for (let at = 0; at < of.length; at += 1) {
-    if (of[at] !== wanted) continue;
-    const [from, to] = [place(start[at]!), of[at + 1] === wanted ? place(start[at + 1]!) : width];
+  for (let at = 0; at < curves.length; at += 1) {
+    if (curves[at] !== curveNumber) continue;
+    const [from, to] = [place(start[at]!), curves[at + 1] === curveNumber ? place(start[at + 1]!) : width];
     if (isFirst) context.moveTo(from, yOf(high[at]!));
     isFirst = false;
     context.lineTo(from, yOf(high[at]!));
@@ -229,7 +229,7 @@ export function drawObjects(scene: Scene, objects: AnswerTo<"memory-objects">, s
   });
 }
 
-function drawWaste(scene: Scene, { waste_lane, waste_from, waste_to, waste_why }: OfObjects, [first, last]: readonly [number, number]): void {
+function drawWaste(scene: Scene, { waste_lane, waste_from, waste_to, waste_why }: ObjectColumns, [first, last]: readonly [number, number]): void {
   const { context, layout, width } = scene;
   const place = xOf(scene);
   for (let at = 0; at < waste_lane.length; at += 1) {
@@ -254,7 +254,7 @@ export function hatch(context: CanvasRenderingContext2D, x: number, y: number, w
   context.lineWidth = 1;
   context.beginPath();
   const [isRising, isFalling] = [why === 0 || why === 2, why === 1 || why === 2];
-  for (let at = Math.floor((x - height) / APART) * APART; at < x + width + height; at += APART) {
+  for (let at = Math.floor((x - height) / HATCH_DISTANCE) * HATCH_DISTANCE; at < x + width + height; at += HATCH_DISTANCE) {
     if (isRising) line(context, at, y + height, at + height, y);
     if (isFalling) line(context, at, y, at + height, y + height);
     if (why === 4) line(context, at + 0.5, y, at + 0.5, y + height);
@@ -265,7 +265,7 @@ export function hatch(context: CanvasRenderingContext2D, x: number, y: number, w
 }
 
 /** Pixels between lines. */
-const APART = 6;
+const HATCH_DISTANCE = 6;
 
 function line(context: CanvasRenderingContext2D, x: number, y: number, toX: number, toY: number): void {
   context.moveTo(x, y);
@@ -273,7 +273,7 @@ function line(context: CanvasRenderingContext2D, x: number, y: number, toX: numb
 }
 
 /** Accesses: reads below, writes above, both over all of the bar. */
-function drawTicks(scene: Scene, { tick_lane, tick_at, tick_mode }: OfObjects, [first, last]: readonly [number, number]): void {
+function drawTicks(scene: Scene, { tick_lane, tick_at, tick_mode }: ObjectColumns, [first, last]: readonly [number, number]): void {
   const { context, layout, width } = scene;
   const place = xOf(scene);
   const high = LANE - 7;

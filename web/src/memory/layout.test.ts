@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { apart, around, calledBy, callTitle, CURVE, extent, hitAt, KIND, LABEL, LABELS, LANE, layoutOf, namesOfPeaks, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
+import { withoutOverlap, rangeAround, calledBy, callTitle, CURVE, extent, hitAt, KIND, LABEL, LABELS, LANE, layoutOf, namesOfPeaks, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
 
 const lane = (kinds: number[]) => ({ stream: 0, name: "stream 0", calls: 3, kinds });
 
@@ -14,10 +14,10 @@ test("rows are stacked: the curve, the kinds of calls present, the objects", () 
 });
 
 test("a position and its place belong together", () => {
-  const [stretch, gutter, width] = [{ from: 10, to: 30 }, 100, 500];
-  const xOf = scaleOf(stretch, gutter, width);
+  const [range, gutter, width] = [{ from: 10, to: 30 }, 100, 500];
+  const xOf = scaleOf(range, gutter, width);
   expect([xOf(10), xOf(30)]).toEqual([100, 500]);
-  expect(positionAt(xOf(17), stretch, gutter, width)).toBeCloseTo(17);
+  expect(positionAt(xOf(17), range, gutter, width)).toBeCloseTo(17);
   const peaks = [{ name: "P1", device: 0, call: 20, bytes: 1 }, { name: "P2", device: 0, call: 21, bytes: 1 }];
   expect(peakAt(peaks, xOf(20) + 3, xOf)?.name).toBe("P1");
   expect(peakAt(peaks, xOf(25), xOf)).toBeUndefined();
@@ -44,8 +44,8 @@ test("a curve's least and highest value in a time range: the last earlier value 
 
 test("names of close peaks do not overlap", () => {
   const taken = [{ left: 0, top: 10, wide: 50 }];
-  expect(apart({ left: 40, top: 12, wide: 50 }, taken).top).toBe(24);
-  expect(apart({ left: 90, top: 12, wide: 50 }, taken).top).toBe(12);
+  expect(withoutOverlap({ left: 40, top: 12, wide: 50 }, taken).top).toBe(24);
+  expect(withoutOverlap({ left: 90, top: 12, wide: 50 }, taken).top).toBe(12);
   expect(taken).toHaveLength(3);
 });
 
@@ -57,9 +57,9 @@ test("an object without a name is labeled by its line", () => {
 });
 
 test("a life is shown with some room around it, within all there is", () => {
-  expect(around(100, 200, { from: 0, to: 1000 })).toEqual({ from: 90, to: 210 });
-  expect(around(0, 10, { from: 0, to: 1000 })).toEqual({ from: 0, to: 14 });
-  expect(around(0, 10, { from: 0, to: 10 })).toEqual({ from: 0, to: 10 });
+  expect(rangeAround(100, 200, { from: 0, to: 1000 })).toEqual({ from: 90, to: 210 });
+  expect(rangeAround(0, 10, { from: 0, to: 1000 })).toEqual({ from: 0, to: 14 });
+  expect(rangeAround(0, 10, { from: 0, to: 10 })).toEqual({ from: 0, to: 10 });
 });
 
 test("names of peaks are above the curve, each at its mark, without overlap", () => {

@@ -100,7 +100,7 @@ export function peakAt(peaks: readonly Peak[], x: number, xOf: (position: number
 }
 
 /** A life with a tenth of it around it. */
-export function around(from: number, to: number, all: TimeRange): TimeRange {
+export function rangeAround(from: number, to: number, all: TimeRange): TimeRange {
   const room = Math.max((to - from) / 10, 2);
   return within({ from: Math.floor(from - room), to: Math.ceil(to + room) }, all);
 }
@@ -121,15 +121,15 @@ export const LABELS = 2 * LABEL;
 /** Positions of names with given widths, at the top of the curve: to the right of their mark, or to the left without room. */
 export function namesOfPeaks(marks: ReadonlyArray<{ readonly x: number; readonly wide: number }>, width: number, top: number): Label[] {
   const taken: Label[] = [];
-  return marks.map(({ x, wide }) => apart({ left: x + 2 + wide <= width ? x + 2 : Math.max(x - 2 - wide, 0), top, wide }, taken));
+  return marks.map(({ x, wide }) => withoutOverlap({ left: x + 2 + wide <= width ? x + 2 : Math.max(x - 2 - wide, 0), top, wide }, taken));
 }
 
 /** The position of a name, moved down until it covers no earlier name; it is then added to these. */
-export function apart(wanted: Label, taken: Label[]): Label {
-  let { top } = wanted;
-  const meets = (other: Label) => wanted.left < other.left + other.wide && other.left < wanted.left + wanted.wide && Math.abs(top - other.top) < LABEL;
+export function withoutOverlap(label: Label, taken: Label[]): Label {
+  let { top } = label;
+  const meets = (other: Label) => label.left < other.left + other.wide && other.left < label.left + label.wide && Math.abs(top - other.top) < LABEL;
   while (taken.some(meets)) top += 1;
-  const placed = { ...wanted, top };
+  const placed = { ...label, top };
   taken.push(placed);
   return placed;
 }
@@ -151,22 +151,22 @@ export function numbersOf(text: string | undefined): number[] {
 
 /** The list with one number added or removed. */
 export function toggled(numbers: readonly number[], number: number): string {
-  const kept = numbers.includes(number) ? numbers.filter((other) => other !== number) : [...numbers, number].toSorted((a, b) => a - b);
-  return kept.join(",");
+  const toggledNumbers = numbers.includes(number) ? numbers.filter((other) => other !== number) : [...numbers, number].toSorted((a, b) => a - b);
+  return toggledNumbers.join(",");
 }
 
 /** Minimum and maximum of a curve in a range of positions. */
-export function extent(columns: Readonly<Record<keyof Columns["memory-curve"], ArrayLike<number>>>, curve: number, stretch: TimeRange): { least: number; most: number } | undefined {
+export function extent(columns: Readonly<Record<keyof Columns["memory-curve"], ArrayLike<number>>>, curve: number, range: TimeRange): { least: number; most: number } | undefined {
   const { curve: of, start, low, high, last } = columns;
   let found: { least: number; most: number } | undefined;
   const add = (least: number, most: number) => {
     found = { least: Math.min(found?.least ?? least, least), most: Math.max(found?.most ?? most, most) };
   };
   for (let at = 0; at < of.length; at += 1) {
-    if (of[at] !== curve || start[at]! > stretch.to) continue;
+    if (of[at] !== curve || start[at]! > range.to) continue;
     const until = of[at + 1] === curve ? start[at + 1]! : Number.POSITIVE_INFINITY;
-    if (until <= stretch.from) continue;
-    if (start[at]! >= stretch.from) add(low[at]!, high[at]!);
+    if (until <= range.from) continue;
+    if (start[at]! >= range.from) add(low[at]!, high[at]!);
     else add(last[at]!, last[at]!);
   }
   return found;

@@ -1,6 +1,6 @@
 /** Suggestions: check boxes add them to the predicted curve. */
 
-import type { Asked } from "../answers";
+import type { QueryState } from "../answers";
 import { amount, bytes, counted, percent } from "../format";
 import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
@@ -10,7 +10,7 @@ import type { AtPeak, Row, SuggestionsDocument } from "../generated/answers";
 import { numbersOf, toggled } from "./layout";
 
 /** A peak before and after, in words. */
-export function savedWords({ name, before, after }: AtPeak): string {
+export function savedText({ name, before, after }: AtPeak): string {
   if (after >= before) return `${name} ${bytes(before)}, ${after === before ? "no less" : `${bytes(after - before)} more`}`;
   return `${name} ${bytes(before)} → ${bytes(after)} (${percent(before - after, before)} less)`;
 }
@@ -22,14 +22,14 @@ const FEW = 8;
 export const which = (numbers: readonly number[]): string => (numbers.length > FEW ? counted(numbers.length, "suggestion") : `${numbers.length === 1 ? "suggestion" : "suggestions"} ${numbers.join(", ")}`);
 
 /** Combined savings of the checked suggestions. */
-export function Applied({ asked }: { asked: Asked<AnswerTo<"memory-apply">> }) {
+export function Applied({ query }: { query: QueryState<AnswerTo<"memory-apply">> }) {
   const numbers = numbersOf(state.value.apply);
   if (numbers.length === 0) return null;
   return (
-    <Shown asked={asked}>
+    <Shown query={query}>
       {({ document }: AnswerTo<"memory-apply">) => (
         <p class="notice applied" aria-live="polite">
-          With {which(numbers)}: {document.page.peaks.map(savedWords).join("; ")}.{" "}
+          With {which(numbers)}: {document.page.peaks.map(savedText).join("; ")}.{" "}
           {document.tables.memory_applied.rows.map((row) => highest(row, numbers)).join(" ")}{" "}
           <button type="button" class="link" onClick={() => change({ apply: "" })}>Clear all</button>
         </p>
@@ -46,11 +46,11 @@ export function highest(row: Row, numbers: readonly number[]): string {
   return `Highest point on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call}${part}${reserved}.`;
 }
 
-export function Suggestions({ asked, onObject }: { asked: Asked<AnswerTo<"memory-suggestions">>; onObject: (object: number) => void }) {
+export function Suggestions({ query, onObject }: { query: QueryState<AnswerTo<"memory-suggestions">>; onObject: (object: number) => void }) {
   return (
     <>
       <h2>Suggestions</h2>
-      <Shown asked={asked}>{({ document }) => <List document={document} onObject={onObject} />}</Shown>
+      <Shown query={query}>{({ document }) => <List document={document} onObject={onObject} />}</Shown>
     </>
   );
 }

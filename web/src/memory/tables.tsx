@@ -13,12 +13,12 @@ const MOST = 100;
 
 interface Props {
   readonly shown: Shown;
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   readonly selectedObject: number | undefined;
   readonly selectedCall: number | undefined;
   readonly onObject: (object: number) => void;
   readonly onCall: (call: number) => void;
-  readonly onStretch: (stretch: TimeRange) => void;
+  readonly onRange: (range: TimeRange) => void;
 }
 
 export function MemoryTables(props: Props) {
@@ -31,12 +31,12 @@ export function MemoryTables(props: Props) {
   );
 }
 
-function CurveRows({ shown: { curve, applied }, stretch }: Props) {
+function CurveRows({ shown: { curve, applied }, range }: Props) {
   if (!curve) return null;
   const rows = [
-    { title: "Live", seen: extent(curve.columns, 0, stretch) },
-    ...(curve.document.has_reserved ? [{ title: "Reserved by the allocator", seen: extent(curve.columns, 1, stretch) }] : []),
-    ...(applied ? [{ title: "Live with suggestions", seen: extent(applied.columns, 0, stretch) }] : []),
+    { title: "Live", seen: extent(curve.columns, 0, range) },
+    ...(curve.document.has_reserved ? [{ title: "Reserved by the allocator", seen: extent(curve.columns, 1, range) }] : []),
+    ...(applied ? [{ title: "Live with suggestions", seen: extent(applied.columns, 0, range) }] : []),
   ];
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Curves as a table">
@@ -53,13 +53,13 @@ function CurveRows({ shown: { curve, applied }, stretch }: Props) {
   );
 }
 
-function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, onStretch }: Props) {
+function CallRows({ shown: { calls, overview }, range, selectedCall, onCall, onRange }: Props) {
   const [most, setMost] = useState(MOST);
   if (!calls) return null;
   const { lane, kind, start, length, count: counts, name } = calls.columns;
-  const seen = Array.from({ length: start.length }, (_, at) => at).filter((at) => start[at]! <= stretch.to && start[at]! + length[at]! > stretch.from);
+  const seen = Array.from({ length: start.length }, (_, at) => at).filter((at) => start[at]! <= range.to && start[at]! + length[at]! > range.from);
   const order = seen.toSorted((a, b) => start[a]! - start[b]!);
-  const open = (at: number) => (counts[at] === 1 ? onCall(start[at]!) : onStretch({ from: start[at]!, to: start[at]! + Math.max(length[at]!, 4) }));
+  const open = (at: number) => (counts[at] === 1 ? onCall(start[at]!) : onRange({ from: start[at]!, to: start[at]! + Math.max(length[at]!, 4) }));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Visible calls">
       <table>

@@ -16,9 +16,9 @@ import type { MemoryOverview } from "../generated/answers";
 /** Live memory at each peak by owner, grouped. */
 export function Holders() {
   const by = state.value.held ?? "place";
-  const asked = useAnswer("memory-holders", { by, rank: rank.value });
+  const query = useAnswer("memory-holders", { by, rank: rank.value });
   return (
-    <Shown asked={asked}>
+    <Shown query={query}>
       {({ document }) => (
         <>
           <label>
@@ -35,7 +35,7 @@ export function Holders() {
 }
 
 export function Allocator({ overview }: { overview: MemoryOverview }) {
-  const asked = useAnswer(overview.page.has_segments ? "memory-allocator" : undefined, { rank: rank.value });
+  const query = useAnswer(overview.page.has_segments ? "memory-allocator" : undefined, { rank: rank.value });
   const peaks = overview.tables.memory_peaks;
   const hasReserved = peaks.rows.some((row) => typeof row.reserved === "number");
   return (
@@ -57,7 +57,7 @@ export function Allocator({ overview }: { overview: MemoryOverview }) {
           </table>
         </div>
       )}
-      {overview.page.has_segments ? <Shown asked={asked}>{(answer) => <Segments answer={answer} />}</Shown> : (
+      {overview.page.has_segments ? <Shown query={query}>{(answer) => <Segments answer={answer} />}</Shown> : (
         <p class="notice">
           The input has no allocator segments. To record a memory snapshot, call <code>torch.cuda.memory._record_memory_history()</code> first, then{" "}
           <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>, and open that file.

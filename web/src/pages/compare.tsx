@@ -6,13 +6,13 @@ import { cut, Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { heading } from "../parts/table";
 import { LockedTimelines } from "../timeline/locked";
-import { change, lookAt, state } from "../state";
+import { change, changeCallView, state } from "../state";
 import type { Comparison, Meta, Row, Table } from "../generated/answers";
 
 const MOST = 40;
 
 export function Compare({ meta }: { meta: Meta }) {
-  const asked = useAnswer(meta.baseline === null ? undefined : "compare");
+  const query = useAnswer(meta.baseline === null ? undefined : "compare");
   return (
     <section aria-labelledby="compare-title">
       <h1 id="compare-title">Compare</h1>
@@ -24,8 +24,8 @@ export function Compare({ meta }: { meta: Meta }) {
         <>
           <p class="quiet">A, before: {meta.baseline}. B, after: {meta.name}.</p>
           <Surroundings after={meta} />
-          <Shown asked={asked}>{({ document }) => <Changes compared={document} />}</Shown>
-          {asked.state !== "loading" && <MemoryPeaks />}
+          <Shown query={query}>{({ document }) => <Changes compared={document} />}</Shown>
+          {query.state !== "loading" && <MemoryPeaks />}
           {meta.has.timeline && <LockedTimelines before={meta.baseline} after={meta.name} />}
         </>
       )}
@@ -50,9 +50,9 @@ export function surroundings(meta: Meta): ReadonlyMap<string, string> {
 
 /** Differences between the properties of both runs. */
 function Surroundings({ after }: { after: Meta }) {
-  const asked = useAnswer("meta", { run: "before" });
-  if (asked.state !== "ok") return null;
-  const [a, b] = [surroundings(asked.answer.document), surroundings(after)];
+  const query = useAnswer("meta", { run: "before" });
+  if (query.state !== "ok") return null;
+  const [a, b] = [surroundings(query.answer.document), surroundings(after)];
   const differ = [...new Set([...a.keys(), ...b.keys()])].filter((key) => a.get(key) !== b.get(key));
   if (differ.length === 0) return <p class="quiet">Versions, devices and recording options are equal.</p>;
   return (
@@ -85,7 +85,7 @@ function Changes({ compared }: { compared: Comparison }) {
       {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       <div class="bar">
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show changes within noise</button>
-        <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down", gone: "1" })}>Differential flame graph</button>
+        <button type="button" onClick={() => changeCallView({ page: "flame", beside: "before", shape: "top-down", gone: "1" })}>Differential flame graph</button>
       </div>
       {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} per={compared.per} all={all} isJudged={compared.warnings.length === 0} />)}
     </>
@@ -94,14 +94,14 @@ function Changes({ compared }: { compared: Comparison }) {
 
 /** Highest memory peak of each device, in both runs. */
 function MemoryPeaks() {
-  const asked = useAnswer("compare-memory");
-  if (asked.state !== "ok" || asked.answer.document.devices.length === 0) return null;
+  const query = useAnswer("compare-memory");
+  if (query.state !== "ok" || query.answer.document.devices.length === 0) return null;
   return (
     <table>
       <caption>Highest memory peak of each device</caption>
       <thead><tr><th scope="col">Device</th><th scope="col" class="number">A</th><th scope="col" class="number">B</th><th scope="col" class="number">Change from A to B</th></tr></thead>
       <tbody>
-        {asked.answer.document.devices.map(({ device, before, after }) => (
+        {query.answer.document.devices.map(({ device, before, after }) => (
           <tr key={device}>
             <th scope="row">{device}</th>
             <td class="number">{before === null ? "–" : bytes(before)}</td>
@@ -132,7 +132,7 @@ function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Tab
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={table.title}>
       <table>
-        <caption>{table.title}: {toldRows(rows.length, table.rows.length, hidden)}</caption>
+        <caption>{table.title}: {rowCountText(rows.length, table.rows.length, hidden)}</caption>
         {rows.length > 0 && (
           <thead>
             <tr>
@@ -169,8 +169,8 @@ type Side = "before" | "after";
 /** Check if a row has no time on a side: absent, or with missing records. Neither is a time of 0. */
 const isAbsent = (row: Row, side: Side): boolean => {
   const ns = row[`${side}_ns`];
-  const isElsewhere = row.verdict === (side === "before" ? "only in B" : "only in A");
-  return isElsewhere || typeof ns !== "number" || (ns === 0 && row[`count_${side}`] === 0);
+  const isOnlyInOther = row.verdict === (side === "before" ? "only in B" : "only in A");
+  return isOnlyInOther || typeof ns !== "number" || (ns === 0 && row[`count_${side}`] === 0);
 };
 
 /** Check if times of a row are per call: on both sides or none. */
@@ -208,7 +208,7 @@ const measureOf = (name: string, table: string, per: string) =>
   : (MEASURES[name] ?? name);
 
 /** Numbers of visible and hidden rows, with reasons. */
-function toldRows(shown: number, total: number, hidden: number): string {
+function rowCountText(shown: number, total: number, hidden: number): string {
   if (total === 0) return "none";
   const noise = hidden === 0 ? "" : `${count(hidden)} within noise hidden`;
   if (shown === 0) return `no significant changes; ${noise}`;

@@ -5,19 +5,19 @@ import { useAnswer, useLast } from "../answers";
 import { run } from "../filter";
 import { useFindings } from "../findings";
 import { Bar } from "../flame/bar";
-import { aroundOf, callersOf, frameOf, frameOfName, nodeOf, selOf } from "../flame/chosen";
+import { zoomTarget, callersOf, frameOf, frameOfName, nodeOf, selOf } from "../flame/chosen";
 import { type Tree, treeOf } from "../flame/layout";
-import { namedIn } from "../flame/named";
+import { framesOfFindings } from "../flame/named";
 import { Notes } from "../flame/notes";
 import { Picture, select } from "../flame/picture";
 import { drawnIn, finder, nextMatch } from "../flame/match";
 import { type Args, escaped, flameArgs } from "../flame/question";
 import { TreeTable } from "../flame/table";
-import { Undrawn } from "../flame/undrawn";
+import { TooNarrowMatches } from "../flame/undrawn";
 import { captionOf, labelOf, pathOf, selectedNode } from "../flame/messages";
 import { Nearest } from "../parts/nearest";
 import { Shown } from "../parts/notice";
-import { change, lookAt, noted, rank, selection, state } from "../state";
+import { change, changeCallView, selectedFrame, rank, selection, state } from "../state";
 import { useKeys } from "../timeline/keys";
 import type { AnswerTo } from "../transport";
 import type { Row } from "../generated/answers";
@@ -35,22 +35,22 @@ export function Flame() {
 
 function CallGraph() {
   const args = flameArgs();
-  const asked = useAnswer("calls", args);
-  const last = useLast(asked);
+  const query = useAnswer("calls", args);
+  const last = useLast(query);
   return (
     <section aria-labelledby="flame-title">
       <h1 id="flame-title">{state.value.beside ? "Differential flame graph" : "Flame graph"}</h1>
       {last && <Bar calls={last.document} />}
       {last && <p class="paper">{captionOf(last.document.title, { ...args, of: args.of && (state.value.here ?? args.of), find: state.value.find })}</p>}
-      {asked.state === "refused" || last === undefined ? (
+      {query.state === "refused" || last === undefined ? (
         <>
-          <Shown asked={asked}>{() => null}</Shown>
-          {asked.state === "refused" && last === undefined && state.value.metric && (
-            <button type="button" onClick={() => lookAt({ metric: "" })}>Use the first metric</button>
+          <Shown query={query}>{() => null}</Shown>
+          {query.state === "refused" && last === undefined && state.value.metric && (
+            <button type="button" onClick={() => changeCallView({ metric: "" })}>Use the first metric</button>
           )}
         </>
       ) : (
-        <div aria-busy={asked.state === "loading"}>
+        <div aria-busy={query.state === "loading"}>
           <Graph answer={last} isFlat={args.shape === "flat"} args={args} />
         </div>
       )}
@@ -63,18 +63,18 @@ const NO_ROWS: readonly Row[] = [];
 function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: boolean; args: Args }) {
   const isGone = state.value.gone === "1";
   const whole = useMemo(() => treeOf(answer, isFlat, isGone), [answer, isFlat, isGone]);
-  const wanted = Number(state.value.root ?? 0);
+  const rootRow = Number(state.value.root ?? 0);
   // The part that is zoomed to has more boxes than the whole has room for.
-  const detail = useAnswer(wanted > 0 && whole.document.left_out > 0 ? "calls" : undefined, { ...args, root: wanted });
+  const detail = useAnswer(rootRow > 0 && whole.document.left_out > 0 ? "calls" : undefined, { ...args, root: rootRow });
   const [tree, root] = useMemo(() => {
-    if (wanted > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat, isGone), 0] as const;
-    return [whole, Math.max(whole.row.indexOf(wanted), 0)] as const;
-  }, [whole, wanted, detail, isFlat, isGone]);
+    if (rootRow > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat, isGone), 0] as const;
+    return [whole, Math.max(whole.row.indexOf(rootRow), 0)] as const;
+  }, [whole, rootRow, detail, isFlat, isGone]);
   const selected = useSelected(whole, tree);
   useMatches(tree, root, selected);
-  const asked = useFindings(rank.value);
-  const findings = state.value.colour === "finding" && asked.state === "ok" ? asked.answer.document.tables.findings.rows : NO_ROWS;
-  const named = useMemo(() => namedIn(tree, findings, args.shape === "top-down"), [tree, findings, args.shape]);
+  const query = useFindings(rank.value);
+  const findings = state.value.colour === "finding" && query.state === "ok" ? query.answer.document.tables.findings.rows : NO_ROWS;
+  const named = useMemo(() => framesOfFindings(tree, findings, args.shape === "top-down"), [tree, findings, args.shape]);
   const isEmpty = tree.parent.length === 1;
   return (
     <>
@@ -82,7 +82,7 @@ function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: bo
       {isEmpty && (
         <p class="notice">
           {state.value.focus && !state.value.hide
-            ? <>No call path in the selection has a frame with {state.value.focus} in its name.<Nearest text={state.value.focus} choose={(name) => lookAt({ focus: escaped(name) })} /></>
+            ? <>No call path in the selection has a frame with {state.value.focus} in its name.<Nearest text={state.value.focus} choose={(name) => changeCallView({ focus: escaped(name) })} /></>
             : "The selection has no measurements: select other steps, another metric, or fewer filters."}
         </p>
       )}
@@ -101,19 +101,19 @@ function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: bo
 function useSelected(whole: Tree, tree: Tree): number | undefined {
   const sel = selection.value;
   const event = sel.startsWith("event:") ? sel.slice("event:".length) : undefined;
-  const asked = useAnswer(event === undefined ? undefined : "event", { event, rank: rank.value });
-  const detail = event !== undefined && asked.state === "ok" ? asked.answer.document : undefined;
+  const query = useAnswer(event === undefined ? undefined : "event", { event, rank: rank.value });
+  const detail = event !== undefined && query.state === "ok" ? query.answer.document : undefined;
   const within = (one: Tree) => (detail ? nodeOf(one, frameOfName(detail.event.name), callersOf(detail)) : selectedNode(one));
   const selected = useMemo(() => within(tree), [tree, sel, detail]);
   useEffect(() => {
     if (sel.startsWith("node:") || state.value.root) return;
     const node = within(whole);
-    const top = node === undefined ? 0 : aroundOf(whole, node);
+    const top = node === undefined ? 0 : zoomTarget(whole, node);
     if (top > 0) change({ root: `${whole.row[top]}` }, "replace");
   }, [whole, sel, detail]);
   if (selected !== undefined && selected > 0 && event === undefined) {
     const around = namesTo(tree, tree.parent[selected]!);
-    Object.assign(noted, { sel, frame: selOf(frameOf(labelOf(tree, selected))), around });
+    Object.assign(selectedFrame, { sel, frame: selOf(frameOf(labelOf(tree, selected))), around });
   }
   return selected;
 }
@@ -148,7 +148,7 @@ function NotFound({ tree, root }: { tree: Tree; root: number }) {
   if (!find || !isMissed) return null;
   return (
     <p class="notice" aria-live="polite">
-      No visible frame has {find} in its name. <Undrawn text={find} document={tree.document} />
+      No visible frame has {find} in its name. <TooNarrowMatches text={find} document={tree.document} />
     </p>
   );
 }

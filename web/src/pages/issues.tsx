@@ -15,18 +15,18 @@ import { Copy } from "../parts/copy";
 import { cut, Name, Sentence } from "../parts/name";
 import { NoEvents, Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
-import { change, lookAt, page, rank, selection, state, transport } from "../state";
+import { change, changeCallView, page, rank, selection, state, transport } from "../state";
 import { Gap } from "../timeline/gap";
-import { around } from "../timeline/view";
+import { placeAround } from "../timeline/view";
 import type { FindingDetail, Findings, Meta, Row, Rule } from "../generated/answers";
 
 export function Issues({ meta }: { meta: Meta }) {
-  const asked = useFindings(rank.value);
+  const query = useFindings(rank.value);
   return (
     <section aria-labelledby="issues-title">
       <h1 id="issues-title">Issues</h1>
       {meta.has.events || meta.has.memory || (meta.recording && !meta.has.timeline) ? (
-        <Shown asked={asked}>{({ document }) => <List found={document} />}</Shown>
+        <Shown query={query}>{({ document }) => <List found={document} />}</Shown>
       ) : (
         <NoEvents />
       )}
@@ -35,7 +35,7 @@ export function Issues({ meta }: { meta: Meta }) {
 }
 
 /** Definition of the step length to which gains refer; the Overview also shows the marked span. */
-export function lengthWords({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
+export function lengthText({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
   const of = steps === 1 ? "" : `mean of ${count(steps)} steps, `;
   const [it, them] = steps === 1 ? ["it", "it"] : ["they", "them"];
   return of + (withWork ? `until the GPU work launched in ${them} ends` : `as marked by the program; ${it} launched no GPU work`);
@@ -56,7 +56,7 @@ function lengthOf(found: Findings): string {
     const of = "of one thread";
     return steps > 0 ? `a step takes ${duration(step_ns)} ${of} (mean of ${count(steps)})` : `${duration(step_ns)} ${of}`;
   }
-  if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with its GPU work"} (${lengthWords(found)})`;
+  if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with its GPU work"} (${lengthText(found)})`;
   return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "memory data only";
 }
 
@@ -74,7 +74,7 @@ function List({ found }: { found: Findings }) {
       {rows.length > 1 && <Filters rows={rows} />}
       {rows.length === 0 && <p>No findings with a gain of at least 0.5 % of a step or of a device's peak.{run.value && lostOf(run.value).length > 0 && " Part of the run was lost, so some may be missing."}</p>}
       <ol class="cards">
-        {rows.map((row, at) => isWanted(row) && (
+        {rows.map((row, at) => isSelected(row) && (
           <li key={at}>
             <IssueCard row={row} at={at} step={found.step_ns} />
             {chosen === at && <Detail at={at} row={row} step={found.step_ns} />}
@@ -84,7 +84,7 @@ function List({ found }: { found: Findings }) {
       <Uncovered found={found} />
       {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} />{note.includes("`stackline memory`") && <> <button type="button" class="link" onClick={() => change({ page: "memory" })}>Details on the Memory page</button></>}</p>)}
       <Nearest rows={found.nearest} isOpen={rows.length === 0} />
-      <Looked rules={found.rules} isOpen={rows.length === 0} />
+      <CheckedRules rules={found.rules} isOpen={rows.length === 0} />
       <NotChecked rows={found.tables.not_checked.rows} />
     </>
   );
@@ -94,10 +94,10 @@ function List({ found }: { found: Findings }) {
 const FILTERS = [["area", "About"], ["confidence", "Confidence"]] as const;
 
 /** Check if a finding matches the filters. */
-const isWanted = (row: Row): boolean => FILTERS.every(([name]) => !state.value[name] || state.value[name] === `${row[name]}`);
+const isSelected = (row: Row): boolean => FILTERS.every(([name]) => !state.value[name] || state.value[name] === `${row[name]}`);
 
 function Filters({ rows }: { rows: readonly Row[] }) {
-  const shown = rows.filter(isWanted).length;
+  const shown = rows.filter(isSelected).length;
   return (
     <form class="bar" aria-label="Findings" onSubmit={(event) => event.preventDefault()}>
       {FILTERS.map(([name, title]) => (
@@ -153,27 +153,27 @@ function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean 
 }
 
 /** Checked rules, to show the scope of an empty result. */
-function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }) {
+function CheckedRules({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }) {
   if (rules.length === 0) return null;
   return (
     <details open={isOpen}>
       <summary>{counted(rules.length, "rule")} checked</summary>
       <ul>
-        {rules.map((rule) => <li key={rule.code}><LookedFor rule={rule} /></li>)}
+        {rules.map((rule) => <li key={rule.code}><CheckedRule rule={rule} /></li>)}
       </ul>
     </details>
   );
 }
 
 /** A rule with its thresholds, and its documentation on demand. */
-function LookedFor({ rule: { code, name, about, thresholds } }: { rule: Rule }) {
+function CheckedRule({ rule: { code, name, about, thresholds } }: { rule: Rule }) {
   const [open, setOpen] = useState(false);
-  const asked = useAnswer(open ? "rule" : undefined, { code });
+  const query = useAnswer(open ? "rule" : undefined, { code });
   return (
     <>
       {transport.kind === "report" ? code : <button type="button" class="link" aria-expanded={open} onClick={() => setOpen(!open)}>{code}</button>} {name}: {about}
       {thresholds.map(([setting, value, meaning]) => <div class="quiet" key={setting}><code>{code}.{setting}</code> = {value}: {meaning}</div>)}
-      {open && <Shown asked={asked}>{({ document }) => <pre tabIndex={0} role="region" aria-label={`Page of ${code}`}>{document.page}</pre>}</Shown>}
+      {open && <Shown query={query}>{({ document }) => <pre tabIndex={0} role="region" aria-label={`Page of ${code}`}>{document.page}</pre>}</Shown>}
     </>
   );
 }
@@ -260,8 +260,8 @@ export function changeOf(row: Row): string {
 }
 
 function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
-  const asked = useAnswer("finding", { at, rank: rank.value });
-  const detail = asked.state === "ok" ? asked.answer.document : undefined;
+  const query = useAnswer("finding", { at, rank: rank.value });
+  const detail = query.state === "ok" ? query.answer.document : undefined;
   return (
     <div class="detail">
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
@@ -273,7 +273,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
         <Copy text={() => findingText(row, placeOf(row), step, detail)} />
         <InFlame row={row} />
       </p>
-      <Shown asked={asked}>
+      <Shown query={query}>
         {({ document }) => (
           <>
             {document.excerpt && <Excerpt excerpt={document.excerpt} />}
@@ -306,7 +306,7 @@ function InFlame({ row }: { row: Row }) {
   if (!name) return null;
   const frame = selOf({ name: `${name}`, ...(row.function && row.file ? { file: `${row.file}`, line: Number(row.line ?? 0) } : {}) });
   return (
-    <button type="button" onClick={() => lookAt({ page: "flame", colour: "finding", find: `${name}`, shape: "", of: "", sel: frame })}>
+    <button type="button" onClick={() => changeCallView({ page: "flame", colour: "finding", find: `${name}`, shape: "", of: "", sel: frame })}>
       In the flame graph
     </button>
   );
@@ -348,7 +348,7 @@ function Events({ detail }: { detail: FindingDetail }) {
       <ul class="events">
         {detail.events.slice(0, most).map(([event, name, kind, start, dur]) => (
           <li key={event}>
-            <button type="button" class="link" onClick={() => change({ page: "timeline", sel: `event:${event}`, ...of, ...around(start, dur) })}>
+            <button type="button" class="link" onClick={() => change({ page: "timeline", sel: `event:${event}`, ...of, ...placeAround(start, dur) })}>
               <Name text={name} />
             </button>{" "}
             <span class="quiet">{kind.replaceAll("_", " ")}, {duration(dur)}</span>

@@ -1,7 +1,7 @@
 /** Layers page, not implemented: required data, and alternatives. */
 
 import { noGpu } from "../lost";
-import { lookAt } from "../state";
+import { changeCallView } from "../state";
 import type { Meta } from "../generated/answers";
 
 /** In a few words, for the list of pages. */
@@ -28,11 +28,11 @@ export function Layers({ meta }: { meta: Meta }) {
       <ul>
         {meta.has.gpu && (
           <>
-            <li><button type="button" class="link" onClick={() => lookAt({ page: "overview" })}>Overview</button> lists kernels by time; <code>stackline kernels</code> prints all of them.</li>
-            <li><button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", metric: "gpu_time", of: "" })}>Flame graph, bottom-up by GPU time</button> shows the launching call paths of a kernel.</li>
+            <li><button type="button" class="link" onClick={() => changeCallView({ page: "overview" })}>Overview</button> lists kernels by time; <code>stackline kernels</code> prints all of them.</li>
+            <li><button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "bottom-up", metric: "gpu_time", of: "" })}>Flame graph, bottom-up by GPU time</button> shows the launching call paths of a kernel.</li>
           </>
         )}
-        <li><button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "", colour: "module", of: "" })}>Flame graph, colored by module</button> shows the time of each module, if the run records modules.</li>
+        <li><button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "", colour: "module", of: "" })}>Flame graph, colored by module</button> shows the time of each module, if the run records modules.</li>
       </ul>
     </section>
   );

@@ -7,7 +7,7 @@ import { bytes, count, counted } from "../format";
 import { problemsOfMemory } from "../lost";
 import { MemoryCanvas } from "../memory/canvas";
 import { Composition } from "../memory/composition";
-import { around, gutterOf, neighbour, numbersOf } from "../memory/layout";
+import { rangeAround, gutterOf, neighbour, numbersOf } from "../memory/layout";
 import { MemoryLegend } from "../memory/legend";
 import { Applied, Suggestions } from "../memory/suggestions";
 import { Classes, MemoryTables } from "../memory/tables";
@@ -23,11 +23,11 @@ import { moved, type TimeRange, tilesOf, within, zoomed } from "../timeline/view
 
 export function Memory() {
   const hasMemory = run.value?.has.memory === true;
-  const asked = useAnswer(hasMemory ? "memory" : undefined, { rank: rank.value });
+  const query = useAnswer(hasMemory ? "memory" : undefined, { rank: rank.value });
   return (
     <section aria-labelledby="memory-title">
       <h1 id="memory-title">Memory</h1>
-      {hasMemory ? <Shown asked={asked}>{({ document }) => <Body overview={document} />}</Shown> : <NoMemory />}
+      {hasMemory ? <Shown query={query}>{({ document }) => <Body overview={document} />}</Shown> : <NoMemory />}
     </section>
   );
 }
@@ -115,7 +115,7 @@ function Repairs({ overview }: { overview: MemoryOverview }) {
 }
 
 const address = ({ from, to }: TimeRange) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
-const show = (stretch: TimeRange) => change(address(stretch), "replace");
+const show = (range: TimeRange) => change(address(range), "replace");
 const selectObject = (object: number) => change({ sel: `object:${object}` }, "replace");
 const selectCall = (call: number) => change({ sel: `call:${call}` }, "replace");
 const aliveAt = (name: string) => change({ alive: state.value.alive === name ? "" : name });
@@ -128,15 +128,15 @@ function seen(all: TimeRange): TimeRange {
 
 /** Number of the selected item, if it has this kind. */
 function selected(kind: string): number | undefined {
-  const [of, number] = selection.value.split(":");
-  return of === kind && number !== undefined ? Number(number) : undefined;
+  const [selectedKind, number] = selection.value.split(":");
+  return selectedKind === kind && number !== undefined ? Number(number) : undefined;
 }
 
 /** Answers for the visible range at this width. */
-function useMemory(overview: MemoryOverview, device: number, stretch: TimeRange, width: number) {
+function useMemory(overview: MemoryOverview, device: number, range: TimeRange, width: number) {
   const { whole, buckets } = overview.page;
   const room = Math.max(width - gutterOf(width), 1);
-  const question = { ...(transport.kind === "report" ? whole : tilesOf(stretch, room, buckets)), rank: rank.value };
+  const question = { ...(transport.kind === "report" ? whole : tilesOf(range, room, buckets)), rank: rank.value };
   const ready = <Q extends QueryName>(name: Q) => (width > 0 ? name : undefined);
   const { order = "size", alive, apply } = state.value;
   const curve = useAnswer(ready("memory-curve"), { ...question, device });
@@ -146,14 +146,14 @@ function useMemory(overview: MemoryOverview, device: number, stretch: TimeRange,
   const applied = useAnswer(numbers.length > 0 ? ready("memory-apply") : undefined, { ...question, device, apply: numbers.join(",") });
   const lastApplied = useLast(applied);
   const shown = { overview, curve: useLast(curve), calls: useLast(calls), objects: useLast(objects), applied: numbers.length > 0 && applied.state !== "refused" ? lastApplied : undefined };
-  return { shown, applied, asked: [curve, calls, objects] };
+  return { shown, applied, query: [curve, calls, objects] };
 }
 
 function Objects({ overview, device }: { overview: MemoryOverview; device: number }) {
   const [width, setWidth] = useState(0);
   const all = { from: 0, to: Math.max(overview.page.end, 1) };
-  const stretch = seen(all);
-  const { shown, applied, asked } = useMemory(overview, device, stretch, width);
+  const range = seen(all);
+  const { shown, applied, query } = useMemory(overview, device, range, width);
   const suggestions = useAnswer("memory-suggestions", { rank: rank.value });
   const [object, call] = [selected("object"), selected("call")];
   useKeys((key) => {
@@ -161,29 +161,29 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
     const next = step && shown.objects ? neighbour(shown.objects.columns.object, object, step) : undefined;
     if (next !== undefined) selectObject(next);
     if (key === "Enter" && (object !== undefined || call !== undefined)) showDetails();
-    const move = key === "f" ? lifeOf(shown.objects, object, all) : moved(key, stretch, all);
+    const move = key === "f" ? lifeOf(shown.objects, object, all) : moved(key, range, all);
     if (move) show(move);
     return next !== undefined || move !== undefined;
   });
-  const refused = asked.find((one) => one.state === "refused");
+  const refused = query.find((one) => one.state === "refused");
   const isTable = state.value.as === "table";
   return (
     <>
-      <Bar overview={overview} device={device} all={all} stretch={stretch} />
-      <Applied asked={applied} />
-      <p class="told" aria-live="polite">{toldOf(shown.objects, object)} {counted(Math.round(stretch.to - stretch.from), "call")} of {count(all.to)}. Keys: W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects.</p>
-      {shown.curve === undefined && asked.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Computing …</p>}
+      <Bar overview={overview} device={device} all={all} range={range} />
+      <Applied query={applied} />
+      <p class="told" aria-live="polite">{objectSummary(shown.objects, object)} {counted(Math.round(range.to - range.from), "call")} of {count(all.to)}. Keys: W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects.</p>
+      {shown.curve === undefined && query.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Computing …</p>}
       {refused?.state === "refused" && <p class="notice" role="alert">{refused.error.message}</p>}
       {isTable && <Measure setWidth={setWidth} />}
       {isTable ? (
-        <MemoryTables {...{ shown, stretch }} selectedObject={object} selectedCall={call} onObject={selectObject} onCall={selectCall} onStretch={show} />
+        <MemoryTables {...{ shown, range }} selectedObject={object} selectedCall={call} onObject={selectObject} onCall={selectCall} onRange={show} />
       ) : (
-        <MemoryCanvas {...{ shown, device, stretch, all, width, setWidth }} selectedObject={object} selectedCall={call} onStretch={show} onObject={selectObject} onCall={selectCall} onPeak={aliveAt} />
+        <MemoryCanvas {...{ shown, device, range, all, width, setWidth }} selectedObject={object} selectedCall={call} onRange={show} onObject={selectObject} onCall={selectCall} onPeak={aliveAt} />
       )}
       {!isTable && <MemoryLegend overview={overview} hasAccesses={overview.memory.has_accesses} />}
       {overview.page.streams_left_out > 0 && <p class="quiet">{counted(overview.page.streams_left_out, "stream")} with {counted(overview.page.calls_left_out, "call")} {overview.page.streams_left_out === 1 ? "is" : "are"} not shown.</p>}
       {shown.objects && <Classes document={shown.objects.document} />}
-      <Suggestions asked={suggestions} onObject={selectObject} />
+      <Suggestions query={suggestions} onObject={selectObject} />
       {overview.tables.memory_waste && <TableView table={overview.tables.memory_waste} columns={["pattern", "object", "objects", "bytes", "kernels", "certainty", "place"]} most={12} />}
     </>
   );
@@ -192,7 +192,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
 /** The life of the object that is selected, with some room around it. */
 function lifeOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined, all: TimeRange): TimeRange | undefined {
   const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
-  return at < 0 || !objects ? undefined : around(objects.columns.from[at]!, objects.columns.to[at]!, all);
+  return at < 0 || !objects ? undefined : rangeAround(objects.columns.from[at]!, objects.columns.to[at]!, all);
 }
 
 /** Measure the width for tables, which otherwise the drawing does. */
@@ -201,7 +201,7 @@ function Measure({ setWidth }: { setWidth: (width: number) => void }) {
 }
 
 /** The object that is selected, in words. */
-function toldOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined): string {
+function objectSummary(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined): string {
   const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
   if (at < 0 || !objects) return "";
   return `${objects.document.texts[objects.columns.name[at]!]}, ${bytes(objects.columns.bytes[at]!)}, ${at + 1} of ${objects.columns.object.length}.`;
@@ -211,10 +211,10 @@ interface BarProps {
   readonly overview: MemoryOverview;
   readonly device: number;
   readonly all: TimeRange;
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
 }
 
-function Bar({ overview, device, all, stretch }: BarProps) {
+function Bar({ overview, device, all, range }: BarProps) {
   const { devices, peaks } = overview.page;
   const { order = "size", alive = "", as } = state.value;
   return (
@@ -227,8 +227,8 @@ function Bar({ overview, device, all, stretch }: BarProps) {
           </select>
         </label>
       )}
-      <button type="button" onClick={() => show(zoomed(stretch, 0.5, 0.5, all))}>Zoom in</button>
-      <button type="button" onClick={() => show(zoomed(stretch, 2, 0.5, all))}>Zoom out</button>
+      <button type="button" onClick={() => show(zoomed(range, 0.5, 0.5, all))}>Zoom in</button>
+      <button type="button" onClick={() => show(zoomed(range, 2, 0.5, all))}>Zoom out</button>
       <button type="button" onClick={() => show(all)}>All</button>
       <label>
         Objects by{" "}

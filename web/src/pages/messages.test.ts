@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { changeOf, changeText, timeText } from "./compare";
-import { lengthWords } from "./issues";
+import { lengthText } from "./issues";
 import { qualityOf } from "./run";
 
 test("a row on one side only changes by its whole time, independent of the mean of single steps", () => {
@@ -26,13 +26,13 @@ test("a time that is missing on one side of a comparison is no time of 0, and no
 
 test("how far clocks are apart is said where only one bound is known", () => {
   const info = { start_ns: 0, end_ns: 1e9 } as never;
-  const said = (least_ns: number | null, most_ns: number | null) => qualityOf({ info, recording_cost: null, clocks: [{ device: 0, least_ns, most_ns, shift_ns: 0, applied_ns: 0, contradictory: false, early: 0, late: 0 }] })[1];
-  expect(said(-146e6, null)).toMatch(/the lead is at most 146 ms, the lag is unbounded\.$/);
-  expect(said(null, 2e3)).toMatch(/the lag is at most 2 µs, the lead is unbounded\.$/);
-  expect(said(-1e3, 2e3)).toMatch(/the lag is between −1 µs and 2 µs\.$/);
+  const clockNote = (least_ns: number | null, most_ns: number | null) => qualityOf({ info, recording_cost: null, clocks: [{ device: 0, least_ns, most_ns, shift_ns: 0, applied_ns: 0, contradictory: false, early: 0, late: 0 }] })[1];
+  expect(clockNote(-146e6, null)).toMatch(/the lead is at most 146 ms, the lag is unbounded\.$/);
+  expect(clockNote(null, 2e3)).toMatch(/the lag is at most 2 µs, the lead is unbounded\.$/);
+  expect(clockNote(-1e3, 2e3)).toMatch(/the lag is between −1 µs and 2 µs\.$/);
 });
 
 test("a step is said to go on to the end of its GPU work only where it launched some", () => {
-  expect(lengthWords({ steps: 1, with_gpu_work: true })).toBe("until the GPU work launched in it ends");
-  expect(lengthWords({ steps: 3, with_gpu_work: false })).toBe("mean of 3 steps, as marked by the program; they launched no GPU work");
+  expect(lengthText({ steps: 1, with_gpu_work: true })).toBe("until the GPU work launched in it ends");
+  expect(lengthText({ steps: 3, with_gpu_work: false })).toBe("mean of 3 steps, as marked by the program; they launched no GPU work");
 });

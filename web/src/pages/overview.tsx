@@ -4,13 +4,13 @@ import { useAnswer } from "../answers";
 import { cause } from "../colors";
 import { selOf } from "../flame/chosen";
 import { bytes, count, counted, duration, percent, sentence } from "../format";
-import { isMixed, IssueCard, lengthWords, UNSURE } from "./issues";
+import { isMixed, IssueCard, lengthText, UNSURE } from "./issues";
 import { lostOf, noGpu } from "../lost";
 import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { parsed, steps } from "../filter";
 import { useFindings } from "../findings";
-import { change, chooseRank, lookAt, rank, state, transport } from "../state";
+import { change, chooseRank, changeCallView, rank, state, transport } from "../state";
 import { busyShares } from "../gpu";
 import type { CriticalPath, FailedCheck, Meta, Overview as Report, Row, Table } from "../generated/answers";
 
@@ -28,7 +28,7 @@ export function Overview({ meta }: { meta: Meta }) {
       {meta.has.timeline && !meta.has.events && <NoEvents />}
       {meta.has.events ? (
         <>
-          <Shown asked={report}>{({ document }) => <Numbers report={document} meta={meta} isFirst={!isNext} />}</Shown>
+          <Shown query={report}>{({ document }) => <Numbers report={document} meta={meta} isFirst={!isNext} />}</Shown>
           {isNext && <Top isLost={lostOf(meta).length > 0} />}
           {isNext && <Ranks />}
           {report.state === "ok" && <Tables report={report.answer.document} meta={meta} />}
@@ -101,7 +101,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
       {!report.critical_path && <p class="quiet" role="status">Computing the critical path …</p>}
       {path?.window_notes.map((note) => <p class="quiet" key={note}>{sentence(note)}</p>)}
       {path && <Bound by={path.bound_by_ns} all={path.window_ns} />}
-      {path && chosen && <Behind window={path.window_ns} />}
+      {path && chosen && <LateGpuWork window={path.window_ns} />}
       {path && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
         <p class="notice">
           More than half of the path is unknown: the records do not contain the causes of waits, as in a graph that is replayed as a whole.{" "}
@@ -116,8 +116,8 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
 /** Checks that failed, on which the numbers depend. */
 function Failed({ checks }: { checks: readonly FailedCheck[] }) {
   if (checks.length === 0) return null;
-  const told = checks.map(({ check, count: many, consequence }) => `${check} ${count(many)}${consequence && ` (${consequence})`}`);
-  return <p class="notice">Failed checks: {told.join(", ")}. List the events with <code>stackline check</code>.</p>;
+  const failed = checks.map(({ check, count: many, consequence }) => `${check} ${count(many)}${consequence && ` (${consequence})`}`);
+  return <p class="notice">Failed checks: {failed.join(", ")}. List the events with <code>stackline check</code>.</p>;
 }
 
 /** Time before the first step and after the last one, if long. */
@@ -154,7 +154,7 @@ function Tables({ report, meta }: { report: Report; meta: Meta }) {
 }
 
 /** Show a name in the flame graph, with its callers. */
-const inFlame = (name: string, metric: string) => lookAt({ page: "flame", shape: "bottom-up", of: "", find: name, metric, sel: selOf({ name }) });
+const inFlame = (name: string, metric: string) => changeCallView({ page: "flame", shape: "bottom-up", of: "", find: name, metric, sel: selOf({ name }) });
 
 /** The ranks, the slowest first; a click selects one. */
 function Ranks() {
@@ -211,19 +211,19 @@ function WithWork() {
     <div>
       <dt>{with_gpu_work === false ? "Step, mean" : "Step with its GPU work, mean"}</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{lengthWords(findings.answer.document)}{notes.some((note) => note.startsWith("recording cost")) && ", without recording overhead"}; gains are shares of this time{state.value.steps && ", independent of the selected steps"}</dd>
+      <dd class="quiet">{lengthText(findings.answer.document)}{notes.some((note) => note.startsWith("recording cost")) && ", without recording overhead"}; gains are shares of this time{state.value.steps && ", independent of the selected steps"}</dd>
     </div>
   );
 }
 
 /** Note on GPU work after the marked end of steps, which the causes above do not cover. */
-function Behind({ window }: { window: number }) {
+function LateGpuWork({ window }: { window: number }) {
   const findings = useFindings(rank.value);
   if (findings.state !== "ok" || (state.value.steps ?? "") !== "") return null;
   const { step_ns, steps } = findings.answer.document;
-  const behind = step_ns * steps - window;
-  if (behind < window / 50) return null;
-  return <p class="quiet">Up to the marked end of the steps. GPU work that they launched takes {duration(behind)} more, which findings include.</p>;
+  const lateNs = step_ns * steps - window;
+  if (lateNs < window / 50) return null;
+  return <p class="quiet">Up to the marked end of the steps. GPU work that they launched takes {duration(lateNs)} more, which findings include.</p>;
 }
 
 /** Utilization of the GPUs: mean and range. */
@@ -265,15 +265,15 @@ function Collection({ meta }: { meta: Meta }) {
   const problems = meta.traces.flatMap(({ report }) => report.problems);
   const recorded = meta.traces.length > 0 ? [] : meta.recording?.processes.flatMap(({ lost }) => lost) ?? [];
   const sum = (counts: ReadonlyArray<{ count: number }>) => counts.reduce((all, { count }) => all + count, 0);
-  const of = (kind: string) => problems.filter(({ severity }) => severity === kind);
-  const [lost, skipped, repaired] = [sum(of("lost")) + sum(recorded), sum(of("skipped")), sum(of("repaired"))];
-  const told = [[lost, "lost"], [skipped, "skipped"], [repaired, "repaired"]].filter(([many]) => many !== 0);
+  const ofSeverity = (kind: string) => problems.filter(({ severity }) => severity === kind);
+  const [lost, skipped, repaired] = [sum(ofSeverity("lost")) + sum(recorded), sum(ofSeverity("skipped")), sum(ofSeverity("repaired"))];
+  const lossCounts = [[lost, "lost"], [skipped, "skipped"], [repaired, "repaired"]].filter(([many]) => many !== 0);
   return (
     <div>
       <dt>Records</dt>
       <dd>
         <button type="button" class="link" onClick={() => change({ page: "run" })}>
-          {told.length === 0 ? (meta.traces.length > 0 ? "all records of the trace read" : "all read") : told.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
+          {lossCounts.length === 0 ? (meta.traces.length > 0 ? "all records of the trace read" : "all read") : lossCounts.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
         </button>
       </dd>
     </div>
@@ -308,7 +308,7 @@ function Top({ isLost }: { isLost: boolean }) {
   return (
     <>
       <h2>Top issues</h2>
-      <Shown asked={findings}>
+      <Shown query={findings}>
         {({ document }) =>
           document.tables.findings.rows.length === 0 ? (
             <p>

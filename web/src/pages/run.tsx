@@ -12,8 +12,8 @@ import type { Meta, ReadReport } from "../generated/answers";
 export function Run({ meta }: { meta: Meta }) {
   // Memory of a trace or a recording is read for its page alone.
   const isWithin = meta.has.memory && meta.memory === null;
-  const asked = useAnswer(isWithin ? "memory" : undefined, { rank: rank.value });
-  const within = asked.state === "ok" ? memoryAlone(meta, asked.answer.document) : undefined;
+  const query = useAnswer(isWithin ? "memory" : undefined, { rank: rank.value });
+  const within = query.state === "ok" ? memoryAlone(meta, query.answer.document) : undefined;
   return (
     <section aria-labelledby="run-title">
       <h1 id="run-title">This run</h1>
@@ -73,10 +73,10 @@ export function qualityOf({ info, clocks, recording_cost: cost }: Pick<Meta["tra
   const overhead = cost
     ? `Recording overhead is at least ${duration(cost.operator_ns)} per operator, measured on ${count(cost.measured)} operators during the run: ${duration(all)} for ${counted(cost.operators, "operator")}, ${percent(all, length)} of the trace. The overhead of recording functions is not included.`
     : "The recording overhead is unknown: the trace does not contain it.";
-  return [overhead, ...clocks.map(clockInWords)];
+  return [overhead, ...clocks.map(clockText)];
 }
 
-function clockInWords({ device, least_ns: least, most_ns: most, shift_ns: shift, contradictory, early, late }: Meta["traces"][number]["clocks"][number]): string {
+function clockText({ device, least_ns: least, most_ns: most, shift_ns: shift, contradictory, early, late }: Meta["traces"][number]["clocks"][number]): string {
   const clock = `The clock of GPU ${device}`;
   const signed = (ns: number) => `${ns < 0 ? "−" : ""}${duration(Math.abs(ns))}`;
   const range =

@@ -8,11 +8,11 @@ import { selOf } from "../flame/chosen";
 import { EditorLink } from "../parts/editor-link";
 import { Changed } from "../parts/excerpt";
 import { GUESSED } from "../parts/guessed";
-import { Elsewhere } from "../parts/folders";
+import { SourceDirectoryHint } from "../parts/folders";
 import { Shown } from "../parts/notice";
 import { type Folder, foldersOf } from "../source/folders";
 import { highlighted } from "../source/highlight";
-import { change, lookAt, rank, state } from "../state";
+import { change, changeCallView, rank, state } from "../state";
 import type { SourceFile, SourceFiles } from "../generated/answers";
 
 export function Source() {
@@ -21,7 +21,7 @@ export function Source() {
   return (
     <section aria-labelledby="source-title">
       <h1 id="source-title">Source</h1>
-      {file ? <File name={file} /> : <Shown asked={files}>{({ document }) => "files" in document && <Files {...document} />}</Shown>}
+      {file ? <File name={file} /> : <Shown query={files}>{({ document }) => "files" in document && <Files {...document} />}</Shown>}
     </section>
   );
 }
@@ -127,15 +127,15 @@ function FileTable({ metrics, files }: SourceFiles) {
 }
 
 function File({ name }: { name: string }) {
-  const asked = useAnswer("source", { file: name, rank: rank.value, steps: steps() });
+  const query = useAnswer("source", { file: name, rank: rank.value, steps: steps() });
   return (
     <>
       <p class="bar">
         <button type="button" onClick={() => change({ file: "", line: "" })}>All files</button>
         <strong>{name}</strong>
-        <EditorLink file={asked.state === "ok" && "file" in asked.answer.document ? asked.answer.document.file : name} line={Number(state.value.line ?? 1)} />
+        <EditorLink file={query.state === "ok" && "file" in query.answer.document ? query.answer.document.file : name} line={Number(state.value.line ?? 1)} />
       </p>
-      <Shown asked={asked}>
+      <Shown query={query}>
         {({ document }) => "file" in document && (
           <>
             <Line name={name} document={document} />
@@ -155,7 +155,7 @@ function Line({ name, document }: { name: string; document: SourceFile }) {
   return (
     <div class="told" aria-live="polite">
       Line {chosen}: {costs.length === 0 ? "no cost was measured." : costs.map(({ metric, fn, inclusive, exclusive }) => `${fn || "the file"} ${amount(inclusive, metric.unit)} of ${metric.title}, self ${amount(exclusive, metric.unit)}`).join("; ")}{" "}
-      {costs.length > 0 && <button type="button" onClick={() => lookAt({ page: "flame", shape: "", of: "", find: `${name}:${chosen}`, sel: selOf({ name: costs[0]!.fn, file: name, line: chosen }) })}>In the flame graph</button>}
+      {costs.length > 0 && <button type="button" onClick={() => changeCallView({ page: "flame", shape: "", of: "", find: `${name}:${chosen}`, sel: selOf({ name: costs[0]!.fn, file: name, line: chosen }) })}>In the flame graph</button>}
     </div>
   );
 }
@@ -170,7 +170,7 @@ function Lines({ document }: { document: SourceFile }) {
   if (document.text === null) {
     return (
       <>
-        <p class="notice">Source not available: {document.file} is missing, or outside the directories that may be read (--source-root DIR).<Elsewhere file={document.file} /> Lines with costs:</p>
+        <p class="notice">Source not available: {document.file} is missing, or outside the directories that may be read (--source-root DIR).<SourceDirectoryHint file={document.file} /> Lines with costs:</p>
         <ul>
           {document.costs[0]?.lines.map(([at, fn, inclusive]) => <li key={`${at} ${fn}`}>{at} {fn}: {amount(inclusive, document.costs[0]!.metric.unit)}</li>)}
         </ul>

@@ -1,9 +1,9 @@
 /** Timeline page: threads and streams as boxes, merged if narrow, with counters below. */
 
 import { useMemo, useRef, useState } from "preact/hooks";
-import { type Asked, useAnswer, useLast } from "../answers";
+import { type QueryState, useAnswer, useLast } from "../answers";
 import { cause } from "../colors";
-import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
+import { chosenSteps, named, parsed, run, steps as selectedSteps, rangeOfSteps, traceOf } from "../filter";
 import { count, counted, duration, percent, sentence } from "../format";
 import { matcher } from "../flame/messages";
 import { showDetails } from "../parts/details-focus";
@@ -19,7 +19,7 @@ import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
 import { PathBreakdown } from "../timeline/path-breakdown";
 import { useOuter } from "../timeline/levels";
-import { ARROWS, beside, firstSeen, nextFound } from "../timeline/next";
+import { ARROWS, neighbor, firstSeen, nextFound } from "../timeline/next";
 import { limits, tilesQuestion } from "../timeline/question";
 import { marked, RangeSummary } from "../timeline/range";
 import type { Step } from "../timeline/paint";
@@ -37,7 +37,7 @@ export function Timeline() {
     <section aria-labelledby="timeline-title">
       <h1 id="timeline-title">Timeline</h1>
       {hasTimeline ? (
-        <Shown asked={lanes}>{({ document }) => <View whole={document} />}</Shown>
+        <Shown query={lanes}>{({ document }) => <View whole={document} />}</Shown>
       ) : (
         <p class="notice">This recording contains sums of calls, not single calls: record with <code>--mode trace</code> to get a timeline.</p>
       )}
@@ -51,7 +51,7 @@ function seen(all: TimeRange): TimeRange {
   const given = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
   if (given) return within({ from, to }, all);
   const [trace, chosen] = [traceOf(run.value), chosenSteps()];
-  const ofSteps = trace && chosen && stretchOf(trace.steps, chosen);
+  const ofSteps = trace && chosen && rangeOfSteps(trace.steps, chosen);
   return ofSteps ? within(ofSteps, all) : all;
 }
 
@@ -68,33 +68,33 @@ function arrowsOf(detail: EventDetail): Array<readonly [Brief, Brief]> {
 
 /** The steps whose critical path is shown: those that other pages look at, too. In a report only those that it was made for. */
 function stepsOfPath(): string | undefined {
-  const asked = stepsAsked();
-  if (transport.kind !== "report") return asked;
+  const query = selectedSteps();
+  if (transport.kind !== "report") return query;
   const chosen = traceOf(run.value)?.chosen;
-  return chosen && asked === named(chosen) ? asked : undefined;
+  return chosen && query === named(chosen) ? query : undefined;
 }
 
 /** Note on selected steps. */
-function toldSteps(all: readonly Step[]): string {
-  const of = parsed(stepsAsked() ?? "");
-  return of && all.length > 0 ? ` Selected steps are filled in the row of steps.` : "";
+function stepsHint(all: readonly Step[]): string {
+  const chosenRange = parsed(selectedSteps() ?? "");
+  return chosenRange && all.length > 0 ? ` Selected steps are filled in the row of steps.` : "";
 }
 
 const address = ({ from, to }: TimeRange) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
 const select = (event: number) => change({ sel: `event:${event}` }, "replace");
-const show = (stretch: TimeRange) => change(address(stretch), "replace");
+const show = (range: TimeRange) => change(address(range), "replace");
 
 /** A segment of the path as parts of the address: moved into sight if it is out of it. */
-function inSight(segment: TimeRange, stretch: TimeRange, all: TimeRange): Record<string, string> {
-  if (segment.from >= stretch.from && segment.to <= stretch.to) return {};
+function inSight(segment: TimeRange, range: TimeRange, all: TimeRange): Record<string, string> {
+  if (segment.from >= range.from && segment.to <= range.to) return {};
   const middle = (segment.from + segment.to) / 2;
-  const half = Math.max((stretch.to - stretch.from) / 2, segment.to - segment.from);
+  const half = Math.max((range.to - range.from) / 2, segment.to - segment.from);
   return address(within({ from: middle - half, to: middle + half }, all));
 }
 
 /** Answers for the visible time range at this width. */
-function useTimeline(stretch: TimeRange, width: number, lanes: Lanes) {
-  const question = { ...tilesQuestion(stretch, width, lanes), rank: rank.value };
+function useTimeline(range: TimeRange, width: number, lanes: Lanes) {
+  const question = { ...tilesQuestion(range, width, lanes), rank: rank.value };
   const isReady = width > 0;
   const tiles = useAnswer(isReady ? "tiles" : undefined, { ...question, ...limits(lanes, state.value.lanes) });
   const counters = useLast(useAnswer(isReady ? "counters" : undefined, question));
@@ -114,48 +114,48 @@ function useTimeline(stretch: TimeRange, width: number, lanes: Lanes) {
 
 /** Lanes whose titles contain the filter text. */
 function useLanes(whole: Lanes): Lanes {
-  const { lanes: wanted = "" } = state.value;
+  const { lanes: namePattern = "" } = state.value;
   return useMemo(() => {
-    const holds = matcher(wanted);
+    const holds = matcher(namePattern);
     return holds ? { ...whole, lanes: whole.lanes.filter((lane) => holds(laneTitle(lane))) } : whole;
-  }, [whole, wanted]);
+  }, [whole, namePattern]);
 }
 
 type Shown = ReturnType<typeof useTimeline>;
 
 /** Goes along the critical path by segments, of the cause that is chosen if one is; says whether there was one. */
-function walked({ critical, segments, reached, selected }: Shown, step: 1 | -1, stretch: TimeRange, all: TimeRange): boolean {
+function walked({ critical, segments, reached, selected }: Shown, step: 1 | -1, range: TimeRange, all: TimeRange): boolean {
   const cause = critical?.document.causes.indexOf(state.value.cause ?? "") ?? -1;
-  const next = critical && nextSegment(critical, segments, { reached: reached.current, selected, stretch, ...(cause < 0 ? {} : { only: cause }) }, step);
+  const next = critical && nextSegment(critical, segments, { reached: reached.current, selected, range, ...(cause < 0 ? {} : { only: cause }) }, step);
   if (!next) return false;
   reached.current = next;
-  change({ sel: `event:${next.event}`, ...inSight(segments[next.segment]!, stretch, all) }, "replace");
+  change({ sel: `event:${next.event}`, ...inSight(segments[next.segment]!, range, all) }, "replace");
   return true;
 }
 
 /** Handle a key; returns if it was used. Arrows move from the selected event, or start at the first box. */
-function pressed(key: string, shown: Shown, stretch: TimeRange, all: TimeRange, placed: () => readonly Placed[]): boolean {
+function pressed(key: string, shown: Shown, range: TimeRange, all: TimeRange, placed: () => readonly Placed[]): boolean {
   const { selected, answer, known, isFound } = shown;
   const along = { j: 1, k: -1 }[key] as 1 | -1 | undefined;
-  if (along) return walked(shown, along, stretch, all);
+  if (along) return walked(shown, along, range, all);
   const arrow = ARROWS[key];
   const step = { n: 1, N: -1 }[key] as 1 | -1 | undefined;
   const next =
-    arrow && answer && selected === undefined ? firstSeen(answer, placed(), stretch)
-    : arrow && answer ? (beside(answer, selected!, arrow) ?? (arrow === "up" ? known?.launch?.event : undefined))
-    : step && isFound && answer ? nextFound(answer, selected, isFound, stretch, step)
+    arrow && answer && selected === undefined ? firstSeen(answer, placed(), range)
+    : arrow && answer ? (neighbor(answer, selected!, arrow) ?? (arrow === "up" ? known?.launch?.event : undefined))
+    : step && isFound && answer ? nextFound(answer, selected, isFound, range, step)
     : undefined;
   if (next !== undefined) select(next);
   if (key === "f" && known) show(within(lifeOf(known.event), all));
-  if (key === "m") change({ mark: known ? `${known.event.start}-${known.event.start + known.event.dur}` : `${Math.floor(stretch.from)}-${Math.ceil(stretch.to)}` });
+  if (key === "m") change({ mark: known ? `${known.event.start}-${known.event.start + known.event.dur}` : `${Math.floor(range.from)}-${Math.ceil(range.to)}` });
   if (key === "Enter" && selected !== undefined) showDetails();
-  const move = arrow ? undefined : moved(key, stretch, all);
+  const move = arrow ? undefined : moved(key, range, all);
   if (move) show(move);
   return arrow !== undefined || next !== undefined || move !== undefined;
 }
 
 /** Description of the selected event and its path segment, also for screen readers. */
-function spoken({ known, segments, reached, critical }: Shown, lanes: Lanes): string {
+function ariaText({ known, segments, reached, critical }: Shown, lanes: Lanes): string {
   if (!known) return "";
   const { name, dur, start, track } = known.event;
   const lane = lanes.lanes.find((one) => one.track === track);
@@ -173,24 +173,24 @@ function View({ whole }: { whole: Lanes }) {
   const [width, setWidth] = useState(0);
   const [opened, setOpened] = useState<Opened>(new Map());
   const all = { from: 0, to: Math.max(lanes.length, 1) };
-  const stretch = seen(all);
-  const timeline = useTimeline(stretch, width, lanes);
+  const range = seen(all);
+  const timeline = useTimeline(range, width, lanes);
   const { tiles, answer, counters, path, critical, selected, arrows, isFound } = timeline;
   const outer = useOuter(answer, lanes);
   const steps = useSteps();
   const isMissed = useMemo(() => isFound !== undefined && answer !== undefined && !answer.document.texts.some(isFound), [answer, isFound]);
   const isCut = breaksOff(traceOf(run.value)?.report);
   const isEmpty = whole.lanes.length === 0 && counters !== undefined && counters.document.counters.length === 0;
-  useKeys((key) => pressed(key, timeline, stretch, all, () => place(sorted(lanes.lanes), opened, outer).placed));
+  useKeys((key) => pressed(key, timeline, range, all, () => place(sorted(lanes.lanes), opened, outer).placed));
   if (isEmpty) return <NoEvents />;
   return (
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
       <p class="told" id="timeline-told" aria-live="polite">
-        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K follow the critical path"}. Drag to mark a time range, click a step to mark it.{toldSteps(steps)}{isCut && " The trace is truncated at the striped end: later records are lost."}
+        {duration(range.to - range.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K follow the critical path"}. Drag to mark a time range, click a step to mark it.{stepsHint(steps)}{isCut && " The trace is truncated at the striped end: later records are lost."}
       </p>
-      <p class="told one" id="timeline-selected" aria-live="polite">{spoken(timeline, lanes)}</p>
-      <PathNote asked={path} />
+      <p class="told one" id="timeline-selected" aria-live="polite">{ariaText(timeline, lanes)}</p>
+      <PathNote query={path} />
       {isMissed && (
         <p class="notice" aria-live="polite">
           No visible event has {state.value.find} in its name.<Nearest text={state.value.find ?? ""} choose={(name) => change({ find: name }, "replace")} />
@@ -202,24 +202,24 @@ function View({ whole }: { whole: Lanes }) {
       {tiles.state === "refused" && <p class="notice" role="alert">{tiles.error.message}</p>}
       {state.value.as === "table" && answer ? (
         <>
-          {critical && <HopList path={critical} {...{ stretch, selected }} onEvent={select} />}
-          <EventTable {...{ answer, lanes, stretch, selected, isFound }} onEvent={select} />
-          {counters && <CurveTable answer={counters} range={stretch} />}
+          {critical && <HopList path={critical} {...{ range, selected }} onEvent={select} />}
+          <EventTable {...{ answer, lanes, range, selected, isFound }} onEvent={select} />
+          {counters && <CurveTable answer={counters} range={range} />}
         </>
       ) : (
         <LaneCanvas
           label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows it as a table`}
-          {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened, outer }}
-          told="timeline-told timeline-selected"
+          {...{ lanes, range, all, zero: 0, steps, chosen: parsed(selectedSteps() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened, outer }}
+          describedBy="timeline-told timeline-selected"
           mark={marked()}
           cut={isCut ? all.to : undefined}
-          onStretch={show}
+          onRange={show}
           onEvent={select}
           onMark={({ from, to }) => change({ mark: `${Math.floor(from)}-${Math.ceil(to)}` })}
         />
       )}
       {answer && <Legend answer={answer} lanes={lanes} />}
-      {critical && <PathBreakdown path={critical} stretch={stretch} onSegment={showSegment(all)} />}
+      {critical && <PathBreakdown path={critical} range={range} onSegment={showSegment(all)} />}
       {counters && counters.document.more > 0 && <p class="quiet">{counted(counters.document.more, "counter")} with fewer values {counters.document.more === 1 ? "is" : "are"} not shown.</p>}
       <RangeSummary lanes={lanes} />
     </>
@@ -241,9 +241,9 @@ interface BarProps {
 
 function Bar({ all, lanes, opened, setOpened }: BarProps) {
   const { cp, as } = state.value;
-  const [trace, of] = [traceOf(run.value), parsed(stepsAsked() ?? "")];
+  const [trace, chosenRange] = [traceOf(run.value), parsed(selectedSteps() ?? "")];
   // Imports may take far longer than all steps.
-  const ofSteps = trace && of && stretchOf(trace.steps, of);
+  const ofSteps = trace && chosenRange && rangeOfSteps(trace.steps, chosenRange);
   const isOpen = lanes.lanes.length > 0 && lanes.lanes.every(({ track }) => opened.get(track) === "all");
   return (
     <div class="bar" role="toolbar" aria-label="Timeline">
@@ -273,10 +273,10 @@ function Bar({ all, lanes, opened, setOpened }: BarProps) {
   );
 }
 
-function PathNote({ asked }: { asked: Asked<AnswerTo<"path">> }) {
+function PathNote({ query }: { query: QueryState<AnswerTo<"path">> }) {
   if (state.value.cp !== "1") return null;
   return (
-    <Shown asked={asked}>
+    <Shown query={query}>
       {({ document }) => (
         <p class="quiet">
           Critical path of {document.window}: {counted(document.hops, "segment")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.

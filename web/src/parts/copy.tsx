@@ -3,20 +3,20 @@
 import { useState } from "preact/hooks";
 
 export function Copy({ text, title = "Copy as text" }: { text: () => string; title?: string }) {
-  const [told, setTold] = useState("");
+  const [status, setStatus] = useState("");
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text());
-      setTold("Copied");
+      setStatus("Copied");
     } catch {
       // A page from a disk, or one in a frame, may not be allowed to: then by hand.
-      setTold(byHand(text()) ? "Copied" : "Blocked by the browser");
+      setStatus(byHand(text()) ? "Copied" : "Blocked by the browser");
     }
   };
   return (
     <>
       <button type="button" onClick={() => void copy()}>{title}</button>
-      <span class="quiet" aria-live="polite">{told}</span>
+      <span class="quiet" aria-live="polite">{status}</span>
     </>
   );
 }

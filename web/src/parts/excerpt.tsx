@@ -5,16 +5,16 @@ import { highlighted } from "../source/highlight";
 import { change } from "../state";
 import type { Excerpt as Lines } from "../generated/answers";
 import { EditorLink } from "./editor-link";
-import { Elsewhere } from "./folders";
+import { SourceDirectoryHint } from "./folders";
 
 /** Extensions of source files that the server serves. */
 const SOURCE = /\.(py|pyx|pxd|pyi|c|cc|cpp|cxx|h|hpp|cu|cuh|hip|rs)$/;
 
 /** Source around a line if available, with its location in any case. Native source files are not served. */
 export function Around({ file, line, isNative = false }: { file: string; line: number; isNative?: boolean }) {
-  const asked = useAnswer(!isNative && SOURCE.test(file) ? "excerpt" : undefined, { file, line });
+  const query = useAnswer(!isNative && SOURCE.test(file) ? "excerpt" : undefined, { file, line });
   // The same link before and after the lines are there: one that is being clicked is not replaced.
-  return <Excerpt excerpt={asked.state === "ok" ? asked.answer.document : { file, line, missing: false }} />;
+  return <Excerpt excerpt={query.state === "ok" ? query.answer.document : { file, line, missing: false }} />;
 }
 
 function Caption({ file, line }: { file: string; line: number }) {
@@ -38,7 +38,7 @@ export function Excerpt({ excerpt }: { excerpt: Lines }) {
     <figure class="excerpt">
       <Caption file={file} line={line} />
       <Changed changed={changed} />
-      {missing && <p class="notice">Source not available: {file} is outside the directories that may be read (--source-root DIR), or shorter than at recording.<Elsewhere file={file} /></p>}
+      {missing && <p class="notice">Source not available: {file} is outside the directories that may be read (--source-root DIR), or shorter than at recording.<SourceDirectoryHint file={file} /></p>}
       {!missing && lines && (
         <pre tabIndex={0} role="region" aria-label={`Source of ${file}, line ${line}`}>
           {highlighted(lines.join("\n"), file).map((parts, at) => (

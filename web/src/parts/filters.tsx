@@ -2,9 +2,9 @@
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import { chooseSteps, type Group, GROUPS, inWords, named, parsed, steps, traceOf } from "../filter";
+import { chooseSteps, type Group, GROUPS, stepsText, named, parsed, steps, traceOf } from "../filter";
 import { amount, counted } from "../format";
-import { lookAt, page, type PageId, rank, state } from "../state";
+import { changeCallView, page, type PageId, rank, state } from "../state";
 import type { Meta } from "../generated/answers";
 import { marked } from "./report-limits";
 import { Shown } from "./notice";
@@ -16,7 +16,7 @@ const WITH_GROUPS: readonly PageId[] = ["flame"];
 export function FilterBar({ meta }: { meta: Meta }) {
   const hasSteps = WITH_STEPS.includes(page.value) && (traceOf(meta)?.steps.length ?? 0) > 0;
   const hasGroups = WITH_GROUPS.includes(page.value);
-  if (!hasSteps && !hasGroups) return <Unheeded meta={meta} />;
+  if (!hasSteps && !hasGroups) return <IgnoredFilters meta={meta} />;
   return (
     <form class="bar filters" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
       {hasSteps && <Steps meta={meta} />}
@@ -29,10 +29,10 @@ export function FilterBar({ meta }: { meta: Meta }) {
 const OF_OWN_STEPS: readonly PageId[] = ["issues", "compare"];
 
 /** Notice that the selected steps do not apply to this page. */
-function Unheeded({ meta }: { meta: Meta }) {
+function IgnoredFilters({ meta }: { meta: Meta }) {
   const chosen = traceOf(meta)?.chosen;
   if (!OF_OWN_STEPS.includes(page.value) || !state.value.steps || !chosen) return null;
-  return <p class="quiet">This page shows {inWords(chosen)}, independent of the steps selected on other pages ({short(state.value.steps)}).</p>;
+  return <p class="quiet">This page shows {stepsText(chosen)}, independent of the steps selected on other pages ({short(state.value.steps)}).</p>;
 }
 
 function Steps({ meta }: { meta: Meta }) {
@@ -42,12 +42,12 @@ function Steps({ meta }: { meta: Meta }) {
   const isWhole = state.value.steps === "whole" || steps() === undefined;
   const shown = isWhole ? "" : short(steps() ?? "");
   const choose = (text: string) => {
-    const wanted = parsed(text);
-    const isThere = wanted !== undefined && trace.steps.some(([number]) => number >= wanted[0] && number <= wanted[1]);
-    const why = isThere || text.trim() === "" ? "" : wanted ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is not a step: write 5 or 5..8`;
+    const range = parsed(text);
+    const isThere = range !== undefined && trace.steps.some(([number]) => number >= range[0] && number <= range[1]);
+    const why = isThere || text.trim() === "" ? "" : range ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is not a step: write 5 or 5..8`;
     setWrong({ why, at: state.value });
-    if (wanted && !isThere) return;
-    if (wanted) chooseSteps(named(wanted));
+    if (range && !isThere) return;
+    if (range) chooseSteps(named(range));
     else if (text.trim() === "") chooseSteps("whole");
   };
   return (
@@ -59,15 +59,15 @@ function Steps({ meta }: { meta: Meta }) {
       <button type="button" aria-pressed={isWhole} onClick={() => chooseSteps(isWhole && trace.chosen ? named(trace.chosen) : "whole")}>
         Whole run
       </button>
-      <span class="quiet">{(wrong.at === state.value && wrong.why) || told(trace, isWhole)}</span>
+      <span class="quiet">{(wrong.at === state.value && wrong.why) || stepsHint(trace, isWhole)}</span>
     </>
   );
 }
 
 /** Steps as people write them: one alone is one number. */
 function short(text: string): string {
-  const wanted = parsed(text);
-  return wanted && wanted[0] === wanted[1] ? `${wanted[0]}` : text;
+  const range = parsed(text);
+  return range && range[0] === range[1] ? `${range[0]}` : text;
 }
 
 interface Numbers {
@@ -92,7 +92,7 @@ function stepsOf(trace: Meta["traces"][number]): string {
 }
 
 /** Description of the selected steps and of excluded ones. */
-function told(trace: Meta["traces"][number], isWhole: boolean): string {
+function stepsHint(trace: Meta["traces"][number], isWhole: boolean): string {
   if (isWhole) return "The whole run, including the time before the steps.";
   const { many, least } = numbersOf(trace);
   if (many === 1) return "The only step.";
@@ -108,7 +108,7 @@ function Groups() {
   return (
     <>
       {chosen.map((group) => (
-        <button type="button" class="chip" key={group} aria-label={`Remove ${group} ${state.value[group]}`} onClick={() => lookAt({ [group]: "" })}>
+        <button type="button" class="chip" key={group} aria-label={`Remove ${group} ${state.value[group]}`} onClick={() => changeCallView({ [group]: "" })}>
           {group}: {state.value[group]} ✕
         </button>
       ))}
@@ -121,15 +121,15 @@ function Groups() {
 }
 
 function Choice({ group }: { group: Group }) {
-  const asked = useAnswer("calls", { shape: "flat", by: group, least: "0", steps: steps(), rank: rank.value });
+  const query = useAnswer("calls", { shape: "flat", by: group, least: "0", steps: steps(), rank: rank.value });
   return (
-    <Shown asked={asked}>
+    <Shown query={query}>
       {({ document, columns }) => {
         const rows = Array.from(columns.label).slice(1).map((label, at) => ({ name: document.labels[label]![1], value: columns.inclusive[at + 1]! }));
         return (
           <label>
             {group[0]!.toUpperCase() + group.slice(1)}{" "}
-            <select value={state.value[group] ?? ""} data-field={group} onChange={(event) => lookAt({ [group]: event.currentTarget.value })}>
+            <select value={state.value[group] ?? ""} data-field={group} onChange={(event) => changeCallView({ [group]: event.currentTarget.value })}>
               <option value="">all</option>
               {rows.map(({ name, value }) => (
                 <option key={name} value={name} {...marked()}>{name} ({amount(value, document.unit)})</option>

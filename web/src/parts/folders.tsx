@@ -5,29 +5,29 @@ import { absolute, folders, placeOf, setFolders } from "../editor";
 import { close, dialog, Dialog } from "./dialog";
 
 /** The folder that is asked about. */
-let asked = "";
+let missingFolder = "";
 
 /** Opens the dialog for the folder of a file. */
-export function askFolder(file: string): void {
-  asked = file.replace(/\/[^/]*$/, "");
+export function chooseFolder(file: string): void {
+  missingFolder = file.replace(/\/[^/]*$/, "");
   dialog.value = "folders";
 }
 
 /** Offers to say where the folder of a file is; with it, links to the editor work though the text is not here. */
-export function Elsewhere({ file }: { file: string }) {
+export function SourceDirectoryHint({ file }: { file: string }) {
   const whole = absolute(file);
   const place = placeOf(whole);
   return (
     <span class="elsewhere">
       {place !== file && <> Editor links open {place}.</>}{" "}
-      <button type="button" onClick={() => askFolder(whole)}>Set source directory …</button>
+      <button type="button" onClick={() => chooseFolder(whole)}>Set source directory …</button>
     </span>
   );
 }
 
 export function Folders() {
-  const known = folders.value.find(({ from }) => from === asked);
-  const [from, setFrom] = useState(asked);
+  const known = folders.value.find(({ from }) => from === missingFolder);
+  const [from, setFrom] = useState(missingFolder);
   const [to, setTo] = useState(known?.to ?? "");
   const others = folders.value.filter((one) => one !== known);
   return (

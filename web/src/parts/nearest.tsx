@@ -10,10 +10,10 @@ import { Name } from "./name";
 /** Search results over all names; undefined while loading. A report searches its own data. */
 export function useSearch(text: string): SearchAnswer | undefined {
   const isReport = transport.kind === "report";
-  const wanted = text.trim();
-  const found = useAnswer(!isReport && wanted !== "" ? "search" : undefined, { text: wanted, rank: rank.value, steps: steps() });
-  const calls = useAnswer(isReport && wanted !== "" ? "calls" : undefined, { shape: "flat", steps: steps() });
-  if (isReport) return calls.state === "ok" ? fromReport(calls.answer, wanted) : undefined;
+  const searchText = text.trim();
+  const found = useAnswer(!isReport && searchText !== "" ? "search" : undefined, { text: searchText, rank: rank.value, steps: steps() });
+  const calls = useAnswer(isReport && searchText !== "" ? "calls" : undefined, { shape: "flat", steps: steps() });
+  if (isReport) return calls.state === "ok" ? fromReport(calls.answer, searchText) : undefined;
   return found.state === "ok" ? found.answer.document : undefined;
 }
 

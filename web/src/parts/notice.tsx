@@ -1,21 +1,21 @@
 /** Notices in place of an answer: loading, refused, or no events. */
 
 import type { ComponentChildren } from "preact";
-import type { Asked } from "../answers";
+import type { QueryState } from "../answers";
 
 /** Shows an answer, or why there is none. */
-export function Shown<A>({ asked, children }: { asked: Asked<A>; children: (answer: A) => ComponentChildren }) {
-  switch (asked.state) {
+export function Shown<A>({ query, children }: { query: QueryState<A>; children: (answer: A) => ComponentChildren }) {
+  switch (query.state) {
     case "loading":
       return <p class="quiet" role="status">Computing …</p>;
     case "refused":
       return (
         <p class="notice" role="alert">
-          {asked.error.message}
+          {query.error.message}
         </p>
       );
     case "ok":
-      return <>{children(asked.answer)}</>;
+      return <>{children(query.answer)}</>;
   }
 }
 

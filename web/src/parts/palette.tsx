@@ -85,19 +85,19 @@ function Row({ entry, index, isChosen, choose }: RowProps) {
 
 /** Entries whose name contains a text. A report searches its own data. */
 function useEntries(text: string): readonly Entry[] {
-  const [asked, setAsked] = useState("");
+  const [searchText, setSearchText] = useState("");
   useEffect(() => {
-    const timer = setTimeout(() => setAsked(text.trim()), PAUSE_MS);
+    const timer = setTimeout(() => setSearchText(text.trim()), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [text]);
   const isReport = transport.kind === "report";
   const findings = useFindings(rank.value);
-  const found = useAnswer(!isReport && asked !== "" ? "search" : undefined, { text: asked, rank: rank.value, steps: steps() });
+  const found = useAnswer(!isReport && searchText !== "" ? "search" : undefined, { text: searchText, rank: rank.value, steps: steps() });
   const last = useLast(found)?.document;
   // All frames of a report are searched; of a server's the few groups tell by what metric frames are found.
-  const isAsked = isReport || (last?.frames.length ?? 0) > 0;
-  const calls = useAnswer(isAsked ? "calls" : undefined, isReport ? { shape: "flat", steps: steps() } : { shape: "flat", by: "phase", least: "0", steps: steps(), rank: rank.value });
+  const needsCalls = isReport || (last?.frames.length ?? 0) > 0;
+  const calls = useAnswer(needsCalls ? "calls" : undefined, isReport ? { shape: "flat", steps: steps() } : { shape: "flat", by: "phase", least: "0", steps: steps(), rank: rank.value });
   const rows = findings.state === "ok" ? findings.answer.document.tables.findings.rows : [];
-  const answer = isReport ? (calls.state === "ok" ? fromReport(calls.answer, text) : undefined) : asked === "" ? undefined : last;
+  const answer = isReport ? (calls.state === "ok" ? fromReport(calls.answer, text) : undefined) : searchText === "" ? undefined : last;
   return entriesOf(text, rows, answer, calls.state === "ok" ? calls.answer.document.title : "");
 }

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { AnswerTo } from "../transport";
 import type { Brief, Lane } from "../generated/answers";
 import { rowAround } from "./arrows";
-import { lay } from "./boxes";
+import { boxLayout } from "./boxes";
 import { HEAD, ROW } from "./view";
 
 /** Three levels of a thread, the innermost a launch. */
@@ -19,7 +19,7 @@ const answer = {
   },
 } as unknown as AnswerTo<"tiles">;
 
-const shown = (rows: number) => lay(answer, ["operator"], { placed: [{ lane: { track: 0, rows: 3 } as Lane, top: 0, rows, outer: 0 }], offset: 0, onPath: undefined, isFound: undefined });
+const shown = (rows: number) => boxLayout(answer, ["operator"], { placed: [{ lane: { track: 0, rows: 3 } as Lane, top: 0, rows, outer: 0 }], offset: 0, onPath: undefined, isFound: undefined });
 const launch = { event: 12, start: 30, dur: 10, track: 0 } as Brief;
 
 test("an arrow begins at the nearest level that is shown around what launched", () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { AnswerTo } from "../transport";
 import type { Lane } from "../generated/answers";
-import { boxAt, countIn, lay, layersIn, paint } from "./boxes";
+import { boxAt, countIn, boxLayout, layersIn, paint } from "./boxes";
 import { HEAD, ROW } from "./view";
 
 /** Two levels of a thread, whose columns are as narrow as their numbers. */
@@ -19,8 +19,8 @@ const answer = {
   },
 } as unknown as AnswerTo<"tiles">;
 
-const laid = lay(answer, ["module", "operator"], { placed: [{ lane: { track: 0, rows: 2 } as Lane, top: 0, rows: 2, outer: 0 }], offset: 0, onPath: undefined, isFound: undefined });
-const stretch = { from: 200, to: 400 };
+const laid = boxLayout(answer, ["module", "operator"], { placed: [{ lane: { track: 0, rows: 2 } as Lane, top: 0, rows: 2, outer: 0 }], offset: 0, onPath: undefined, isFound: undefined });
+const range = { from: 200, to: 400 };
 
 test("boxes end where columns of small numbers would run over", () => {
   expect(countIn(laid, { from: 340, to: 400 })).toBe(1);
@@ -31,11 +31,11 @@ test("boxes end where columns of small numbers would run over", () => {
 test("hit testing matches the drawing", () => {
   const drawn: number[][] = [];
   const context = { fillRect: (...rect: number[]) => void drawn.push(rect) } as unknown as CanvasRenderingContext2D;
-  const named = paint(context, laid, { stretch, width: 400, top: 0, high: 100 }, undefined);
+  const named = paint(context, laid, { range, width: 400, top: 0, high: 100 }, undefined);
   // The first ends where the stretch begins.
   expect(drawn).toEqual([[-400, HEAD, 399, ROW - 1], [100, HEAD + ROW, 199, ROW - 1]]);
   expect(named.map(({ label }) => label)).toEqual(["step", "aten::mm"]);
-  const hit = (x: number) => boxAt(laid, { stretch, width: 400 }, x, HEAD + ROW + 5);
+  const hit = (x: number) => boxAt(laid, { range, width: 400 }, x, HEAD + ROW + 5);
   expect([97, 100, 299, 303].map(hit)).toEqual([undefined, 1, 1, undefined]);
 });
 

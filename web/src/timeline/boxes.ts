@@ -10,7 +10,7 @@ import { HEAD, type Placed, ROW, type TimeRange } from "./view";
 
 
 /** Boxes of an answer, independent of the visible range and computed once. */
-export interface Laid {
+export interface BoxLayout {
   readonly answer: AnswerTo<"tiles">;
   /** Indices of boxes with a lane, by color, since color changes are expensive. Highlighted ones come first. */
   readonly groups: ReadonlyArray<{ readonly fill: string; readonly faded: boolean; readonly at: readonly number[] }>;
@@ -21,7 +21,7 @@ export interface Laid {
   readonly y: Float64Array;
 }
 
-export interface Place {
+export interface LanePlacement {
   readonly placed: readonly Placed[];
   /** Pixels above the first lane. */
   readonly offset: number;
@@ -34,20 +34,20 @@ export interface Place {
 /** The layer of each kind that a column of kinds may name. */
 export const layersOf = (lanes: Lanes): Layer[] => lanes.kinds.map(layerOf);
 
-const laid = new WeakMap<Answer, { readonly of: readonly unknown[]; readonly laid: Laid }>();
+const boxLayouts = new WeakMap<Answer, { readonly inputs: readonly unknown[]; readonly layout: BoxLayout }>();
 
 /** Boxes of an answer in their lanes, cached, since panning back and forth sees few answers. */
-export function lay(answer: AnswerTo<"tiles">, layers: readonly Layer[], place: Place): Laid {
-  const of = [layers, place.placed, place.offset, place.onPath, place.isFound];
-  const before = laid.get(answer);
-  if (before && before.of.every((value, at) => value === of[at])) return before.laid;
-  const result = put(answer, layers, place);
-  laid.set(answer, { of, laid: result });
+export function boxLayout(answer: AnswerTo<"tiles">, layers: readonly Layer[], place: LanePlacement): BoxLayout {
+  const inputs = [layers, place.placed, place.offset, place.onPath, place.isFound];
+  const before = boxLayouts.get(answer);
+  if (before && before.inputs.every((value, at) => value === inputs[at])) return before.layout;
+  const result = placeBoxes(answer, layers, place);
+  boxLayouts.set(answer, { inputs, layout: result });
   return result;
 }
 
 /** Puts the boxes of an answer into their lanes. */
-function put(answer: AnswerTo<"tiles">, layers: readonly Layer[], { placed, offset, onPath, isFound }: Place): Laid {
+function placeBoxes(answer: AnswerTo<"tiles">, layers: readonly Layer[], { placed, offset, onPath, isFound }: LanePlacement): BoxLayout {
   const { columns, document } = answer;
   const { track, depth, start, length, event, name, kind } = columns;
   const found = isFound && document.texts.map(isFound);
@@ -71,15 +71,15 @@ function put(answer: AnswerTo<"tiles">, layers: readonly Layer[], { placed, offs
 }
 
 /** Visible part of the boxes: a time range at a width, between two heights. */
-export interface Sight {
-  readonly stretch: TimeRange;
+export interface VisibleRect {
+  readonly range: TimeRange;
   readonly width: number;
   readonly top: number;
   readonly high: number;
 }
 
 /** Number of boxes in a time range. */
-export function countIn({ start, end, groups }: Laid, { from, to }: TimeRange): number {
+export function countIn({ start, end, groups }: BoxLayout, { from, to }: TimeRange): number {
   let many = 0;
   for (const { at: places } of groups) {
     for (const at of places) if (start[at]! <= to && end[at]! >= from) many += 1;
@@ -92,10 +92,10 @@ const NARROW = 3;
 const CLOSE = 0.25;
 
 /** Draw the visible boxes, and return the selected ones and those with room for a name. */
-export function paint(context: CanvasRenderingContext2D, { answer, groups, start, end, y }: Laid, { stretch, width, top, high }: Sight, selected: number | undefined): Box[] {
+export function paint(context: CanvasRenderingContext2D, { answer, groups, start, end, y }: BoxLayout, { range, width, top, high }: VisibleRect, selected: number | undefined): Box[] {
   const { columns, document } = answer;
   const { event, count: counts, name } = columns;
-  const { from, to } = stretch;
+  const { from, to } = range;
   const scale = width / (to - from);
   const named: Box[] = [];
   for (const { fill, faded, at: places } of groups) {
@@ -130,18 +130,18 @@ export function paint(context: CanvasRenderingContext2D, { answer, groups, start
 const labelOf = (text: string, many: number) => (many > 1 ? `${many} events, longest ${text}` : text);
 
 /** A box in words, for the pointer that rests on it. */
-export function wordsOf({ columns, document }: AnswerTo<"tiles">, at: number): string {
+export function boxText({ columns, document }: AnswerTo<"tiles">, at: number): string {
   const { name, count: counts, busy } = columns;
   return `${labelOf(document.texts[name[at]!] ?? "", counts[at]!)}: ${duration(busy[at]!)}`;
 }
 
 /** The box at a position, by its index in the answer. */
-export function boxAt({ groups, start, end, y }: Laid, { stretch, width }: Pick<Sight, "stretch" | "width">, x: number, down: number): number | undefined {
-  const scale = width / (stretch.to - stretch.from);
+export function boxAt({ groups, start, end, y }: BoxLayout, { range, width }: Pick<VisibleRect, "range" | "width">, x: number, down: number): number | undefined {
+  const scale = width / (range.to - range.from);
   // A box may be narrower than a pointer is exact.
   const hit = (at: number, slack: number) => {
     if (down < y[at]! || down >= y[at]! + ROW) return false;
-    const left = (start[at]! - stretch.from) * scale;
+    const left = (start[at]! - range.from) * scale;
     return x >= left - slack && x < left + Math.max((end[at]! - start[at]!) * scale, 0.5) + slack;
   };
   const first = (slack: number) => {

@@ -6,7 +6,7 @@ import { fillColumns } from "../draw/columns";
 import { bytes, significant } from "../format";
 import type { AnswerTo } from "../transport";
 import type { Columns, Counter } from "../generated/answers";
-import type { Sight } from "./boxes";
+import type { VisibleRect } from "./boxes";
 import { scaleOf } from "./paint";
 
 /** Pixels of a curve, and of its head above it. */
@@ -20,23 +20,23 @@ export const CURVE = HEAD + HIGH + GAP;
 export const valueOf = (counter: Counter, value: number): string => (counter.bytes ? bytes(value) : significant(value));
 
 /** Draws the curves of an answer that are seen, one below the other, with so many pixels above the first. */
-export function drawCurves(context: CanvasRenderingContext2D, { columns, document }: AnswerTo<"counters">, sight: Sight, above: number, ink: InkOf): void {
+export function drawCurves(context: CanvasRenderingContext2D, { columns, document }: AnswerTo<"counters">, visible: VisibleRect, above: number, ink: InkOf): void {
   const { counter: of } = columns;
   let first = 0;
   document.counters.forEach((counter, at) => {
     let end = first;
     while (end < of.length && of[end] === at) end += 1;
     const top = above + at * CURVE;
-    if (top + CURVE > sight.top && top < sight.top + sight.high) drawCurve(context, columns, [first, end], counter, sight, top, ink);
+    if (top + CURVE > visible.top && top < visible.top + visible.high) drawCurve(context, columns, [first, end], counter, visible, top, ink);
     first = end;
   });
 }
 
-function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Columns["counters"], [first, end]: [number, number], counter: Counter, { stretch, width }: Sight, top: number, ink: InkOf): void {
+function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Columns["counters"], [first, end]: [number, number], counter: Counter, { range, width }: VisibleRect, top: number, ink: InkOf): void {
   const least = Math.min(counter.least, 0);
-  const range = Math.max(counter.most, 0) - least || 1;
-  const yOf = (value: number) => top + HEAD + HIGH * (1 - (value - least) / range);
-  const xOf = scaleOf(stretch, width);
+  const valueRange = Math.max(counter.most, 0) - least || 1;
+  const yOf = (value: number) => top + HEAD + HIGH * (1 - (value - least) / valueRange);
+  const xOf = scaleOf(range, width);
   const floor = yOf(Math.max(least, 0));
   context.fillStyle = counter.bytes ? LAYERS.module.fill : LAYERS.operator.fill;
   const highest = fillColumns(context, { start, high, last, first, end }, { xOf, yOf, left: 0, right: width, floor });

@@ -11,11 +11,11 @@ export const breaksOff = (report: ReadReport | undefined): boolean => report?.pr
 
 /** Width in pixels of the stripes before the end of known data, which may be the edge of the plot. */
 const WIDE = 14;
-const APART = 6;
+const STRIPE_DISTANCE = 6;
 
 /** Draw stripes after a time, and slightly before it. */
-export function drawCut(context: CanvasRenderingContext2D, end: number, stretch: TimeRange, width: number, top: number, high: number, ink: { readonly mark: string; readonly paper: string }): void {
-  const x = scaleOf(stretch, width)(end) - WIDE;
+export function drawCut(context: CanvasRenderingContext2D, end: number, range: TimeRange, width: number, top: number, high: number, ink: { readonly mark: string; readonly paper: string }): void {
+  const x = scaleOf(range, width)(end) - WIDE;
   if (x >= width) return;
   context.save();
   context.beginPath();
@@ -26,7 +26,7 @@ export function drawCut(context: CanvasRenderingContext2D, end: number, stretch:
   context.strokeStyle = ink.mark;
   context.lineWidth = 1;
   context.beginPath();
-  for (let at = x - (high - top); at < width; at += APART) {
+  for (let at = x - (high - top); at < width; at += STRIPE_DISTANCE) {
     context.moveTo(at, high);
     context.lineTo(at + (high - top), top);
   }

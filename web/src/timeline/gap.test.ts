@@ -8,7 +8,7 @@ const brief = (track: number) => ({ track }) as Brief;
 
 test("three lanes are visible: of the event, of its launched work, and of the busiest stream", () => {
   const all = whole(lane(1, "thread", 900), lane(2, "thread", 5), lane(3, "stream", 7), lane(4, "stream", 70), lane(5, "stream", 1));
-  const of = (track: number, launched: Brief[], launch: Brief | null = null) => lanesAround(all, { track, launched, launch }).lanes;
-  expect(of(2, [brief(5)]).map(({ track }) => track)).toEqual([2, 4, 5]);
-  expect(of(3, [], brief(1)).map(({ track }) => track)).toEqual([1, 3, 4]);
+  const lanesOf = (track: number, launched: Brief[], launch: Brief | null = null) => lanesAround(all, { track, launched, launch }).lanes;
+  expect(lanesOf(2, [brief(5)]).map(({ track }) => track)).toEqual([2, 4, 5]);
+  expect(lanesOf(3, [], brief(1)).map(({ track }) => track)).toEqual([1, 3, 4]);
 });

@@ -10,8 +10,8 @@ export function useKeys(used: (key: string) => boolean): void {
     const pressed = (event: KeyboardEvent) => {
       const target = event.target instanceof HTMLElement ? event.target : undefined;
       const isTyping = target !== undefined && /INPUT|SELECT|TEXTAREA/.test(target.tagName);
-      const isElsewhere = (event.key.startsWith("Arrow") || event.key === "Enter") && target?.tagName !== "CANVAS";
-      if (isTyping || isElsewhere || event.ctrlKey || event.metaKey || event.altKey) return;
+      const isOutsideCanvas = (event.key.startsWith("Arrow") || event.key === "Enter") && target?.tagName !== "CANVAS";
+      if (isTyping || isOutsideCanvas || event.ctrlKey || event.metaKey || event.altKey) return;
       if (latest.current(event.key)) event.preventDefault();
     };
     addEventListener("keydown", pressed);

@@ -7,7 +7,7 @@ import { Canvas } from "../draw/canvas";
 import type { AnswerTo } from "../transport";
 import type { Brief, Lanes } from "../generated/answers";
 import { drawArrows } from "./arrows";
-import { boxAt, countIn, lay, layersOf, paint, wordsOf } from "./boxes";
+import { boxAt, countIn, boxLayout, layersOf, paint, boxText } from "./boxes";
 import { CURVE, drawCurves } from "./curves";
 import { drawCut } from "./cut";
 import { levelsOf, type Outer } from "./levels";
@@ -18,7 +18,7 @@ import { HEAD, type Opened, place, type Placed, sorted, type TimeRange, turned, 
 interface Props {
   readonly label: string;
   readonly lanes: Lanes;
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   readonly all: TimeRange;
   /** Origin of the ruler. */
   readonly zero: number;
@@ -42,8 +42,8 @@ interface Props {
   /** Outer levels of lanes that are hidden where not all have room. */
   readonly outer?: Outer | undefined;
   /** The `id` of the element that describes the drawing. */
-  readonly told?: string | undefined;
-  readonly onStretch: (stretch: TimeRange) => void;
+  readonly describedBy?: string | undefined;
+  readonly onRange: (range: TimeRange) => void;
   readonly onEvent: (event: number) => void;
   readonly onMark?: (mark: TimeRange) => void;
 }
@@ -52,7 +52,7 @@ interface Props {
 const DRAG = 4;
 
 export function LaneCanvas(props: Props) {
-  const { label, stretch, all, answer, width, setWidth, onStretch, steps } = props;
+  const { label, range, all, answer, width, setWidth, onRange, steps } = props;
   const [drag, setDrag] = useState<{ from: number; to: number }>();
   const scroll = useRef(0);
   const { placed, laid, offset, bottom, height } = useScene(props);
@@ -60,29 +60,29 @@ export function LaneCanvas(props: Props) {
   const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number, ink: InkOf) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
-    const ticks = ticksOf(stretch, props.zero, wide);
+    const ticks = ticksOf(range, props.zero, wide);
     drawGrid(context, ticks, high, ink);
     context.translate(0, -top);
     drawHeads(context, placed, offset, wide, HEAD, ink);
-    const named = laid ? paint(context, laid, { stretch, width: wide, top, high }, props.selected) : [];
-    if (props.critical) drawPath(context, props.critical, placed, stretch, wide, offset, ink);
+    const named = laid ? paint(context, laid, { range, width: wide, top, high }, props.selected) : [];
+    if (props.critical) drawPath(context, props.critical, placed, range, wide, offset, ink);
     labelBoxes(context, named, ink);
-    if (props.counters) drawCurves(context, props.counters, { stretch, width: wide, top, high }, bottom, ink);
-    if (laid) drawArrows(context, props.arrows ?? [], laid, stretch, wide, ink);
+    if (props.counters) drawCurves(context, props.counters, { range, width: wide, top, high }, bottom, ink);
+    if (laid) drawArrows(context, props.arrows ?? [], laid, range, wide, ink);
     context.translate(0, top);
-    if (props.cut !== undefined) drawCut(context, props.cut, stretch, wide, RULER, high, ink);
+    if (props.cut !== undefined) drawCut(context, props.cut, range, wide, RULER, high, ink);
     drawRuler(context, ticks, wide, ink);
-    if (steps.length > 0) drawSteps(context, steps, props.chosen, stretch, wide, ink);
-    const xOf = scaleOf(stretch, wide);
+    if (steps.length > 0) drawSteps(context, steps, props.chosen, range, wide, ink);
+    const xOf = scaleOf(range, wide);
     if (drag) drawMarked(context, drag.from, drag.to, high);
     else if (props.mark) drawMarked(context, xOf(props.mark.from), xOf(props.mark.to), high);
   };
-  const timeAt = (x: number) => stretch.from + (x / Math.max(width, 1)) * (stretch.to - stretch.from);
+  const timeAt = (x: number) => range.from + (x / Math.max(width, 1)) * (range.to - range.from);
   const clicked = (x: number, top: number) => {
     const y = top + scroll.current;
     const step = top >= RULER && top < offset ? steps.find(([, start, end]) => timeAt(x) >= start && timeAt(x) <= end) : undefined;
     if (step) return props.onMark?.({ from: step[1], to: step[2] });
-    const hit = laid && boxAt(laid, { stretch, width }, x, y);
+    const hit = laid && boxAt(laid, { range, width }, x, y);
     if (laid && hit !== undefined) return props.onEvent(laid.answer.columns.event[hit]!);
     const head = placed.find((here) => y >= offset + here.top && y < offset + here.top + HEAD);
     if (head) props.setOpened(turned(props.opened, head));
@@ -99,25 +99,25 @@ export function LaneCanvas(props: Props) {
     <div class="canvas tall">
       <Canvas
         label={label}
-        aria-describedby={props.told}
+        aria-describedby={props.describedBy}
         height={height}
         scroll={scroll}
         draw={draw}
         onWidth={setWidth}
-        data-boxes={laid ? countIn(laid, stretch) : 0}
+        data-boxes={laid ? countIn(laid, range) : 0}
         data-cut={props.cut}
-        data-left={answer ? Math.round(stretch.from - props.zero) : undefined}
+        data-left={answer ? Math.round(range.from - props.zero) : undefined}
         onWheel={(event: WheelEvent) => {
           if (!event.ctrlKey && !event.metaKey) return;
           event.preventDefault();
-          onStretch(zoomed(stretch, event.deltaY > 0 ? 1.2 : 1 / 1.2, event.offsetX / Math.max(width, 1), all));
+          onRange(zoomed(range, event.deltaY > 0 ? 1.2 : 1 / 1.2, event.offsetX / Math.max(width, 1), all));
         }}
         onMouseDown={(event: MouseEvent) => event.button === 0 && setDrag({ from: event.offsetX, to: event.offsetX })}
         onMouseMove={(event: MouseEvent) => {
           if (drag) return setDrag({ ...drag, to: event.offsetX });
           // Set at the element alone: nothing is drawn anew for it.
-          const hit = laid && boxAt(laid, { stretch, width }, event.offsetX, event.offsetY + scroll.current);
-          (event.currentTarget as HTMLElement).title = laid && hit !== undefined ? wordsOf(laid.answer, hit) : "";
+          const hit = laid && boxAt(laid, { range, width }, event.offsetX, event.offsetY + scroll.current);
+          (event.currentTarget as HTMLElement).title = laid && hit !== undefined ? boxText(laid.answer, hit) : "";
         }}
         onMouseLeave={() => setDrag(undefined)}
         onMouseUp={release}
@@ -146,7 +146,7 @@ function useScene({ lanes, opened, outer, answer, critical, steps, counters, isF
   const { placed, height } = useMemo(() => place(list, opened, outer), [list, opened, outer]);
   const onPath = useMemo(() => critical && new Set(critical.columns.event), [critical]);
   const offset = RULER + (steps.length > 0 ? STEPS : 0);
-  const laid = useMemo(() => answer && lay(answer, layers, { placed, offset, onPath, isFound }), [answer, layers, placed, offset, onPath, isFound]);
+  const laid = useMemo(() => answer && boxLayout(answer, layers, { placed, offset, onPath, isFound }), [answer, layers, placed, offset, onPath, isFound]);
   const bottom = offset + height;
   return { placed, laid, offset, bottom, height: bottom + (counters?.document.counters.length ?? 0) * CURVE };
 }

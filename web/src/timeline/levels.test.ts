@@ -17,8 +17,8 @@ test("levels that are nearly one box are counted, of those that are seen", () =>
 });
 
 test("an event is visible with its nearest callers and its callees, not with the outermost callers", () => {
-  const of = (events: number[], levels = 10) => outerOf({ columns }, [lane(0, levels), lane(1, 1)], events, all).get(0);
-  expect([of([9]), of([8], 30), of([3]), of([0])]).toEqual([4, 4, 0, 0]);
+  const hiddenLevelsOf = (events: number[], levels = 10) => outerOf({ columns }, [lane(0, levels), lane(1, 1)], events, all).get(0);
+  expect([hiddenLevelsOf([9]), hiddenLevelsOf([8], 30), hiddenLevelsOf([3]), hiddenLevelsOf([0])]).toEqual([4, 4, 0, 0]);
   // No event of this lane: what is busy there.
-  expect(of([20])).toBe(7);
+  expect(hiddenLevelsOf([20])).toBe(7);
 });

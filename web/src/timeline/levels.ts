@@ -10,7 +10,7 @@ import { FEW, type TimeRange } from "./view";
 export type Outer = ReadonlyMap<number, number>;
 
 /** Levels around an event in a small plot; its callees are below them. */
-const AROUND = FEW - 2;
+const LEVELS_ABOVE = FEW - 2;
 
 /** Levels of events with a box in an answer, by lane. */
 export function levelsOf({ columns }: Pick<AnswerTo<"tiles">, "columns">, events: readonly number[]): Map<number, number> {
@@ -24,7 +24,7 @@ export function levelsOf({ columns }: Pick<AnswerTo<"tiles">, "columns">, events
 }
 
 /** Outer levels to hide so that an event is visible with its nearest callers and its callees. */
-export const outerAround = (level: number, rows: number): number => Math.max(Math.min(level - AROUND, rows - FEW), 0);
+export const hiddenLevels = (level: number, rows: number): number => Math.max(Math.min(level - LEVELS_ABOVE, rows - FEW), 0);
 
 /** A level says little where one box is this part of all that is on it. */
 const ALONE = 0.95;
@@ -50,11 +50,11 @@ export function idleLevels({ columns }: Pick<AnswerTo<"tiles">, "columns">, { fr
 }
 
 /** The outer levels to hide of a small picture's lanes: around events where a lane has one of them, else those with nothing to see. */
-export function outerOf(answer: Pick<AnswerTo<"tiles">, "columns">, lanes: readonly Lane[], events: readonly number[], stretch: TimeRange): Outer {
-  const [levels, idle] = [levelsOf(answer, events), idleLevels(answer, stretch)];
+export function outerOf(answer: Pick<AnswerTo<"tiles">, "columns">, lanes: readonly Lane[], events: readonly number[], range: TimeRange): Outer {
+  const [levels, idle] = [levelsOf(answer, events), idleLevels(answer, range)];
   return new Map(lanes.map(({ track, rows }) => {
     const level = levels.get(track);
-    return [track, level === undefined ? (idle.get(track) ?? 0) : outerAround(level, rows)];
+    return [track, level === undefined ? (idle.get(track) ?? 0) : hiddenLevels(level, rows)];
   }));
 }
 

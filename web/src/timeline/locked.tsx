@@ -1,7 +1,7 @@
 /** Two timelines that move together, each aligned at the start of a step. */
 
 import { useState } from "preact/hooks";
-import { type Asked, useAnswer, useLast } from "../answers";
+import { type QueryState, useAnswer, useLast } from "../answers";
 import { duration } from "../format";
 import { Shown } from "../parts/notice";
 import { change, rank, state } from "../state";
@@ -34,9 +34,9 @@ export function LockedTimelines({ before, after }: { before: string; after: stri
   const b = useAnswer("lanes", { rank: rank.value });
   const [stepsA, stepsB] = [useSteps("before"), useSteps()];
   return (
-    <Shown asked={a}>
+    <Shown query={a}>
       {({ document: lanesA }) => (
-        <Shown asked={b}>
+        <Shown query={b}>
           {({ document: lanesB }) => (
             <Both
               a={{ letter: "A", name: before, run: "before", lanes: lanesA, steps: stepsA, at: chosen("stepa", stepsA) }}
@@ -51,8 +51,8 @@ export function LockedTimelines({ before, after }: { before: string; after: stri
 
 /** The step of the address; without one that in the middle, for the first are warm-up and the last may be cut off. */
 function chosen(part: string, steps: readonly Step[]): number {
-  const wanted = steps.findIndex(([number]) => `${number}` === state.value[part]);
-  return wanted >= 0 ? wanted : steps.length >> 1;
+  const index = steps.findIndex(([number]) => `${number}` === state.value[part]);
+  return index >= 0 ? index : steps.length >> 1;
 }
 
 /** Start and length of the selected step; the whole trace if there are no steps. */
@@ -71,9 +71,9 @@ function Both({ a, b }: { a: Side; b: Side }) {
   const [from, to] = [Number(state.value.from), Number(state.value.to)];
   const isGiven = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
   const longest = Math.max(...starts.map(({ length }) => length));
-  const stretch = isGiven ? within({ from, to }, all) : { from: -longest * 0.02, to: longest * 1.02 };
+  const range = isGiven ? within({ from, to }, all) : { from: -longest * 0.02, to: longest * 1.02 };
   useKeys((key) => {
-    const move = moved(key, stretch, all);
+    const move = moved(key, range, all);
     if (move) moveTo(move);
     return move !== undefined;
   });
@@ -81,30 +81,30 @@ function Both({ a, b }: { a: Side; b: Side }) {
     <section aria-labelledby="locked-title">
       <h2 id="locked-title">Both timelines</h2>
       <p class="told" aria-live="polite">
-        {duration(stretch.to - stretch.from)} of both runs, aligned at the start of the selected steps. Keys: W and S zoom, A and D pan, 0 shows all.
+        {duration(range.to - range.from)} of both runs, aligned at the start of the selected steps. Keys: W and S zoom, A and D pan, 0 shows all.
       </p>
       <div class="bar">
         <button type="button" onClick={() => change({ from: "", to: "" }, "replace")}>Selected steps</button>
         <button type="button" aria-pressed={state.value.as === "table"} onClick={() => change({ as: state.value.as === "table" ? "" : "table" })}>Table</button>
       </div>
-      {sides.map((side, at) => <SideView key={side.letter} side={side} stretch={stretch} all={all} start={starts[at]!.start} />)}
+      {sides.map((side, at) => <SideView key={side.letter} side={side} range={range} all={all} start={starts[at]!.start} />)}
     </section>
   );
 }
 
 interface SideProps {
   readonly side: Side;
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   readonly all: TimeRange;
   readonly start: number;
 }
 
-function SideView({ side, stretch, all, start }: SideProps) {
+function SideView({ side, range, all, start }: SideProps) {
   const { letter, name, run, lanes, steps, at } = side;
   const [width, setWidth] = useState(0);
   const [opened, setOpened] = useState<Opened>(new Map());
   const [event, setEvent] = useState<number>();
-  const own = { from: stretch.from + start, to: stretch.to + start };
+  const own = { from: range.from + start, to: range.to + start };
   const rankOf = run === undefined ? rank.value : undefined;
   const question = { ...tilesQuestion(own, width, lanes), run, rank: rankOf };
   const answer = useLast(useAnswer(width > 0 ? "tiles" : undefined, { ...question, ...limits(lanes) }));
@@ -123,19 +123,19 @@ function SideView({ side, stretch, all, start }: SideProps) {
             </select>
           </label>
         )}
-        <span class="quiet" aria-live="polite">{told(detail)}</span>
+        <span class="quiet" aria-live="polite">{eventTitle(detail)}</span>
       </div>
       {state.value.as === "table" && answer ? (
-        <EventTable {...{ answer, lanes }} stretch={own} selected={event} onEvent={setEvent} />
+        <EventTable {...{ answer, lanes }} range={own} selected={event} onEvent={setEvent} />
       ) : (
         <LaneCanvas
           label={`Timeline of ${letter}, ${lanes.lanes.length} lanes; the button Table shows it as a table`}
           {...{ lanes, steps, answer, counters, width, setWidth, opened, setOpened }}
-          stretch={own}
+          range={own}
           all={{ from: all.from + start, to: all.to + start }}
           zero={start}
           selected={event}
-          onStretch={({ from, to }) => moveTo({ from: from - start, to: to - start })}
+          onRange={({ from, to }) => moveTo({ from: from - start, to: to - start })}
           onEvent={setEvent}
         />
       )}
@@ -144,7 +144,7 @@ function SideView({ side, stretch, all, start }: SideProps) {
 }
 
 /** The event that was clicked, in words. */
-function told(detail: Asked<AnswerTo<"event">>): string {
+function eventTitle(detail: QueryState<AnswerTo<"event">>): string {
   switch (detail.state) {
     case "loading":
       return "";

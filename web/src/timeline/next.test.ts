@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { AnswerTo } from "../transport";
-import { beside, firstSeen, nextFound } from "./next";
+import { neighbor, firstSeen, nextFound } from "./next";
 import type { Placed } from "./view";
 
 /** A row of two calls, the first of which has two within it; and a kernel elsewhere. */
@@ -17,7 +17,7 @@ const answer = {
 } as unknown as AnswerTo<"tiles">;
 
 test("arrows lead to adjacent, enclosing and enclosed events", () => {
-  const lead = (event: number) => (["left", "right", "up", "down"] as const).map((arrow) => beside(answer, event, arrow));
+  const lead = (event: number) => (["left", "right", "up", "down"] as const).map((arrow) => neighbor(answer, event, arrow));
   expect(lead(10)).toEqual([undefined, 13, undefined, 11]);
   expect(lead(11)).toEqual([undefined, 12, 10, undefined]);
   expect(lead(12)).toEqual([11, undefined, 10, undefined]);

@@ -8,21 +8,21 @@ export type Arrow = "up" | "down" | "left" | "right";
 export const ARROWS: Readonly<Record<string, Arrow>> = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 
 /** Event next to another one in its row, around it, or first within it. */
-export function beside({ columns }: Pick<AnswerTo<"tiles">, "columns">, event: number, arrow: Arrow): number | undefined {
+export function neighbor({ columns }: Pick<AnswerTo<"tiles">, "columns">, event: number, arrow: Arrow): number | undefined {
   const { track, depth, start, length, event: events } = columns;
-  const here = Array.prototype.indexOf.call(events, event);
-  if (here < 0) return undefined;
-  const end = start[here]! + length[here]!;
-  const level = depth[here]! + { up: -1, down: 1, left: 0, right: 0 }[arrow];
-  const isWanted = (at: number) => {
-    if (arrow === "left") return start[at]! < start[here]!;
-    if (arrow === "right") return start[at]! > start[here]!;
-    if (arrow === "up") return start[at]! <= start[here]! && start[at]! + length[at]! >= end;
-    return start[at]! >= start[here]! && start[at]! < end;
+  const current = Array.prototype.indexOf.call(events, event);
+  if (current < 0) return undefined;
+  const end = start[current]! + length[current]!;
+  const level = depth[current]! + { up: -1, down: 1, left: 0, right: 0 }[arrow];
+  const isInDirection = (at: number) => {
+    if (arrow === "left") return start[at]! < start[current]!;
+    if (arrow === "right") return start[at]! > start[current]!;
+    if (arrow === "up") return start[at]! <= start[current]! && start[at]! + length[at]! >= end;
+    return start[at]! >= start[current]! && start[at]! < end;
   };
   let best: number | undefined;
   for (let at = 0; at < track.length; at += 1) {
-    if (at === here || track[at] !== track[here] || depth[at] !== level || !isWanted(at)) continue;
+    if (at === current || track[at] !== track[current] || depth[at] !== level || !isInDirection(at)) continue;
     const isNearer = best === undefined || (arrow === "left" || arrow === "up" ? start[at]! > start[best]! : start[at]! < start[best]!);
     if (isNearer) best = at;
   }
@@ -34,19 +34,19 @@ export function nextFound(
   { columns, document }: AnswerTo<"tiles">,
   selected: number | undefined,
   isFound: (name: string) => boolean,
-  stretch: TimeRange,
+  range: TimeRange,
   step: 1 | -1,
 ): number | undefined {
   const { start, length, event, name, depth, track } = columns;
-  const wanted = document.texts.map(isFound);
+  const isMatch = document.texts.map(isFound);
   const order = Array.from({ length: start.length }, (_, at) => at)
-    .filter((at) => event[at] === selected || (wanted[name[at]!] && start[at]! <= stretch.to && start[at]! + length[at]! >= stretch.from))
+    .filter((at) => event[at] === selected || (isMatch[name[at]!] && start[at]! <= range.to && start[at]! + length[at]! >= range.from))
     .toSorted((a, b) => start[a]! - start[b]! || track[a]! - track[b]! || depth[a]! - depth[b]!);
-  const here = order.findIndex((at) => event[at] === selected);
+  const current = order.findIndex((at) => event[at] === selected);
   for (let far = 1; far <= order.length; far += 1) {
-    const from = here < 0 ? (step === 1 ? -1 : 0) : here;
+    const from = current < 0 ? (step === 1 ? -1 : 0) : current;
     const at = order[(((from + far * step) % order.length) + order.length) % order.length]!;
-    if (wanted[name[at]!]) return event[at];
+    if (isMatch[name[at]!]) return event[at];
   }
   return undefined;
 }

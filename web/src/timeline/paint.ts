@@ -12,16 +12,16 @@ export const RULER = 22;
 export const STEPS = 16;
 const FONT = "11px system-ui, sans-serif";
 /** Pixels between two ticks at least: as many as a label needs. */
-const APART = 120;
+const MIN_TICK_DISTANCE = 120;
 
-export const scaleOf = (stretch: TimeRange, width: number) => (ns: number) => ((ns - stretch.from) / (stretch.to - stretch.from)) * width;
+export const scaleOf = (range: TimeRange, width: number) => (ns: number) => ((ns - range.from) / (range.to - range.from)) * width;
 
 export type Ticks = ReadonlyArray<{ readonly x: number; readonly label: string }>;
 
 /** Ticks of a ruler with origin `zero`: positions and labels. */
-export function ticksOf(stretch: TimeRange, zero: number, width: number): Ticks {
-  const shown = { from: stretch.from - zero, to: stretch.to - zero };
-  const { at, unit } = ticks(shown, width / APART);
+export function ticksOf(range: TimeRange, zero: number, width: number): Ticks {
+  const shown = { from: range.from - zero, to: range.to - zero };
+  const { at, unit } = ticks(shown, width / MIN_TICK_DISTANCE);
   const largest = Math.max(Math.abs(shown.from), Math.abs(shown.to));
   const xOf = scaleOf(shown, width);
   return at.map((tick) => ({ x: xOf(tick), label: tickLabel(tick, unit, largest) }));
@@ -55,10 +55,10 @@ const CHOSEN = "rgba(91, 155, 213, 0.35)";
 const NARROW = 4;
 
 /** Draws the steps as a row of boxes below the ruler; those that are chosen are filled. */
-export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Step[], chosen: readonly [number, number] | undefined, stretch: TimeRange, width: number, ink: InkOf): void {
+export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Step[], chosen: readonly [number, number] | undefined, range: TimeRange, width: number, ink: InkOf): void {
   context.fillStyle = ink.paper;
   context.fillRect(0, RULER, width, STEPS);
-  const xOf = scaleOf(stretch, width);
+  const xOf = scaleOf(range, width);
   context.font = FONT;
   context.textBaseline = "middle";
   const isChosen = (number: number) => chosen !== undefined && number >= chosen[0] && number <= chosen[1];
@@ -66,7 +66,7 @@ export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Ste
   for (let at = 0; at < steps.length; at += 1) {
     const step = steps[at]!;
     // Of thousands nearly all are elsewhere.
-    if (step[2] < stretch.from || step[1] > stretch.to) continue;
+    if (step[2] < range.from || step[1] > range.to) continue;
     const [number, start, end] = step;
     const [from, to] = [Math.max(xOf(start), 0), Math.min(xOf(end), width)];
     if (to <= 0 || from >= width || to < from) continue;

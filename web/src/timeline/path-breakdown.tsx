@@ -14,18 +14,18 @@ const MOST = 12;
 
 interface Props {
   readonly path: AnswerTo<"path">;
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   /** Shows a segment: where it is, and its longest event. */
   readonly onSegment: (segment: TimeRange, event: number | undefined) => void;
 }
 
-export function PathBreakdown({ path, stretch, onSegment }: Props) {
+export function PathBreakdown({ path, range, onSegment }: Props) {
   const { document } = path;
   const all = document.end - document.start;
   const segments = useMemo(() => segmentsOf(path), [path]);
   // What is chosen by a part of the bar, if this path has any of it.
   const only = document.causes.indexOf(state.value.cause ?? "");
-  const seen = segments.filter(({ from, to, cause: of }) => from < stretch.to && to > stretch.from && (only < 0 || of === only));
+  const seen = segments.filter(({ from, to, cause: of }) => from < range.to && to > range.from && (only < 0 || of === only));
   const longest = seen.toSorted((a, b) => b.to - b.from - (a.to - a.from)).slice(0, MOST);
   const titleOf = ({ cause: number }: Segment) => cause(document.causes[number] ?? "unknown").title;
   const parts = document.categories.filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);

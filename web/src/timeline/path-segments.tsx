@@ -12,15 +12,15 @@ const MOST = 100;
 
 interface Props {
   readonly path: AnswerTo<"path">;
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   readonly selected: number | undefined;
   readonly onEvent: (event: number) => void;
 }
 
-export function HopList({ path: { document, columns }, stretch, selected, onEvent }: Props) {
+export function HopList({ path: { document, columns }, range, selected, onEvent }: Props) {
   const [most, setMost] = useState(MOST);
   const { start, end, category, event, name } = columns;
-  const seen = Array.from(start.keys()).filter((hop) => start[hop]! < stretch.to && end[hop]! > stretch.from);
+  const seen = Array.from(start.keys()).filter((hop) => start[hop]! < range.to && end[hop]! > range.from);
   const nameOf = (hop: number) => document.texts[name[hop]!] || "–";
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Visible segments of the critical path">

@@ -13,14 +13,14 @@ export function drawPath(
   context: CanvasRenderingContext2D,
   { columns }: AnswerTo<"path">,
   placed: readonly Placed[],
-  stretch: TimeRange,
+  range: TimeRange,
   width: number,
   offset: number,
   ink: { readonly mark: string },
 ): void {
   const { start, end, track } = columns;
   const y = new Map(placed.map(({ lane, top }) => [lane.track, offset + top + HEAD - ABOVE]));
-  const xOf = scaleOf(stretch, width);
+  const xOf = scaleOf(range, width);
   context.strokeStyle = ink.mark;
   const along = new Path2D();
   const across = new Path2D();
@@ -28,7 +28,7 @@ export function drawPath(
   let crossed = Number.NEGATIVE_INFINITY;
   for (let hop = 0; hop < start.length; hop += 1) {
     const row = y.get(track[hop]!);
-    if (row === undefined || end[hop]! < stretch.from || start[hop]! > stretch.to) {
+    if (row === undefined || end[hop]! < range.from || start[hop]! > range.to) {
       last = undefined;
       continue;
     }

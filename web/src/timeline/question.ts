@@ -10,13 +10,13 @@ type Question = Record<string, string | number | undefined>;
 const MOST_TRACKS = 500;
 
 /** Visible time range for a width in pixels; the whole range in a report. */
-export function tilesQuestion(stretch: TimeRange, width: number, lanes: Lanes): Question {
-  return transport.kind === "report" ? lanes.whole : { ...tilesOf(stretch, width, lanes.buckets) };
+export function tilesQuestion(range: TimeRange, width: number, lanes: Lanes): Question {
+  return transport.kind === "report" ? lanes.whole : { ...tilesOf(range, width, lanes.buckets) };
 }
 
 /** Not too much of it; and these lanes alone, if some were chosen. */
-export function limits({ lanes }: Lanes, wanted?: string): Question {
+export function limits({ lanes }: Lanes, names?: string): Question {
   if (transport.kind === "report") return {};
-  const tracks = wanted ? lanes.map(({ track }) => track).slice(0, MOST_TRACKS).join(",") : undefined;
+  const tracks = names ? lanes.map(({ track }) => track).slice(0, MOST_TRACKS).join(",") : undefined;
   return { most: MOST_BOXES, tracks };
 }

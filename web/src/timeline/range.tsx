@@ -5,7 +5,7 @@ import { count, duration, percent } from "../format";
 import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { frameOfName, selOf } from "../flame/chosen";
-import { change, lookAt, rank, state } from "../state";
+import { change, changeCallView, rank, state } from "../state";
 import type { Lanes, Range } from "../generated/answers";
 import { laneName, type TimeRange } from "./view";
 
@@ -20,7 +20,7 @@ export function marked(): TimeRange | undefined {
 
 export function RangeSummary({ lanes }: { lanes: Lanes }) {
   const mark = marked();
-  const asked = useAnswer(mark ? "range" : undefined, { ...mark, rank: rank.value });
+  const query = useAnswer(mark ? "range" : undefined, { ...mark, rank: rank.value });
   if (!mark) return null;
   const { from, to } = mark;
   return (
@@ -30,7 +30,7 @@ export function RangeSummary({ lanes }: { lanes: Lanes }) {
         <button type="button" onClick={() => change({ from: `${from}`, to: `${to}` })}>Zoom to the mark</button>
         <button type="button" onClick={() => change({ mark: "" })}>Remove the mark</button>
       </div>
-      <Shown asked={asked}>
+      <Shown query={query}>
         {({ document }) => (
           <div class="columns">
             <ByLane range={document} lanes={lanes} length={to - from} />
@@ -91,7 +91,7 @@ function ByName({ range, length }: { range: Range; length: number }) {
           {range.names.slice(0, MOST).map((row) => (
             <tr key={`${row.name} ${row.gpu}`}>
               <td>
-                <button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", of: "", find: range.texts[row.name]!, metric: row.gpu ? "gpu_time" : "", sel: selOf(frameOfName(range.texts[row.name]!)) })}>
+                <button type="button" class="link" onClick={() => changeCallView({ page: "flame", shape: "bottom-up", of: "", find: range.texts[row.name]!, metric: row.gpu ? "gpu_time" : "", sel: selOf(frameOfName(range.texts[row.name]!)) })}>
                   <Name text={range.texts[row.name] ?? ""} />
                 </button>
               </td>

@@ -29,10 +29,10 @@ test("one goes on in time, though the same event is on the path again and again,
   const path = { document: { texts: [""] }, columns } as unknown as AnswerTo<"path">;
   const segments = segmentsOf(path);
   expect(segments).toHaveLength(7);
-  const walk = (step: 1 | -1, only?: number, reached?: Reached, stretch = { from: 0, to: 80 }) => {
+  const walk = (step: 1 | -1, only?: number, reached?: Reached, range = { from: 0, to: 80 }) => {
     const seen: Array<[number, number]> = [];
     while (seen.length < 20) {
-      const next = nextSegment(path, segments, { reached, selected: reached?.event, stretch, ...(only === undefined ? {} : { only }) }, step);
+      const next = nextSegment(path, segments, { reached, selected: reached?.event, range, ...(only === undefined ? {} : { only }) }, step);
       if (!next) break;
       seen.push([segments[next.segment]!.from, next.event]);
       reached = next;
@@ -45,6 +45,6 @@ test("one goes on in time, though the same event is on the path again and again,
   expect(walk(1, 0)).toEqual([[20, 8], [50, 9]]);
   // From what is seen, where nothing is selected; from the event, where one is.
   expect(walk(1, undefined, undefined, { from: 45, to: 80 })).toEqual(all.slice(3));
-  const after = (selected: number) => nextSegment(path, segments, { selected, stretch: { from: 0, to: 80 } }, 1)?.event;
+  const after = (selected: number) => nextSegment(path, segments, { selected, range: { from: 0, to: 80 } }, 1)?.event;
   expect([after(8), after(9), after(6)]).toEqual([7, 7, undefined]);
 });

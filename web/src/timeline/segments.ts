@@ -22,18 +22,18 @@ export function segmentsOf({ columns }: AnswerTo<"path">): Segment[] {
   const all: Segment[] = [];
   for (let hop = 0; hop < start.length; hop += 1) {
     const last = all.at(-1);
-    const goesOn = last?.cause === category[hop] && last!.to === start[hop] && track[hop] === track[hop - 1];
-    if (goesOn) all[all.length - 1] = { ...last!, to: end[hop]!, end: hop + 1 };
+    const continues = last?.cause === category[hop] && last!.to === start[hop] && track[hop] === track[hop - 1];
+    if (continues) all[all.length - 1] = { ...last!, to: end[hop]!, end: hop + 1 };
     else all.push({ cause: category[hop]!, from: start[hop]!, to: end[hop]!, first: hop, end: hop + 1 });
   }
   return all;
 }
 
 /** The event of a segment that is on the path longest. */
-export function longestEvent({ document, columns }: AnswerTo<"path">, { first, end: behind }: Segment): { event: number; name: string } | undefined {
+export function longestEvent({ document, columns }: AnswerTo<"path">, { first, end: segmentEnd }: Segment): { event: number; name: string } | undefined {
   const { start, end, event, name } = columns;
   let best: number | undefined;
-  for (let hop = first; hop < behind; hop += 1) {
+  for (let hop = first; hop < segmentEnd; hop += 1) {
     if (event[hop] === NO_EVENT) continue;
     if (best === undefined || end[hop]! - start[hop]! > end[best]! - start[best]!) best = hop;
   }
@@ -50,10 +50,10 @@ export interface Reached {
 export function nextSegment(
   path: AnswerTo<"path">,
   segments: readonly Segment[],
-  { reached, selected, stretch, only }: { readonly reached?: Reached | undefined; readonly selected: number | undefined; readonly stretch: TimeRange; readonly only?: number },
+  { reached, selected, range, only }: { readonly reached?: Reached | undefined; readonly selected: number | undefined; readonly range: TimeRange; readonly only?: number },
   step: 1 | -1,
 ): Reached | undefined {
-  for (let at = startOf(path, segments, reached?.event === selected ? reached : undefined, selected, stretch, step) + step; at >= 0 && at < segments.length; at += step) {
+  for (let at = startOf(path, segments, reached?.event === selected ? reached : undefined, selected, range, step) + step; at >= 0 && at < segments.length; at += step) {
     if (only !== undefined && segments[at]!.cause !== only) continue;
     const event = longestEvent(path, segments[at]!)?.event;
     if (event !== undefined) return { segment: at, event };

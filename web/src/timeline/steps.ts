@@ -9,8 +9,8 @@ export function useSteps(run?: "before"): readonly Step[] {
   const meta = useAnswer("meta", { run });
   if (meta.state !== "ok") return NONE;
   const { traces } = meta.answer.document;
-  const wanted = run === undefined && rank.value !== undefined ? traces.find(({ info }) => `${info.rank}` === rank.value) : traces[0];
-  return wanted?.steps ?? NONE;
+  const trace = run === undefined && rank.value !== undefined ? traces.find(({ info }) => `${info.rank}` === rank.value) : traces[0];
+  return trace?.steps ?? NONE;
 }
 
 const NONE: readonly Step[] = [];

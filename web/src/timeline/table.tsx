@@ -13,18 +13,18 @@ interface Props {
   readonly answer: AnswerTo<"tiles">;
   readonly lanes: Lanes;
   /** Visible range; tiles extend beyond it. */
-  readonly stretch: TimeRange;
+  readonly range: TimeRange;
   readonly selected: number | undefined;
   /** Predicate of names that match the search. */
   readonly isFound?: ((name: string) => boolean) | undefined;
   readonly onEvent: (event: number) => void;
 }
 
-export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent }: Props) {
+export function EventTable({ answer, lanes, range, selected, isFound, onEvent }: Props) {
   const [most, setMost] = useState(MOST);
   const { track, start, length, busy, event, count: counts, name } = answer.columns;
   const isShown = (at: number) => isFound === undefined || isFound(answer.document.texts[name[at]!] ?? "");
-  const order = Array.from(start.keys()).filter((at) => isShown(at) && start[at]! <= stretch.to && start[at]! + length[at]! >= stretch.from).toSorted((a, b) => busy[b]! - busy[a]!);
+  const order = Array.from(start.keys()).filter((at) => isShown(at) && start[at]! <= range.to && start[at]! + length[at]! >= range.from).toSorted((a, b) => busy[b]! - busy[a]!);
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneName(lane)]));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Visible events">

@@ -7,11 +7,11 @@ const all = { from: 0, to: 1e9 };
 
 test("zoom keeps the place under the pointer, and never leaves the trace", () => {
   fc.assert(
-    fc.property(fc.double({ min: 0.01, max: 10, noNaN: true }), fc.double({ min: 0, max: 1, noNaN: true }), (factor, around) => {
-      const next = zoomed({ from: 4e8, to: 5e8 }, factor, around, all);
+    fc.property(fc.double({ min: 0.01, max: 10, noNaN: true }), fc.double({ min: 0, max: 1, noNaN: true }), (factor, placeAround) => {
+      const next = zoomed({ from: 4e8, to: 5e8 }, factor, placeAround, all);
       expect(next.from).toBeGreaterThanOrEqual(all.from);
       expect(next.to).toBeLessThanOrEqual(all.to + 1e-6);
-      if (factor < 1) expect(next.from + (next.to - next.from) * around).toBeCloseTo(4e8 + 1e8 * around, 3);
+      if (factor < 1) expect(next.from + (next.to - next.from) * placeAround).toBeCloseTo(4e8 + 1e8 * placeAround, 3);
     }),
   );
   expect(panned({ from: 0, to: 10 }, -1, all)).toEqual({ from: 0, to: 10 });

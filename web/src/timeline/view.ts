@@ -33,18 +33,18 @@ export function within({ from, to }: TimeRange, all: TimeRange): TimeRange {
 }
 
 /** Visible range after a key, if the key changes it. */
-export function moved(key: string, stretch: TimeRange, all: TimeRange): TimeRange | undefined {
+export function moved(key: string, range: TimeRange, all: TimeRange): TimeRange | undefined {
   switch (key) {
     case "w":
-      return zoomed(stretch, 0.7, 0.5, all);
+      return zoomed(range, 0.7, 0.5, all);
     case "s":
-      return zoomed(stretch, 1 / 0.7, 0.5, all);
+      return zoomed(range, 1 / 0.7, 0.5, all);
     case "a":
     case "ArrowLeft":
-      return panned(stretch, -0.2, all);
+      return panned(range, -0.2, all);
     case "d":
     case "ArrowRight":
-      return panned(stretch, 0.2, all);
+      return panned(range, 0.2, all);
     case "0":
       return all;
     default:
@@ -186,7 +186,7 @@ export function headOf({ lane, rows, outer }: Placed): string {
 }
 
 /** Time range with an event in its middle third. */
-export function around(start: number, dur: number): { from: string; to: string } {
+export function placeAround(start: number, dur: number): { from: string; to: string } {
   const room = Math.max(dur, 1000);
   return { from: `${Math.floor(start - room)}`, to: `${Math.ceil(start + dur + room)}` };
 }

@@ -24,7 +24,7 @@ export function embedded(): Transport | undefined {
   };
   return {
     kind: "report",
-    async ask<Q extends QueryName>(name: Q, args: Arguments = {}) {
+    async request<Q extends QueryName>(name: Q, args: Arguments = {}) {
       const found = answers[key(name, args)];
       if (found === undefined) {
         throw new Refused(absent(await run(), left_out), "pruned");

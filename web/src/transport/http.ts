@@ -6,7 +6,7 @@ import { type AnswerTo, type Arguments, type QueryName, Refused, type Transport 
 export function http(): Transport {
   return {
     kind: "server",
-    async ask<Q extends QueryName>(name: Q, args: Arguments = {}) {
+    async request<Q extends QueryName>(name: Q, args: Arguments = {}) {
       const search = new URLSearchParams();
       for (const [argument, value] of Object.entries(args)) {
         if (value !== undefined && value !== "") {

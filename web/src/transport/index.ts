@@ -21,11 +21,11 @@ export type AnswerTo<Q extends QueryName> = Answer<Answers[Q], Q extends keyof C
 export interface Transport {
   /** Kind of transport: a report cannot answer all queries. */
   readonly kind: "server" | "report";
-  ask<Q extends QueryName>(name: Q, args?: Arguments): Promise<AnswerTo<Q>>;
+  request<Q extends QueryName>(name: Q, args?: Arguments): Promise<AnswerTo<Q>>;
 }
 
 /** Transport with a cache of answers. */
-export interface Keeping extends Transport {
+export interface CachingTransport extends Transport {
   /** The answer to a question, by its `key`, if it is there already. */
   known(question: string): Answer | undefined;
   /** State of an offline server, which is polled until it answers. */
@@ -55,46 +55,46 @@ export function key(name: string, args: Arguments = {}): string {
 }
 
 /** Transport of this page, with a cache of answers. */
-export function connect(): Keeping {
+export function connect(): CachingTransport {
   const carrier = embedded() ?? http();
-  const kept = new Map<string, { answer: Promise<Answer>; known?: Answer; bytes: number }>();
+  const cache = new Map<string, { answer: Promise<Answer>; known?: Answer; bytes: number }>();
   let bytes = 0;
-  const presence = watchPresence(carrier, () => kept.get(key("meta"))?.known);
+  const presence = watchPresence(carrier, () => cache.get(key("meta"))?.known);
   const forget = (question: string) => {
-    bytes -= kept.get(question)?.bytes ?? 0;
-    kept.delete(question);
+    bytes -= cache.get(question)?.bytes ?? 0;
+    cache.delete(question);
   };
   return {
     kind: carrier.kind,
-    known: (question) => kept.get(question)?.known,
+    known: (question) => cache.get(question)?.known,
     gone: presence.gone,
     back: presence.back,
     retry: presence.retry,
-    ask<Q extends QueryName>(name: Q, args: Arguments = {}): Promise<AnswerTo<Q>> {
+    request<Q extends QueryName>(name: Q, args: Arguments = {}): Promise<AnswerTo<Q>> {
       const question = key(name, args);
-      const before = kept.get(question);
+      const before = cache.get(question);
       if (before !== undefined) {
         // What was asked last goes last.
-        kept.delete(question);
-        kept.set(question, before);
+        cache.delete(question);
+        cache.set(question, before);
         return before.answer as Promise<AnswerTo<Q>>;
       }
-      const answer = carrier.ask(name, args);
+      const answer = carrier.request(name, args);
       const entry: { answer: Promise<Answer>; known?: Answer; bytes: number } = { answer: answer as Promise<Answer>, bytes: 0 };
-      kept.set(question, entry);
+      cache.set(question, entry);
       answer.then(
         (known) => {
           entry.known = known as Answer;
-          entry.bytes = Object.values(entry.known.columns).reduce((sum, column) => sum + column.byteLength, LEAST);
+          entry.bytes = Object.values(entry.known.columns).reduce((sum, column) => sum + column.byteLength, MIN_ENTRY_BYTES);
           bytes += entry.bytes;
-          for (const oldest of kept.keys()) {
-            if (bytes <= MOST) break;
+          for (const oldest of cache.keys()) {
+            if (bytes <= MAX_CACHED_BYTES) break;
             forget(oldest);
           }
         },
         // What failed may be asked again: the server may have come back.
         (error: unknown) => {
-          kept.delete(question);
+          cache.delete(question);
           if (error instanceof Refused && error.reason === "gone") presence.lost();
         },
       );
@@ -104,5 +104,5 @@ export function connect(): Keeping {
 }
 
 /** Bytes of cached answers, and the minimum size of each. */
-const MOST = 64 << 20;
-const LEAST = 4096;
+const MAX_CACHED_BYTES = 64 << 20;
+const MIN_ENTRY_BYTES = 4096;

@@ -17,7 +17,7 @@ export function watchPresence(carrier: Transport, known: () => Answer | undefine
   const attempt = async () => {
     clearTimeout(timer);
     try {
-      const { document } = await carrier.ask("meta");
+      const { document } = await carrier.request("meta");
       const shown = known()?.document as Meta | undefined;
       // Another run: nothing of what is shown is of it.
       if (shown && shown.hash !== document.hash) return location.reload();

@@ -58,7 +58,7 @@ const KINDS: [Kind; 4] = [
         file: "crates/ingest/src/sources/{name}.rs",
         page: Some(("docs/formats/{dashed}.md", include_str!("source_page.txt"))),
         list: "crates/ingest/src/sources/mod.rs",
-        entry: "    Source { name: \"{dashed}\", sniff: {name}::sniff, read: Traces({name}::open), run_of: alone },\n",
+        entry: "    Source { name: \"{dashed}\", sniff: {name}::sniff, read: Traces({name}::open), run_of: none },\n",
         order: Order::ByName,
         next: "Add a file that a program wrote to fixtures/, with a snapshot of its model in crates/ingest/tests\n\
                Add it to the table of fuzz targets in fuzz/README.md, or write a target",
@@ -74,7 +74,7 @@ const KINDS: [Kind; 4] = [
                 answer: {name}::answer,\n        #[cfg(test)]\n        \
                 typescript: Declarations::add::<{name}::Document>,\n    },\n",
         order: Order::ByName,
-        next: "Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(types_of_the_page)'\n\
+        next: "Write its TypeScript: STACKLINE_UPDATE_TYPES=1 cargo nextest run -p stackline-query -E 'test(typescript_types)'\n\
                Add its page, if it has one: web/src/pages/{dashed}.tsx, a line in PAGES of web/src/state.ts, and one in Page of web/src/main.tsx",
     },
 ];

@@ -26,16 +26,16 @@ const P95_WORDS: usize = 30;
 const MOST_WORDS: usize = 40;
 
 /// Prints the number of findings of each area, or the findings of one.
-pub(crate) fn run(wanted: Option<&str>) -> Result<()> {
-    if let Some(name) = wanted.filter(|name| !AREAS.iter().any(|area| area.name == *name)) {
+pub(crate) fn run(selected_area: Option<&str>) -> Result<()> {
+    if let Some(name) = selected_area.filter(|name| !AREAS.iter().any(|area| area.name == *name)) {
         bail!("no area {name}; the areas are {}", AREAS.iter().map(|area| area.name).collect::<Vec<_>>().join(", "));
     }
     let text_of = |path: &str| std::fs::read_to_string(files::root().join(path)).unwrap_or_default();
     let paths = files::listed()?;
     let mut all = 0;
-    for area in AREAS.iter().filter(|area| wanted.is_none_or(|name| name == area.name)) {
+    for area in AREAS.iter().filter(|area| selected_area.is_none_or(|name| name == area.name)) {
         let found = findings(area, &paths, text_of);
-        if wanted.is_some() {
+        if selected_area.is_some() {
             found.iter().for_each(|finding| println!("{finding}"));
         }
         println!("{:14} {:6} findings", area.name, found.len());

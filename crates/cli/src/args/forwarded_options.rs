@@ -1,12 +1,12 @@
 //! Options forwarded from a command to the suggested next command.
 
-use super::{Common, SourceArgs, command, refused::given, refused::is_refused};
+use super::{Common, SourceArgs, command, refused::given_options, refused::refuses_option};
 use crate::failure::quoted;
 
 /// Options for the suggested command `next`, quoted for a shell: given options that select data (steps, rank, times,
 /// source text) and that `next` accepts. Output options are not forwarded.
 pub(crate) fn options_for(next: &str, common: &Common, source: Option<&SourceArgs>) -> Vec<String> {
-    let of_common = given(common).into_iter().filter(|option| !is_refused(next, option.id));
+    let of_common = given_options(common).into_iter().filter(|option| !refuses_option(next, option.id));
     let mut options: Vec<String> = of_common.map(|option| typed(option.typed, option.value.as_deref())).collect();
     if let Some(source) = source.filter(|_| has_source_options(next)) {
         options.extend(source.source_root.iter().map(|root| typed("--source-root", Some(&root.to_string_lossy()))));

@@ -27,12 +27,12 @@ pub(crate) fn command() -> Command {
 /// Parse the command line. The error is a message for the terminal, or the requested help.
 pub(crate) fn parse() -> Result<Cli, Error> {
     let mut command = command();
-    let of = |matches: &ArgMatches| Cli::from_arg_matches(matches);
-    of(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
+    let parse_cli = |matches: &ArgMatches| Cli::from_arg_matches(matches);
+    parse_cli(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
 }
 
 /// A given common option that selects data.
-pub(super) struct Given {
+pub(super) struct GivenOption {
     /// Argument id in clap.
     pub(super) id: &'static str,
     /// Option as typed.
@@ -41,9 +41,10 @@ pub(super) struct Given {
 }
 
 /// Collect the given common options that select data.
-pub(super) fn given(common: &Common) -> Vec<Given> {
-    let flag = |id, typed, is_given: bool| is_given.then_some(Given { id, typed, value: None });
-    let with_value = |id, typed, value: Option<String>| value.map(|value| Given { id, typed, value: Some(value) });
+pub(super) fn given_options(common: &Common) -> Vec<GivenOption> {
+    let flag = |id, typed, is_given: bool| is_given.then_some(GivenOption { id, typed, value: None });
+    let with_value =
+        |id, typed, value: Option<String>| value.map(|value| GivenOption { id, typed, value: Some(value) });
     let options = [
         with_value("steps", "--steps", common.steps.map(|steps| steps.to_string())),
         flag("whole", "--whole", common.whole),
@@ -55,11 +56,15 @@ pub(super) fn given(common: &Common) -> Vec<Given> {
 }
 
 /// Check if a command refuses a common option.
-pub(super) fn is_refused(command: &str, id: &str) -> bool {
+pub(super) fn refuses_option(command: &str, id: &str) -> bool {
     REFUSED.iter().any(|(name, refused)| *name == command && refused.contains(&id))
 }
 
 /// List the given common options that a command refuses, as typed.
 pub(crate) fn refused(command: &str, common: &Common) -> Vec<&'static str> {
-    given(common).into_iter().filter(|option| is_refused(command, option.id)).map(|option| option.typed).collect()
+    given_options(common)
+        .into_iter()
+        .filter(|option| refuses_option(command, option.id))
+        .map(|option| option.typed)
+        .collect()
 }

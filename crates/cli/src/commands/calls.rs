@@ -60,8 +60,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
         (calls::view_table(&view), text(&view, top == 0, common))
     };
     let before = before.iter().map(|before| read_report_of(&args.runs[0], before));
-    let session = Session::of_reports(std::iter::once(read_report_of(run, &tree)).chain(before).collect(), common);
-    let tables = session.pick(vec![table])?;
+    let session = Session::from_reports(std::iter::once(read_report_of(run, &tree)).chain(before).collect(), common);
+    let tables = session.select_tables(vec![table])?;
     let metric = json!(calls::metric_name(&tree, metric));
     let extra =
         vec![("recording", Extra::Value(recording(&tree, run, step.as_ref()))), ("metric", Extra::Value(metric))];
@@ -97,35 +97,39 @@ pub(super) fn metric_names(tree: &CallingContextTree) -> Vec<&str> {
 }
 
 /// The metric that was asked for, or the first that was measured.
-pub(crate) fn metric(tree: &CallingContextTree, wanted: Option<&str>) -> Result<CallMetric> {
+pub(crate) fn metric(tree: &CallingContextTree, requested: Option<&str>) -> Result<CallMetric> {
     let measured = tree.measured();
     let names: Vec<&str> = measured.iter().map(|metric| metric.name(&tree.strings)).collect();
-    let Some(wanted) = wanted else {
+    let Some(requested) = requested else {
         return Ok(measured.first().copied().unwrap_or(CallMetric::OperatorTime));
     };
-    match names.iter().position(|name| *name == wanted) {
+    match names.iter().position(|name| *name == requested) {
         Some(at) => Ok(measured[at]),
         None if names.is_empty() => Err(wrong_use("this run has no measurements")),
         None => {
-            let near = did_you_mean(wanted, names.iter().copied());
-            Err(wrong_use(format!("this run has no metric {wanted:?}{near} There are: {}", names.join(", "))))
+            let near = did_you_mean(requested, names.iter().copied());
+            Err(wrong_use(format!("this run has no metric {requested:?}{near} There are: {}", names.join(", "))))
         }
     }
 }
 
 /// The metric that was asked for, or the first that both runs measured.
-fn common_metric(before: &CallingContextTree, after: &CallingContextTree, wanted: Option<&str>) -> Result<CallMetric> {
+fn common_metric(
+    before: &CallingContextTree,
+    after: &CallingContextTree,
+    requested: Option<&str>,
+) -> Result<CallMetric> {
     let known = metric_names(before);
     let is_in_both = |metric: &CallMetric| known.contains(&metric.name(&after.strings));
-    let chosen = match wanted {
-        Some(_) => Some(metric(after, wanted)?).filter(is_in_both),
+    let chosen = match requested {
+        Some(_) => Some(metric(after, requested)?).filter(is_in_both),
         None => after.measured().into_iter().find(is_in_both),
     };
     let names = |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     chosen.ok_or_else(|| {
         wrong_use(format!(
             "the runs cannot be compared by {}: the first has {}, the second {}",
-            wanted.unwrap_or("anything"),
+            requested.unwrap_or("anything"),
             names(known.clone()),
             names(metric_names(after))
         ))

@@ -12,7 +12,7 @@ use stackline_model::Table;
 /// Run `stackline check`: check traces for inconsistent events and print the results.
 pub(crate) fn run(inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
-    let tables = session.pick(session.run(analyses_for(TableCommand::Check))?)?;
+    let tables = session.select_tables(session.run(analyses_for(TableCommand::Check))?)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let shown = people.then(|| tables.iter().map(for_people).collect());
     let head = if people { summary(&tables) } else { String::new() };

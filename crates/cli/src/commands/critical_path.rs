@@ -126,9 +126,9 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
 /// Error that names the annotation of the requested steps, for methods that select by name. Opening the trace checked
 /// that the steps exist.
 fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
-    let wanted = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
+    let is_selected = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
     let steps = session.set.traces.iter().flat_map(|t| t.steps.iter().map(move |s| (t, s)));
-    let name = steps.filter(|(_, s)| wanted(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or(STEP_NAME);
+    let name = steps.filter(|(_, s)| is_selected(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or(STEP_NAME);
     wrong_use(format!("{who} selects steps by name: use --annotation '{name}' instead of --steps"))
 }
 
@@ -221,11 +221,11 @@ fn answer(
     let report = path.summary();
     let mut tables = tables(path, &report);
     // The points of a long path cost more than all the rest: only for those who get to see them.
-    let asked = common.tables.iter().any(|name| name == POINTS);
-    if asked || common.format == Format::Csv {
+    let is_points_requested = common.tables.iter().any(|name| name == POINTS);
+    if is_points_requested || common.format == Format::Csv {
         tables.push(points(path));
     }
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let head = if people { head(&report, before) } else { String::new() };
     let shown = None;
     let extra = if common.format == Format::Json { extra(path, &report, before)? } else { Vec::new() };
@@ -266,8 +266,8 @@ fn extra<'a>(
     Ok(extra)
 }
 
-fn value(of: &(impl Serialize + ?Sized)) -> Result<Extra<'static>> {
-    Ok(serde_json::to_value(of).map_err(io::Error::from)?.into())
+fn value(content: &(impl Serialize + ?Sized)) -> Result<Extra<'static>> {
+    Ok(serde_json::to_value(content).map_err(io::Error::from)?.into())
 }
 
 fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>) -> String {

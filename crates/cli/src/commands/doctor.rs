@@ -24,7 +24,7 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
             (session, tables)
         }
     };
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let shown = (common.format == Format::Table).then(|| tables.iter().map(for_people).collect());
     Answer { command: "doctor", session: &session, extra: Vec::new(), tables, head: String::new(), shown }.write(common)
 }
@@ -109,8 +109,8 @@ fn inputs(session: &Session<'_>) -> Table {
 
 fn contents(session: &Session<'_>) -> Table {
     let count = |kind: EventKind| {
-        let of = |t: &Trace| t.events.kind.iter().filter(|&&k| k == kind).count();
-        session.set.traces.iter().map(of).sum::<usize>() as i64
+        let count_of = |t: &Trace| t.events.kind.iter().filter(|&&k| k == kind).count();
+        session.set.traces.iter().map(count_of).sum::<usize>() as i64
     };
     let kinds: Vec<(&str, i64)> =
         EventKind::ALL.iter().map(|&k| (k.name(), count(k))).filter(|(_, n)| *n > 0).collect();
@@ -131,8 +131,8 @@ struct Need {
     has: fn(&Trace) -> bool,
 }
 
-fn has_kind(trace: &Trace, wanted: impl Fn(EventKind) -> bool) -> bool {
-    trace.events.kind.iter().any(|&k| wanted(k))
+fn has_kind(trace: &Trace, is_kind: impl Fn(EventKind) -> bool) -> bool {
+    trace.events.kind.iter().any(|&k| is_kind(k))
 }
 
 /// Check if any event has the attribute with a value.
@@ -226,8 +226,8 @@ fn advice(session: &Session<'_>) -> Table {
     let state = |n: &Need| match (with(n), concerned(n)) {
         (0, 0) => "no collectives".to_owned(),
         (0, _) => "missing".to_owned(),
-        (with, of) if with == of => "there".to_owned(),
-        (with, of) => format!("in {with} of {of}"),
+        (with, count_of) if with == count_of => "there".to_owned(),
+        (with, count_of) => format!("in {with} of {count_of}"),
     };
     let is_recording = traces.iter().any(|t| t.meta.format == RECORDING);
     let how =

@@ -11,12 +11,12 @@ use std::path::Path;
 /// Tables of `doctor` for a recording or profile, and a session with the read report.
 pub(super) fn tables<'a>(run: &Run, common: &'a Common) -> Result<(Session<'a>, Vec<Table>)> {
     let (tree, path) = (reading(run, Run::profile)?, &run.inputs()[0]);
-    let session = Session::of_reports(vec![read_report_of(path, &tree)], common);
+    let session = Session::from_reports(vec![read_report_of(path, &tree)], common);
     Ok((session, vec![processes(path, &tree), sources(&tree)]))
 }
 
 fn processes(run: &Path, tree: &CallingContextTree) -> Table {
-    let of = &tree.processes;
+    let rows = &tree.processes;
     let lost = |process: &CallProcess| process.lost.iter().map(|(_, count)| count).sum::<u64>();
     let run = run.display();
     let measured = match metric_names(tree) {
@@ -24,14 +24,14 @@ fn processes(run: &Path, tree: &CallingContextTree) -> Table {
         names => names.join(", "),
     };
     Table::new("processes", "Processes of the recording")
-        .i64("pid", Unit::None, of.iter().map(|process| i64::from(process.pid)))
-        .text("role", of.iter().map(|process| process.role.name().to_owned()))
-        .i64("rank", Unit::None, of.iter().map(|process| process.rank.map(i64::from)))
-        .i64("lasted_ns", Unit::Ns, of.iter().map(|process| process.lasted_ns.and_then(|ns| i64::try_from(ns).ok())))
-        .i64("lost", Unit::None, of.iter().map(|process| i64::try_from(lost(process)).unwrap_or(i64::MAX)))
-        .text("python", of.iter().map(|process| process.python.clone()))
-        .text("torch", of.iter().map(|process| process.torch.clone()))
-        .text("command", of.iter().map(|process| process.command.join(" ")))
+        .i64("pid", Unit::None, rows.iter().map(|process| i64::from(process.pid)))
+        .text("role", rows.iter().map(|process| process.role.name().to_owned()))
+        .i64("rank", Unit::None, rows.iter().map(|process| process.rank.map(i64::from)))
+        .i64("lasted_ns", Unit::Ns, rows.iter().map(|process| process.lasted_ns.and_then(|ns| i64::try_from(ns).ok())))
+        .i64("lost", Unit::None, rows.iter().map(|process| i64::try_from(lost(process)).unwrap_or(i64::MAX)))
+        .text("python", rows.iter().map(|process| process.python.clone()))
+        .text("torch", rows.iter().map(|process| process.torch.clone()))
+        .text("command", rows.iter().map(|process| process.command.join(" ")))
         .note(format!("Measured: {measured}."))
         .note(format!(
             "The recording contains sums of calls: stackline calls {run} and stackline view {run} show them, \
@@ -41,10 +41,11 @@ fn processes(run: &Path, tree: &CallingContextTree) -> Table {
 }
 
 fn sources(tree: &CallingContextTree) -> Table {
-    let of = || tree.processes.iter().flat_map(|process| process.sources.iter().map(move |source| (process, source)));
+    let sources_of_processes =
+        || tree.processes.iter().flat_map(|process| process.sources.iter().map(move |source| (process, source)));
     Table::new("sources", "Sources: recorded and unavailable data")
-        .i64("pid", Unit::None, of().map(|(process, _)| i64::from(process.pid)))
-        .text("source", of().map(|(_, source)| source.name.clone()))
-        .bool("on", of().map(|(_, source)| source.on))
-        .text("detail", of().map(|(_, source)| source.detail.clone()))
+        .i64("pid", Unit::None, sources_of_processes().map(|(process, _)| i64::from(process.pid)))
+        .text("source", sources_of_processes().map(|(_, source)| source.name.clone()))
+        .bool("on", sources_of_processes().map(|(_, source)| source.on))
+        .text("detail", sources_of_processes().map(|(_, source)| source.detail.clone()))
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
-use crate::output::{may_become_run, save_run, say, to_file, to_output};
+use crate::output::{may_become_run, print_message, save_run, to_file, to_output};
 use crate::session::{Session, reading, run_of};
 use anyhow::{Context, Result};
 use flate2::Compression;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         }
         (Target::Perfetto, _) => {
             let trace = one()?;
-            let memory = super::export_memory::beside(&run, trace)?;
+            let memory = super::export_memory::memory_lanes(&run, trace)?;
             let traces: Vec<&Trace> = std::iter::once(trace).chain(&memory).collect();
             let mut left_out = 0;
             to_output(common, |out| {
@@ -69,9 +69,9 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
             })?;
             if left_out > 0 {
                 let events = if left_out == 1 { "event" } else { "events" };
-                say(&format!("{left_out} {events} without plausible times omitted."))?;
+                print_message(&format!("{left_out} {events} without plausible times omitted."))?;
             }
-            say_clocks(one()?)?;
+            print_shifted_clocks(one()?)?;
         }
         (Target::Csv, Some(directory)) => write_csv(&session, directory, args.force)?,
         (Target::Parquet, Some(directory)) if args.redact => {
@@ -79,16 +79,16 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
             save_run(&TraceSet { traces }, &[], directory, args.force)?;
         }
         (Target::Parquet, Some(directory)) => {
-            let memory = if common.rank.is_none() { run.memories()? } else { run.memories_within()? };
+            let memory = if common.rank.is_none() { run.memories()? } else { run.memories_of_traces()? };
             save_run(&session.set, &memory, directory, args.force)?;
         }
         _ => {}
     }
-    session.say_read_report()
+    session.print_read_report()
 }
 
 /// Report devices with clocks that differ from the host clock, since viewers show both on one time axis.
-fn say_clocks(trace: &Trace) -> Result<()> {
+fn print_shifted_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let by = match clock.shift_ns() {
             Some(shift) if shift > 0 => format!("lags the host's by at least {}", human::duration(shift)),
@@ -96,7 +96,7 @@ fn say_clocks(trace: &Trace) -> Result<()> {
             None => "is inconsistent with the host's, and no constant shift corrects it".to_owned(),
         };
         let written = if clock.applied_ns == 0 { "as recorded" } else { "shifted to the host's clock" };
-        say(&format!("The clock of device {} {by}; times are written {written}.", clock.device))?;
+        print_message(&format!("The clock of device {} {by}; times are written {written}.", clock.device))?;
     }
     Ok(())
 }

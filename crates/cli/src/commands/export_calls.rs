@@ -3,7 +3,7 @@
 use super::calls::metric;
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
-use crate::output::{say, say_read_report, to_output};
+use crate::output::{print_message, print_read_report, to_output};
 use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use flate2::Compression;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
         return Err(wrong_use("--redact applies to formats of whole traces: chrome, perfetto, csv, parquet"));
     }
     let run = run_of(&args.inputs.inputs, common)?;
-    let [input] = &args.inputs.inputs[..] else { return of_trace(args, common, run, write) };
+    let [input] = &args.inputs.inputs[..] else { return export_trace(args, common, run, write) };
     if run.is_read_once() {
         let lacks_profile = |error: anyhow::Error| match error.downcast_ref::<stackline_engine::Error>() {
             Some(stackline_engine::Error::Lacks(_)) => wrong_use(format!(
@@ -52,17 +52,17 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
             )),
             _ => error,
         };
-        return of_profile(args, common, (&run, input), write).map_err(lacks_profile);
+        return export_profile(args, common, (&run, input), write).map_err(lacks_profile);
     }
     // Of a recording of single calls steps can be told apart.
-    let asks_for_part = common.steps.is_some() || common.rank.is_some();
-    if run.has_profile() && !asks_for_part || reading(&run, Run::parts)? == [Part::Profile] {
-        return of_profile(args, common, (&run, input), write);
+    let selects_part = common.steps.is_some() || common.rank.is_some();
+    if run.has_profile() && !selects_part || reading(&run, Run::parts)? == [Part::Profile] {
+        return export_profile(args, common, (&run, input), write);
     }
-    of_trace(args, common, run, write)
+    export_trace(args, common, run, write)
 }
 
-fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), write: Writer) -> Result<()> {
+fn export_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), write: Writer) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use("--steps and --rank apply to traces; a recording is exported whole"));
     }
@@ -76,11 +76,11 @@ fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), w
     let mut trace = Trace::default();
     trace.meta.name = input.display().to_string();
     trace.report = tree.report;
-    say_read_report(&TraceSet { traces: vec![trace] })
+    print_read_report(&TraceSet { traces: vec![trace] })
 }
 
 /// Export the calls of a trace, for the default or selected steps.
-fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> Result<()> {
+fn export_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> Result<()> {
     let session = Session::from_run(&mut run, common)?;
     let [trace] = &session.set.traces[..] else {
         return Err(wrong_use(format!("this export covers one trace; select one with --rank {}", session.ranks())));
@@ -99,7 +99,7 @@ fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> 
     to_output(common, |out| write(&tree, metric, out))?;
     if part == TimeRange::Chosen && steps > 0 {
         let plural = if steps == 1 { "step" } else { "steps" };
-        say(&format!("Of {steps} {plural}; --whole exports the whole trace."))?;
+        print_message(&format!("Of {steps} {plural}; --whole exports the whole trace."))?;
     }
-    session.say_read_report()
+    session.print_read_report()
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
-use crate::output::{may_become_run, save_run, say, to_output};
+use crate::output::{may_become_run, print_message, save_run, to_output};
 use crate::session::{reading, run_of};
 use anyhow::Result;
 use stackline_engine::Run;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     to_output(common, |out| out.write_all(written.as_bytes()))?;
     if left_out > 0 {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);
-        say(&format!(
+        print_message(&format!(
             "{} omitted: accesses to objects that are not live, bytes outside an object, waits for missing events.",
             human::count(count)
         ))?;
@@ -43,7 +43,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
 
 /// Export inputs with only memory data: lanes for viewers, or a run directory.
 pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) -> Result<()> {
-    let lanes = || traces.first().map(drawn).unwrap_or_default();
+    let lanes = || traces.first().map(lanes_of).unwrap_or_default();
     match (args.to, &common.output) {
         (Target::Perfetto, _) => {
             let lanes = lanes();
@@ -64,19 +64,19 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
 }
 
 /// Memory of an exported trace as additional lanes; `None` without memory data.
-pub(super) fn beside(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
+pub(super) fn memory_lanes(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     let known = run.memories()?;
     // Only what came from the trace itself, or from its one process, has its clock.
     let memory = known.iter().find(|memory| memory.label == trace.meta.name);
     Ok(memory.map(|memory| {
-        let mut lanes = drawn(memory);
+        let mut lanes = lanes_of(memory);
         lanes.meta.base_ns = trace.meta.base_ns;
         lanes
     }))
 }
 
 /// Lanes of a memory trace with waste, source locations of allocations, and suggestions.
-fn drawn(trace: &MemoryTrace) -> Trace {
+fn lanes_of(trace: &MemoryTrace) -> Trace {
     let analysis = MemoryAnalysis::new(trace, 2);
     let waste = analysis.matches.iter().map(|found| Waste {
         object: found.object,
@@ -92,10 +92,10 @@ fn drawn(trace: &MemoryTrace) -> Trace {
             advice.entry(member.object).or_insert(&ranked.suggestion);
         }
     }
-    let told = |object: MemoryObjectId| {
+    let attributes = |object: MemoryObjectId| {
         let path = path_text(trace, trace.objects.stack[object.index()]);
         let advice = advice.get(&object).map(|suggestion| ("suggestion", describe(trace, suggestion)));
         [("call path", path)].into_iter().chain(advice).collect()
     };
-    memory::lanes(trace, &waste.collect::<Vec<_>>(), &told)
+    memory::lanes(trace, &waste.collect::<Vec<_>>(), &attributes)
 }

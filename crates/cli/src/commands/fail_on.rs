@@ -145,8 +145,8 @@ mod tests {
     fn shares_that_were_not_measured_are_not_zero() {
         let cut = table(&[CUT]);
         for text in ["idle_host_wait>30%", "idle_kernel_wait<5", "idle_other>=0"] {
-            let said = holds(text, &cut).unwrap_err().to_string();
-            assert!(said.contains("cannot be judged: the file of rank 0, device 0 is truncated"), "{said}");
+            let message = holds(text, &cut).unwrap_err().to_string();
+            assert!(message.contains("cannot be judged: the file of rank 0, device 0 is truncated"), "{message}");
         }
         assert!(
             holds("idle>30", &cut).unwrap()

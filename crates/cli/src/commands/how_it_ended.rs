@@ -8,8 +8,8 @@ const IN_FLIGHT: usize = 8;
 /// Warning that processes were killed, with the signal and the call in progress.
 pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + Clone) -> String {
     let problems = || reports.clone().flat_map(|report| &report.problems);
-    let of = |code: &'static str| problems().filter(move |problem| problem.code == code);
-    let examples = |code| of(code).flat_map(Problem::examples);
+    let with_code = |code: &'static str| problems().filter(move |problem| problem.code == code);
+    let examples = |code| with_code(code).flat_map(Problem::examples);
     let killed = examples("process_killed").filter(|example| example.contains(" was ended by "));
     let mut text: String = killed.map(|example| format!("Killed: {example}.\n")).collect();
     text.extend(examples("after_last_step").map(|example| format!("After the last recorded step: {example}.\n")));

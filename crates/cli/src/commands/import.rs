@@ -3,7 +3,7 @@
 use super::memory::described;
 use crate::args::{Common, ImportArgs};
 use crate::failure::{command_line, wrong_use};
-use crate::output::{may_become_run, save_run, say, say_read_report};
+use crate::output::{may_become_run, print_message, print_read_report, save_run};
 use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use stackline_engine::{Part, Run};
@@ -21,25 +21,25 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("import stores whole traces: use --steps with commands that analyze them"));
     }
     may_become_run(run, args.force)?;
-    let (mut memory, traces) = apart(&args.inputs.inputs, common)?;
+    let (mut memory, traces) = split_memory_inputs(&args.inputs.inputs, common)?;
     let Some(mut traces) = traces else {
         save_run(&TraceSet::default(), &memory, run, args.force)?;
-        say_memory(&memory, run)?;
-        return say_read_report(&TraceSet { traces: memory.iter().map(described).collect() });
+        print_memory_note(&memory, run)?;
+        return print_read_report(&TraceSet { traces: memory.iter().map(described).collect() });
     };
     let session = Session::from_run(&mut traces, common)?;
     // Which process of a recording a rank is, its memory does not say.
-    memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_within()? });
+    memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_of_traces()? });
     // Worked out before the run gets its name: what is kept there must be of this run and no other.
     let whole =
         common.rank.is_none().then(|| Content::compute(&session.set, &session.infos, &session.run_options(), true));
     let report = whole.transpose()?;
     save_run(&session.set, &memory, run, args.force)?;
     if let Some(report) = report {
-        report.keep(run);
+        report.store_in_cache(run);
     }
     let events: usize = session.infos.iter().map(|i| i.events).sum();
-    say(&format!(
+    print_message(&format!(
         "{}: {} events of {} {}. Next: {}",
         run.display(),
         human::count(events),
@@ -48,13 +48,13 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         command_line("report", std::slice::from_ref(run), &[])
     ))?;
     if !memory.is_empty() {
-        say_memory(&memory, run)?;
+        print_memory_note(&memory, run)?;
     }
-    session.say_read_report()
+    session.print_read_report()
 }
 
 /// Memory traces of the inputs that contain only memory, and the run of all other inputs, if there are any.
-fn apart(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Option<Run>)> {
+fn split_memory_inputs(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Option<Run>)> {
     if let [_] = inputs {
         // A single input is told by being read.
         let run = run_of(inputs, common)?;
@@ -75,9 +75,9 @@ fn apart(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Optio
     Ok((memory, others))
 }
 
-fn say_memory(memory: &[MemoryTrace], run: &Path) -> Result<()> {
+fn print_memory_note(memory: &[MemoryTrace], run: &Path) -> Result<()> {
     let sum = |count: fn(&MemoryTrace) -> usize| human::count(memory.iter().map(count).sum::<usize>());
-    say(&format!(
+    print_message(&format!(
         "{}: memory of {} objects, {} calls. Next: {}",
         run.display(),
         sum(|trace| trace.objects.len()),

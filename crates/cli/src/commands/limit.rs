@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_sign_is_the_limits() {
+    fn last_comparison_sign_begins_the_limit() {
         let parse = |text| Limit::parse(text).map(|limit| (limit.what, limit.comparison, limit.limit));
         assert_eq!(parse("idle >= 40"), Some(("idle", Comparison::AtLeast, 40.0)));
         assert_eq!(parse("kernel:void f<int>(a) > 3 %"), Some(("kernel:void f<int>(a)", Comparison::Above, 3.0)));

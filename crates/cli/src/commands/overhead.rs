@@ -48,7 +48,7 @@ mod tests {
     use stackline_model::{CallOverhead, CallProcess, CallingContextTree, OverheadFraction};
 
     #[test]
-    fn the_process_that_it_cost_most_is_told() {
+    fn process_with_the_highest_overhead_is_named() {
         let process = |unrecorded_steps, fraction: Option<[i64; 3]>| CallProcess {
             overhead: Some(CallOverhead {
                 unrecorded_steps,

@@ -1,7 +1,7 @@
 //! `critical-path --overlay`: the source file with the critical path marked in it.
 
 use crate::failure::{unreadable, wrong_use};
-use crate::output::{say, to_file};
+use crate::output::{print_message, to_file};
 use anyhow::{Error, Result, anyhow};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -43,7 +43,7 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
         return Err(refusal(&error, input));
     }
     written?;
-    say(&format!(
+    print_message(&format!(
         "{}: {} events marked, {} arrow events added, {} events omitted{}",
         file.display(),
         summary.marked,

@@ -4,7 +4,7 @@ use super::fail_on::Condition;
 use super::how_it_ended::how_it_ended;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, options_for, refused};
 use crate::failure::{command_line, is_closed_pipe, wrong_use};
-use crate::output::{Answer, checks_that_failed, say, to_file, to_output};
+use crate::output::{Answer, checks_that_failed, print_message, to_file, to_output};
 use crate::session::{Session, not_an_input, reading, run_of};
 use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Error, Result, anyhow};
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let inputs = &args.inputs.inputs;
-    let known = if args.for_agent { None } else { kept(inputs, common) };
+    let known = if args.for_agent { None } else { load_cached(inputs, common) };
     let (session, content) = match known {
         Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
@@ -70,11 +70,11 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
             head.push('\n');
         }
         if common.tables.is_empty() {
-            let tables = screenful(&tables);
+            let tables = fit_to_screen(&tables);
             shown = Some(if session.is_of_host_alone() { without_gpu(tables) } else { tables });
         }
     }
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let written = Answer { command: "report", session: &session, extra, tables, head, shown }.write(common);
     match written {
         // The exit code answers the conditions even if nobody reads the report to its end.
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         other => other?,
     }
     if conditions.is_empty() {
-        return say_next(&session, args, common).map(|()| false);
+        return print_next(&session, args, common).map(|()| false);
     }
     if gpu_rows == 0 {
         return Err(anyhow!(
@@ -107,14 +107,14 @@ fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Ve
 
 /// Report the results of [`judge`]. If a condition held, conditions that could not be judged are warnings.
 fn verdict(held: &[String], unjudged: Vec<Error>) -> Result<bool> {
-    held.iter().try_for_each(|text| say(&format!("--fail-on {text}")))?;
+    held.iter().try_for_each(|text| print_message(&format!("--fail-on {text}")))?;
     let mut unjudged = unjudged.into_iter();
     if held.is_empty()
         && let Some(error) = unjudged.next()
     {
         return Err(error);
     }
-    unjudged.try_for_each(|error| say(&format!("warning: {error}")))?;
+    unjudged.try_for_each(|error| print_message(&format!("warning: {error}")))?;
     Ok(!held.is_empty())
 }
 
@@ -144,12 +144,12 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         )));
     }
     if args.for_agent {
-        use super::report_for_agent::{of_calls, of_memory};
-        let text = if is_memory { of_memory(run, common)? } else { of_calls(run, common, &args.source)? };
+        use super::report_for_agent::{report_calls, report_memory};
+        let text = if is_memory { report_memory(run, common)? } else { report_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
     let holds = if is_memory { "only memory data" } else { "sums of calls, not each call" };
-    say(&format!("{} holds {holds}: showing `stackline {name}`", run.name()))?;
+    print_message(&format!("{} holds {holds}: showing `stackline {name}`", run.name()))?;
     let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
@@ -160,16 +160,16 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         Command::Calls(args) => (false, if super::calls::run(&args, common)? { "findings" } else { "view" }),
         _ => return Ok(false),
     };
-    say_next_instead(next, args, common).map(|()| held)
+    print_next_instead(next, args, common).map(|()| held)
 }
 
 /// The command to go on with where another one answered in place of `report`.
-fn say_next_instead(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
-    say_next_with(next, None, args, common)
+fn print_next_instead(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
+    print_next_with(next, None, args, common)
 }
 
 /// The command to go on with, of one rank where one is given.
-fn say_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Common) -> Result<()> {
+fn print_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Common) -> Result<()> {
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
     // What was read of a pipe is gone.
     if !is_for_people || args.inputs.inputs.iter().any(|input| is_read_once(input)) {
@@ -177,16 +177,16 @@ fn say_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Comm
     }
     let mut options = options_for(next, common, Some(&args.source));
     options.extend(rank.filter(|_| common.rank.is_none()).map(|rank| format!("--rank {rank}")));
-    say(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
+    print_message(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
 }
 
 /// The command to go on with, for people who read the report on a terminal or in a log.
-fn say_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result<()> {
+fn print_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result<()> {
     let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
     let next = if has_operations { "findings" } else { "view" };
     // Findings are of the ranks of one job, or of one trace.
     let rank = session.infos.first().filter(|_| next == "findings" && !session.is_one_job()).map(|info| info.rank);
-    say_next_with(next, rank, args, common)
+    print_next_with(next, rank, args, common)
 }
 
 /// Write the interactive page, with all answers that it needs, to one HTML file.
@@ -210,24 +210,24 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
         pruned = stackline_serve::report(&opened, ReportOptions { most }, out)?;
         Ok(())
     })?;
-    say(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
+    print_message(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
     if !pruned.source_files.is_empty() {
         let files: Vec<&str> = pruned.source_files.iter().map(String::as_str).collect();
         let sources = if files.len() == 1 { "this source file" } else { "these source files" };
-        say(&format!("the file embeds text of {sources} (--no-source omits it): {}", files.join(", ")))?;
+        print_message(&format!("the file embeds text of {sources} (--no-source omits it): {}", files.join(", ")))?;
     }
-    if let Some(left_out) = pruned.in_words() {
-        say(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;
+    if let Some(left_out) = pruned.description() {
+        print_message(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;
     }
-    say("for filters by text and all single events, run stackline view on the input")?;
+    print_message("for filters by text and all single events, run stackline view on the input")?;
     Ok(())
 }
 
 /// The report that `import` kept in a run directory, if these inputs and options ask for just that.
-fn kept(inputs: &[PathBuf], common: &Common) -> Option<Content> {
+fn load_cached(inputs: &[PathBuf], common: &Common) -> Option<Content> {
     let whole = common.rank.is_none() && common.scope() == Scope::default();
     match inputs {
-        [run] if whole => Content::kept(run),
+        [run] if whole => Content::load_cached(run),
         _ => None,
     }
 }
@@ -240,10 +240,10 @@ fn header(session: &Session<'_>) -> String {
     }
     let older: u64 = session.set.traces.iter().map(|trace| older_cycles(&trace.report)).sum();
     if older > 0 {
-        let of = if infos.len() > 1 { "each process" } else { "the process" };
+        let processes = if infos.len() > 1 { "each process" } else { "the process" };
         let are = if older == 1 { "older one is" } else { "older ones are" };
         out.push_str(&format!(
-            "Newest profiler cycle of {of}: {older} {are} omitted; give the file of another cycle to see it\n"
+            "Newest profiler cycle of {processes}: {older} {are} omitted; give the file of another cycle to see it\n"
         ));
     }
     if infos.len() > LISTED {
@@ -283,7 +283,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
 }
 
 /// Shorten the tables of a report so that they fit a screen.
-fn screenful(tables: &[Table]) -> Vec<Table> {
+fn fit_to_screen(tables: &[Table]) -> Vec<Table> {
     let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
     let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
     let mut out = Vec::new();
@@ -291,17 +291,17 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
         let columns =
             ["rank", "process", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
         // Of several ranks or processes only the steps' times.
-        let is_one = ["rank", "process"].iter().all(|of| spread.column(of).is_none());
+        let is_one = ["rank", "process"].iter().all(|column_name| spread.column(column_name).is_none());
         let times = |r: &usize| is_one || text(spread, "measure", *r) == Some("time");
         let times: Vec<usize> = (0..spread.rows()).filter(times).collect();
         out.push(select(&rows(spread, &times), &columns));
     }
     if let Some(time) = find("gpu_time") {
-        out.push(noted(devices(time), coverage.as_deref()));
+        out.push(with_note(devices(time), coverage.as_deref()));
     }
     if let Some(kernels) = find("gpu_kernels") {
         let columns = ["rank", "name", "percent", "total_ns", "count", "mean_ns"];
-        out.push(noted(select(&top(kernels, "total_ns", TOP), &columns), short.as_deref()));
+        out.push(with_note(select(&top(kernels, "total_ns", TOP), &columns), short.as_deref()));
     }
     if let Some(lines) = find("gpu_lines").filter(|lines| known_share(lines) >= 50.0) {
         let columns = ["rank", "line", "percent", "total_ns", "count", "longest"];
@@ -314,11 +314,11 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
         } else {
             "host_self_us"
         };
-        out.push(noted(select(&top(operators, by, TOP), &columns), short.as_deref()));
+        out.push(with_note(select(&top(operators, by, TOP), &columns), short.as_deref()));
     }
     if let Some(spans) = find("spans") {
         let columns = ["rank", "name", "thread", "calls", "self_ns", "total_ns", "max_ns"];
-        out.push(noted(select(&top(spans, "total_ns", 2 * TOP), &columns), None));
+        out.push(with_note(select(&top(spans, "total_ns", 2 * TOP), &columns), None));
     }
     if let Some(collectives) = find("coll_analysis") {
         let columns =
@@ -330,7 +330,7 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
     out
 }
 
-fn noted(mut table: Table, note: Option<&str>) -> Table {
+fn with_note(mut table: Table, note: Option<&str>) -> Table {
     table.notes.clear();
     table.notes.extend(note.map(str::to_owned));
     table

@@ -11,17 +11,17 @@ use stackline_memory::tables::{NAMES, NAMES_OF_COMPARISON};
 
 /// Names of the tables of each command; the most relevant command of a shared table comes first.
 fn tables() -> [(&'static str, Vec<&'static str>); 11] {
-    let of = |command: TableCommand, more: &[&'static str]| {
+    let with_command = |command: TableCommand, more: &[&'static str]| {
         let tables = analyses_for(command).flat_map(|analysis| analysis.tables);
         tables.chain(more).copied().collect()
     };
     [
-        ("steps", of(TableCommand::Steps, &[])),
-        ("kernels", of(TableCommand::Kernels, &[])),
-        ("operators", of(TableCommand::Operators, &[])),
-        ("collectives", of(TableCommand::Collectives, &[RANK_CLOCKS])),
-        ("timeline", of(TableCommand::Timeline, &[])),
-        ("check", of(TableCommand::Check, &[])),
+        ("steps", with_command(TableCommand::Steps, &[])),
+        ("kernels", with_command(TableCommand::Kernels, &[])),
+        ("operators", with_command(TableCommand::Operators, &[])),
+        ("collectives", with_command(TableCommand::Collectives, &[RANK_CLOCKS])),
+        ("timeline", with_command(TableCommand::Timeline, &[])),
+        ("check", with_command(TableCommand::Check, &[])),
         ("critical-path", exact::TABLES.to_vec()),
         ("findings", vec![FINDINGS, UNCHECKED, IGNORED]),
         ("memory", NAMES.into_iter().chain([FINDINGS, UNCHECKED]).collect()),
@@ -41,7 +41,7 @@ mod tests {
     use super::command_with;
 
     #[test]
-    fn another_command_is_named() {
+    fn command_with_the_table_is_suggested() {
         let timeline = ["gpu_time", "coverage", "gpu_timeline"];
         for (table, command) in [
             ("fused_operators", Some("kernels")),

@@ -36,11 +36,11 @@ struct OfTrace {
 impl OfTrace {
     fn compute(
         trace: &Trace,
-        (command, wanted): (TableCommand, &[&'static Analysis]),
+        (command, default_analyses): (TableCommand, &[&'static Analysis]),
         options: &RunOptions,
     ) -> Result<Self> {
         Ok(Self {
-            tables: stackline_engine::run_trace(trace, wanted, options)?,
+            tables: stackline_engine::run_trace(trace, default_analyses, options)?,
             looked: OF_STEPS.contains(&command).then(|| StepSelection::select(trace, &Scope::default())),
             marks: if command == TableCommand::Steps { step_marks::note(trace) } else { None },
             ends: (command == TableCommand::Collectives).then(|| CollectiveEnds::from_trace(trace)),
@@ -60,30 +60,30 @@ struct OfRun {
 impl OfRun {
     fn merge(of_traces: Vec<OfTrace>, command: TableCommand, session: &Session<'_>) -> Self {
         let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for of in of_traces {
-            of_each.push(of.tables);
-            looked.extend(of.looked);
-            marks.extend(of.marks);
-            ends.extend(of.ends);
+        for trace_tables in of_traces {
+            of_each.push(trace_tables.tables);
+            looked.extend(trace_tables.looked);
+            marks.extend(trace_tables.marks);
+            ends.extend(trace_tables.ends);
         }
-        let mut tables = session.together(of_each);
+        let mut tables = session.combined(of_each);
         if command == TableCommand::Collectives && session.infos.len() > 1 {
             let ranks: Vec<i64> = session.infos.iter().map(|info| info.rank).collect();
             tables.push(stackline_engine::rank_clock_table(&ranks, &ends));
         }
-        Self { tables, window: session.looked_at(&looked), marks }
+        Self { tables, window: session.window_sentence(&looked), marks }
     }
 }
 
 /// Run the analyses of a table command and print their tables.
 pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
     let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
-    let (wanted, on_request): (Vec<&Analysis>, Vec<&Analysis>) =
+    let (default_analyses, requested_analyses): (Vec<&Analysis>, Vec<&Analysis>) =
         analyses_for(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
-    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &wanted), options);
+    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &default_analyses), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
     let OfRun { tables, window, marks } = OfRun::merge(of_traces, command, &session);
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let (mut head, mut shown) = (String::new(), None);
     if common.format == Format::Table && common.tables.is_empty() {
         let of_host = session.is_of_host_alone();
@@ -93,7 +93,13 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
             false => window.clone().unwrap_or_default() + &notes(marks),
         };
         let has_window = window.is_some();
-        let view = TextView { wanted: &wanted, on_request: &on_request, has_window, of_host, lacks_gpu };
+        let view = TextView {
+            default_analyses: &default_analyses,
+            requested_analyses: &requested_analyses,
+            has_window,
+            of_host,
+            lacks_gpu,
+        };
         shown = Some(view.visible(&tables, &mut head));
     }
     let text = window.map_or(Value::Null, |text| text.trim_end().into());
@@ -103,8 +109,8 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
 
 /// Selection of the tables of a command that people see.
 struct TextView<'a> {
-    wanted: &'a [&'static Analysis],
-    on_request: &'a [&'static Analysis],
+    default_analyses: &'a [&'static Analysis],
+    requested_analyses: &'a [&'static Analysis],
     /// The head names the default window.
     has_window: bool,
     /// No trace has GPU work.
@@ -118,7 +124,8 @@ impl TextView<'_> {
     fn visible(&self, tables: &[Table], head: &mut String) -> Vec<Table> {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
         let bulky = |name: &str| {
-            self.wanted.iter().any(|analysis| analysis.hides(name)) || (name == INSTEAD_OF_OPERATORS && operators)
+            self.default_analyses.iter().any(|analysis| analysis.hides(name))
+                || (name == INSTEAD_OF_OPERATORS && operators)
         };
         let mut hidden: Vec<&str> = tables.iter().map(|t| t.name.as_str()).filter(|n| bulky(n)).collect();
         hidden.dedup();
@@ -135,8 +142,9 @@ impl TextView<'_> {
         if let (Some(last), false) = (visible.last_mut(), hidden.is_empty()) {
             last.notes.push(format!("Not shown: {}. Select one with --table NAME, or use JSON.", hidden.join(", ")));
         }
-        if let (Some(last), false) = (visible.last_mut(), self.on_request.is_empty()) {
-            let names: Vec<&str> = self.on_request.iter().flat_map(|analysis| analysis.tables).copied().collect();
+        if let (Some(last), false) = (visible.last_mut(), self.requested_analyses.is_empty()) {
+            let names: Vec<&str> =
+                self.requested_analyses.iter().flat_map(|analysis| analysis.tables).copied().collect();
             last.notes.push(format!("One row per record: {}. Select one with --table NAME.", names.join(", ")));
         }
         visible

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, SourceArgs, ViewArgs};
 use crate::failure::wrong_use;
-use crate::output::{say, to_output};
+use crate::output::{print_message, to_output};
 use crate::progress::ProgressDisplay;
 use anyhow::Result;
 use stackline_engine::{OpenOptions, Progress};
@@ -22,25 +22,25 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     }
     let opened = open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
     if !stackline_serve::is_built() {
-        say("this program was built without the web page: the address shows how to build it")?;
+        print_message("this program was built without the web page: the address shows how to build it")?;
     }
     let server = stackline_serve::serve(Arc::new(opened), args.port, args.host.clone())?;
     let url = server.url.clone();
     // The page that leads to the address stays as long as the server.
-    let mut told = Ok(None);
-    let served = server.run_until_interrupted(|| told = tell(&url, args, common));
-    told?;
+    let mut started = Ok(None);
+    let served = server.run_until_interrupted(|| started = announce(&url, args, common));
+    started?;
     Ok(served?)
 }
 
 /// Print the page's address and open the browser; return the temporary file that redirects the browser.
-fn tell(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
+fn announce(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
     to_output(common, |out| writeln!(out, "{url}"))?;
     let way = if args.no_open { None } else { redirect(url).ok().filter(|way| open_browser(way.path())) };
     if way.is_none() && !args.no_open {
-        say("no browser could be started; open the address above")?;
+        print_message("no browser could be started; open the address above")?;
     }
-    say("Press Ctrl-C to stop the server.")?;
+    print_message("Press Ctrl-C to stop the server.")?;
     Ok(way)
 }
 

@@ -4,7 +4,7 @@ use super::critical_path::exact::window;
 use super::critical_path::{one_trace, refuse};
 use crate::args::{Common, Format, WhatIfArgs};
 use crate::failure::wrong_use;
-use crate::output::{Answer, say};
+use crate::output::{Answer, print_message};
 use crate::session::Session;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         let mut sweep = what_if::sweep(trace, &choice, &options, &stopped).map_err(refuse)?;
         sweep.notes.splice(0..0, notes);
         if sweep.interrupted {
-            say(&match sweep.planned {
+            print_message(&match sweep.planned {
                 0 => "Stopped before any edit was tried.".to_owned(),
                 planned => format!("Stopped: {} of {planned} edits were tried.", sweep.tried),
             })?;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         let tables = tables(&prediction).into_iter().chain(path).collect();
         (tables, extra(&prediction, steps), head(&prediction, &choice, steps))
     };
-    let tables = session.pick_or(tables, if args.sweep { &[] } else { &[what_if::PATH] })?;
+    let tables = session.select_tables_or(tables, if args.sweep { &[] } else { &[what_if::PATH] })?;
     let head = if people { head } else { String::new() };
     let extra = if common.format == Format::Json { extra } else { Vec::new() };
     let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();

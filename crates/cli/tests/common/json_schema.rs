@@ -65,9 +65,11 @@ fn check((root, schema): (&Value, &Value), path: &str, value: &Value, found: &mu
                 }
                 false
             }
-            "required" => value.as_object().is_some_and(|of| names(rule).iter().any(|key| !of.contains_key(*key))),
+            "required" => {
+                value.as_object().is_some_and(|object| names(rule).iter().any(|key| !object.contains_key(*key)))
+            }
             "additionalProperties" => {
-                value.as_object().is_some_and(|of| of.keys().any(|key| schema["properties"].get(key).is_none()))
+                value.as_object().is_some_and(|object| object.keys().any(|key| schema["properties"].get(key).is_none()))
             }
             other => panic!("the schema says {other:?}, which is not checked"),
         };

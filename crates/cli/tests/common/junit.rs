@@ -49,18 +49,18 @@ pub(crate) fn faults(xml: &str) -> Vec<String> {
     let mut reader = Reader::from_str(xml);
     let mut open: Vec<String> = Vec::new();
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    let mut declared: BTreeMap<String, usize> = BTreeMap::new();
     loop {
         match reader.read_event() {
             Err(error) => return vec![format!("no XML: {error}")],
             Ok(Event::Eof) => break,
             Ok(Event::Start(start)) => {
-                faults.extend(wrong(open.last(), &start, &mut told));
+                faults.extend(wrong(open.last(), &start, &mut declared));
                 open.push(name_of(&start));
                 count(&name_of(&start), &mut found);
             }
             Ok(Event::Empty(start)) => {
-                faults.extend(wrong(open.last(), &start, &mut told));
+                faults.extend(wrong(open.last(), &start, &mut declared));
                 count(&name_of(&start), &mut found);
             }
             Ok(Event::End(_)) => {
@@ -75,8 +75,12 @@ pub(crate) fn faults(xml: &str) -> Vec<String> {
         }
     }
     for key in COUNTS {
-        let (says, has) = (told.get(key).copied(), found.get(key).copied().unwrap_or(0));
-        faults.extend(says.filter(|&says| says != has).map(|says| format!("{key}=\"{says}\", but there are {has}")));
+        let (declared_count, has) = (declared.get(key).copied(), found.get(key).copied().unwrap_or(0));
+        faults.extend(
+            declared_count
+                .filter(|&declared_count| declared_count != has)
+                .map(|declared_count| format!("{key}=\"{declared_count}\", but there are {has}")),
+        );
     }
     faults
 }
@@ -100,15 +104,15 @@ fn count(name: &str, found: &mut BTreeMap<&str, usize>) {
     *found.entry(key).or_default() += 1;
 }
 
-fn wrong(around: Option<&String>, start: &BytesStart<'_>, told: &mut BTreeMap<String, usize>) -> Vec<String> {
+fn wrong(around: Option<&String>, start: &BytesStart<'_>, declared: &mut BTreeMap<String, usize>) -> Vec<String> {
     let name = name_of(start);
     let Some(element) = element(&name) else { return vec![format!("an element {name}")] };
     let mut faults = Vec::new();
-    let may_stand = match around {
+    let is_allowed = match around {
         None => name == "testsuites",
         Some(around) => self::element(around).is_some_and(|around| around.inside.contains(&name.as_str())),
     };
-    faults.extend((!may_stand).then(|| format!("{name} in {around:?}")));
+    faults.extend((!is_allowed).then(|| format!("{name} in {around:?}")));
     let mut has = Vec::new();
     for attribute in start.attributes() {
         let Ok(attribute) = attribute else { return vec![format!("{name} has an attribute that is none")] };
@@ -116,7 +120,7 @@ fn wrong(around: Option<&String>, start: &BytesStart<'_>, told: &mut BTreeMap<St
         let value = String::from_utf8_lossy(&attribute.value).into_owned();
         if COUNTS.contains(&key.as_str()) {
             match value.parse() {
-                Ok(number) => drop(told.insert(key.clone(), number)),
+                Ok(number) => drop(declared.insert(key.clone(), number)),
                 Err(_) => faults.push(format!("{name}: {key}={value:?} is no count")),
             }
         }

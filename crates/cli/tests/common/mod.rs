@@ -38,8 +38,8 @@ pub(crate) fn refusals(directory: &Path, commands: &[&[&str]]) -> String {
     let refused = |args: &&[&str]| {
         let output = stackline(args).current_dir(directory).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{args:?}");
-        let (words, said) = (args.iter().map(quoted).collect::<Vec<_>>().join(" "), String::from_utf8(output.stderr));
-        format!("$ stackline {words}\n{}exit code {}\n\n", said.unwrap(), output.status.code().unwrap())
+        let (words, stderr) = (args.iter().map(quoted).collect::<Vec<_>>().join(" "), String::from_utf8(output.stderr));
+        format!("$ stackline {words}\n{}exit code {}\n\n", stderr.unwrap(), output.status.code().unwrap())
     };
     commands.iter().map(refused).collect()
 }

@@ -147,7 +147,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn a_segment_is_found_as_long_as_its_words_are_there() {
+    fn segments_are_found_while_their_words_are_unchanged() {
         let stack = [10, 11, 12, 13].map(Cell::new);
         let sp = stack.as_ptr() as usize;
         let extent = Extent { from: 8, bound: 32 };
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_grows_with_what_is_used() {
+    fn tables_grow_with_their_use() {
         let stack = [10_usize].map(Cell::new);
         let sp = stack.as_ptr() as usize;
         let (extent, words) = (Extent { from: 0, bound: 8 }, [Word { distance: 0, value: 10 }]);

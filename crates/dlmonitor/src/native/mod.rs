@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub use modules::Module;
-pub use stack::{Ended, MAX_NATIVE, NativeStack, Registers};
+pub use stack::{MAX_NATIVE, NativeStack, Registers, WalkEnd};
 
 /// Snapshot of the loaded modules; null while native frames are off.
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
@@ -27,22 +27,22 @@ static READERS: Gate = Gate::new();
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// True while a thread renews the snapshot and frees old ones.
 static RENEWING: AtomicBool = AtomicBool::new(false);
-static OLD: AtomicPtr<Old> = AtomicPtr::new(std::ptr::null_mut());
+static FORMER: AtomicPtr<FormerSnapshot> = AtomicPtr::new(std::ptr::null_mut());
 /// True while the dynamic linker's list is read. A child that is forked meanwhile would find the list locked forever.
 static READING: AtomicBool = AtomicBool::new(false);
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
 /// Longest wait of a fork for a reader of the list. Reading takes about 50 µs, or more if the reader waits for a
 /// processor.
-const PATIENCE: Duration = Duration::from_millis(200);
+const MAX_FORK_WAIT: Duration = Duration::from_millis(200);
 
 /// Stack space that a synchronous walk may use. Threads with less space left get no native frames.
 pub const LEAST_STACK: usize = 64 << 10;
 
 /// A former snapshot, and those before it.
-struct Old {
+struct FormerSnapshot {
     snapshot: Box<Snapshot>,
-    next: Option<Box<Old>>,
+    next: Option<Box<FormerSnapshot>>,
 }
 
 /// True if native stacks are unwound: a snapshot of the loaded libraries exists.
@@ -88,8 +88,8 @@ pub fn ranges_of(changes: &mut (u64, u64), test: impl Fn(&str) -> bool) -> Optio
     if RENEWING.swap(true, Ordering::SeqCst) {
         return None;
     }
-    let now = reading(modules::changes).filter(|now| now != changes);
-    let list = now.and_then(|_| reading(modules::list));
+    let now = read_list(modules::changes).filter(|now| now != changes);
+    let list = now.and_then(|_| read_list(modules::list));
     RENEWING.store(false, Ordering::SeqCst);
     *changes = now.filter(|_| list.is_some())?;
     Some(modules::ranges(&list?, test))
@@ -101,21 +101,21 @@ fn find_modules() {
     }
     // SAFETY: null, or a leaked box that only this thread may replace and free at the moment.
     let before = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
-    if before.is_none_or(|before| reading(modules::changes).is_some_and(|changes| changes != before.changes))
-        && let Some(list) = reading(modules::list)
+    if before.is_none_or(|before| read_list(modules::changes).is_some_and(|changes| changes != before.changes))
+        && let Some(list) = read_list(modules::list)
     {
-        let new = before.unwrap_or(&Snapshot::empty()).renewed(list, &Memory::of_this_thread());
+        let new = before.unwrap_or(&Snapshot::empty()).updated(list, &Memory::of_this_thread());
         let generation = new.generation;
         let old = CURRENT.swap(Box::into_raw(Box::new(new)), Ordering::SeqCst);
         // Store the number last: cached values with this number belong to this snapshot or a later one.
         GENERATION.store(generation, Ordering::Release);
         if !old.is_null() {
             // SAFETY: it was leaked above, at an earlier time, and is in the list once.
-            let (snapshot, next) = unsafe { (Box::from_raw(old), take_old()) };
-            OLD.store(Box::into_raw(Box::new(Old { snapshot, next })), Ordering::Release);
+            let (snapshot, next) = unsafe { (Box::from_raw(old), take_former()) };
+            FORMER.store(Box::into_raw(Box::new(FormerSnapshot { snapshot, next })), Ordering::Release);
         }
     }
-    free_old();
+    free_former();
     RENEWING.store(false, Ordering::SeqCst);
 }
 
@@ -123,20 +123,20 @@ fn find_modules() {
 ///
 /// # Safety
 /// The caller has set `RENEWING`.
-unsafe fn take_old() -> Option<Box<Old>> {
-    let old = OLD.swap(std::ptr::null_mut(), Ordering::AcqRel);
+unsafe fn take_former() -> Option<Box<FormerSnapshot>> {
+    let old = FORMER.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null, or a box that was leaked into the list and is taken out once.
     (!old.is_null()).then(|| unsafe { Box::from_raw(old) })
 }
 
 /// Free old snapshots if there are no readers, and with them the tables of unloaded libraries. Otherwise retry at the
 /// next renewal.
-fn free_old() {
-    if !OLD.load(Ordering::Acquire).is_null() && READERS.is_left() {
+fn free_former() {
+    if !FORMER.load(Ordering::Acquire).is_null() && READERS.is_left() {
         // SAFETY: only the thread that renews comes here.
-        let mut old = unsafe { take_old() };
+        let mut old = unsafe { take_former() };
         while let Some(first) = old {
-            let Old { snapshot, next } = *first;
+            let FormerSnapshot { snapshot, next } = *first;
             drop(snapshot);
             old = next;
         }
@@ -145,7 +145,7 @@ fn free_old() {
 
 /// Read the dynamic linker's list, unless a fork is in progress. From `init` on, the handlers of `fork` call the
 /// functions below, also while native frames are off.
-fn reading<R>(read: impl FnOnce() -> R) -> Option<R> {
+fn read_list<R>(read: impl FnOnce() -> R) -> Option<R> {
     READING.store(true, Ordering::SeqCst);
     let result = (FORKING.load(Ordering::SeqCst) == 0).then(read);
     READING.store(false, Ordering::SeqCst);
@@ -188,30 +188,30 @@ impl Segment {
 }
 
 impl NativeStack {
-    /// The value of [`Self::keep`] for the current segment, if it is the kept one.
+    /// The value of [`Self::cache_value`] for the current segment, if it is the kept one.
     #[inline]
-    pub fn kept(&mut self, segment: &Segment, hint: u64) -> Option<u32> {
+    pub fn cached_value(&mut self, segment: &Segment, hint: u64) -> Option<u32> {
         let generation = Some(generation()).filter(|&generation| generation > 0)?;
-        self.recall(generation, hint, segment.at.sp, segment.from, segment.bound())
+        self.load_cached(generation, hint, segment.at.sp, segment.from, segment.bound())
     }
 
     /// Walk a segment. `None` if native frames are off, or if [`Self::prepare`] returned `false`.
-    pub fn above(&mut self, segment: &Segment) -> Option<Ended> {
+    pub fn walk_segment(&mut self, segment: &Segment) -> Option<WalkEnd> {
         with_current(|snapshot| self.walk(snapshot, segment.at, segment.from, segment.bound(), segment.end))?
     }
 
     /// Keep a value for the last walked segment, so that the same segment with the same `hint` need not be walked
     /// again.
-    pub fn keep(&mut self, segment: &Segment, hint: u64, value: u32) {
+    pub fn cache_value(&mut self, segment: &Segment, hint: u64, value: u32) {
         let generation = generation();
         if generation > 0 {
-            self.remember(generation, hint, segment.at.sp, segment.from, segment.bound(), value);
+            self.store_cached(generation, hint, segment.at.sp, segment.from, segment.bound(), value);
         }
     }
 
     /// Frames of a thread interrupted by a signal, up to the nearest of `bounds` or the root. Called by the signal
     /// handler. `None` if native frames are off, or if it is not ready.
-    pub fn interrupted(&mut self, at: Registers, bounds: [usize; 2], memory: Memory) -> Option<Ended> {
+    pub fn walk_interrupted_segment(&mut self, at: Registers, bounds: [usize; 2], memory: Memory) -> Option<WalkEnd> {
         let nearest = bounds.into_iter().filter(|&bound| bound > at.sp).min().unwrap_or(usize::MAX);
         with_current(|snapshot| self.walk_interrupted(snapshot, at, nearest, memory))?
     }
@@ -237,7 +237,7 @@ pub fn stack_bounds() -> Option<(usize, usize)> {
 pub(crate) fn before_fork() {
     FORKING.fetch_add(1, Ordering::SeqCst);
     let since = Instant::now();
-    while READING.load(Ordering::SeqCst) && since.elapsed() < PATIENCE {
+    while READING.load(Ordering::SeqCst) && since.elapsed() < MAX_FORK_WAIT {
         // The reader may need this processor.
         std::thread::yield_now();
     }
@@ -255,7 +255,7 @@ pub(crate) fn forked() {
     READERS.forked();
     if RENEWING.swap(false, Ordering::SeqCst) {
         // The list may be partly changed: its entries are leaked.
-        OLD.store(std::ptr::null_mut(), Ordering::Release);
+        FORMER.store(std::ptr::null_mut(), Ordering::Release);
     }
 }
 
@@ -267,7 +267,7 @@ mod small_stacks;
 #[cfg(test)]
 mod tests {
     use super::{
-        Ended, FORKING, NativeStack, READING, RENEWING, Registers, Segment, module_at, reading, stack_bounds, start,
+        FORKING, NativeStack, READING, RENEWING, Registers, Segment, WalkEnd, module_at, read_list, stack_bounds, start,
     };
     use crate::python::Memory;
     use std::ffi::{c_int, c_void};
@@ -287,7 +287,7 @@ mod tests {
     }
 
     /// Return addresses by libgcc, innermost first, for comparison.
-    fn truth() -> Vec<usize> {
+    fn libgcc_frames() -> Vec<usize> {
         let mut truth = Vec::new();
         // SAFETY: the callback uses `data` with its real type.
         unsafe { _Unwind_Backtrace(each, (&raw mut truth).cast()) };
@@ -306,24 +306,24 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_those_of_libgcc() {
+    fn frames_equal_those_of_libgcc() {
         start().unwrap();
         let mut stack = NativeStack::new();
         for depth in [1, 20, 60] {
             deep(depth, &mut || {
                 let (_, end) = stack_bounds().unwrap();
-                let ended = stack.above(&Segment { at: Registers::here(), from: 0, bounds: [0, 0], end });
-                assert_eq!(ended, Some(Ended::AtRoot));
+                let ended = stack.walk_segment(&Segment { at: Registers::here(), from: 0, bounds: [0, 0], end });
+                assert_eq!(ended, Some(WalkEnd::AtRoot));
                 // Our addresses are those of the last byte of a call.
                 let ours: Vec<usize> = stack.frames().iter().skip(1).map(|address| address + 1).collect();
-                let truth = truth();
+                let truth = libgcc_frames();
                 let common =
                     ours.iter().rev().zip(truth.iter().rev()).take_while(|(ours, truth)| ours == truth).count();
                 assert!(common + 4 > truth.len() && common + 1 >= ours.len(), "{common} of {ours:x?} {truth:x?}");
                 assert!(common > depth as usize);
 
-                let ended = stack.interrupted(Registers::here(), [0, 0], Memory::of_this_thread());
-                assert_eq!(ended, Some(Ended::AtRoot));
+                let ended = stack.walk_interrupted_segment(Registers::here(), [0, 0], Memory::of_this_thread());
+                assert_eq!(ended, Some(WalkEnd::AtRoot));
                 let safe: Vec<usize> = stack.frames().iter().skip(1).map(|address| address + 1).collect();
                 assert_eq!(safe, ours);
                 assert!(stack.frames().iter().all(|&address| module_at(address).is_some()));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_ends_a_walk() {
+    fn unwinding_stops_at_the_bound() {
         start().unwrap();
         let mut stack = NativeStack::new();
         let mark = std::hint::black_box(0_u64);
@@ -340,17 +340,17 @@ mod tests {
             let (start, end) = stack_bounds().unwrap();
             let bound = &raw const mark as usize;
             assert!((start..end).contains(&bound));
-            let ended = stack.above(&Segment { at: Registers::here(), from: 0, bounds: [bound, 0], end });
-            assert_eq!(ended, Some(Ended::AtBound));
+            let ended = stack.walk_segment(&Segment { at: Registers::here(), from: 0, bounds: [bound, 0], end });
+            assert_eq!(ended, Some(WalkEnd::AtBound));
             assert!((10..16).contains(&stack.frames().len()), "{}", stack.frames().len());
             let frames = stack.frames().to_vec();
-            let ended = stack.interrupted(Registers::here(), [bound, 0], Memory::of_this_thread());
-            assert_eq!((ended, &frames[1..]), (Some(Ended::AtBound), &stack.frames()[1..]));
+            let ended = stack.walk_interrupted_segment(Registers::here(), [bound, 0], Memory::of_this_thread());
+            assert_eq!((ended, &frames[1..]), (Some(WalkEnd::AtBound), &stack.frames()[1..]));
             // Only the frames beyond another address.
             let inner = Registers::here().sp + 64;
             assert_eq!(
-                stack.above(&Segment { at: Registers::here(), from: inner, bounds: [bound, end], end }),
-                Some(Ended::AtBound)
+                stack.walk_segment(&Segment { at: Registers::here(), from: inner, bounds: [bound, end], end }),
+                Some(WalkEnd::AtBound)
             );
             assert!(!stack.frames().is_empty() && frames[1..].ends_with(&stack.frames()[1..]));
         });
@@ -364,7 +364,7 @@ mod tests {
         let mut found = Vec::new();
         // A loop that is not unrolled: unrolled iterations would have different addresses.
         for depth in std::hint::black_box(vec![3, 3, 4, 4, 3]) {
-            deep(depth, &mut || found.push(look(&mut stack, &raw const mark as usize)));
+            deep(depth, &mut || found.push(swap_cached_length(&mut stack, &raw const mark as usize)));
         }
         let known = cfg!(target_arch = "x86_64");
         assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, known, false, known, known]);
@@ -374,31 +374,31 @@ mod tests {
     /// Keep the length of the segment that leads here, at one address in the code. Returns the length that was kept
     /// before.
     #[inline(never)]
-    fn look(stack: &mut NativeStack, bound: usize) -> Option<u32> {
+    fn swap_cached_length(stack: &mut NativeStack, bound: usize) -> Option<u32> {
         let (_, end) = stack_bounds().unwrap();
         let at = Registers::here();
         let segment = Segment { at, from: at.sp, bounds: [bound, 0], end };
-        let kept = stack.kept(&segment, 1);
-        stack.above(&segment);
-        stack.keep(&segment, 1, stack.frames().len() as u32);
+        let kept = stack.cached_value(&segment, 1);
+        stack.walk_segment(&segment);
+        stack.cache_value(&segment, 1, stack.frames().len() as u32);
         kept
     }
 
     #[test]
-    fn what_is_no_function_is_not_believed() {
+    fn unwinding_stops_at_addresses_outside_functions() {
         start().unwrap();
         let mut stack = NativeStack::new();
         let here = Registers::here();
         let nowhere = Registers { pc: 0x1000, ..here };
-        assert_eq!(stack.interrupted(nowhere, [0, 0], Memory::of_this_thread()), Some(Ended::Lost));
+        assert_eq!(stack.walk_interrupted_segment(nowhere, [0, 0], Memory::of_this_thread()), Some(WalkEnd::Lost));
         assert_eq!(stack.frames(), [0x1000]);
         let no_stack = Registers { sp: 0x1000, fp: 0x2000, ..here };
-        assert_eq!(stack.interrupted(no_stack, [0, 0], Memory::of_this_thread()), Some(Ended::Lost));
+        assert_eq!(stack.walk_interrupted_segment(no_stack, [0, 0], Memory::of_this_thread()), Some(WalkEnd::Lost));
         assert_eq!(stack.frames().len(), 1);
     }
 
     #[test]
-    fn a_fork_waits_for_the_list_to_be_read() {
+    fn forks_wait_for_readers_of_the_module_list() {
         static ENDED: AtomicBool = AtomicBool::new(false);
         // The setup of a program that reads no native frames.
         crate::fork::watch();
@@ -408,7 +408,7 @@ mod tests {
             while RENEWING.swap(true, Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            reading(|| {
+            read_list(|| {
                 sender.send(()).unwrap();
                 let since = Instant::now();
                 while FORKING.load(Ordering::SeqCst) == 0 && since.elapsed() < Duration::from_secs(20) {

@@ -79,14 +79,14 @@ pub(super) struct List {
 
 /// Numbers of loads and unloads so far.
 pub(super) fn changes() -> (u64, u64) {
-    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    unsafe extern "C" fn read_changes(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: `data` is the pair below, `info` is valid during the call.
         unsafe { *data.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
         1
     }
     let mut changes = (0, 0);
     // SAFETY: the callback has the right signature and uses `data` with its real type.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(read_changes), (&raw mut changes).cast()) };
     changes
 }
 
@@ -99,7 +99,7 @@ pub(super) fn ranges(list: &List, test: impl Fn(&str) -> bool) -> Vec<Range<usiz
 /// List the libraries that are loaded in this process now.
 pub(super) fn list() -> List {
     // The linker's lock is held meanwhile, so only headers are copied.
-    unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    unsafe extern "C" fn add_module(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: `data` is the list below; `info`, its name and its headers are valid during the call.
         unsafe {
             let (list, info) = (&mut *data.cast::<List>(), &*info);
@@ -121,18 +121,18 @@ pub(super) fn list() -> List {
     }
     let mut list = List::default();
     // SAFETY: the callback has the right signature and uses `data` with its real type.
-    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut list).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(add_module), (&raw mut list).cast()) };
     list
 }
 
 /// The kernel's vDSO, which has no file.
-const KERNELS: &[u8] = b"linux-vdso";
+const VDSO: &[u8] = b"linux-vdso";
 
 /// Make relative names absolute, because the program may change its directory later. Called without the linker's
 /// lock.
 fn locate(modules: &mut [Listed]) {
     let is_relative =
-        |listed: &&mut Listed| !matches!(listed.name.first(), None | Some(b'/')) && !listed.name.starts_with(KERNELS);
+        |listed: &&mut Listed| !matches!(listed.name.first(), None | Some(b'/')) && !listed.name.starts_with(VDSO);
     let mut relative = modules.iter_mut().filter(is_relative).peekable();
     if relative.peek().is_none() {
         return;
@@ -168,7 +168,7 @@ impl Snapshot {
     }
 
     /// A snapshot of the currently loaded modules, which keeps modules of this one.
-    pub(super) fn renewed(&self, mut list: List, memory: &Memory) -> Self {
+    pub(super) fn updated(&self, mut list: List, memory: &Memory) -> Self {
         locate(&mut list.modules);
         let mut new = self.clone();
         new.changes = list.changes;
@@ -189,7 +189,7 @@ impl Snapshot {
                 new.unwinder.add_module(listed.unwind_module(&range, tables));
             }
             let build_id = listed.build_id(memory).unwrap_or_default();
-            let content = if build_id.is_empty() { listed.content(memory) } else { None };
+            let content = if build_id.is_empty() { listed.content_hash(memory) } else { None };
             new.modules.push(Arc::new(Module { id: new.next_id, path: listed.path(), build_id, content, range }));
             new.next_id += 1;
         }
@@ -303,7 +303,7 @@ impl Listed {
         if !path.is_absolute() {
             // The vDSO has no file and stays mapped.
             // SAFETY: the kernel's library is never unloaded, and is read-only.
-            let kernel = self.name.starts_with(KERNELS);
+            let kernel = self.name.starts_with(VDSO);
             let bytes = || unsafe { std::slice::from_raw_parts(address as *const u8, segment.file_size) };
             return kernel.then(|| Bytes { bytes: bytes(), mapping: None });
         }
@@ -329,7 +329,7 @@ impl Listed {
     /// FNV-1a hash of the addresses and sizes of the loaded segments, of the beginning of the unwind tables' index
     /// (which has the start of each function), and of the beginning of the code. `stackline-symbols` computes the
     /// same hash from files.
-    fn content(&self, memory: &Memory) -> Option<u64> {
+    fn content_hash(&self, memory: &Memory) -> Option<u64> {
         let mut hash = 0xcbf2_9ce4_8422_2325;
         let mut add = |bytes: &[u8]| {
             for byte in bytes {
@@ -416,13 +416,13 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     fn snapshot() -> Snapshot {
-        Snapshot::empty().renewed(list(), &Memory::of_this_thread())
+        Snapshot::empty().updated(list(), &Memory::of_this_thread())
     }
 
     #[test]
-    fn this_program_is_found() {
+    fn own_program_is_listed() {
         let snapshot = snapshot();
-        let here = this_program_is_found as fn() as usize;
+        let here = own_program_is_listed as fn() as usize;
         let module = snapshot.find(here).unwrap();
         assert_eq!(module.path, std::env::current_exe().unwrap());
         assert!(snapshot.find(16).is_none());
@@ -432,9 +432,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_keeps_its_number() {
+    fn known_modules_keep_their_ids() {
         let first = snapshot();
-        let second = first.renewed(list(), &Memory::of_this_thread());
+        let second = first.updated(list(), &Memory::of_this_thread());
         let known = |snapshot: &Snapshot| {
             snapshot.modules.iter().map(|module| (module.id, module.range.start)).collect::<Vec<_>>()
         };
@@ -444,20 +444,20 @@ mod tests {
 
     /// Symbolization later compares the content in memory with that of files.
     #[test]
-    fn content_is_that_of_the_file() {
+    fn content_id_equals_that_of_the_file() {
         let memory = Memory::of_this_thread();
         let mut compared = 0;
         for listed in list().modules.iter().filter(|listed| listed.path().is_absolute()) {
-            let content = listed.content(&memory);
+            let content = listed.content_hash(&memory);
             assert!(content.is_some(), "{}", listed.path().display());
-            assert_eq!(content, stackline_symbols::content(&listed.path()), "{}", listed.path().display());
+            assert_eq!(content, stackline_symbols::content_hash(&listed.path()), "{}", listed.path().display());
             compared += 1;
         }
         assert!(compared >= 2, "this program and the C library");
     }
 
     #[test]
-    fn relative_names_become_those_of_the_mapped_files() {
+    fn relative_names_are_replaced_by_mapped_paths() {
         let maps = b"1000-2000 r--p 00000000 08:01 42      /srv/my libs/libth.so\n\
             2000-3000 r-xp 00001000 08:01 42 /srv/old.so (deleted)\n3000-4000 rw-p 00000000 00:00 0 \n";
         let at = |address| mapped_file(maps, address);

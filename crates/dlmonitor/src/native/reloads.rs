@@ -1,6 +1,6 @@
 //! Tests that repeated loading and unloading of libraries leaks nothing.
 
-use super::{GENERATION, NativeStack, OLD, Registers, module_at, renew, start};
+use super::{FORMER, GENERATION, NativeStack, Registers, module_at, renew, start};
 use crate::python::Memory;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Number of iterations and libraries, far more than a list of a few dozen entries.
 const MANY: usize = 200;
 /// Attempts before a test gives up. One is enough unless another test reads the list at the same moment.
-const LOOKS: usize = 1_000_000;
+const MAX_ATTEMPTS: usize = 1_000_000;
 
 const SMALL: &str = "int small(int x) { return x + 1; }\n";
 
@@ -49,15 +49,15 @@ fn unload(loaded: &Loaded) {
 }
 
 /// Read the list until a condition is true, because another test may be reading it.
-fn look_until(is_so: impl Fn() -> bool) {
-    for _ in 0..LOOKS {
-        if is_so() {
+fn read_list_until(condition: impl Fn() -> bool) {
+    for _ in 0..MAX_ATTEMPTS {
+        if condition() {
             return;
         }
         renew();
         std::thread::yield_now();
     }
-    panic!("after {LOOKS} looks it is not so");
+    panic!("the condition is still false after {MAX_ATTEMPTS} reads of the list");
 }
 
 /// Number of mappings of files in a folder.
@@ -73,7 +73,7 @@ fn while_walking(action: impl FnOnce()) {
         scope.spawn(|| {
             let mut stack = NativeStack::new();
             while !stop.load(Ordering::Relaxed) {
-                stack.interrupted(Registers::here(), [0, 0], Memory::of_this_thread());
+                stack.walk_interrupted_segment(Registers::here(), [0, 0], Memory::of_this_thread());
                 assert!(!stack.frames().is_empty());
                 std::thread::yield_now();
             }
@@ -84,20 +84,20 @@ fn while_walking(action: impl FnOnce()) {
 }
 
 #[test]
-fn one_library_that_comes_and_goes_leaves_nothing() {
+fn repeated_reloads_of_one_library_leak_nothing() {
     start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let Some(library) = compile(folder.path(), SMALL) else { return };
     while_walking(|| {
         for _ in 0..MANY {
             let loaded = load(&library);
-            look_until(|| module_at(loaded.1).is_some());
+            read_list_until(|| module_at(loaded.1).is_some());
             assert!(mappings(folder.path()) > 0);
             unload(&loaded);
-            look_until(|| module_at(loaded.1).is_none());
+            read_list_until(|| module_at(loaded.1).is_none());
         }
     });
-    look_until(|| OLD.load(Ordering::Acquire).is_null());
+    read_list_until(|| FORMER.load(Ordering::Acquire).is_null());
     assert_eq!(mappings(folder.path()), 0);
     assert!(GENERATION.load(Ordering::Relaxed) as usize >= 2 * MANY, "each change was seen");
 }
@@ -114,20 +114,20 @@ fn many_libraries_are_mapped_once_each() {
     };
     let first = one(0);
     let before = mappings(folder.path());
-    look_until(|| module_at(first.1).is_some());
+    read_list_until(|| module_at(first.1).is_some());
     let ours = mappings(folder.path()) - before;
     let mut all = vec![first];
     for number in 1..MANY {
         let loaded = one(number);
-        look_until(|| module_at(loaded.1).is_some());
+        read_list_until(|| module_at(loaded.1).is_some());
         all.push(loaded);
     }
-    look_until(|| OLD.load(Ordering::Acquire).is_null());
+    read_list_until(|| FORMER.load(Ordering::Acquire).is_null());
     assert_eq!(mappings(folder.path()), MANY * (before + ours), "each of them as often as the first");
     for loaded in &all {
         unload(loaded);
-        look_until(|| module_at(loaded.1).is_none());
+        read_list_until(|| module_at(loaded.1).is_none());
     }
-    look_until(|| OLD.load(Ordering::Acquire).is_null());
+    read_list_until(|| FORMER.load(Ordering::Acquire).is_null());
     assert_eq!(mappings(folder.path()), 0);
 }

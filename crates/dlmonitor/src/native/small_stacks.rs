@@ -1,7 +1,7 @@
 //! Threads whose stacks are too small to build an unwinder cache.
 
 use super::reloads::compile;
-use super::{Ended, NativeStack, Registers, Segment, spares, stack_bounds, start};
+use super::{NativeStack, Registers, Segment, WalkEnd, spares, stack_bounds, start};
 use crate::python::Memory;
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -12,9 +12,9 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// Far longer than any operation that waits for no other thread.
-const LONG: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
-fn small<'a>(scope: &'a Scope<'a, '_>, run: impl FnOnce() + Send + 'a) -> ScopedJoinHandle<'a, ()> {
+fn spawn_with_small_stack<'a>(scope: &'a Scope<'a, '_>, run: impl FnOnce() + Send + 'a) -> ScopedJoinHandle<'a, ()> {
     Builder::new().stack_size(128 << 10).spawn_scoped(scope, run).unwrap()
 }
 
@@ -22,25 +22,25 @@ fn take_all() {
     std::iter::from_fn(spares::take).for_each(drop);
 }
 
-fn walk(stack: &mut NativeStack) -> Option<Ended> {
+fn walk(stack: &mut NativeStack) -> Option<WalkEnd> {
     let (_, end) = stack_bounds().unwrap();
-    stack.above(&Segment { at: Registers::here(), from: 0, bounds: [0, 0], end })
+    stack.walk_segment(&Segment { at: Registers::here(), from: 0, bounds: [0, 0], end })
 }
 
 fn wait_for(step: &AtomicU32, value: u32) -> bool {
     let since = Instant::now();
-    while step.load(Ordering::SeqCst) < value && since.elapsed() < LONG {
+    while step.load(Ordering::SeqCst) < value && since.elapsed() < MAX_WAIT {
         std::thread::yield_now();
     }
     step.load(Ordering::SeqCst) >= value
 }
 
 #[test]
-fn they_have_native_frames_once_others_built_what_that_takes() {
+fn small_stacks_have_native_frames_once_a_cache_exists() {
     start().unwrap();
     let step = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        small(scope, || {
+        spawn_with_small_stack(scope, || {
             // Another test may have left a spare cache.
             let mut stack = std::iter::repeat_with(|| {
                 take_all();
@@ -49,11 +49,11 @@ fn they_have_native_frames_once_others_built_what_that_takes() {
             .find(|stack| !stack.is_ready())
             .unwrap();
             assert_eq!((walk(&mut stack), stack.frames().len()), (None, 0));
-            assert_eq!(stack.interrupted(Registers::here(), [0, 0], Memory::of_this_thread()), None);
+            assert_eq!(stack.walk_interrupted_segment(Registers::here(), [0, 0], Memory::of_this_thread()), None);
             step.store(1, Ordering::SeqCst);
             assert!(wait_for(&step, 2));
             assert!(stack.prepare() && stack.is_ready());
-            assert_eq!(walk(&mut stack), Some(Ended::AtRoot));
+            assert_eq!(walk(&mut stack), Some(WalkEnd::AtRoot));
             assert!(stack.frames().len() > 3);
         });
         assert!(wait_for(&step, 1));
@@ -64,11 +64,11 @@ fn they_have_native_frames_once_others_built_what_that_takes() {
 }
 
 #[test]
-fn a_cache_goes_from_one_to_the_next() {
+fn caches_move_from_one_thread_to_the_next() {
     start().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..20 {
-            small(scope, || assert!(NativeStack::new().is_ready())).join().unwrap();
+            spawn_with_small_stack(scope, || assert!(NativeStack::new().is_ready())).join().unwrap();
         }
     });
 }
@@ -77,7 +77,7 @@ fn a_cache_goes_from_one_to_the_next() {
 /// constructor, while its thread holds the linker's lock. Threads need that lock to start and end, so a thread that
 /// holds the GIL must not wait for one of our threads.
 #[test]
-fn they_wait_for_no_thread_while_a_library_is_loaded() {
+fn small_stacks_do_not_wait_for_library_loads() {
     start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
@@ -93,7 +93,7 @@ fn they_wait_for_no_thread_while_a_library_is_loaded() {
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let step = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        small(scope, || {
+        spawn_with_small_stack(scope, || {
             step.fetch_add(1, Ordering::SeqCst);
             if wait_for(&step, 2) {
                 drop(NativeStack::new());

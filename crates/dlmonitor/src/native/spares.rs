@@ -36,7 +36,7 @@ impl Spares {
         Self([const { AtomicPtr::new(null_mut()) }; COUNT])
     }
 
-    fn lacks_one(&self) -> bool {
+    fn has_empty_slot(&self) -> bool {
         self.0.iter().any(|place| place.load(Ordering::Relaxed).is_null())
     }
 
@@ -63,7 +63,7 @@ impl Spares {
 }
 
 /// A cache for the calling thread: a new one if its stack has enough space, otherwise a spare one, if any.
-pub(super) fn obtain() -> Option<Box<Cache>> {
+pub(super) fn own_or_spare() -> Option<Box<Cache>> {
     if has_room() { Some(build()) } else { take() }
 }
 
@@ -79,8 +79,8 @@ pub(super) fn give_back(cache: Box<Cache>) {
 
 /// Build the missing spare caches if the calling thread has enough stack space.
 pub(super) fn refill() {
-    if SPARES.lacks_one() && has_room() {
-        while SPARES.lacks_one() && SPARES.put(build()) {}
+    if SPARES.has_empty_slot() && has_room() {
+        while SPARES.has_empty_slot() && SPARES.put(build()) {}
     }
 }
 
@@ -107,13 +107,13 @@ mod tests {
 
     /// The available stack space is checked before building: with less, the build would overrun the guard page.
     #[test]
-    fn a_cache_is_built_in_the_room_that_is_asked_for() {
+    fn caches_are_built_within_the_requested_stack() {
         let thread = std::thread::Builder::new().stack_size(BUILD_STACK);
         thread.spawn(|| drop(build())).unwrap().join().unwrap();
     }
 
     #[test]
-    fn there_is_room_on_the_stack_of_the_thread_alone() {
+    fn room_is_measured_on_the_stack_of_the_thread() {
         let (begin, end) = (1 << 30, (1 << 30) + (1 << 20));
         let cases = [
             (end - 8, true),

@@ -87,7 +87,7 @@ impl Registers {
 
 /// End of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum WalkEnd {
     /// The bound was reached.
     AtBound,
     /// The first function of the thread was reached.
@@ -136,7 +136,7 @@ impl NativeStack {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            cache: spares::obtain(),
+            cache: spares::own_or_spare(),
             frames: vec![0; MAX_NATIVE].into(),
             count: 0,
             window: Window::new(),
@@ -178,7 +178,7 @@ impl NativeStack {
         from: usize,
         bound: usize,
         end: usize,
-    ) -> Option<Ended> {
+    ) -> Option<WalkEnd> {
         let start = at.sp;
         // SAFETY: the thread's own stack from its stack pointer to its end; no other thread writes there.
         let mut read = |address: u64| {
@@ -195,10 +195,10 @@ impl NativeStack {
             let next = modules.unwinder.unwind_frame(address, &mut regs, cache, &mut read);
             let beyond = regs.sp() as usize;
             if beyond > bound {
-                return Some(Ended::AtBound);
+                return Some(WalkEnd::AtBound);
             }
-            if beyond > from && !put(&mut self.frames, &mut self.count, address) {
-                return Some(Ended::Full);
+            if beyond > from && !push_frame(&mut self.frames, &mut self.count, address) {
+                return Some(WalkEnd::Full);
             }
             match next.map(|next| next.and_then(FrameAddress::from_return_address)) {
                 Ok(Some(next)) => {
@@ -207,22 +207,37 @@ impl NativeStack {
                     }
                     address = next;
                 }
-                Ok(None) => return Some(Ended::AtRoot),
-                Err(_) => return Some(Ended::Lost),
+                Ok(None) => return Some(WalkEnd::AtRoot),
+                Err(_) => return Some(WalkEnd::Lost),
             }
         }
     }
 
-    /// The value that [`Self::remember`] stored for the current segment.
+    /// The value that [`Self::store_cached`] stored for the current segment.
     #[inline]
-    pub(super) fn recall(&mut self, generation: u32, hint: u64, sp: usize, from: usize, bound: usize) -> Option<u32> {
+    pub(super) fn load_cached(
+        &mut self,
+        generation: u32,
+        hint: u64,
+        sp: usize,
+        from: usize,
+        bound: usize,
+    ) -> Option<u32> {
         let extent = extent(sp, from, bound)?;
         // SAFETY: the bound is on the thread's own stack.
         unsafe { self.memo.find(generation, hint, sp, extent) }
     }
 
     /// Store a value for the segment of the last walk, which began at `sp`.
-    pub(super) fn remember(&mut self, generation: u32, hint: u64, sp: usize, from: usize, bound: usize, value: u32) {
+    pub(super) fn store_cached(
+        &mut self,
+        generation: u32,
+        hint: u64,
+        sp: usize,
+        from: usize,
+        bound: usize,
+        value: u32,
+    ) {
         if let (true, Some(extent)) = (cfg!(target_arch = "x86_64"), extent(sp, from, bound)) {
             self.memo.put(generation, hint, extent, &self.words, value);
         }
@@ -237,7 +252,7 @@ impl NativeStack {
         at: Registers,
         bound: usize,
         memory: Memory,
-    ) -> Option<Ended> {
+    ) -> Option<WalkEnd> {
         self.count = 0;
         let cache = self.cache.as_deref_mut()?;
         let window = &mut self.window;
@@ -252,21 +267,21 @@ impl NativeStack {
             let next = modules.unwinder.unwind_frame(address, &mut regs, cache, &mut read);
             let leaf = self.count == 0;
             if known && regs.sp() as usize > bound && next.is_ok() {
-                break Ended::AtBound;
+                break WalkEnd::AtBound;
             }
-            if !put(&mut self.frames, &mut self.count, address) {
-                break Ended::Full;
+            if !push_frame(&mut self.frames, &mut self.count, address) {
+                break WalkEnd::Full;
             }
             let moved = regs.sp() > before || leaf;
             match next.map(|next| next.and_then(FrameAddress::from_return_address)) {
                 Ok(Some(next)) if known && moved => address = next,
-                Ok(None) if known => break Ended::AtRoot,
-                _ => break Ended::Lost,
+                Ok(None) if known => break WalkEnd::AtRoot,
+                _ => break WalkEnd::Lost,
             }
         };
         // Without a bound, the root of a thread looks like any other end.
-        let unbounded_root = ended == Ended::AtRoot && bound == usize::MAX;
-        if !matches!(ended, Ended::AtBound | Ended::Full) && !unbounded_root {
+        let unbounded_root = ended == WalkEnd::AtRoot && bound == usize::MAX;
+        if !matches!(ended, WalkEnd::AtBound | WalkEnd::Full) && !unbounded_root {
             self.count = self.count.min(1);
         }
         Some(ended)
@@ -279,7 +294,7 @@ fn extent(sp: usize, from: usize, bound: usize) -> Option<Extent> {
     Some(Extent { from: distance(from)?, bound: distance(bound)? })
 }
 
-fn put(frames: &mut [usize], count: &mut usize, address: FrameAddress) -> bool {
+fn push_frame(frames: &mut [usize], count: &mut usize, address: FrameAddress) -> bool {
     match frames.get_mut(*count) {
         Some(room) => {
             *room = address.address_for_lookup() as usize;

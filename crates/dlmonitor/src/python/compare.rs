@@ -3,7 +3,7 @@
 //! The comparison runs at every operator, once per frame. Therefore the offsets of common CPython versions are
 //! constants.
 
-use super::freed::Freed;
+use super::freed::FreedCount;
 use super::layout::{Layout, V311, V312};
 use super::{Interpreter, OBJECT_CLASS, PythonFrame, WATCHED_CODE, word};
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ pub struct SeenFrame {
     /// [`Interpreter::fingerprint`]
     pub fingerprint: u64,
     /// Counter of freed code objects when the code object at this address last had this fingerprint.
-    seen: Freed,
+    seen: FreedCount,
     /// [`Interpreter::called_module`]
     pub module: usize,
     /// The module's class. Another module can be allocated at the address of a freed one.
@@ -26,7 +26,7 @@ pub struct SeenFrame {
 impl SeenFrame {
     /// True if the remembered frame's code object still has this fingerprint.
     #[inline]
-    fn is_code(&mut self, fingerprint: u64, now: Freed) -> bool {
+    fn is_code(&mut self, fingerprint: u64, now: FreedCount) -> bool {
         let same = self.fingerprint == fingerprint;
         if same {
             self.seen = now;
@@ -47,7 +47,7 @@ impl Eq for SeenFrame {}
 
 /// Caller of the outermost compared frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beyond {
+pub enum OuterCaller {
     /// No caller: it is the first frame of its thread.
     Root,
     /// The calling frame.
@@ -63,12 +63,12 @@ pub(super) enum Common {
 }
 
 impl Common {
-    pub(super) fn of(layout: &Layout) -> Option<Self> {
+    pub(super) fn from_layout(layout: &Layout) -> Option<Self> {
         let is_like = |common: Layout| {
             // Fields that this module does not read may differ. So may the fingerprint fields of code objects without
             // version numbers, in versions that have numbers.
-            let telling = if layout.code_version.is_none() { *layout } else { common };
-            let alike = Layout {
+            let identifying = if layout.code_version.is_none() { *layout } else { common };
+            let expected = Layout {
                 frame_code: layout.frame_code,
                 frame_previous: layout.frame_previous,
                 frame_instruction: layout.frame_instruction,
@@ -78,13 +78,13 @@ impl Common {
                 code_first_line: layout.code_first_line,
                 code_lines: layout.code_lines,
                 code_version: layout.code_version,
-                code_file: telling.code_file,
-                code_name: telling.code_name,
-                code_short_name: telling.code_short_name,
-                bytes_data: telling.bytes_data,
+                code_file: identifying.code_file,
+                code_name: identifying.code_name,
+                code_short_name: identifying.code_short_name,
+                bytes_data: identifying.bytes_data,
                 ..common
             };
-            alike == common
+            expected == common
         };
         [(V311, Self::V311), (V312, Self::V312)]
             .into_iter()
@@ -96,22 +96,22 @@ impl Interpreter {
     /// Copy the current contents of a frame for later comparison.
     #[must_use]
     #[inline]
-    pub fn see(&self, frame: PythonFrame) -> SeenFrame {
+    pub fn copy_frame(&self, frame: PythonFrame) -> SeenFrame {
         let module = self.called_module(frame);
         let class = if module == 0 { 0 } else { self.class_of(module) };
-        SeenFrame { frame, fingerprint: self.fingerprint(frame), seen: Freed::now(), module, class }
+        SeenFrame { frame, fingerprint: self.fingerprint(frame), seen: FreedCount::current(), module, class }
     }
 
-    /// Variant of [`Self::see`] for a frame at the address of an earlier one. It is usually the same frame, some
+    /// Variant of [`Self::copy_frame`] for a frame at the address of an earlier one. It is usually the same frame, some
     /// instructions later.
     #[must_use]
     #[inline]
-    pub fn see_again(&self, frame: PythonFrame, before: &SeenFrame) -> SeenFrame {
+    pub fn update_frame(&self, frame: PythonFrame, before: &SeenFrame) -> SeenFrame {
         let is_no_call = before.module == 0 && frame.code != WATCHED_CODE.load(Ordering::Relaxed);
-        if is_no_call && before.frame.code == frame.code && before.seen.is(Freed::now()) {
+        if is_no_call && before.frame.code == frame.code && before.seen.is_unchanged_until(FreedCount::current()) {
             return SeenFrame { frame, ..*before };
         }
-        self.see(frame)
+        self.copy_frame(frame)
     }
 
     /// Compare `frame` and its callers with an earlier path, outermost first. Frames at the same address that have
@@ -122,7 +122,7 @@ impl Interpreter {
         frame: PythonFrame,
         seen: &mut [SeenFrame],
         changed: &mut Vec<(usize, PythonFrame)>,
-    ) -> Option<Beyond> {
+    ) -> Option<OuterCaller> {
         match self.frames_like {
             Some(Common::V311) => compare(&V311, frame, seen, changed),
             Some(Common::V312) => compare(&V312, frame, seen, changed),
@@ -137,8 +137,8 @@ fn compare(
     mut frame: PythonFrame,
     seen: &mut [SeenFrame],
     changed: &mut Vec<(usize, PythonFrame)>,
-) -> Option<Beyond> {
-    let (watched, now) = (WATCHED_CODE.load(Ordering::Relaxed), Freed::now());
+) -> Option<OuterCaller> {
+    let (watched, now) = (WATCHED_CODE.load(Ordering::Relaxed), FreedCount::current());
     for (at, seen) in seen.iter_mut().enumerate().rev() {
         if seen.frame.address != frame.address {
             return None;
@@ -146,7 +146,7 @@ fn compare(
         let module = layout.called_module(frame, watched);
         let same = seen.frame.code == frame.code
             && seen.frame.instruction == frame.instruction
-            && (seen.seen.is(now) || seen.is_code(layout.fingerprint(frame), now))
+            && (seen.seen.is_unchanged_until(now) || seen.is_code(layout.fingerprint(frame), now))
             && seen.module == module
             && (module == 0 || seen.class == word(module + OBJECT_CLASS));
         if !same {
@@ -154,11 +154,11 @@ fn compare(
         }
         match layout.caller(frame) {
             Some(caller) => frame = caller,
-            None if at == 0 => return Some(Beyond::Root),
+            None if at == 0 => return Some(OuterCaller::Root),
             None => return None,
         }
     }
-    Some(Beyond::Frame(frame))
+    Some(OuterCaller::Frame(frame))
 }
 
 #[cfg(test)]
@@ -167,11 +167,11 @@ mod tests {
     use crate::python::layout::Layout;
 
     #[test]
-    fn versions_are_like_those_that_read_the_same() {
-        let of = |minor| Layout::of((3, minor), None).ok().and_then(|layout| Common::of(&layout));
-        assert_eq!([10, 11, 12, 13].map(of), [None, Some(Common::V311), Some(Common::V312), Some(Common::V312)]);
-        assert_eq!(Common::of(&Layout { frame_locals: 88, ..V312 }), None);
-        assert_eq!(Common::of(&Layout { code_file: 88, ..V311 }), None, "it tells code objects apart");
-        assert_eq!(Common::of(&Layout { code_file: 88, ..V312 }), Some(Common::V312), "they have numbers");
+    fn versions_share_layouts_with_equal_reads() {
+        let common = |minor| Layout::for_version((3, minor), None).ok().and_then(|layout| Common::from_layout(&layout));
+        assert_eq!([10, 11, 12, 13].map(common), [None, Some(Common::V311), Some(Common::V312), Some(Common::V312)]);
+        assert_eq!(Common::from_layout(&Layout { frame_locals: 88, ..V312 }), None);
+        assert_eq!(Common::from_layout(&Layout { code_file: 88, ..V311 }), None, "it tells code objects apart");
+        assert_eq!(Common::from_layout(&Layout { code_file: 88, ..V312 }), Some(Common::V312), "they have numbers");
     }
 }

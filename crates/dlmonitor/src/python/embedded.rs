@@ -88,7 +88,7 @@ impl Embedded {
             }
             let callable = (python.get_item)(globals, function.as_ptr());
             let result = if callable.is_null() { null_mut() } else { (python.call_object)(callable, null_mut()) };
-            python.taken(result).map(|result| (python.decrease)(result))
+            python.result_of(result).map(|result| (python.decrease)(result))
         }
     }
 
@@ -99,21 +99,21 @@ impl Embedded {
         // SAFETY: by contract. All texts are null-terminated, methods are static; objects that are created here are
         // released, except the globals.
         unsafe {
-            let globals = python.taken((python.new_dict)())?;
+            let globals = python.result_of((python.new_dict)())?;
             let builtins = (python.builtins)();
             (python.set_item)(globals, c"__builtins__".as_ptr(), builtins);
-            let name = python.taken((python.new_text)(self.file.as_ptr()))?;
+            let name = python.result_of((python.new_text)(self.file.as_ptr()))?;
             (python.set_item)(globals, c"__name__".as_ptr(), name);
             (python.decrease)(name);
             for method in self.methods {
-                let made = python.taken((python.new_function)(method, null_mut(), null_mut()))?;
+                let made = python.result_of((python.new_function)(method, null_mut(), null_mut()))?;
                 (python.set_item)(globals, method.name, made);
                 (python.decrease)(made);
             }
-            let code = python.taken((python.compile)(self.source.as_ptr(), self.file.as_ptr(), FILE_INPUT))?;
+            let code = python.result_of((python.compile)(self.source.as_ptr(), self.file.as_ptr(), FILE_INPUT))?;
             let result = (python.evaluate)(code, globals, globals);
             (python.decrease)(code);
-            python.taken(result).map(|result| {
+            python.result_of(result).map(|result| {
                 (python.decrease)(result);
                 globals
             })
@@ -228,7 +228,7 @@ impl Python {
     ///
     /// # Safety
     /// The caller holds the GIL.
-    unsafe fn taken(&self, object: Object) -> Result<Object, String> {
+    unsafe fn result_of(&self, object: Object) -> Result<Object, String> {
         if object.is_null() {
             // SAFETY: by contract; the class is set while there is an interpreter.
             unsafe {

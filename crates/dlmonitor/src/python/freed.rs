@@ -26,21 +26,21 @@ static START: Once = Once::new();
 
 /// A value of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Freed(u64);
+pub(crate) struct FreedCount(u64);
 
-impl Freed {
+impl FreedCount {
     /// Read the current value of the counter of freed code objects.
     ///
     /// A code object at the address of a freed one is run by a thread that took the GIL after the free. The order of
     /// plain loads is therefore sufficient.
     #[inline]
-    pub(crate) fn now() -> Self {
+    pub(crate) fn current() -> Self {
         Self(FREED.load(Ordering::Relaxed))
     }
 
     /// True if no code object was freed between two values.
     #[inline]
-    pub(crate) fn is(self, other: Self) -> bool {
+    pub(crate) fn is_unchanged_until(self, other: Self) -> bool {
         self.0 == other.0 && self.0 != UNWATCHED
     }
 }

@@ -166,7 +166,7 @@ impl Layout {
     /// Layout of a version, or the reason why it is unsupported.
     ///
     /// `runtime` is the start of `_PyRuntime`, if known.
-    pub(crate) fn of(version: (u8, u8), runtime: Option<&[u64]>) -> Result<Self, String> {
+    pub(crate) fn for_version(version: (u8, u8), runtime: Option<&[u64]>) -> Result<Self, String> {
         match version {
             (3, 10) => Ok(V310),
             (3, 11) => Ok(V311),

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_tables_end() {
+    fn truncated_tables_end() {
         for length in 0..9 {
             let table = [0x80 | (14 << 3), 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f];
             let _ = line(LineTable::Locations, &table[..length], 1, 50);

@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_read() {
+    fn unmapped_memory_is_not_read() {
         assert!(memory().works());
         let mut into = [0; 16];
         assert_eq!(memory().read(16, &mut into), 0);
     }
 
     #[test]
-    fn ranges_are_read_up_to_the_first_that_is_not_there() {
+    fn reads_stop_at_the_first_unmapped_range() {
         let (a, b) = ([1_u8; 4], [2_u8; 4]);
         let mut into = [0; 12];
         let ranges = [(a.as_ptr() as usize, 4), (b.as_ptr() as usize, 4), (8, 4)];
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_there_is_room_for() {
+    fn reads_fill_at_most_the_buffer() {
         let source = [7_u8; 64];
         let mut into = [0; 5];
         assert_eq!(memory().gather(&[(source.as_ptr() as usize, 64)], &mut into), 5);

@@ -22,7 +22,7 @@ use layout::{Instruction, Layout, Newest};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use compare::{Beyond, SeenFrame};
+pub use compare::{OuterCaller, SeenFrame};
 pub use describe::PythonLine;
 pub use memory::Memory;
 pub use sampled_code::SampledCode;
@@ -85,13 +85,13 @@ impl Interpreter {
             // constant and 8-byte aligned.
             unsafe { std::slice::from_raw_parts(runtime.as_ptr().cast::<u64>(), layout::published_words()) }
         });
-        let layout = Layout::of(version, runtime)?;
+        let layout = Layout::for_version(version, runtime)?;
         // SAFETY: this is the signature of `PyThreadState *PyGILState_GetThisThreadState(void)`.
         let this_thread = unsafe {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(this_thread.as_ptr())
         };
         freed::watch(version);
-        let frames_like = compare::Common::of(&layout);
+        let frames_like = compare::Common::from_layout(&layout);
         Ok(Self { layout, frames_like, version, this_thread, types: signal_safe_frames::Types::find() })
     }
 

@@ -62,7 +62,7 @@ pub enum Walk {
     /// Same as [`Self::Whole`], but only the newest [`MAX_SAMPLED`].
     Cut,
     /// The frame at which the walk was to stop has returned: all frames up to the root are present.
-    Elsewhere,
+    NotReached,
     /// The chain was partly constructed or invalid: discard the sample.
     Broken,
 }
@@ -131,7 +131,7 @@ impl FrameSampler {
         if !memory.works() {
             return Err("the kernel does not allow safe reads of this process's own memory".into());
         }
-        if !fits(&interpreter.layout) {
+        if !is_within_head(&interpreter.layout) {
             return Err("the layout of the interpreter's objects is too large".into());
         }
         Ok(Self {
@@ -179,7 +179,7 @@ impl FrameSampler {
         if thread == 0 {
             return Walk::Nothing;
         }
-        let found = match self.chain(&interpreter.layout, thread, until) {
+        let found = match self.walk_frames(&interpreter.layout, thread, until) {
             None => Walk::Broken,
             Some(_) if self.count == 0 => Walk::Nothing,
             Some(walk) => self.identify(&interpreter.layout).map_or(Walk::Broken, |()| walk),
@@ -191,7 +191,7 @@ impl FrameSampler {
     }
 
     /// Collect a thread's Python frames from the innermost outwards; none if a read fails.
-    fn chain(&mut self, layout: &Layout, thread: usize, until: Option<(usize, usize)>) -> Option<Walk> {
+    fn walk_frames(&mut self, layout: &Layout, thread: usize, until: Option<(usize, usize)>) -> Option<Walk> {
         if let Some(offset) = layout.stack_mark() {
             self.mark = self.memory.word(thread.wrapping_add(offset))?;
         }
@@ -204,7 +204,7 @@ impl FrameSampler {
         // Shim frames count, too, so that the walk of a cyclic chain ends.
         for _ in 0..2 * MAX_SAMPLED {
             if address == 0 {
-                return Some(if until.is_none() { Walk::Whole } else { Walk::Elsewhere });
+                return Some(if until.is_none() { Walk::Whole } else { Walk::NotReached });
             }
             let bytes = self.frame_bytes(layout, address)?;
             let previous = word(bytes, layout.frame_previous)?;
@@ -337,15 +337,16 @@ impl FrameSampler {
         if self.memory.gather(&objects, &mut bytes) != bytes.len() {
             return None;
         }
-        let of = |index: usize| bytes.get(index * OBJECT..(index + 1) * OBJECT);
-        let (name_head, file_head, lines_head, short_head) = (of(0)?, of(1)?, of(2)?, of(3)?);
+        let object_bytes = |index: usize| bytes.get(index * OBJECT..(index + 1) * OBJECT);
+        let (name_head, file_head, lines_head, short_head) =
+            (object_bytes(0)?, object_bytes(1)?, object_bytes(2)?, object_bytes(3)?);
         if fingerprint(layout, &head, lines_head, short_head)? != frame.fingerprint {
             return None;
         }
         let name = text(layout, self.types.text, name, name_head)?;
         let file = text(layout, self.types.text, file, file_head)?;
         let lines = table(layout, self.types.bytes, lines, lines_head)?;
-        self.pack(frame, half(&head, layout.code_first_line)?, [name, file, lines])
+        self.pack(frame, half_word(&head, layout.code_first_line)?, [name, file, lines])
     }
 
     fn pack(&mut self, frame: &SampledFrame, first_line: u32, parts: [Part; 3]) -> Option<&[u64]> {
@@ -380,7 +381,7 @@ struct Part {
 
 /// The characters of a text object whose first bytes are `head`.
 fn text(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Part> {
-    let state = half(head, layout.text_state)? >> layout.text_kind;
+    let state = half_word(head, layout.text_state)? >> layout.text_kind;
     let (unit, compact, ascii) = ((state & 7) as u8, state & 1 << 3 != 0, state & 1 << 4 != 0);
     if word(head, 8)? != kind || !compact || !matches!(unit, 1 | 2 | 4) {
         return None;
@@ -407,7 +408,7 @@ fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<Sampled
     let code = word(bytes, layout.frame_code)? & !layout.code_tag;
     let offset = match layout.frame_instruction {
         Instruction::Pointer(offset) => word(bytes, offset)?.wrapping_sub(code.wrapping_add(layout.code_instructions)),
-        Instruction::Index(offset) => (half(bytes, offset)?.cast_signed() as isize * 2).cast_unsigned(),
+        Instruction::Index(offset) => (half_word(bytes, offset)?.cast_signed() as isize * 2).cast_unsigned(),
     };
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
     Some(Some(SampledFrame { address, code, offset, ..SampledFrame::default() }))
@@ -415,9 +416,9 @@ fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<Sampled
 
 /// Equal to [`Interpreter::fingerprint`], from the beginnings of a code object, of its line table and of its name.
 fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Option<u64> {
-    let (lines, first_line) = (word(head, layout.code_lines)?, half(head, layout.code_first_line)?);
+    let (lines, first_line) = (word(head, layout.code_lines)?, half_word(head, layout.code_first_line)?);
     Some(match layout.code_version {
-        Some(offset) => super::numbered(lines, first_line, half(head, offset)?),
+        Some(offset) => super::numbered(lines, first_line, half_word(head, offset)?),
         None => super::unnumbered(
             [lines, word(head, layout.code_name)?, word(head, layout.code_file)?],
             first_line,
@@ -427,7 +428,7 @@ fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Optio
     })
 }
 
-fn fits(layout: &Layout) -> bool {
+fn is_within_head(layout: &Layout) -> bool {
     let code = [
         layout.code_first_line,
         layout.code_file,
@@ -447,6 +448,6 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     bytes.get(at..)?.first_chunk().map(|bytes| usize::from_le_bytes(*bytes))
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u32> {
+fn half_word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }

@@ -1,8 +1,8 @@
 """Reports compilations of PyTorch's compiler, and enables names for the CPU kernels that it generates.
 
-DLMonitor runs this code in the observed process, with ``_begin``, ``_end`` and ``_say`` among its globals. It must not raise into
-PyTorch, and changes nothing in compiled code but the names of kernels. Exceptions that a signal handler of the program raises while
-this code runs are passed on to the program.
+DLMonitor runs this code in the observed process, with ``_begin``, ``_end`` and ``_report_state`` among its globals. It must not
+raise into PyTorch, and changes nothing in compiled code but the names of kernels. Exceptions that a signal handler of the program
+raises while this code runs are passed on to the program.
 """
 
 import contextlib
@@ -37,11 +37,11 @@ class _Finder:
             return None
         self._searched.add(name)
         try:
-            return self._find_elsewhere(name, path, target)
+            return self._find_in_other_finders(name, path, target)
         finally:
             self._searched.discard(name)
 
-    def _find_elsewhere(self, name, path, target):
+    def _find_in_other_finders(self, name, path, target):
         for finder in list(sys.meta_path):
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
@@ -87,14 +87,14 @@ def _quietly(action, *arguments):
     try:
         return action(*arguments)
     except Exception as error:
-        if _is_of_a_handler(error):
+        if _is_from_signal_handler(error):
             raise
         return None
 
 
-def _is_of_a_handler(error):
+def _is_from_signal_handler(error):
     """True if a signal handler raised it: Python calls handlers between any two instructions, also of this code."""
-    codes = {id(_code_of(getsignal(number))) for number in valid_signals()}
+    codes = {id(_code_object(getsignal(number))) for number in valid_signals()}
     trace = error.__traceback__
     while trace is not None:
         if id(trace.tb_frame.f_code) in codes:
@@ -103,7 +103,7 @@ def _is_of_a_handler(error):
     return False
 
 
-def _code_of(handler):
+def _code_object(handler):
     """Code object of the handler, if it is a Python function or an object with one."""
     handler = getattr(handler, "func", handler)
     return getattr(handler, "__code__", None) or getattr(getattr(type(handler), "__call__", None), "__code__", handler)
@@ -127,10 +127,10 @@ def _replace(owner, name, make):
     original = getattr(owner, name, None)
     if original is None:
         return False
-    if not any(original is ours for *_, ours in _replaced):
-        ours = make(original)
-        setattr(owner, name, ours)
-        _replaced.append((owner, name, original, ours))
+    if not any(original is replacement for *_, replacement in _replaced):
+        replacement = make(original)
+        setattr(owner, name, replacement)
+        _replaced.append((owner, name, original, replacement))
     return True
 
 
@@ -151,9 +151,9 @@ def _watch_compilations(module, _):
         return install_callbacks
 
     if _replace(handler, "install_callbacks", make):
-        _say(_COMPILATIONS, True, "compilations with their functions")
+        _report_state(_COMPILATIONS, True, "compilations with their functions")
     else:
-        _say(_COMPILATIONS, False, "this PyTorch does not report its compilations")
+        _report_state(_COMPILATIONS, False, "this PyTorch does not report its compilations")
 
 
 def _watch_phases(module, _):
@@ -197,7 +197,7 @@ class _Compilation:
             self._handle = _quietly(_begin_compilation, self._arguments)
             return self._context.__enter__()
         except BaseException:
-            _quietly(_end_further, running)
+            _quietly(_end_nested, running)
             raise
 
     def __exit__(self, *error):
@@ -215,7 +215,7 @@ def _stack():
 
 
 def _begin_compilation(arguments):
-    handle = _begin(_quietly(_name_of, arguments) or "Compile ?", False, _passing_frames())
+    handle = _begin(_quietly(_compilation_name, arguments) or "Compile ?", False, _passing_frames())
     _stack().append((None, handle))
     return handle
 
@@ -240,7 +240,7 @@ def _end_phase(name):
             return
 
 
-def _end_further(running):
+def _end_nested(running):
     """End all compilations and phases except the ``running`` oldest ones."""
     while len(_stack()) > running:
         _end(_stack().pop()[1])
@@ -263,7 +263,7 @@ def _passing_frames():
     return count
 
 
-def _name_of(arguments):
+def _compilation_name(arguments):
     """Display name of a compilation: its id, and the function, or the trigger of a compilation at run time."""
     identity = sys.modules["torch._guards"].CompileContext.current_compile_id()
     again = getattr(identity, "frame_compile_id", None)
@@ -293,7 +293,7 @@ def _compiled_code():
 # --- Names of kernels ---
 
 
-def _ask_for_kernels():
+def _enable_kernel_names():
     """Set the option in Python's copy of the environment. The environment of the process, which children inherit and other
     threads may read, is unchanged. Returns ``True`` if the option was not set before."""
     key = os.environ.encodekey(_KERNEL_OPTION)
@@ -303,18 +303,18 @@ def _ask_for_kernels():
     return True
 
 
-def _see_whether_kernels(module, asked):
-    if asked:
+def _report_kernel_names(module, was_unset):
+    if was_unset:
         os.environ._data.pop(os.environ.encodekey(_KERNEL_OPTION), None)
     on = getattr(getattr(module, "cpp", None), "enable_kernel_profile", None)
     if on:
-        _say(_KERNELS, True, "names of the CPU kernels that PyTorch compiles")
+        _report_state(_KERNELS, True, "names of the CPU kernels that PyTorch compiles")
     elif on is None:
-        _say(_KERNELS, False, "this PyTorch does not name its kernels")
-    elif asked is None:
-        _say(_KERNELS, False, "PyTorch's compiler was imported before the recording began")
+        _report_state(_KERNELS, False, "this PyTorch does not name its kernels")
+    elif was_unset is None:
+        _report_state(_KERNELS, False, "PyTorch's compiler was imported before the recording began")
     else:
-        _say(_KERNELS, False, "disabled by %s" % _KERNEL_OPTION)
+        _report_state(_KERNELS, False, "disabled by %s" % _KERNEL_OPTION)
 
 
 # --- Functions that DLMonitor calls ---
@@ -334,7 +334,7 @@ def torch():
 
 def kernels():
     """Enable names for kernels that are compiled from now on."""
-    _upon_import("torch._inductor.config", _ask_for_kernels, _see_whether_kernels)
+    _upon_import("torch._inductor.config", _enable_kernel_names, _report_kernel_names)
 
 
 def stop():
@@ -345,6 +345,6 @@ def stop():
         if _finder in sys.meta_path:
             sys.meta_path.remove(_finder)
     while _replaced:
-        owner, name, original, ours = _replaced.pop()
-        if getattr(owner, name, None) is ours:
+        owner, name, original, replacement = _replaced.pop()
+        if getattr(owner, name, None) is replacement:
             setattr(owner, name, original)

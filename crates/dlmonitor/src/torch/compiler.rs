@@ -39,7 +39,7 @@ static PYTHON: Embedded = Embedded::new(c"<stackline>", SOURCE, &METHODS);
 static METHODS: [Method; 4] = [
     Method::new(c"_begin", begin),
     Method::new(c"_end", end),
-    Method::new(c"_say", say),
+    Method::new(c"_report_state", report_state),
     Method::new(c"_imported", imported),
 ];
 /// Action after the import of PyTorch.
@@ -50,7 +50,7 @@ const NAMES: [&str; 2] = ["compilations", "kernels"];
 /// States of the sources. They are replaced as a whole and then leaked, which happens once.
 static STATES: [AtomicPtr<SourceState>; NAMES.len()] = [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
-fn put(source: usize, state: Result<String, String>) {
+fn set_state(source: usize, state: Result<String, String>) {
     if let (Some(&name), Some(place)) = (NAMES.get(source), STATES.get(source)) {
         place.store(Box::into_raw(Box::new(SourceState { name, state })), Ordering::Release);
     }
@@ -65,14 +65,14 @@ pub(crate) fn states() -> impl Iterator<Item = &'static SourceState> {
 /// Start to report compilations of `torch.compile`.
 pub(crate) fn start_compilations() {
     if let Err(reason) = PYTHON.call(c"compilations") {
-        put(0, Err(reason));
+        set_state(0, Err(reason));
     }
 }
 
 /// Start to report the names of CPU kernels that `torch.compile` generates.
 pub(crate) fn start_kernels() {
     if let Err(reason) = PYTHON.call(c"kernels") {
-        put(1, Err(reason));
+        set_state(1, Err(reason));
     }
 }
 
@@ -116,12 +116,12 @@ unsafe extern "C" fn end(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     number(0)
 }
 
-/// Python function `_say(source, on, detail)`: store if a source of reports works, or the reason why not.
-unsafe extern "C" fn say(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
+/// Python function `_report_state(source, on, detail)`: store if a source of reports works, or the reason why not.
+unsafe extern "C" fn report_state(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
     let (mut source, mut on, mut detail) = (0 as c_uint, 0 as c_int, null::<c_char>());
     arguments!(tuple, c"Ips", &raw mut source, &raw mut on, &raw mut detail);
     // SAFETY: a null-terminated text that the tuple keeps alive.
     let detail = unsafe { CStr::from_ptr(detail) }.to_string_lossy().into_owned();
-    put(source as usize, if on != 0 { Ok(detail) } else { Err(detail) });
+    set_state(source as usize, if on != 0 { Ok(detail) } else { Err(detail) });
     number(0)
 }

@@ -47,11 +47,11 @@ const SCOPE: usize = 96;
 /// Offsets of sequence number and forward thread: 2.7 and later; 2.4 to 2.6; 2.1 to 2.3.
 const LAYOUTS: [(usize, usize); 3] = [(200, 304), (176, 280), (176, 224)];
 /// Operators that a layout must fit before it is accepted.
-const TRIALS: u32 = 256;
+const LEAST_INSPECTED: u32 = 256;
 /// Bits of `STATE`: the low bits are the layouts that are still possible, the others count the inspected operators.
-const ALL: u32 = 0b111;
+const ALL_LAYOUTS: u32 = 0b111;
 /// Thread id and scope are at the offsets that all versions have.
-const HEAD: u32 = 0b1000;
+const HEAD_FITS: u32 = 0b1000;
 const COUNT: u32 = 0b1_0000;
 
 /// Scope of spans that C++ or Python code names.
@@ -62,12 +62,12 @@ const MOST_THREADS: u64 = 1 << 20;
 const MOST_FOREIGN: u32 = 64;
 
 /// Operators since the last one that began on the thread that created it.
-static FOREIGN: AtomicU32 = AtomicU32::new(0);
+static SINCE_OWN_THREAD: AtomicU32 = AtomicU32::new(0);
 
-static STATE: AtomicU32 = AtomicU32::new(ALL | HEAD);
+static STATE: AtomicU32 = AtomicU32::new(ALL_LAYOUTS | HEAD_FITS);
 
 /// Offsets of the layouts that [`STATE`] still allows.
-static FIELDS: AtomicU64 = AtomicU64::new(fields(ALL | HEAD).0);
+static FIELDS: AtomicU64 = AtomicU64::new(fields(ALL_LAYOUTS | HEAD_FITS).0);
 
 /// Offsets of `at::RecordFunction` fields that are known so far.
 #[inline]
@@ -77,8 +77,8 @@ pub(super) fn current() -> Fields {
 
 /// Offsets of the first layout that is still possible.
 const fn fields(state: u32) -> Fields {
-    let layout = (state & ALL).trailing_zeros() as usize;
-    if state & HEAD == 0 {
+    let layout = (state & ALL_LAYOUTS).trailing_zeros() as usize;
+    if state & HEAD_FITS == 0 {
         Fields(0)
     } else if layout < LAYOUTS.len() {
         Fields::new(SCOPE, LAYOUTS[layout].0, LAYOUTS[layout].1)
@@ -89,26 +89,26 @@ const fn fields(state: u32) -> Fields {
 
 /// True once enough operators were inspected to know the field offsets.
 #[inline]
-pub(crate) fn settled() -> bool {
-    STATE.load(Ordering::Relaxed) >= TRIALS * COUNT
+pub(crate) fn has_known_fields() -> bool {
+    STATE.load(Ordering::Relaxed) >= LEAST_INSPECTED * COUNT
 }
 
 /// Inspect an operator that begins on the calling thread, and exclude layouts that contradict it.
 #[cold]
-pub(crate) fn look(functions: &Functions, operator: &Operator) {
+pub(crate) fn inspect_operator(functions: &Functions, operator: &Operator) {
     // SAFETY: both functions take nothing and read a thread-local variable.
     let (thread, next) = unsafe { ((functions.thread_id)(), (functions.next_sequence_number)()) };
     let (maker, scope) = (operator.word(THREAD), operator.byte(SCOPE));
     // Backends of `torch.distributed` create one on the requesting thread and begin it on their own thread.
     let is_of_another = maker != thread && (1..MOST_THREADS).contains(&maker) && scope == USER;
-    if is_of_another && FOREIGN.fetch_add(1, Ordering::Relaxed) < MOST_FOREIGN {
+    if is_of_another && SINCE_OWN_THREAD.fetch_add(1, Ordering::Relaxed) < MOST_FOREIGN {
         return;
     }
     let mut refuted = 0;
     if maker != thread || !matches!(scope, 0..=9) {
-        refuted |= HEAD;
+        refuted |= HEAD_FITS;
     } else {
-        FOREIGN.store(0, Ordering::Relaxed);
+        SINCE_OWN_THREAD.store(0, Ordering::Relaxed);
     }
     let backward = operator.byte(SCOPE) == 1;
     for (index, &(sequence, forward)) in LAYOUTS.iter().enumerate() {

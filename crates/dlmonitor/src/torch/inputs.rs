@@ -45,9 +45,9 @@ pub(super) const NOT_PLAIN: u8 = 0b1_1000;
 /// Strides come from a method. This is so for the undefined tensor, by which the position of the flags is checked.
 pub(super) const CUSTOM_STRIDES: u8 = 0b100;
 /// Largest number of inputs of an operator, and of sizes of a tensor, that are read.
-const MOST: usize = 4096;
+const MAX_VALUES: usize = 4096;
 /// Longer lists of numbers count as `Other`, as in PyTorch's profiler.
-const LONG: usize = 30;
+const MAX_SCALARS: usize = 30;
 
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
 /// In `RecordFunction`: the `std::vector<IValue>` of outputs, once [`super::outputs`] verified it.
@@ -142,7 +142,7 @@ impl Operator {
     pub fn inputs(&self) -> Option<Inputs<'_>> {
         let layout = Layout::current()?;
         let (first, count) = (self.word(layout.inputs), self.word(layout.inputs + 8));
-        let left = if first == 0 { 0 } else { (count as usize).min(MOST) };
+        let left = if first == 0 { 0 } else { (count as usize).min(MAX_VALUES) };
         Some(Inputs { next: first as *const Value, left, layout, call: PhantomData })
     }
 
@@ -152,7 +152,7 @@ impl Operator {
     pub(crate) fn outputs(&self) -> Option<Inputs<'_>> {
         let (layout, at) = (Layout::current()?, *OUTPUTS.get()?);
         let (first, end) = (self.word(at), self.word(at + 8));
-        let left = (end.saturating_sub(first) as usize / size_of::<Value>()).min(MOST);
+        let left = (end.saturating_sub(first) as usize / size_of::<Value>()).min(MAX_VALUES);
         Some(Inputs { next: first as *const Value, left, layout, call: PhantomData })
     }
 }
@@ -189,18 +189,18 @@ impl<'a> Inputs<'a> {
         let is_tensor_or_none = |value: &Value| value.tag == TENSOR || value.tag == NONE;
         match first {
             None => Input::Scalars,
-            Some(first) if is_tensor_or_none(first) && elements.all(is_tensor_or_none) => {
+            Some(first) if is_tensor_or_none(first) && elements.all_elements(is_tensor_or_none) => {
                 Input::Gaps(Tensors(elements))
             }
-            Some(first) if self.layout.is_scalar(first.tag) && elements.left <= LONG => Input::Scalars,
+            Some(first) if self.layout.is_scalar(first.tag) && elements.left <= MAX_SCALARS => Input::Scalars,
             Some(_) => Input::Other,
         }
     }
 
     /// True if all elements of a list satisfy a condition. Very long lists are read in part.
-    fn all(&self, is_such: impl Fn(&Value) -> bool) -> bool {
+    fn all_elements(&self, is_such: impl Fn(&Value) -> bool) -> bool {
         let mut rest = self.clone();
-        self.left <= MOST && std::iter::from_fn(|| rest.value()).all(is_such)
+        self.left <= MAX_VALUES && std::iter::from_fn(|| rest.value()).all(is_such)
     }
 
     /// Elements of an operator input that is a list.
@@ -272,7 +272,7 @@ impl<'a> Tensor<'a> {
                 self.tensor.add(self.layout.sizes).cast::<usize>().read_unaligned(),
             )
         };
-        if flags & NOT_PLAIN != 0 || count > MOST {
+        if flags & NOT_PLAIN != 0 || count > MAX_VALUES {
             return None;
         }
         // SAFETY: the number of sizes is followed by the sizes or by their address. The tensor owns both. If a

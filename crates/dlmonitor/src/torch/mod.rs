@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 pub use compiler::Compilation;
-pub(crate) use fields::{describe, look, settled};
+pub(crate) use fields::{describe, has_known_fields, inspect_operator};
 pub use inputs::{DType, Input, Inputs, Tensor, Tensors, storage_at};
 pub use operator::{Operator, OperatorName, Scope};
 
@@ -66,7 +66,7 @@ static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 /// Handles of the registered callbacks, 0 for none: one for spans, and one for operators and backward nodes, which is
 /// removed while they are not reported ([`pause_operators`]).
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
-static OF_OPERATORS: AtomicU64 = AtomicU64::new(0);
+static REGISTERED_OPERATORS: AtomicU64 = AtomicU64::new(0);
 /// True while a thread changes them.
 static CHANGING: AtomicBool = AtomicBool::new(false);
 /// Longest wait for another thread's change. A change takes microseconds; in a forked child the changing thread may
@@ -148,14 +148,14 @@ pub(crate) fn start() -> Result<(), String> {
     };
     change(|| {
         REGISTERED.store(register(functions, SPANS), Ordering::Release);
-        OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
+        REGISTERED_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
     });
     Ok(())
 }
 
 /// Register the callbacks for these scopes, and return their handle.
 fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
-    let start = if planted_ns() > 0 && scopes == OPERATORS { on_start_late } else { on_start };
+    let start = if injected_cost_ns() > 0 && scopes == OPERATORS { on_start_delayed } else { on_start };
     let mut callback = RecordFunctionCallback::new(start, on_end, scopes);
     callback.needs_inputs = u8::from(INPUTS.load(Ordering::Acquire));
     callback.needs_outputs = u8::from(OUTPUTS.load(Ordering::Acquire));
@@ -163,29 +163,29 @@ fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
     unsafe { (functions.add)(callback) }
 }
 
-/// Report only spans from now on, until [`resume_operators`], if `is_wanted` returns true. It is called while no
+/// Report only spans from now on, until [`resume_operators`], if `is_needed` returns true. It is called while no
 /// other thread can change the state. Operators in progress are reported to their end. Torch locks its list of
 /// callbacks, and each thread copies the list at its next operator, so other threads may run operators meanwhile.
-/// Returns the result of `is_wanted`.
-pub(crate) fn pause_operators(is_wanted: impl FnOnce() -> bool) -> bool {
+/// Returns the result of `is_needed`.
+pub(crate) fn pause_operators(is_needed: impl FnOnce() -> bool) -> bool {
     change(|| {
-        let is_wanted = is_wanted();
-        if is_wanted {
-            remove(&OF_OPERATORS);
+        let is_needed = is_needed();
+        if is_needed {
+            remove(&REGISTERED_OPERATORS);
         }
-        is_wanted
+        is_needed
     })
 }
 
-/// Report operators again, if `is_wanted` returns true. Returns true if they were not reported before.
-pub(crate) fn resume_operators(is_wanted: impl FnOnce() -> bool) -> bool {
+/// Report operators again, if `is_needed` returns true. Returns true if they were not reported before.
+pub(crate) fn resume_operators(is_needed: impl FnOnce() -> bool) -> bool {
     change(|| {
         if let Some(functions) = FUNCTIONS.get()
             && REGISTERED.load(Ordering::Acquire) != 0
-            && OF_OPERATORS.load(Ordering::Acquire) == 0
-            && is_wanted()
+            && REGISTERED_OPERATORS.load(Ordering::Acquire) == 0
+            && is_needed()
         {
-            OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
+            REGISTERED_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
             return true;
         }
         false
@@ -240,7 +240,7 @@ pub(crate) fn stop() {
 
 fn unregister() {
     change(|| {
-        remove(&OF_OPERATORS);
+        remove(&REGISTERED_OPERATORS);
         remove(&REGISTERED);
     });
 }
@@ -261,26 +261,27 @@ unsafe extern "C" fn on_start(context: *mut *mut c_void, function: *const u8) ->
     context
 }
 
-/// For tests of measured overhead: injected delay per reported operator in ns (`STACKLINE_PLANTED_NS`).
-fn planted_ns() -> u64 {
-    static PLANTED: OnceLock<u64> = OnceLock::new();
-    *PLANTED.get_or_init(|| std::env::var("STACKLINE_PLANTED_NS").ok().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+/// For tests of measured overhead: injected delay per reported operator in ns (`STACKLINE_INJECTED_COST_NS`).
+fn injected_cost_ns() -> u64 {
+    static INJECTED_COST: OnceLock<u64> = OnceLock::new();
+    *INJECTED_COST
+        .get_or_init(|| std::env::var("STACKLINE_INJECTED_COST_NS").ok().and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
 /// For the same tests: number of injected waits. A program that reads it can detect in which of its steps operators
 /// were reported, if the delay causes at least one wait per step.
 #[unsafe(no_mangle)]
-static STACKLINE_PLANTED_WAITS: AtomicU64 = AtomicU64::new(0);
+static STACKLINE_INJECTED_WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// Variant of [`on_start`] with a mean delay of [`planted_ns`]. The delay is applied once for many operators, because a wait
-/// must be longer than reading the clock. If one wait is too long (another program had the processor), the next ones
-/// are shortened.
-unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
-    const AT_ONCE_NS: i64 = 10_000;
-    static DUE_NS: AtomicI64 = AtomicI64::new(0);
-    let planted_ns = i64::try_from(planted_ns()).unwrap_or(i64::MAX);
-    let due_ns = DUE_NS.fetch_add(planted_ns, Ordering::Relaxed).saturating_add(planted_ns);
-    if due_ns >= AT_ONCE_NS {
+/// Variant of [`on_start`] with a mean delay of [`injected_cost_ns`]. The delay is applied once for many operators,
+/// because a wait must be longer than reading the clock. If one wait is too long (another program had the processor),
+/// the next ones are shortened.
+unsafe extern "C" fn on_start_delayed(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
+    const MIN_WAIT_NS: i64 = 10_000;
+    static PENDING_DELAY_NS: AtomicI64 = AtomicI64::new(0);
+    let injected_cost_ns = i64::try_from(injected_cost_ns()).unwrap_or(i64::MAX);
+    let due_ns = PENDING_DELAY_NS.fetch_add(injected_cost_ns, Ordering::Relaxed).saturating_add(injected_cost_ns);
+    if due_ns >= MIN_WAIT_NS {
         let begin = crate::clock::monotonic_ns();
         // Without a spin hint, for which a hypervisor may take the processor away.
         let waited_ns = loop {
@@ -289,8 +290,8 @@ unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u
                 break waited_ns;
             }
         };
-        DUE_NS.fetch_sub(waited_ns, Ordering::Relaxed);
-        STACKLINE_PLANTED_WAITS.fetch_add(1, Ordering::Relaxed);
+        PENDING_DELAY_NS.fetch_sub(waited_ns, Ordering::Relaxed);
+        STACKLINE_INJECTED_WAITS.fetch_add(1, Ordering::Relaxed);
     }
     // SAFETY: the contract of the caller is passed on.
     unsafe { on_start(context, function) }
@@ -302,25 +303,25 @@ unsafe extern "C" fn on_end(function: *const u8, _context: *mut c_void) {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHANGING, OF_OPERATORS, pause_operators};
+    use super::{CHANGING, REGISTERED_OPERATORS, pause_operators};
     use std::sync::atomic::Ordering;
 
-    /// No other thread changes the state between the call of `is_wanted` and the change.
+    /// No other thread changes the state between the call of `is_needed` and the change.
     #[test]
-    fn whether_a_pause_is_wanted_is_asked_within_the_change() {
+    fn pause_request_is_evaluated_within_the_change() {
         const HANDLE: u64 = 7;
         // Without PyTorch, no callback has this handle.
-        OF_OPERATORS.store(HANDLE, Ordering::Release);
-        let left = |wanted: bool| {
-            let mut asked_within = None;
+        REGISTERED_OPERATORS.store(HANDLE, Ordering::Release);
+        let handle_after = |is_needed: bool| {
+            let mut evaluated_within = None;
             let paused = pause_operators(|| {
-                asked_within = Some(CHANGING.load(Ordering::Acquire));
-                wanted
+                evaluated_within = Some(CHANGING.load(Ordering::Acquire));
+                is_needed
             });
-            assert_eq!((asked_within, paused), (Some(true), wanted));
-            OF_OPERATORS.load(Ordering::Acquire)
+            assert_eq!((evaluated_within, paused), (Some(true), is_needed));
+            REGISTERED_OPERATORS.load(Ordering::Acquire)
         };
-        assert_eq!(left(false), HANDLE, "another recording has its turn");
-        assert_eq!(left(true), 0);
+        assert_eq!(handle_after(false), HANDLE, "another recording has its turn");
+        assert_eq!(handle_after(true), 0);
     }
 }

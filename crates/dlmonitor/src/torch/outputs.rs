@@ -43,7 +43,7 @@ pub(super) fn find(library: Library, layout: &'static Layout) -> Result<usize, S
     let search = move || crate::thread::with(|_| drop(sender.send(search(&shim, layout))));
     crate::thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(search))
         .map_err(|error| format!("cannot start a thread that finds the outputs of operators: {error}"))?;
-    let found = found.recv_timeout(probe::PATIENCE);
+    let found = found.recv_timeout(probe::MAX_WAIT);
     let offset = found.map_err(|_| "the search for the outputs of operators failed or took too long".to_owned())??;
     Ok(*OUTPUTS.get_or_init(|| offset))
 }
@@ -67,7 +67,7 @@ fn watch(shim: &Shim, layout: &Layout, [rows, columns]: [i64; 2]) -> Result<usiz
     FOUND.take();
     let mut callback = RecordFunctionCallback::new(on_start, on_end, super::OPERATORS);
     callback.needs_outputs = 1;
-    let view = shim.watched(callback, || tensor.reshaped(&sizes));
+    let view = shim.run_watched(callback, || tensor.reshaped(&sizes));
     EXPECTED.set(None);
     let view = view.ok_or("could not call an operator")?;
     let (found, calls) = (FOUND.take(), CALLS.get());
@@ -107,7 +107,7 @@ unsafe extern "C" fn on_start(context: *mut *mut c_void, _function: *const u8) -
 }
 
 unsafe extern "C" fn on_end(function: *const u8, _context: *mut c_void) {
-    let look = || {
+    let inspect_outputs = || {
         let expected = EXPECTED.get()?;
         let call = CALLS.get();
         CALLS.set(call + 1);
@@ -115,5 +115,5 @@ unsafe extern "C" fn on_end(function: *const u8, _context: *mut c_void) {
         FOUND.with_borrow_mut(|found| found.extend(vectors.iter().map(|&(at, tensor)| (call, at, tensor))));
         Some(())
     };
-    let _ = std::panic::catch_unwind(look);
+    let _ = std::panic::catch_unwind(inspect_outputs);
 }

@@ -12,7 +12,7 @@ use std::ffi::c_void;
 const CALLS: usize = 150;
 /// Bytes that are written between two calls: programs compute between operators, which evicts the data of the
 /// previous operator from the nearest cache.
-const BETWEEN: usize = 64 << 10;
+const BYTES_BETWEEN_CALLS: usize = 64 << 10;
 /// Larger results per operator are rejected as invalid.
 const MOST_NS: u64 = 5_000;
 
@@ -29,37 +29,39 @@ pub(crate) fn measure() {
     // SAFETY: `void at::enableRecordFunction(bool)`, which affects only the calling thread.
     let enable = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(bool)>(enable.as_ptr()) };
     let (sender, found) = std::sync::mpsc::channel();
-    let look = move || {
-        let operators = operators(&shim);
+    let measure_once = move || {
+        let operators = operators_per_call(&shim);
         // The thread is not observed meanwhile: callbacks find its state in use and return at once.
         let ns = operators.and_then(|operators| thread::with(|_| per_operator(&shim, enable, operators))?);
         // The receiver may be gone already.
         let _ = sender.send(ns);
     };
-    if thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(look)).is_ok()
-        && let Ok(Some(ns)) = found.recv_timeout(super::probe::PATIENCE)
+    if thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(measure_once)).is_ok()
+        && let Ok(Some(ns)) = found.recv_timeout(super::probe::MAX_WAIT)
     {
         crate::cost::set_torch(ns);
     }
 }
 
 /// Number of operators that one call reports.
-fn operators(shim: &Shim) -> Option<u64> {
+fn operators_per_call(shim: &Shim) -> Option<u64> {
     SEEN.set(0);
-    thread::with(|_| shim.watched(RecordFunctionCallback::new(on_call, on_end, super::OPERATORS), || call(shim)))??;
+    thread::with(|_| {
+        shim.run_watched(RecordFunctionCallback::new(on_call, on_end, super::OPERATORS), || call_view(shim))
+    })??;
     let seen = SEEN.get();
     (seen > 0).then_some(seen.into())
 }
 
 /// Call `aten::view`, which makes a view of a tensor with other sizes without copying.
-fn call(shim: &Shim) -> Option<()> {
+fn call_view(shim: &Shim) -> Option<()> {
     Owned::new(shim, &[3, 2], 6).ok()?.reshaped(&[2, 3]).map(drop)
 }
 
 /// Time of a reported operator less that of an unreported one, in ns.
 fn per_operator(shim: &Shim, enable: unsafe extern "C" fn(bool), operators: u64) -> Option<u64> {
     let tensor = Owned::new(shim, &[3, 2], 6).ok()?;
-    let mut between = vec![0_u8; BETWEEN];
+    let mut between = vec![0_u8; BYTES_BETWEEN_CALLS];
     let mut times = [Vec::with_capacity(CALLS), Vec::with_capacity(CALLS)];
     for call in 0..CALLS {
         for (reported, times) in times.iter_mut().enumerate() {

@@ -49,7 +49,7 @@ const TYPES: [(&CStr, &str); 8] = [
 ];
 
 /// Sizes and types of the test tensors: no sizes, inline sizes, and more than fit inline.
-const KNOWN: [(&[i64], u8); 7] = [
+const TEST_TENSORS: [(&[i64], u8); 7] = [
     (&[], 6),
     (&[3], 4),
     (&[5, 2], 15),
@@ -67,7 +67,7 @@ const STORAGE_AT: usize = 64;
 const STORAGE_IMPL: usize = 64;
 
 /// Time limit. The detection takes some milliseconds.
-pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+pub(super) const MAX_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Detect the layout in the loaded torch.
 ///
@@ -79,25 +79,25 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
     let (sender, found) = std::sync::mpsc::channel();
     // The thread's own calls are not reported, because callbacks find its state in use. The receiver may be gone
     // already.
-    let look = move || crate::thread::with(|_| drop(sender.send(find(&shim))));
-    crate::thread::without_signals(|| std::thread::Builder::new().spawn(look))
+    let find_layout = move || crate::thread::with(|_| drop(sender.send(find(&shim))));
+    crate::thread::without_signals(|| std::thread::Builder::new().spawn(find_layout))
         .map_err(|error| format!("cannot start a thread that finds the layout of tensors: {error}"))?;
     // The caller holds Python's lock, and an operator that the program replaced may wait for it.
     found
-        .recv_timeout(PATIENCE)
+        .recv_timeout(MAX_WAIT)
         .map_err(|_| "the search for the layout of tensors failed or took too long".to_owned())?
 }
 
 impl Shim {
     /// Look up the functions of this torch.
     pub(super) fn find(library: Library) -> Result<Self, String> {
-        let of = |library: Library, name: &CStr| {
+        let symbol_of = |library: Library, name: &CStr| {
             let symbol = library.symbol(name).map(std::ptr::NonNull::as_ptr);
             symbol.ok_or_else(|| format!("this PyTorch has no {}", name.to_string_lossy()))
         };
-        let symbol = |name| of(library, name);
+        let symbol = |name| symbol_of(library, name);
         let c10 = Library::loaded(c"libc10.so").ok_or("libc10 is not loaded")?;
-        let c10 = of(c10, c"_ZN3c1019UndefinedTensorImpl10_singletonE")?;
+        let c10 = symbol_of(c10, c"_ZN3c1019UndefinedTensorImpl10_singletonE")?;
         let [empty, delete] = [c"aoti_torch_empty_strided", c"aoti_torch_delete_tensor_object"].map(symbol);
         let reshape = symbol(c"aoti_torch_cpu_reshape")?;
         let add = symbol(c"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE")?;
@@ -125,7 +125,7 @@ impl Shim {
 
 impl Shim {
     /// Run `run` on this thread while a callback inspects its operators.
-    pub(super) fn watched<R>(&self, callback: RecordFunctionCallback, run: impl FnOnce() -> R) -> R {
+    pub(super) fn run_watched<R>(&self, callback: RecordFunctionCallback, run: impl FnOnce() -> R) -> R {
         // SAFETY: callbacks live as long as the process; the handle is the one of this callback.
         unsafe {
             let handle = (self.add)(callback);
@@ -233,7 +233,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Only offset that matches; an error if none or several do.
-fn only(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
+fn only_match(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
         _ => Err(format!("unknown offset of the {what} of tensors in this PyTorch")),
@@ -251,7 +251,7 @@ struct Fields {
 impl Fields {
     fn find(shim: &Shim, memory: &Memory) -> Result<Self, String> {
         let mut tensors = Vec::new();
-        for (sizes, dtype) in KNOWN {
+        for (sizes, dtype) in TEST_TENSORS {
             tensors.push((Owned::new(shim, sizes, dtype)?, sizes, dtype));
         }
         let read = |address: usize| {
@@ -265,9 +265,9 @@ impl Fields {
             .map(|(tensor, sizes, dtype)| (tensor.address(), read(tensor.address()), *sizes, *dtype))
             .collect();
         let has_sizes = |at: &usize| images.iter().all(|image| has_sizes(memory, &image.1, *at, image.2));
-        let sizes = only((8..TENSOR_IMPL).step_by(8).filter(has_sizes), "sizes")?;
+        let sizes = only_match((8..TENSOR_IMPL).step_by(8).filter(has_sizes), "sizes")?;
         let has_type = |at: &usize| images.iter().all(|image| image.1.get(*at..at + 2) == Some(&[image.3, 0]));
-        let dtype = only((sizes + 8..TENSOR_IMPL).step_by(2).filter(has_type), "types")?;
+        let dtype = only_match((sizes + 8..TENSOR_IMPL).step_by(2).filter(has_type), "types")?;
         // The type is followed by the device, its index and a flag for its presence, then by a byte of flags and the
         // byte that is needed.
         let (device, flags) = (dtype + 2, dtype + 6);
@@ -290,7 +290,7 @@ impl Fields {
 /// offsets fits.
 fn storage(shim: &Shim, memory: &Memory) -> Option<(usize, usize)> {
     let mut tensors = Vec::new();
-    for (sizes, dtype) in KNOWN {
+    for (sizes, dtype) in TEST_TENSORS {
         let tensor = Owned::new(shim, sizes, dtype).ok()?;
         let data = tensor.data()?;
         tensors.push((tensor, data));
@@ -354,7 +354,7 @@ impl Call {
         FOUND.set(None);
         let mut callback = RecordFunctionCallback::new(on_call, on_end, super::OPERATORS);
         callback.needs_inputs = 1;
-        let view = shim.watched(callback, || tensor.reshaped(&sizes));
+        let view = shim.run_watched(callback, || tensor.reshaped(&sizes));
         EXPECTED.set(None);
         drop(view.ok_or("could not call an operator")?);
         FOUND.take().ok_or_else(|| "unknown offset of the inputs of operators in this PyTorch".into())
@@ -386,7 +386,7 @@ impl Call {
             end == begin + size_of_val(&sizes) && values(&expected.memory, begin) == Some(sizes)
         };
         // The table of methods is followed by one reference counter or two.
-        Some((tag, only([16, 24].into_iter().filter(has_elements), "elements").ok()?))
+        Some((tag, only_match([16, 24].into_iter().filter(has_elements), "elements").ok()?))
     }
 }
 
@@ -406,7 +406,7 @@ pub(super) fn values<const N: usize>(memory: &Memory, address: usize) -> Option<
 unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
     // SAFETY: torch passes space for the `unique_ptr` to return; there is no context.
     unsafe { context.write(std::ptr::null_mut()) };
-    let look = || {
+    let inspect_operator = || {
         let expected = EXPECTED.get()?;
         // SAFETY: torch passed this `RecordFunction`, whose number of arguments the function reads.
         let count = unsafe { (expected.shim.count)(function) };
@@ -414,7 +414,7 @@ unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> 
         FOUND.set(FOUND.get().filter(|known| *known != found).is_none().then_some(found));
         Some(())
     };
-    let _ = std::panic::catch_unwind(look);
+    let _ = std::panic::catch_unwind(inspect_operator);
     context
 }
 

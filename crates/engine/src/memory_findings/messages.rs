@@ -1,6 +1,6 @@
 //! Titles, messages and facts of memory findings.
 
-use super::{Known, Waste, fact};
+use super::{Waste, WasteEvidence, fact};
 use stackline_findings::Fact;
 use stackline_memory::suggest::describe_call;
 use stackline_memory::{
@@ -22,8 +22,8 @@ pub(super) fn title(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
 
 fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let found = match waste.known {
-        Known::Match(found) => found,
-        Known::InPlace(input) => {
+        WasteEvidence::Match(found) => found,
+        WasteEvidence::InPlace(input) => {
             return format!("could overwrite {}, which is not read afterwards", facts.trace.object_name(input));
         }
     };
@@ -36,21 +36,23 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         }
         (Pattern::UnusedAllocation, _) => "never accessed".to_owned(),
         (Pattern::NeverRead, _) => "written, but never read".to_owned(),
-        (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds: all, per_round, origin })) => match origin.round() {
-            Some(step) => {
-                let by = bytes(*per_round);
-                let graph = if found.model_call.is_some() {
-                    "kept by the autograd graph of the model called here, which "
-                } else {
-                    ""
-                };
-                format!(
-                    "{graph}grows by {by} per {step}: {left} of {all} left memory that is live at the end of the \
+        (Pattern::MemoryLeak, Some(Measure::Growth { left, iterations: all, per_iteration, origin })) => {
+            match origin.noun() {
+                Some(step) => {
+                    let by = bytes(*per_iteration);
+                    let graph = if found.model_call.is_some() {
+                        "kept by the autograd graph of the model called here, which "
+                    } else {
+                        ""
+                    };
+                    format!(
+                        "{graph}grows by {by} per {step}: {left} of {all} left memory that is live at the end of the \
                          recording"
-                )
+                    )
+                }
+                None => "allocated throughout the recording, and live at its end".to_owned(),
             }
-            None => "allocated throughout the recording, and live at its end".to_owned(),
-        },
+        }
         (Pattern::MemoryLeak, _) => "never freed".to_owned(),
         (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
@@ -94,53 +96,53 @@ fn kernel(facts: &ObjectUsage<'_>, found: &PatternMatch) -> &'static str {
 
 /// Facts of a pattern, for the largest object.
 pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
-    let mut told = Vec::new();
+    let mut list = Vec::new();
     if waste.objects.len() > 1 {
-        told.push(fact(
+        list.push(fact(
             "bytes of the largest object",
             facts.trace.objects.bytes[waste.largest.index()] as f64,
             Unit::Bytes,
         ));
     }
-    let Known::Match(found) = waste.known else { return told };
+    let WasteEvidence::Match(found) = waste.known else { return list };
     if found.from.is_some() && found.to.is_some() && found.kernels > 0 {
         let name = format!("{}s in between", kernel(facts, found));
-        told.push(fact(&name, f64::from(found.kernels), Unit::None));
+        list.push(fact(&name, f64::from(found.kernels), Unit::None));
     }
     match &found.measure {
         Some(Measure::Touched { bytes, largest_hole, fragmentation }) => {
-            told.push(fact("accessed bytes", *bytes as f64, Unit::Bytes));
-            told.push(fact("largest unaccessed piece", *largest_hole as f64, Unit::Bytes));
-            told.push(fact("fragmentation of unaccessed bytes", fragmentation * 100.0, Unit::Percent));
+            list.push(fact("accessed bytes", *bytes as f64, Unit::Bytes));
+            list.push(fact("largest unaccessed piece", *largest_hole as f64, Unit::Bytes));
+            list.push(fact("fragmentation of unaccessed bytes", fragmentation * 100.0, Unit::Percent));
         }
         Some(Measure::Frequency { variation, histogram }) => {
-            told.push(fact("variation of access counts", variation * 100.0, Unit::Percent));
+            list.push(fact("variation of access counts", variation * 100.0, Unit::Percent));
             for one in buckets(histogram, MOST_BUCKETS) {
-                told.push(fact(
+                list.push(fact(
                     &format!("bytes accessed {} by the kernel", one.times_text()),
                     one.bytes as f64,
                     Unit::Bytes,
                 ));
             }
         }
-        Some(Measure::Growth { left, rounds, per_round, origin }) => {
-            let Some(step) = origin.round() else { return told };
+        Some(Measure::Growth { left, iterations, per_iteration, origin }) => {
+            let Some(step) = origin.noun() else { return list };
             let several = match origin {
-                Origin::Turns => "training iterations",
+                Origin::TrainingIterations => "training iterations",
                 Origin::Passes => "forward passes",
                 _ => "steps",
             };
-            told.push(fact(&format!("bytes per {step}"), *per_round as f64, Unit::Bytes));
-            told.push(fact(&format!("{several} that left memory"), f64::from(*left), Unit::None));
-            told.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));
+            list.push(fact(&format!("bytes per {step}"), *per_iteration as f64, Unit::Bytes));
+            list.push(fact(&format!("{several} that left memory"), f64::from(*left), Unit::None));
+            list.push(fact(&format!("{several} before the last one"), f64::from(*iterations), Unit::None));
         }
         Some(Measure::Slices { count, largest }) => {
-            told.push(fact("slices", f64::from(*count), Unit::None));
-            told.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
+            list.push(fact("slices", f64::from(*count), Unit::None));
+            list.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
         }
         None => {}
     }
-    told
+    list
 }
 
 /// Note on failed memory requests, which no rule reports.

@@ -34,7 +34,7 @@ pub(super) fn is_drgpum(directory: &Path) -> bool {
 }
 
 /// Check if a directory contains all required files of DrGPUM's collector.
-pub(super) fn is_whole(directory: &Path) -> bool {
+pub(super) fn has_all_files(directory: &Path) -> bool {
     [LIVENESS, SIZES].into_iter().all(|name| directory.join(name).is_file())
 }
 
@@ -45,7 +45,7 @@ pub(super) fn is_liveness(text: &str) -> bool {
 }
 
 /// Error for a single file of a DrGPUM folder, which cannot be read alone.
-pub(super) fn alone(path: &Path) -> Error {
+pub(super) fn incomplete_folder_error(path: &Path) -> Error {
     let found = format!("a single DrGPUM file; {LIVENESS} and {SIZES} are both required");
     Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that contains both".to_owned() }
 }
@@ -202,7 +202,7 @@ impl Writer {
 }
 
 fn kind_of(operation: &Operation) -> MemoryCallKind {
-    let has = |wanted: u64| operation.iter().any(|(_, kind)| *kind == wanted);
+    let has = |expected: u64| operation.iter().any(|(_, kind)| *kind == expected);
     match (has(KERNEL), has(COPY_TO), has(COPY_FROM)) {
         (true, _, _) => MemoryCallKind::Kernel,
         (_, true, true) => MemoryCallKind::CopyOnDevice,
@@ -218,7 +218,7 @@ mod tests {
 
     /// Two objects: uploaded, used by two kernels, the first downloaded, both freed.
     #[test]
-    fn the_files_are_a_trace() {
+    fn files_become_a_trace() {
         let liveness = "[1]: 1(0), 3(2), 5(4), 6(4), 7(3), 8(5), \n[2]: 2(0), 4(1), 5(4), 9(5), \n";
         let sizes = "op_id=2, size=512\nop_id=1, size=256\n";
         let streams = "test\nop_id: 5, ACCESS 12, stream_id: 3\nop_id: 6, ACCESS 12, stream_id: 0\n";
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_lines_are_counted() {
+    fn invalid_lines_are_counted() {
         let trace = parse("d", "[1]: 1(0), 3\nhello\n[7]: 4(5), 5(9), \n", "", "");
         assert_eq!(trace.report.count_of("damaged_memory_event"), 3);
         assert_eq!(trace.report.count_of("unknown_memory_event"), 1);
@@ -245,23 +245,23 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_are_counted() {
+    fn impossible_sizes_are_counted() {
         let trace = parse("d", "[1]: 1(0), 3(5)\n[2]: 2(0), -4(5)\n", "op_id=1, size=-4\nop_id=2, size=8\n", "");
         assert_eq!(trace.objects.bytes, [0], "the line of object 2 is left out");
-        let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_memory_event");
-        let told = told.map(|problem| (problem.count, problem.example.as_str()));
-        assert_eq!(told, Some((3, "[2]: 2(0), -4(5)")), "the line, the size, the object without one");
+        let problem = trace.report.problems.iter().find(|problem| problem.code == "damaged_memory_event");
+        let problem = problem.map(|problem| (problem.count, problem.example.as_str()));
+        assert_eq!(problem, Some((3, "[2]: 2(0), -4(5)")), "the line, the size, the object without one");
         let trace = parse("d", "[1]: 1(0)\n", "op_id=1, size=4611686018427387904\n", "");
         assert_eq!((trace.objects.bytes[0], trace.report.count_of("damaged_memory_event")), (0, 2));
     }
 
     #[test]
-    fn files_without_operations_are_told() {
+    fn files_without_operations_are_reported() {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         for name in [LIVENESS, SIZES] {
             std::fs::write(folder.path().join(name), "").unwrap_or_else(|error| panic!("{error}"));
         }
-        let told = read("d", folder.path()).map_or_else(|error| error.to_string(), |_| String::new());
-        assert!(told.contains("contains no readable operation"), "{told}");
+        let message = read("d", folder.path()).map_or_else(|error| error.to_string(), |_| String::new());
+        assert!(message.contains("contains no readable operation"), "{message}");
     }
 }

@@ -1,9 +1,9 @@
 //! Formats of memory traces for the registry of sources, and functions that read memory files directly.
 
 use super::values::{Value, Values};
-use super::{WHAT_IS_READ, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
-use crate::found::{Found, Wanted};
-use crate::head::{Known, known, source_of};
+use super::{SUPPORTED_INPUTS, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
+use crate::found::{ContentKinds, Found};
+use crate::head::{Detected, detect_format, source_of};
 use crate::input::{self, SNIFF};
 use crate::sources::{Content, Reader, Sniff, Source};
 use crate::{Error, ReadOptions};
@@ -67,7 +67,7 @@ pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
 /// Detect a DrGPUM folder, or one of its files.
 pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     match content {
-        Content::Directory(path) if drgpum::is_whole(path) => Sniff::Yes("files of the liveness analysis"),
+        Content::Directory(path) if drgpum::has_all_files(path) => Sniff::Yes("files of the liveness analysis"),
         Content::Directory(path) if drgpum::is_drgpum(path) => Sniff::Maybe,
         _ => sniff(
             content,
@@ -76,9 +76,9 @@ pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     }
 }
 
-fn sniff(content: &Content<'_>, of: impl Fn(Form) -> Sniff) -> Sniff {
+fn sniff(content: &Content<'_>, sniff_form: impl Fn(Form) -> Sniff) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
-    form(head).map_or(Sniff::No, of)
+    form(head).map_or(Sniff::No, sniff_form)
 }
 
 /// Read a memory trace of any of these formats.
@@ -103,7 +103,7 @@ pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result
 pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     let source = source_of(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let is_memory = matches!(source, Some(Source { read: Reader::Memory(_), .. }));
-    Ok(is_memory || path.is_dir() && drgpum::is_whole(path))
+    Ok(is_memory || path.is_dir() && drgpum::has_all_files(path))
 }
 
 /// Number of memory files in an input: that of an archive's members, else one. Files without the name of an archive are
@@ -115,9 +115,9 @@ pub fn count_memory_files(path: &Path) -> Result<usize, Error> {
     if !input::is_named_like_archive(path) {
         return Ok(1);
     }
-    match known(path).map_err(|source| Error::Io { path: path.to_owned(), source })? {
-        Known::Memory(_, count) => Ok(count),
-        Known::Source(_) | Known::Other | Known::Unknown => Ok(1),
+    match detect_format(path).map_err(|source| Error::Io { path: path.to_owned(), source })? {
+        Detected::Memory(_, count) => Ok(count),
+        Detected::Source(_) | Detected::Other | Detected::Unknown => Ok(1),
     }
 }
 
@@ -132,10 +132,12 @@ pub fn files_of_memory(directory: &Path) -> Result<Vec<(PathBuf, String)>, Error
     let mut memory = Vec::new();
     for path in files {
         let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
-        match known(&path) {
-            Ok(Known::Memory(..) | Known::Source(Source { read: Reader::Memory(_), .. })) => memory.push((path, name)),
-            Ok(Known::Unknown) => {}
-            Ok(Known::Source(source)) if source.name == "chrome" && is_without_events(&path) => {}
+        match detect_format(&path) {
+            Ok(Detected::Memory(..) | Detected::Source(Source { read: Reader::Memory(_), .. })) => {
+                memory.push((path, name))
+            }
+            Ok(Detected::Unknown) => {}
+            Ok(Detected::Source(source)) if source.name == "chrome" && is_without_events(&path) => {}
             _ => return Ok(Vec::new()),
         }
     }
@@ -157,9 +159,9 @@ fn is_without_events(path: &Path) -> bool {
 /// If the file cannot be read, has another format, contains several memory traces, or is damaged beyond use.
 pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
-    let mut found = Found::new(Wanted::MEMORY);
+    let mut found = Found::new(ContentKinds::MEMORY);
     input::read_into(path, &label, &ReadOptions::default(), &mut found)
-        .map_err(|error| asked_for_memory(error.located(&label, path)))?;
+        .map_err(|error| as_memory_error(error.located(&label, path)))?;
     one_trace(path, found.memory)
 }
 
@@ -168,9 +170,9 @@ pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
 /// # Errors
 /// Same as [`read_path`].
 pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
-    let mut found = Found::new(Wanted::MEMORY);
+    let mut found = Found::new(ContentKinds::MEMORY);
     input::read_stream(Path::new(label), label, Box::new(bytes), 0, &ReadOptions::default(), &mut found)
-        .map_err(asked_for_memory)?;
+        .map_err(as_memory_error)?;
     one_trace(Path::new(label), found.memory)
 }
 
@@ -189,14 +191,14 @@ pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrac
                 "give one of them (unpack an archive first), or compare all with `stackline memory`",
             ))
         }
-        (None, _) => Err(asked_for_memory(Error::NoTrace { path: path.to_owned() })),
+        (None, _) => Err(as_memory_error(Error::NoTrace { path: path.to_owned() })),
     }
 }
 
 /// Adapt an error for a caller that requested memory: the advice for an unknown format lists memory formats.
 #[must_use]
-pub fn asked_for_memory(error: Error) -> Error {
-    let advice = WHAT_IS_READ.to_owned();
+pub fn as_memory_error(error: Error) -> Error {
+    let advice = SUPPORTED_INPUTS.to_owned();
     match error {
         Error::Unsupported { path, found, .. } if found.starts_with(input::UNKNOWN) => {
             let found = found.replacen(input::UNKNOWN, "not a memory trace", 1);
@@ -210,7 +212,7 @@ pub fn asked_for_memory(error: Error) -> Error {
 /// Error for an input whose format has no memory data.
 pub(crate) fn no_memory(label: &str, head: &[u8]) -> Error {
     let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
-    unsupported(Path::new(label), &format!("not a memory trace (starts with \"{start}\")"), WHAT_IS_READ)
+    unsupported(Path::new(label), &format!("not a memory trace (starts with \"{start}\")"), SUPPORTED_INPUTS)
 }
 
 /// Reader that counts decompressed bytes.
@@ -260,7 +262,7 @@ fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryT
                 )
             })
         }
-        Form::Drgpum => Err(drgpum::alone(path)),
+        Form::Drgpum => Err(drgpum::incomplete_folder_error(path)),
     }
 }
 
@@ -274,7 +276,7 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
     if execution_trace::is_execution_trace(&values, root) {
         return Ok(execution_trace::read(label, &values, root));
     }
-    if timeline::is_sums(&values, root) {
+    if timeline::is_sums_document(&values, root) {
         let found = "sums by category without objects, as export_memory_timeline writes them to a .json file";
         return Err(unsupported(
             path,
@@ -313,7 +315,7 @@ fn form(head: &[u8]) -> Option<Form> {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
     // Names in traces and profiles may contain any of the words that are searched below.
-    if holds(&OTHERS) {
+    if holds(&OTHER_FORMATS) {
         return None;
     }
     let has_key = |key: &str| text.split(key).skip(1).any(|rest| rest.trim_start().starts_with(':'));
@@ -332,7 +334,7 @@ fn form(head: &[u8]) -> Option<Form> {
 }
 
 /// Keys of traces and profiles that are also JSON.
-const OTHERS: [&str; 5] =
+const OTHER_FORMATS: [&str; 5] =
     ["\"traceEvents\"", "\"ph\"", "\"$schema\"", "\"preprocessedProfileVersion\"", "\"rocprofiler-sdk-tool\""];
 
 /// Check if the first line is memory text: it begins with an object, a kernel or a device, or consists of statements.

@@ -168,8 +168,8 @@ mod tests {
     fn memory_is_bounded() {
         let limits = Limits { memory: 1 << 20, ..Limits::default() };
         let lists = format!("[{}[]]", "[],".repeat(100_000));
-        let told = read(lists.as_bytes(), limits).unwrap_err().to_string();
-        assert!(told.starts_with("the document unpacks to more than 1048576 bytes"), "{told}");
+        let message = read(lists.as_bytes(), limits).unwrap_err().to_string();
+        assert!(message.starts_with("the document unpacks to more than 1048576 bytes"), "{message}");
         let texts: Vec<String> = (0..40_000).map(|number| format!("\"a rather long text {number}\"")).collect();
         assert!(read(format!("[{}]", texts.join(",")).as_bytes(), limits).is_err());
         let flat = format!("[{}0]", "0,".repeat(200_000));

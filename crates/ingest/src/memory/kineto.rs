@@ -66,7 +66,7 @@ struct Reader<'a> {
     devices: Vec<Device>,
     frames: FxHashMap<StrId, FrameId>,
     paths: FxHashMap<EventId, MemoryStackId>,
-    /// Twin thread by track ([`Self::twin`]).
+    /// Twin thread by track ([`Self::track_with_text_key`]).
     twins: FxHashMap<TrackId, Option<TrackId>>,
     without_address: u64,
 }
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
             device,
             if self.trace.strings.get(self.trace.devices[device.index()].name) == "cpu" { thread } else { 0 },
         );
-        let parent = self.around(event);
+        let parent = self.enclosing_span(event);
         let call = NewCall {
             start_ns: self.source.meta.base_ns.saturating_add(self.source.events.start[event.index()]),
             stream,
@@ -191,13 +191,13 @@ impl<'a> Reader<'a> {
 
     /// Innermost span around an event. Traces of 2021 write the thread of operators as text and that of memory events
     /// as a number: the span is then searched on the thread with that number as text.
-    fn around(&mut self, event: EventId) -> EventId {
+    fn enclosing_span(&mut self, event: EventId) -> EventId {
         let events = &self.source.events;
         let parent = events.parent[event.index()];
         if parent.is_some() {
             return parent;
         }
-        let Some(twin) = self.twin(events.track[event.index()]) else { return parent };
+        let Some(twin) = self.track_with_text_key(events.track[event.index()]) else { return parent };
         let (spans, time) = (self.source.track_events(twin), events.start[event.index()]);
         let begun = spans.partition_point(|span| events.start[span.index()] <= time);
         let Some(last) = begun.checked_sub(1).map(|at| spans[at]) else { return parent };
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Track of the thread whose name is the same number as text.
-    fn twin(&mut self, track: TrackId) -> Option<TrackId> {
+    fn track_with_text_key(&mut self, track: TrackId) -> Option<TrackId> {
         let tracks = &self.source.tracks;
         *self.twins.entry(track).or_insert_with(|| {
             let own = tracks.get(track);

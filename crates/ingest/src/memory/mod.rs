@@ -16,11 +16,11 @@ mod viz;
 const MOST_BYTES: u64 = 1 << 50;
 
 /// Advice for callers that requested memory: all supported inputs.
-pub const WHAT_IS_READ: &str = "give a PyTorch memory snapshot (`torch.cuda.memory._dump_snapshot()`), a torch.profiler trace with \
+pub const SUPPORTED_INPUTS: &str = "give a PyTorch memory snapshot (`torch.cuda.memory._dump_snapshot()`), a torch.profiler trace with \
     profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or memory text \
     (docs/formats/memory-text.md)";
 
 pub use formats::{
-    asked_for_memory, count_memory_files, files_of_memory, is_memory_file, one_trace, read_bytes, read_path,
+    as_memory_error, count_memory_files, files_of_memory, is_memory_file, one_trace, read_bytes, read_path,
 };
 pub use kineto::from_trace;

@@ -159,8 +159,8 @@ impl<R: Read> Machine<R> {
                 let top = self.top()?;
                 self.push(top);
             }
-            b'q' | b'r' | 0x94 => self.remember(opcode)?,
-            b'h' | b'j' => self.recall(opcode)?,
+            b'q' | b'r' | 0x94 => self.memoize(opcode)?,
+            b'h' | b'j' => self.load_memo(opcode)?,
             0x95 => drop(self.array::<8>()?),
             opcodes::PROTO => drop(self.byte()?),
             _ => return Err(self.refusal(opcode)),
@@ -303,7 +303,7 @@ impl<R: Read> Machine<R> {
     }
 
     /// `BINPUT`, `LONG_BINPUT`, `MEMOIZE`: store the top value in the memo.
-    fn remember(&mut self, opcode: u8) -> Step {
+    fn memoize(&mut self, opcode: u8) -> Step {
         let number = match opcode {
             b'q' => u32::from(self.byte()?),
             b'r' => u32::from_le_bytes(self.array()?),
@@ -318,7 +318,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    fn recall(&mut self, opcode: u8) -> Step {
+    fn load_memo(&mut self, opcode: u8) -> Step {
         let number = if opcode == b'h' { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
         let found = self.memo.get(number as usize).or_else(|| self.far_memo.get(&number)).copied();
         let value = found.ok_or_else(|| format!("a reference to undefined memo entry {number}"))?;

@@ -30,7 +30,7 @@ pub(super) fn is_timeline(values: &Values, root: Value) -> bool {
 }
 
 /// Check if a document contains sums: a list of times, and a list of sizes by category for each time.
-pub(super) fn is_sums(values: &Values, root: Value) -> bool {
+pub(super) fn is_sums_document(values: &Values, root: Value) -> bool {
     let Some([times, sizes]) = values.as_list(root).map(|list| values.items(list)) else { return false };
     let first = |value: &Value| values.as_list(*value).and_then(|list| values.items(list).first().copied());
     let is_list = |value: Value| values.as_list(value).is_some();
@@ -112,7 +112,7 @@ impl Reader {
             (NEW_VERSION, true) => self.changing = self.take(size, category),
             (NEW_VERSION, false) => {
                 if let Some(object) = self.changing.take() {
-                    self.becomes(object, kind(CATEGORIES[category]));
+                    self.change_kind(object, kind(CATEGORIES[category]));
                     self.live.entry((size, category)).or_default().push(object);
                 }
             }
@@ -127,7 +127,7 @@ impl Reader {
     }
 
     /// Change the kind of an object from the next call on.
-    fn becomes(&mut self, object: MemoryObjectId, kind: MemoryObjectKind) {
+    fn change_kind(&mut self, object: MemoryObjectId, kind: MemoryObjectKind) {
         let before = MemoryCallId::new(self.trace.calls.len());
         let kind = std::mem::replace(&mut self.trace.objects.kind[object.index()], kind);
         self.trace.kind_changes.push(MemoryKindChange { object, before, kind });

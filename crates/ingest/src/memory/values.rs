@@ -230,12 +230,12 @@ impl Values {
     /// Value of a string key. In very large dicts only the last [`MOST_KEYS`] entries are searched: the formats have
     /// some twenty, and a damaged file may refer to a large dict many times.
     pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
-        let wanted = Value::text(key);
+        let key_text = Value::text(key);
         let node = self.nodes[dict.0 as usize];
         if node.storage() == Storage::Packed {
-            return self.packed.get(node.count(), node.start, wanted);
+            return self.packed.get(node.count(), node.start, key_text);
         }
-        self.entries(dict).rev().take(MOST_KEYS).find(|(key, _)| *key == wanted).map(|(_, value)| value)
+        self.entries(dict).rev().take(MOST_KEYS).find(|(key, _)| *key == key_text).map(|(_, value)| value)
     }
 
     /// Number of items of all lists, tuples and dicts; shared items count once.
@@ -278,16 +278,16 @@ impl Values {
 
     /// Memory of the table of parsed values, in bytes.
     pub fn memory(&self) -> u64 {
-        let of = |count: usize, size: usize| (count * size) as u64;
-        of(self.nodes.len(), size_of::<Node>())
-            + of(self.items.len(), size_of::<Value>())
-            + of(self.wide.len(), 16)
-            + of(self.floats.len(), 8)
-            + of(self.rooms.len(), 12)
-            + of(self.shared.len(), size_of::<SharedItems>())
-            + of(self.strings.len(), 16)
-            + of(self.long_items, size_of::<Value>())
-            + of(self.long.len(), size_of::<Vec<Value>>())
+        let size_of_items = |count: usize, size: usize| (count * size) as u64;
+        size_of_items(self.nodes.len(), size_of::<Node>())
+            + size_of_items(self.items.len(), size_of::<Value>())
+            + size_of_items(self.wide.len(), 16)
+            + size_of_items(self.floats.len(), 8)
+            + size_of_items(self.rooms.len(), 12)
+            + size_of_items(self.shared.len(), size_of::<SharedItems>())
+            + size_of_items(self.strings.len(), 16)
+            + size_of_items(self.long_items, size_of::<Value>())
+            + size_of_items(self.long.len(), size_of::<Vec<Value>>())
             + self.packed.memory()
     }
 

@@ -18,7 +18,7 @@ const BY_PARENT: &str = "ended_by_parent";
 
 /// Termination of a process by a signal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signaled {
+pub struct SignaledProcess {
     /// PID of the process.
     pub pid: u32,
     /// Signal number.
@@ -34,7 +34,7 @@ pub struct Signaled {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     /// The command, if a signal ended it.
-    pub(super) signaled: Option<Signaled>,
+    pub(super) signaled: Option<SignaledProcess>,
     /// PIDs of processes that their parents terminated.
     by_parent: BTreeSet<u32>,
 }
@@ -43,7 +43,10 @@ impl Ends {
     /// Read the launcher's notes on ended processes from a run directory.
     pub(super) fn read(run: &Path) -> Self {
         let lines = std::fs::read_to_string(run.join(FOLDER).join(BY_PARENT)).unwrap_or_default();
-        Self { signaled: Signaled::read(run), by_parent: lines.lines().filter_map(|line| line.parse().ok()).collect() }
+        Self {
+            signaled: SignaledProcess::read(run),
+            by_parent: lines.lines().filter_map(|line| line.parse().ok()).collect(),
+        }
     }
 
     /// Count the end of a process without an end record, and return true if the process was killed.
@@ -53,7 +56,7 @@ impl Ends {
             return false;
         }
         let example = match self.signaled.as_ref().filter(|signaled| signaled.pid == pid) {
-            Some(Signaled { name, signal, .. }) => {
+            Some(SignaledProcess { name, signal, .. }) => {
                 format!("{stream}: process {pid} was ended by {name} (signal {signal})")
             }
             None => stream.to_owned(),
@@ -63,7 +66,7 @@ impl Ends {
     }
 }
 
-impl Signaled {
+impl SignaledProcess {
     /// Write the signal that ended the command to a run directory.
     ///
     /// # Errors
@@ -89,7 +92,7 @@ pub(super) struct LastSeen {
 }
 
 /// Thread ID of a node, name of the thread, and frames with the innermost first.
-pub(super) type SeenAt = (u32, String, Vec<String>);
+pub(super) type LastSeenCall = (u32, String, Vec<String>);
 
 impl LastSeen {
     /// Remember the running call or last sample of a thread from a stream record.
@@ -102,7 +105,7 @@ impl LastSeen {
     }
 
     /// Count calls that never returned, and the main thread's last sample if it was in none of them.
-    pub(super) fn note(&self, stream: &str, report: &mut ReadReport, at: impl Fn((u32, u32)) -> Option<SeenAt>) {
+    pub(super) fn note(&self, stream: &str, report: &mut ReadReport, at: impl Fn((u32, u32)) -> Option<LastSeenCall>) {
         let mut threads = BTreeSet::new();
         let running = self.running.iter().map(|(&thread, &node)| (thread, node)).filter(|&(_, node)| node != 0);
         for (tid, thread, frames) in running.filter_map(&at) {

@@ -12,7 +12,7 @@ mod trace;
 
 use crate::{Error, diagnostics};
 use ends::Ends;
-pub use ends::Signaled;
+pub use ends::SignaledProcess;
 use stackline_model::{CallingContextTree, CallingContextTreeBuilder, ReadReport};
 pub use stackline_recording::{BEGIN, Begin, COUNTERS, LEAST_UNRECORDED_STEPS, MAX_COUNTERS, boot};
 use stackline_recording::{HEADER, Reader, Record};
@@ -76,7 +76,7 @@ pub fn read_recording(run: &Path) -> Result<CallingContextTree, Error> {
     let mut order = Vec::new();
     for (index, path) in paths.iter().enumerate() {
         match head(path) {
-            Ok(head) => order.push((began(&head), index)),
+            Ok(head) => order.push((start_and_pid(&head), index)),
             Err(source) => failed = Some(Error::Io { path: path.clone(), source }),
         }
     }
@@ -117,7 +117,7 @@ fn head(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Start and PID of a stream's process; streams without them are sorted last.
-fn began(file: &[u8]) -> (i64, u32) {
+fn start_and_pid(file: &[u8]) -> (i64, u32) {
     match Reader::new(file).ok().and_then(|mut reader| reader.next()) {
         Some(Record::Process(process)) => (process.start_unix_ns, process.pid),
         _ => (i64::MAX, u32::MAX),

@@ -39,7 +39,7 @@ mod tests {
     use super::{is_own_function, is_own_library};
 
     #[test]
-    fn files_of_programs_are_not_ours() {
+    fn files_of_programs_are_not_recorder_files() {
         for (file, function) in [
             ("/srv/me/run.stackline/inject/_stackline_bootstrap.py", "_Watched.exec_module"),
             ("/srv/me/run.stackline/inject/sitecustomize.py", "_chain"),

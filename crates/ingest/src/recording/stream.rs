@@ -106,7 +106,7 @@ impl Stream {
         self.skipped = skipped;
         if let Record::Process(process) = record {
             if self.process.is_none() {
-                self.process = Some(builder.process(described(&process)));
+                self.process = Some(builder.process(call_process(&process)));
             }
             return;
         }
@@ -221,7 +221,7 @@ impl Stream {
             Record::Machine { .. } | Record::Window { .. } | Record::Touch { .. } => {}
             Record::TensorName { .. } | Record::Named { .. } | Record::Restart => {}
             Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
-            Record::Overhead(overhead) => known.overhead = Some(described_overhead(&overhead)),
+            Record::Overhead(overhead) => known.overhead = Some(call_overhead(&overhead)),
             Record::StepEnds(stackline_recording::StepEnds { count, first_ns, last_ns }) => {
                 known.step_ends = Some(CallStepEnds { count, first_ns, last_ns });
             }
@@ -254,11 +254,14 @@ impl Stream {
 
     /// Replace names that threads inherited from their creators.
     fn name_threads(&self, builder: &mut CallingContextTreeBuilder, process: CallProcessId) {
-        let Some((pid, command)) = builder.process_mut(process).map(|of| (of.pid, of.command.clone())) else { return };
+        let Some((pid, command)) = builder.process_mut(process).map(|entry| (entry.pid, entry.command.clone())) else {
+            return;
+        };
         // Operators and samples of a thread have separate trees.
         let tree: &CallingContextTreeBuilder = builder;
         let threads = || self.threads.values().filter_map(move |open| Some((open, tree.known_thread(open.id)?)));
-        let python: FxHashSet<u32> = threads().filter(|(open, _)| open.runs_python).map(|(_, of)| of.tid).collect();
+        let python: FxHashSet<u32> =
+            threads().filter(|(open, _)| open.runs_python).map(|(_, open_thread)| open_thread.tid).collect();
         let replaced = |(open, thread): (&OpenThread, CallThread)| {
             let may_run_python = self.skipped > 0 || python.contains(&thread.tid);
             let name = replace_inherited(tree.text_of(thread.name), thread.tid, (pid, &command), may_run_python)?;
@@ -424,7 +427,7 @@ fn stats_of(stats: &Stats) -> CallStats {
     CallStats { count, sum, min, max, sum_of_squares: sum_of_squares.min(MAX_SUM_OF_SQUARES) }
 }
 
-fn described_overhead(overhead: &stackline_recording::Overhead) -> CallOverhead {
+fn call_overhead(overhead: &stackline_recording::Overhead) -> CallOverhead {
     let ppm = |fraction: f64| (fraction * 1e6).round() as i64;
     CallOverhead {
         unrecorded_steps: overhead.unrecorded_steps,
@@ -437,7 +440,7 @@ fn described_overhead(overhead: &stackline_recording::Overhead) -> CallOverhead 
     }
 }
 
-fn described(process: &Process) -> CallProcess {
+fn call_process(process: &Process) -> CallProcess {
     CallProcess {
         pid: process.pid,
         parent_pid: process.parent_pid,

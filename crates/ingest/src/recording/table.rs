@@ -55,7 +55,7 @@ mod tests {
     use super::{Dangling, Table};
 
     #[test]
-    fn holes_are_no_values() {
+    fn missing_ids_have_no_values() {
         let mut table = Table::with_first('a');
         assert_eq!(table.put(2, 0, 'c'), Err(Dangling), "nothing was lost");
         assert_eq!(table.put(2, 1, 'c'), Ok(()));

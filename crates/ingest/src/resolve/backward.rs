@@ -1,6 +1,6 @@
 //! Links between forward operators and their autograd backward operators.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use crate::sources::chrome::BACKWARD_FLOWS;
 use crate::sources::ranges::{self, is_autograd_node};
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 /// that number and without such an ID. If no operator has one (NVTX ranges), nodes of autograd are the backward
 /// operators.
 pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
-    let mut repeated = Tally::default();
+    let mut repeated = ProblemTally::default();
     for event in trace.repeated_backward() {
         repeated.add(event, || trace.name(event).to_owned());
     }
-    repeated.tell(diagnostics::SEQUENCE_TWICE, places, &mut trace.report);
+    repeated.report(diagnostics::SEQUENCE_TWICE, places, &mut trace.report);
     let categories: Vec<StrId> = BACKWARD_FLOWS.iter().filter_map(|c| trace.strings.find(c)).collect();
     let mut pairs: Vec<(EventId, EventId, StrId)> =
         trace.links.of_kind(LinkKind::Flow).filter(|(.., category)| categories.contains(category)).collect();

@@ -4,7 +4,7 @@
 
 use super::device_shift::Shifts;
 use super::waits;
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{DeviceClock, Trace};
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 pub(super) type Clocks = BTreeMap<i32, DeviceClock>;
 
 /// Fill the clocks of a trace. Requires launches and parents.
-pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
+pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
     let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);
     let new = |device: i32| DeviceClock { applied_ns: shifted(device), ..DeviceClock::new(device) };
     let mut clocks: Clocks = shifts.keys().map(|&device| (device, new(device))).collect();
-    let mut early = Tally::default();
+    let mut early = ProblemTally::default();
     for gpu in trace.gpu.ids() {
         let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
         if call.is_none() || !trace.events.is_plausible(event) || !trace.events.is_plausible(call) {
@@ -30,7 +30,7 @@ pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
             early.add(event, String::new);
         }
     }
-    let mut late = Tally::default();
+    let mut late = ProblemTally::default();
     for wait in waits::find(trace) {
         let after = trace.events.end(wait.call) - wait.ended;
         let device = wait.device;
@@ -40,8 +40,8 @@ pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
         }
     }
     let report = &mut trace.report;
-    early.tell_as(diagnostics::EARLY_KERNEL, places, report, &example(&clocks, |c| c.early));
-    late.tell_as(diagnostics::LATE_KERNEL, places, report, &example(&clocks, |c| c.late));
+    early.report_with_example(diagnostics::EARLY_KERNEL, places, report, &example(&clocks, |c| c.early));
+    late.report_with_example(diagnostics::LATE_KERNEL, places, report, &example(&clocks, |c| c.late));
     trace.meta.clocks = clocks.into_values().collect();
 }
 

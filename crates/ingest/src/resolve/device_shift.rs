@@ -20,9 +20,9 @@ const GROUP_NS: i64 = 1_000_000_000;
 /// Idle time before an operation, in ns, from which on the device counts as idle.
 const IDLE_NS: i64 = 20_000;
 /// Largest delay of a wait's return after its work's recorded end, in ns, that confirms the recorded times.
-const PROMPT_NS: i64 = 100_000;
+const MAX_RETURN_DELAY_NS: i64 = 100_000;
 /// Number of operations on an idle device that are required to determine the launch delay.
-const WITNESSES: usize = 3;
+const MIN_OPERATIONS: usize = 3;
 /// Number of launches that must agree. A single record may be wrong.
 const LINKED: usize = 3;
 /// Number of operations without a launch record that must agree.
@@ -129,7 +129,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
             missing,
         };
         if let Some(by) = shift(&all, &waits, host).filter(|by| by.saturating_abs() >= LEAST_NS) {
-            if rule_out(&waits, by) {
+            if contradicts(&waits, by) {
                 found.contradicted.push((device, by));
                 continue;
             }
@@ -147,19 +147,19 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     found
 }
 
-/// Check if waits contradict a shift: with it, a tenth of them (at least [`WITNESSES`]), or a quarter (at least two),
-/// would return before the end of their work, and did not before. Such a clock jumped, or its times are wrong in
+/// Check if waits contradict a shift: with it, a tenth of them (at least [`MIN_OPERATIONS`]), or a quarter (at least
+/// two), would return before the end of their work, and did not before. Such a clock jumped, or its times are wrong in
 /// another way.
-fn rule_out(waits: &[i64], by: i64) -> bool {
+fn contradicts(waits: &[i64], by: i64) -> bool {
     let is_early = |late: i64| late < -LEAST_NS;
     let against = waits.iter().filter(|&&late| !is_early(late) && is_early(late.saturating_sub(by))).count();
-    against >= WITNESSES && against * 10 >= waits.len() || against > 1 && against * 4 >= waits.len()
+    against >= MIN_OPERATIONS && against * 10 >= waits.len() || against > 1 && against * 4 >= waits.len()
 }
 
 /// Check if waits show that a device is not ahead of the host: more of them return at the recorded end of their work
 /// than before it. The clock is then right, and the device starts slowly because it is shared or loads code lazily.
 fn confirm(waits: &[i64]) -> bool {
-    let prompt = waits.iter().filter(|&&late| (-IDLE_NS..=PROMPT_NS).contains(&late)).count();
+    let prompt = waits.iter().filter(|&&late| (-IDLE_NS..=MAX_RETURN_DELAY_NS).contains(&late)).count();
     let early = waits.iter().filter(|&&late| late < -LEAST_NS).count();
     prompt > early
 }
@@ -250,7 +250,7 @@ fn shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     // with a wrong length, may be an outlier.
     let mut sorted = waits.to_vec();
     sorted.sort_unstable();
-    if let Some(&late) = sorted.get(WITNESSES - 1).filter(|&&late| late < -LEAST_NS) {
+    if let Some(&late) = sorted.get(MIN_OPERATIONS - 1).filter(|&&late| late < -LEAST_NS) {
         return Some(late.max(least.saturating_neg()));
     }
     if confirm(waits) {
@@ -289,7 +289,7 @@ fn delay_when_idle(device: &Device<'_>) -> Option<i64> {
         busy_until = busy_until.max(ran.1);
     }
     let least = delays.iter().copied().min()?;
-    (delays.len() >= WITNESSES && least > LEAST_NS).then_some(least)
+    (delays.len() >= MIN_OPERATIONS && least > LEAST_NS).then_some(least)
 }
 
 /// Shift of a device without known launches, if all of its work is outside the host's time range. The first operation
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_are_behind_are_moved_forward() {
+    fn late_clocks_are_shifted_forward() {
         let host = (0, 10 * MS);
         assert_eq!(shift_of(&launched(50, 8_000), &[], host), None);
         assert_eq!(shift_of(&launched(50, -MS / 2), &[], host), None, "small differences stay");
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_are_ahead_are_moved_back() {
+    fn early_clocks_are_shifted_back() {
         let host = (0, 10 * MS);
         assert_eq!(shift_of(&launched(50, 100 * MS), &[-99 * MS; 3], host), Some(-99 * MS), "as a wait bounds it");
         assert_eq!(
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_starts_late_has_a_sound_clock_if_waits_return_as_its_work_ends() {
+    fn late_starts_are_no_shift_if_waits_return_as_work_ends() {
         let (late, host) = (launched(50, 2 * MS), (0, 10 * MS));
         assert_eq!(shift_of(&late, &[], host), Some(-(2 * MS - 5_000)));
         assert_eq!(shift_of(&late, &[3_000; 6], host), None);
@@ -448,18 +448,18 @@ mod tests {
     }
 
     #[test]
-    fn waits_rule_out_what_launches_ask_for() {
-        assert!(!rule_out(&[100 * MS; 5], 100 * MS), "the whole device is behind");
-        assert!(rule_out(&[2 * MS, 2 * MS, 2 * MS, 100 * MS, 100 * MS], 100 * MS), "the clock jumped in the middle");
-        assert!(rule_out(&[2 * MS, 2 * MS, 100 * MS, 100 * MS], 100 * MS), "or so it did, as far as few waits tell");
+    fn waits_rule_out_shifts_that_launches_suggest() {
+        assert!(!contradicts(&[100 * MS; 5], 100 * MS), "the whole device is behind");
+        assert!(contradicts(&[2 * MS, 2 * MS, 2 * MS, 100 * MS, 100 * MS], 100 * MS), "the clock jumped in the middle");
+        assert!(contradicts(&[2 * MS, 2 * MS, 100 * MS, 100 * MS], 100 * MS), "or so it did, as far as few waits tell");
         let odd = |count: usize| [vec![2 * MS; count], vec![100 * MS; 8]].concat();
-        assert!(!rule_out(&odd(2), 100 * MS) && rule_out(&odd(3), 100 * MS), "two of ten waits may be odd");
-        assert!(!rule_out(&[2 * MS, 100 * MS], 100 * MS), "one may always be");
-        assert!(!rule_out(&[-99 * MS; 3], -99 * MS));
+        assert!(!contradicts(&odd(2), 100 * MS) && contradicts(&odd(3), 100 * MS), "two of ten waits may be odd");
+        assert!(!contradicts(&[2 * MS, 100 * MS], 100 * MS), "one may always be");
+        assert!(!contradicts(&[-99 * MS; 3], -99 * MS));
     }
 
     #[test]
-    fn outliers_move_nothing() {
+    fn outliers_cause_no_shift() {
         let mut all = launched(50, 8_000);
         for (at, wrong) in [(3, i64::MIN / 4), (9, i64::MAX / 4), (20, -500 * MS)] {
             all[at].ran = (wrong, wrong);

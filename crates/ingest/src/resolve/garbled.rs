@@ -7,7 +7,7 @@
 //! it agrees with several others well before the first sign of damage. Other records are kept, but excluded from all
 //! totals.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics::{self, Code};
 use stackline_model::{EventId, Trace, flags};
 
@@ -18,9 +18,9 @@ const MANY: usize = 50;
 /// Distance in bytes before the first sign of damage from which on an event is trusted.
 const MARGIN: u64 = 64 << 10;
 /// Number of trusted events far from the others that confirm each other, as after long pauses.
-const WITNESSES: usize = 4;
+const MIN_OPERATIONS: usize = 4;
 /// Limit on accepted times, in lengths of the time range.
-const ABSURD: i64 = 100;
+const MAX_LENGTHS: i64 = 100;
 
 /// Diagnostics that garbled text causes.
 const SIGNS: &[Code] = &[
@@ -68,10 +68,10 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets, is_garbled: bool) {
     let trusted_count = trace.events.ids().filter(|e| usable(e) && trusted(*e)).count();
     let is_certain = trusted_count * 2 >= starts.len();
     let held = if is_certain { trusted_count * MOST } else { starts.len() * MANY };
-    let Some((first, last)) = shortest(&starts, held.div_ceil(100)) else { return };
+    let Some((first, last)) = shortest_range(&starts, held.div_ceil(100)) else { return };
     let length = last.saturating_sub(first).max(1);
     let (low, high) = (first.saturating_sub(length / 2), last.saturating_add(length / 2));
-    let reach = length.saturating_mul(ABSURD);
+    let reach = length.saturating_mul(MAX_LENGTHS);
     let mut outside = Vec::new();
     let (mut early, mut late) = (0, 0);
     for event in trace.events.ids().filter(usable) {
@@ -86,23 +86,23 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets, is_garbled: bool) {
     }
     let vouched = |e: &EventId| {
         let (start, end) = (trace.events.start[e.index()], trace.events.end(*e));
-        (start >= low || (early >= WITNESSES && start >= low.saturating_sub(reach)))
-            && (end <= high || (late >= WITNESSES && end <= high.saturating_add(reach)))
+        (start >= low || (early >= MIN_OPERATIONS && start >= low.saturating_sub(reach)))
+            && (end <= high || (late >= MIN_OPERATIONS && end <= high.saturating_add(reach)))
     };
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     outside.retain(|e| !vouched(e));
     for event in outside {
         marked.add(event, || trace.name(event).to_owned());
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
     }
-    marked.tell(diagnostics::GARBLED_TIME, places, &mut trace.report);
+    marked.report(diagnostics::GARBLED_TIME, places, &mut trace.report);
     if !is_certain {
         diagnostics::UNCERTAIN_WINDOW.count(&mut trace.report, sign, "");
     }
 }
 
 /// First and last time of the shortest range of sorted times that contains `held` of them.
-fn shortest(starts: &[i64], held: usize) -> Option<(i64, i64)> {
+fn shortest_range(starts: &[i64], held: usize) -> Option<(i64, i64)> {
     let ends = |w: &[i64]| Some((*w.first()?, *w.last()?));
     starts.windows(held.max(1)).filter_map(ends).min_by_key(|(first, last)| last.saturating_sub(*first))
 }
@@ -116,14 +116,14 @@ fn first_sign(trace: &Trace) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::shortest;
+    use super::shortest_range;
 
     #[test]
-    fn the_shortest_stretch_leaves_out_what_is_far() {
+    fn shortest_range_excludes_outliers() {
         let mut times: Vec<i64> = (0..95).collect();
         times.extend([1_000, 2_000, 9_000, i64::MAX / 4]);
-        assert_eq!(shortest(&times, 90), Some((0, 89)));
-        assert_eq!(shortest(&[7], 1), Some((7, 7)));
-        assert_eq!(shortest(&[], 0), None);
+        assert_eq!(shortest_range(&times, 90), Some((0, 89)));
+        assert_eq!(shortest_range(&[7], 1), Some((7, 7)));
+        assert_eq!(shortest_range(&[], 0), None);
     }
 }

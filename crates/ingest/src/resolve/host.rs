@@ -4,7 +4,7 @@
 //! contradict are marked. These are records outside the recording by its own marks, isolated records far from all
 //! others, and calls that outlast their callers by far. Long waits, slow starts and pauses are none of these.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;
@@ -30,23 +30,23 @@ const CONTRADICTIONS: usize = 4;
 
 /// Mark host records with impossible times. Runs before open spans are closed, because they end with the last event.
 pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
-    let mut wrong = isolated(trace);
-    hide(trace, &wrong);
-    let outer = outside_of_recording(trace).unwrap_or_else(|| alone(trace));
-    hide(trace, &outer);
+    let mut wrong = isolated_starts(trace);
+    exclude(trace, &wrong);
+    let outer = outside_of_recording(trace).unwrap_or_else(|| isolated_spans(trace));
+    exclude(trace, &outer);
     wrong.extend(outer);
-    let torn = torn(trace);
-    hide(trace, &torn);
+    let torn = impossible_lengths(trace);
+    exclude(trace, &torn);
     wrong.extend(torn);
     wrong.sort_unstable();
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     for event in wrong {
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(diagnostics::IMPLAUSIBLE_HOST_TIME, places, &mut trace.report);
+    marked.report(diagnostics::IMPLAUSIBLE_HOST_TIME, places, &mut trace.report);
 }
 
-fn hide(trace: &mut Trace, events: &[EventId]) {
+fn exclude(trace: &mut Trace, events: &[EventId]) {
     for event in events {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
     }
@@ -80,7 +80,7 @@ fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     }
     let end = end?;
     let begin = begin.or_else(|| host(trace).map(|event| trace.events.start[event.index()]).min())?;
-    let (all, mut outside) = (host(trace).count(), outside(trace, (begin, end)));
+    let (all, mut outside) = (host(trace).count(), outside_recording_range(trace, (begin, end)));
     if begin > end || outside.len() == all {
         return None;
     }
@@ -98,7 +98,7 @@ fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     Some(outside)
 }
 
-fn outside(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {
+fn outside_recording_range(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {
     let length = end.saturating_sub(begin);
     let is_outside = |event: &EventId| {
         let slack = match trace.kind(*event) {
@@ -113,7 +113,7 @@ fn outside(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {
 
 /// Records that begin alone, absurdly far from the densest group of starts, independent of their share. Records that
 /// agree with another one may be a second part of the recording and are kept.
-fn isolated(trace: &Trace) -> Vec<EventId> {
+fn isolated_starts(trace: &Trace) -> Vec<EventId> {
     let mut starts: Vec<(i64, EventId)> = host(trace).map(|e| (trace.events.start[e.index()], e)).collect();
     let span = |times: &[(i64, EventId)]| {
         let (first, last) = (times.iter().map(|t| t.0).min(), times.iter().map(|t| t.0).max());
@@ -141,17 +141,17 @@ fn isolated(trace: &Trace) -> Vec<EventId> {
 }
 
 /// Records whose begin or end is far outside of all other records.
-fn alone(trace: &Trace) -> Vec<EventId> {
+fn isolated_spans(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let timed = || events.ids().filter(|&e| events.is_timed(e) && trace.kind(e) != EventKind::Recording);
     let count = timed().count();
-    let ends = outermost(timed().map(|e| events.end(e)), count);
+    let ends = largest_times(timed().map(|e| events.end(e)), count);
     // The first starts are the last ones of a reversed clock.
-    let starts = outermost(timed().map(|e| events.start[e.index()].saturating_neg()), count);
+    let starts = largest_times(timed().map(|e| events.start[e.index()].saturating_neg()), count);
     let (Some(&last), Some(&first)) = (ends.first(), starts.first()) else { return Vec::new() };
     let length = last.saturating_add(first).max(0);
     let (long, far) = (LONG_NS.max(length.saturating_mul(10)), FAR_NS.max(length.saturating_mul(100)));
-    let (early, late, later) = (believed(&starts, far), believed(&ends, long), believed(&ends, far));
+    let (early, late, later) = (last_plausible(&starts, far), last_plausible(&ends, long), last_plausible(&ends, far));
     let is_wrong = |event: &EventId| {
         let (start, end) = (events.start[event.index()], events.end(*event));
         start.saturating_neg() > early || end > later || end > late && events.dur[event.index()] > long
@@ -160,7 +160,7 @@ fn alone(trace: &Trace) -> Vec<EventId> {
 }
 
 /// Largest of these times, ascending. At least half of all times are no greater than the first of them.
-fn outermost(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
+fn largest_times(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
     let kept = OUTERMOST.min(count.saturating_sub(1) / 2) + 1;
     let mut found: Vec<i64> = Vec::with_capacity(kept + 1);
     for time in times {
@@ -175,7 +175,7 @@ fn outermost(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
 }
 
 /// Last accepted time of ascending times: each is within `limit` of the last accepted one, or agrees with the next one.
-fn believed(times: &[i64], limit: i64) -> i64 {
+fn last_plausible(times: &[i64], limit: i64) -> i64 {
     let mut last = times.first().copied().unwrap_or(i64::MAX);
     for (at, &time) in times.iter().enumerate() {
         let agrees = times.get(at + 1).is_some_and(|next| next.saturating_sub(time) <= AGREE_NS);
@@ -186,8 +186,8 @@ fn believed(times: &[i64], limit: i64) -> i64 {
     last
 }
 
-/// Long host calls whose recorded length is impossible ([`Torn`]).
-fn torn(trace: &Trace) -> Vec<EventId> {
+/// Long host calls whose recorded length is impossible ([`LengthCheck`]).
+fn impossible_lengths(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let is_long = |event: &EventId| events.dur[event.index()] > SLACK_NS && is_call(trace.kind(*event));
     let tracks: FxHashSet<TrackId> = host(trace).filter(is_long).map(|event| events.track[event.index()]).collect();
@@ -198,7 +198,7 @@ fn torn(trace: &Trace) -> Vec<EventId> {
     spans.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], Reverse(events.end(e)), e));
     let mut found = Vec::new();
     for thread in spans.chunk_by(|a, b| events.track[a.index()] == events.track[b.index()]) {
-        let mut torn = Torn { trace, open: Vec::new(), gpu_calls: Vec::new(), found: Vec::new() };
+        let mut torn = LengthCheck { trace, open: Vec::new(), gpu_calls: Vec::new(), found: Vec::new() };
         thread.iter().for_each(|&event| torn.take(event));
         found.extend(torn.found);
     }
@@ -210,7 +210,7 @@ fn torn(trace: &Trace) -> Vec<EventId> {
 /// Detection of calls that outlast their callers. Operators and calls return before their callers do. If one crosses
 /// the end of its caller, the caller may be too short; two such callers rule that out. A step never begins within a
 /// call, nor an operator within a call of a GPU runtime.
-struct Torn<'t> {
+struct LengthCheck<'t> {
     trace: &'t Trace,
     open: Vec<EventId>,
     /// Long calls of a GPU runtime among them, usually none.
@@ -222,7 +222,7 @@ fn is_call(kind: EventKind) -> bool {
     kind == EventKind::Operator || kind.is_api_call()
 }
 
-impl Torn<'_> {
+impl LengthCheck<'_> {
     /// Process the next span of the thread, sorted by start, with the longest first among equal starts.
     fn take(&mut self, event: EventId) {
         let (trace, events) = (self.trace, &self.trace.events);
@@ -278,23 +278,23 @@ fn is_code(trace: &Trace, event: EventId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGREE_NS, LONG_NS, believed, outermost};
+    use super::{AGREE_NS, LONG_NS, largest_times, last_plausible};
 
     #[test]
-    fn times_that_agree_are_believed() {
+    fn times_that_agree_are_plausible() {
         let far = 1000 * LONG_NS;
-        assert_eq!(believed(&[5, 10, far], LONG_NS), 10);
-        assert_eq!(believed(&[5, 10, far, far + AGREE_NS], LONG_NS), far + AGREE_NS);
-        assert_eq!(believed(&[5, 10, far, 3 * far], LONG_NS), 10);
-        assert_eq!(believed(&[5, LONG_NS, 2 * LONG_NS], LONG_NS), 2 * LONG_NS);
-        assert_eq!(believed(&[], LONG_NS), i64::MAX);
+        assert_eq!(last_plausible(&[5, 10, far], LONG_NS), 10);
+        assert_eq!(last_plausible(&[5, 10, far, far + AGREE_NS], LONG_NS), far + AGREE_NS);
+        assert_eq!(last_plausible(&[5, 10, far, 3 * far], LONG_NS), 10);
+        assert_eq!(last_plausible(&[5, LONG_NS, 2 * LONG_NS], LONG_NS), 2 * LONG_NS);
+        assert_eq!(last_plausible(&[], LONG_NS), i64::MAX);
     }
 
     #[test]
-    fn half_of_the_times_are_no_greater_than_the_first_that_is_kept() {
-        assert_eq!(outermost([3, 1, 2].into_iter(), 3), [2, 3]);
-        assert_eq!(outermost([1].into_iter(), 1), [1]);
-        assert_eq!(outermost([9, 1].into_iter(), 2), [9]);
-        assert_eq!(outermost((0..100).rev(), 100), [91, 92, 93, 94, 95, 96, 97, 98, 99]);
+    fn first_kept_time_is_at_least_the_median() {
+        assert_eq!(largest_times([3, 1, 2].into_iter(), 3), [2, 3]);
+        assert_eq!(largest_times([1].into_iter(), 1), [1]);
+        assert_eq!(largest_times([9, 1].into_iter(), 2), [9]);
+        assert_eq!(largest_times((0..100).rev(), 100), [91, 92, 93, 94, 95, 96, 97, 98, 99]);
     }
 }

@@ -47,8 +47,8 @@ fn ended(trace: &Trace, by_start: &[EventId], is_open: impl Fn(&EventId) -> bool
     // Parents start first, so the reverse order visits all children before their parents.
     for &event in by_start.iter().rev().filter(|&&event| events.is_timed(event)) {
         let Some(parent) = events.parent[event.index()].some().filter(&is_open) else { continue };
-        let is_alike = events.name[parent.index()] == events.name[event.index()];
-        if is_alike && (!is_open(&event) || ended.contains(&event)) {
+        let has_same_name = events.name[parent.index()] == events.name[event.index()];
+        if has_same_name && (!is_open(&event) || ended.contains(&event)) {
             ended.insert(parent);
         }
     }

@@ -1,6 +1,6 @@
 //! Links between GPU operations and their launch calls, by correlation ID.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use crate::sources::{chrome, xprof};
 use rustc_hash::FxHashMap;
@@ -18,8 +18,8 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
         let to = from + calls[from..].partition_point(|&(c, ..)| c == id);
         &calls[from..to]
     };
-    let home = device_homes(trace, &work, &correlation, candidates);
-    let mut ambiguous = Tally::default();
+    let home = main_processes(trace, &work, &correlation, candidates);
+    let mut ambiguous = ProblemTally::default();
     for event in work {
         let row = event.index();
         let id = correlation[row];
@@ -32,7 +32,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
             [(_, _, call)] => *call,
             several => {
                 ambiguous.add(event, || trace.name(event).to_owned());
-                pick(trace, several, trace.events.start[row], home.get(&device).copied())
+                nearest_earlier_call(trace, several, trace.events.start[row], home.get(&device).copied())
             }
         };
         let gpu = &mut trace.gpu;
@@ -42,7 +42,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
         gpu.stream.push(stream);
         gpu.launch.push(launch);
     }
-    ambiguous.tell(diagnostics::DUPLICATE_CORRELATION, places, &mut trace.report);
+    ambiguous.report(diagnostics::DUPLICATE_CORRELATION, places, &mut trace.report);
 }
 
 /// Use the source's arrows as launches, if it has no correlation IDs.
@@ -67,7 +67,8 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
 
 /// Count operations without a launch call, and launch calls without an operation.
 pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
-    let (mut missing, mut unrecorded, mut kernels) = (Tally::default(), Tally::default(), Tally::default());
+    let (mut missing, mut unrecorded, mut kernels) =
+        (ProblemTally::default(), ProblemTally::default(), ProblemTally::default());
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|gpu| trace.gpu.launch[*gpu].is_none()) {
         let event = trace.gpu.event[gpu];
         missing.add(event, || trace.name(event).to_owned());
@@ -79,17 +80,17 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
     let launches = KernelLaunches::from_trace(trace, &without);
     if !trace.gpu.is_empty() && launches.lack_many() {
         launches.without.iter().for_each(|&call| kernels.add(call, || trace.name(call).to_owned()));
-        kernels.tell(diagnostics::KERNELS_NOT_RECORDED, places, &mut trace.report);
+        kernels.report(diagnostics::KERNELS_NOT_RECORDED, places, &mut trace.report);
     }
-    missing.tell(diagnostics::NO_LAUNCH, places, &mut trace.report);
-    unrecorded.tell(diagnostics::NO_DEVICE_RECORD, places, &mut trace.report);
+    missing.report(diagnostics::NO_LAUNCH, places, &mut trace.report);
+    unrecorded.report(diagnostics::NO_DEVICE_RECORD, places, &mut trace.report);
 }
 
 /// Check if a process mostly launches on another device while another process mostly uses this one. An equal
 /// correlation ID is then a coincidence of merged ranks.
 fn is_foreign(pid: Key, device: i32, home: &FxHashMap<i32, Key>) -> bool {
-    let elsewhere = home.iter().any(|(&d, &p)| d != device && p == pid);
-    elsewhere && home.get(&device).is_some_and(|&p| p != pid)
+    let on_other_device = home.iter().any(|(&d, &p)| d != device && p == pid);
+    on_other_device && home.get(&device).is_some_and(|&p| p != pid)
 }
 
 /// Correlation ID of an event; 0 if it has none.
@@ -123,7 +124,7 @@ fn pid(trace: &Trace, event: EventId) -> Key {
 }
 
 /// Main process of each device: the one whose calls launched most operations with an unambiguous call.
-fn device_homes<'a>(
+fn main_processes<'a>(
     trace: &Trace,
     work: &[EventId],
     correlation: &[i64],
@@ -159,7 +160,7 @@ fn has_several_processes(trace: &Trace) -> bool {
 }
 
 /// Last call at or before the operation, else the first one. Calls of the device's main process take precedence.
-fn pick(trace: &Trace, calls: &[(i64, i64, EventId)], start: i64, home: Option<Key>) -> EventId {
+fn nearest_earlier_call(trace: &Trace, calls: &[(i64, i64, EventId)], start: i64, home: Option<Key>) -> EventId {
     let best = |calls: &mut dyn Iterator<Item = &(i64, i64, EventId)>| {
         let (mut before, mut first) = (None, None);
         for &(_, at, call) in calls {

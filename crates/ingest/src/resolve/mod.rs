@@ -30,7 +30,7 @@ use stackline_model::Trace;
 type Pass = fn(&mut Trace, &ByteOffsets);
 
 /// Passes before the clocks of devices are compared with the host's.
-const BEFORE: [Pass; 7] = [
+const PASSES_BEFORE_CLOCKS: [Pass; 7] = [
     rank::find,
     |trace, _| streams::number(trace),
     |trace, _| trace.index_tracks(),
@@ -41,11 +41,11 @@ const BEFORE: [Pass; 7] = [
 ];
 
 /// Passes that require the shifted times of devices.
-const AFTER: [Pass; 3] = [plausible::mark, plausible::mark_covering, stream_order::mark];
+const PASSES_AFTER_CLOCKS: [Pass; 3] = [plausible::mark, plausible::mark_covering, stream_order::mark];
 
 /// Fill all derived data, and seal the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOffsets, options: &ReadOptions) {
-    for pass in BEFORE {
+    for pass in PASSES_BEFORE_CLOCKS {
         // The caller then drops the trace.
         if options.is_cancelled() {
             return;
@@ -58,7 +58,7 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOff
     launches::link_by_arrows(trace);
     launches::count_unpartnered(trace, places);
     let shifts = device_shift::apply(trace);
-    for pass in AFTER {
+    for pass in PASSES_AFTER_CLOCKS {
         if options.is_cancelled() {
             return;
         }
@@ -67,7 +67,7 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOff
     steps::find(trace, options.step_annotation.as_ref());
     trace.mark_layers();
     ownership::fill(trace);
-    clocks::bound(trace, places, &shifts);
+    clocks::set_bounds(trace, places, &shifts);
     backward::link(trace, places);
     streams::check_overlaps(trace, places, options.clip_overlaps);
     trace.report.events = trace.events.len() as u64;

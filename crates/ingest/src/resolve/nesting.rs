@@ -4,13 +4,13 @@
 //! exceed their Python frames by microseconds. The parent of a span is the innermost open span that covers its start
 //! and at least half of it. For properly nested spans this is the usual stack rule.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventTable, Trace, TrackKind, flags};
 
 /// Fill the parents of all events on CPU threads. Requires the time order.
 pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
-    let mut crossings = Tally::default();
+    let mut crossings = ProblemTally::default();
     let mut stack: Vec<(EventId, i64)> = Vec::new();
     for track in trace.tracks.ids() {
         if trace.tracks.get(track).kind != TrackKind::Thread {
@@ -27,7 +27,7 @@ pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
             }
         }
     }
-    crossings.tell(diagnostics::CROSSING, places, &mut trace.report);
+    crossings.report(diagnostics::CROSSING, places, &mut trace.report);
 }
 
 /// Set the parent of one event and open the event. Returns true if it crosses the end of another one.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_and_equal_spans() {
+    fn adjacent_and_equal_spans() {
         assert_eq!(parents(&[(0, 10), (10, 20), (10, 20), (20, 20)]), [-1, -1, 1, -1]);
     }
 

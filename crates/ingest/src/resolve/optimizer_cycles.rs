@@ -30,15 +30,15 @@ pub(crate) fn ends<N: Copy + Eq + Hash>(
     let is_one_name = names.len() > 1 && names.iter().all(|name| Some(name) == names.first());
     let by_kinds = || match kinds() {
         Kinds::Places(places) => period(&places, |_| true),
-        Kinds::Contents(contents) => period(&contents, all_differ),
+        Kinds::Contents(contents) => period(&contents, are_distinct),
     };
-    let cycle = is_one_name.then(|| each_batch(ends, batches).or_else(by_kinds)).flatten();
+    let cycle = is_one_name.then(|| steps_per_batch(ends, batches).or_else(by_kinds)).flatten();
     cycle.map_or_else(|| ends_of_names(names), |cycle| (cycle - 1..names.len()).step_by(cycle).collect())
 }
 
 /// Number of optimizer steps per batch, if it is more than one and the same for all but the last batch. Epochs end with
 /// a request that gets no batch.
-fn each_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
+fn steps_per_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
     let within =
         |pair: &[i64]| ends.partition_point(|&end| end <= pair[1]) - ends.partition_point(|&end| end <= pair[0]);
     let counts: Vec<usize> = batches.windows(2).map(within).filter(|&count| count > 0).collect();
@@ -60,7 +60,7 @@ fn period<K: PartialEq>(kinds: &[K], is_cycle: impl Fn(&[K]) -> bool) -> Option<
     })
 }
 
-fn all_differ(kinds: &[u64]) -> bool {
+fn are_distinct(kinds: &[u64]) -> bool {
     kinds.iter().collect::<FxHashSet<_>>().len() == kinds.len()
 }
 
@@ -70,7 +70,7 @@ const AHEAD_PERCENT: i64 = 25;
 
 /// Ends of steps, extended to the next batch request: the work after the optimizer, such as schedulers, `zero_grad` and
 /// logs.
-pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
+pub(crate) fn extend_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
     let later = |(at, &end): (usize, &i64)| {
         let next = ends.get(at + 1).copied();
         // After the last step, the length of the one before sets the limit, because an evaluation requests batches,
@@ -96,18 +96,18 @@ fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
     let (mut ends, mut from) = (Vec::new(), 0);
     while from < names.len() {
         // Last occurrence of the first optimizer of the cycle.
-        let behind = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
-        let known: FxHashSet<N> = names[from..behind - 1].iter().copied().collect();
-        let next = names[behind..].iter().position(|name| !known.contains(name)).filter(|_| behind - from > 1);
-        let to = next.map_or(names.len(), |at| behind + at);
-        ends.extend(ends_of_alike(&names[from..to], next.is_none()).into_iter().map(|at| from + at));
+        let after = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
+        let known: FxHashSet<N> = names[from..after - 1].iter().copied().collect();
+        let next = names[after..].iter().position(|name| !known.contains(name)).filter(|_| after - from > 1);
+        let to = next.map_or(names.len(), |at| after + at);
+        ends.extend(ends_of_one_class_run(&names[from..to], next.is_none()).into_iter().map(|at| from + at));
         from = to;
     }
     ends
 }
 
 /// Last optimizer of each cycle, if all cycles are equal except for an incomplete last one.
-fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
+fn ends_of_one_class_run<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let is_first = |at: usize| names.get(at) == names.first();
     let is_last = |at: &usize| *at + 1 == names.len() || is_first(*at + 1);
     let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
@@ -115,7 +115,7 @@ fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let in_cycle = |at: usize| (at..names.len()).take_while(|&at| is_first(at)).count();
     let begins = |&at: &usize| is_first(at) && (at == 0 || !is_first(at - 1));
     let counts: Vec<usize> = (0..names.len()).filter(begins).map(in_cycle).collect();
-    let are_alike = match &counts[..] {
+    let are_equal_counts = match &counts[..] {
         [first, last] => first == last,
         // The trace may begin and end within a cycle.
         [first, usual, others @ .., last] => {
@@ -123,7 +123,7 @@ fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
         }
         _ => false,
     };
-    if are_alike {
+    if are_equal_counts {
         ends.retain(|&at| !is_first(at) || at + 1 == names.len());
     }
     if let [others @ .., last] = &ends[..]
@@ -138,10 +138,10 @@ fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kinds, ends, ends_of_names, up_to_batches};
+    use super::{Kinds, ends, ends_of_names, extend_to_batches};
 
     #[test]
-    fn optimizers_take_turns() {
+    fn cycles_of_alternating_optimizers() {
         let ends = |names: &[usize]| ends_of_names(names);
         assert_eq!(ends(&[7, 7, 7]), [0, 1, 2]);
         assert_eq!(ends(&[7, 8, 7, 8]), [1, 3]);
@@ -157,25 +157,25 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_next_batch_belongs_to_the_step() {
+    fn steps_last_until_the_next_batch() {
         let ends = [100, 200, 300];
-        assert_eq!(up_to_batches(&ends, &[0, 110, 215, 310]), [110, 215, 310]);
-        assert_eq!(up_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
-        assert_eq!(up_to_batches(&ends, &[]), ends);
-        assert_eq!(up_to_batches(&ends, &[205]), [100, 205, 300]);
-        assert_eq!(up_to_batches(&ends, &[310, 3300]), [100, 200, 310]);
-        assert_eq!(up_to_batches(&ends, &[3300]), ends, "an evaluation after the last step");
-        assert_eq!(up_to_batches(&[100], &[110]), [100], "of one step nothing tells what is soon");
+        assert_eq!(extend_to_batches(&ends, &[0, 110, 215, 310]), [110, 215, 310]);
+        assert_eq!(extend_to_batches(&ends, &[0, 160, 260]), ends, "fetched ahead, in the middle of a step");
+        assert_eq!(extend_to_batches(&ends, &[]), ends);
+        assert_eq!(extend_to_batches(&ends, &[205]), [100, 205, 300]);
+        assert_eq!(extend_to_batches(&ends, &[310, 3300]), [100, 200, 310]);
+        assert_eq!(extend_to_batches(&ends, &[3300]), ends, "an evaluation after the last step");
+        assert_eq!(extend_to_batches(&[100], &[110]), [100], "of one step nothing tells what is soon");
     }
 
-    fn of_one_class(kinds: Kinds, count: usize, batches: &[i64]) -> Vec<usize> {
+    fn ends_of_one_class(kinds: Kinds, count: usize, batches: &[i64]) -> Vec<usize> {
         let at: Vec<i64> = (1..=count as i64).map(|n| n * 100).collect();
         ends(&vec!["Adam"; count], || kinds, &at, batches)
     }
 
     #[test]
-    fn optimizers_of_one_class_are_told_apart_by_their_places() {
-        let places = |places: &[u64]| of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
+    fn optimizers_of_one_class_are_distinguished_by_call_sites() {
+        let places = |places: &[u64]| ends_of_one_class(Kinds::Places(places.to_vec()), places.len(), &[]);
         assert_eq!(places(&[1, 2, 1, 2, 1, 2]), [1, 3, 5]);
         assert_eq!(places(&[8, 9, 1, 2, 1, 2, 1]), [1, 3, 5], "the first compiles; the last cycle is cut off");
         assert_eq!(places(&[1, 1, 2, 1, 1, 2, 1, 1, 2]), [2, 5, 8], "a critic that steps twice");
@@ -189,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn or_by_what_they_do() {
-        let contents = |contents: &[u64]| of_one_class(Kinds::Contents(contents.to_vec()), contents.len(), &[]);
+    fn optimizers_of_one_class_are_distinguished_by_their_operators() {
+        let contents = |contents: &[u64]| ends_of_one_class(Kinds::Contents(contents.to_vec()), contents.len(), &[]);
         assert_eq!(contents(&[90, 40, 60, 20, 60, 20, 60, 20]), [1, 3, 5, 7]);
         assert_eq!(contents(&[9, 5, 5, 5, 5, 5, 5]), [0, 1, 2, 3, 4, 5, 6]);
         let now_and_then = [5, 5, 8, 5, 5, 8, 5, 5, 8];
@@ -198,13 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn or_by_the_batches_that_they_share() {
-        let alike = |count, batches: &[i64]| of_one_class(Kinds::Contents(vec![5; count]), count, batches);
-        assert_eq!(alike(8, &[50, 250, 450, 650]), [1, 3, 5, 7]);
-        assert_eq!(alike(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
-        assert_eq!(alike(16, &[50, 450, 850, 1250]).len(), 16, "four parts of each batch");
-        assert_eq!(alike(3, &[50, 150, 250]), [0, 1, 2]);
-        assert_eq!(alike(3, &[10, 50, 110, 150, 210, 250]), [0, 1, 2], "gradients of two batches");
-        assert_eq!(alike(6, &[50, 250, 350, 450]), [0, 1, 2, 3, 4, 5], "not the same for all");
+    fn optimizers_of_one_class_are_distinguished_by_shared_batches() {
+        let equal_contents =
+            |count, batches: &[i64]| ends_of_one_class(Kinds::Contents(vec![5; count]), count, batches);
+        assert_eq!(equal_contents(8, &[50, 250, 450, 650]), [1, 3, 5, 7]);
+        assert_eq!(equal_contents(6, &[50, 250, 450, 650, 660]), [1, 3, 5], "an epoch ends");
+        assert_eq!(equal_contents(16, &[50, 450, 850, 1250]).len(), 16, "four parts of each batch");
+        assert_eq!(equal_contents(3, &[50, 150, 250]), [0, 1, 2]);
+        assert_eq!(equal_contents(3, &[10, 50, 110, 150, 210, 250]), [0, 1, 2], "gradients of two batches");
+        assert_eq!(equal_contents(6, &[50, 250, 350, 450]), [0, 1, 2, 3, 4, 5], "not the same for all");
     }
 }

@@ -11,11 +11,13 @@ use std::hash::BuildHasher;
 /// repeats. The steps are those of the thread with most of them, per process. Each step begins at the end of the
 /// previous one. The first one begins where the thread first runs the operations that begin the second step; it is
 /// excluded if the recording begins in it.
-pub(super) fn up_to_each(trace: &Trace, marks: &[EventId]) -> Vec<Step> {
+pub(super) fn steps_up_to_optimizers(trace: &Trace, marks: &[EventId]) -> Vec<Step> {
     let track = |event: EventId| trace.events.track[event.index()];
     let mut counts: FxHashMap<TrackId, usize> = FxHashMap::default();
     marks.iter().for_each(|&event| *counts.entry(track(event)).or_default() += 1);
-    let Some(busiest) = counts.into_iter().max_by_key(|&(of, count)| (count, Reverse(of))).map(|(of, _)| of) else {
+    let Some(busiest) =
+        counts.into_iter().max_by_key(|&(thread, count)| (count, Reverse(thread))).map(|(thread, _)| thread)
+    else {
         return Vec::new();
     };
     let mut spans: Vec<EventId> = Vec::new();
@@ -30,7 +32,7 @@ pub(super) fn up_to_each(trace: &Trace, marks: &[EventId]) -> Vec<Step> {
     let batches = batches(trace, busiest);
     let last = optimizer_cycles::ends(&names, || Kinds::Contents(contents(trace, busiest, &spans)), &ends, &batches);
     let marks: Vec<EventId> = last.iter().map(|&at| spans[at]).collect();
-    let ends = optimizer_cycles::up_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
+    let ends = optimizer_cycles::extend_to_batches(&last.iter().map(|&at| ends[at]).collect::<Vec<_>>(), &batches);
     let [one, two, ..] = ends[..] else { return Vec::new() };
     let mut start = begin(trace, &spans, one, two);
     let step = |(number, (event, end)): (i64, (EventId, i64))| {
@@ -101,7 +103,7 @@ fn batches(trace: &Trace, track: TrackId) -> Vec<i64> {
 /// Prefix of span names in which a program waits for the next batch of a data loader.
 pub(crate) const NEXT_BATCH: &str = "enumerate(DataLoader)#";
 /// Number of consecutive events that identify a position in a step.
-const ROW: usize = 3;
+const EVENTS_OF_POSITION: usize = 3;
 /// Limit on tried start events: the first events of a step may have no match in the previous one, such as those after
 /// the optimizer of another step.
 const MOST_TRIED: usize = 64;
@@ -111,15 +113,15 @@ const MOST_TRIED: usize = 64;
 fn begin(trace: &Trace, spans: &[EventId], one: i64, two: i64) -> Option<i64> {
     let events = operations(trace, spans, (one, two));
     let (before, step) = events.split_at(events.partition_point(|&(start, _)| start < one));
-    let row = ROW.min(step.len()).max(1);
-    let is_alike = |one: &[(i64, StrId)], other: &[(i64, StrId)]| {
+    let row = EVENTS_OF_POSITION.min(step.len()).max(1);
+    let is_same_sequence = |one: &[(i64, StrId)], other: &[(i64, StrId)]| {
         one.iter().map(|(_, name)| name).eq(other.iter().map(|(_, name)| name))
     };
     // Of several matches (a step may take several batches), use the one whose distance from the end equals that in the
     // next step.
     let (found, at) = step.windows(row).take(MOST_TRIED).enumerate().find_map(|(at, window)| {
         let length = step.len() - at;
-        let rows = before.windows(row).enumerate().filter(|(_, other)| is_alike(window, other));
+        let rows = before.windows(row).enumerate().filter(|(_, other)| is_same_sequence(window, other));
         let found = rows.map(|(found, _)| found).min_by_key(|found| (before.len() - found).abs_diff(length))?;
         Some((found, at))
     })?;
@@ -148,7 +150,7 @@ fn operations(trace: &Trace, spans: &[EventId], (one, two): (i64, i64)) -> Vec<(
     let all: Vec<EventId> = events.into_iter().filter(is_operation).collect();
     let outside: Vec<EventId> = all.iter().copied().filter(is_outside).collect();
     // An optimizer with a closure runs the whole step.
-    let is_enough = outside.iter().filter(|&&event| start(event) >= one).count() >= ROW;
+    let is_enough = outside.iter().filter(|&&event| start(event) >= one).count() >= EVENTS_OF_POSITION;
     let chosen = if is_enough { outside } else { all };
     chosen.into_iter().map(|event| (start(event), trace.events.name[event.index()])).collect()
 }

@@ -2,7 +2,7 @@
 //! window.
 
 use super::launches;
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 
@@ -10,7 +10,7 @@ use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 /// before the recording.
 const BEFORE_NS: i64 = 100_000_000;
 /// One tenth of the tolerance after the host's last event, in ns, or the recording's length if that is larger.
-const BEHIND_NS: i64 = 1_000_000_000;
+const AFTER_NS: i64 = 1_000_000_000;
 
 /// Number of complete later operations of its stream after which an operation counts as too long. A stream runs one
 /// operation after another, and in no trace of the corpus an operation outlasts more than two.
@@ -19,15 +19,15 @@ const COVERED: usize = 16;
 const COVERING: usize = 4;
 /// Limit on the operations that are compared with a longer one. If all of a stream are damaged, each would be compared
 /// with all.
-const LOOKED_AT: usize = 64 * COVERED;
+const CHECKED_LATER: usize = 64 * COVERED;
 
 /// Mark implausible GPU records. Without CPU events no comparison is possible.
 pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let Some((first, last)) = host_span(trace) else { return };
     let length = last.saturating_sub(first);
     let earliest = first.saturating_sub(BEFORE_NS.max(length));
-    let latest = last.saturating_add(BEHIND_NS.max(length).saturating_mul(10));
-    let mut marked = Tally::default();
+    let latest = last.saturating_add(AFTER_NS.max(length).saturating_mul(10));
+    let mut marked = ProblemTally::default();
     for event in trace.events.ids() {
         let row = event.index();
         let kind = trace.events.kind[row];
@@ -41,17 +41,17 @@ pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
             marked.add(event, || trace.name(event).to_owned());
         }
     }
-    marked.tell(diagnostics::IMPLAUSIBLE_TIME, places, &mut trace.report);
+    marked.report(diagnostics::IMPLAUSIBLE_TIME, places, &mut trace.report);
 }
 
 /// Mark GPU operations whose length later ones of their stream contradict. Requires the order of tracks.
 pub(super) fn mark_covering(trace: &mut Trace, places: &ByteOffsets) {
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     for event in covering(trace) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(diagnostics::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
+    marked.report(diagnostics::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
 }
 
 fn covering(trace: &Trace) -> Vec<EventId> {
@@ -80,7 +80,7 @@ fn covers(trace: &Trace, correlation: &impl Fn(EventId) -> i64, work: &[EventId]
         return false;
     }
     let own = correlation(first);
-    let during = later.iter().take(LOOKED_AT).take_while(|e| events.start[e.index()] < end);
+    let during = later.iter().take(CHECKED_LATER).take_while(|e| events.start[e.index()] < end);
     let whole = during.filter(|e| events.end(**e) <= end && (own <= 0 || correlation(**e) != own));
     whole.take(COVERED).count() == COVERED
 }

@@ -1,10 +1,10 @@
 //! Detection of steps from the marks that programs, frameworks and servers write for each iteration on CPU threads.
 //!
-//! Only the first kind of marks ([`known`]) that a trace contains is used, so marks of the user take precedence over
-//! those of libraries. If no thread has marks, steps come from a device row: a profiler's row of steps, or marks that
-//! Kineto projects onto a stream (`gpu_user_annotation`).
+//! Only the first kind of marks ([`steps_of_known_marks`]) that a trace contains is used, so marks of the user take
+//! precedence over those of libraries. If no thread has marks, steps come from a device row: a profiler's row of steps,
+//! or marks that Kineto projects onto a stream (`gpu_user_annotation`).
 
-use super::optimizer_steps::up_to_each;
+use super::optimizer_steps::steps_up_to_optimizers;
 use crate::diagnostics;
 use crate::sources::{device_rows, xprof};
 use regex_lite::Regex;
@@ -30,12 +30,12 @@ enum Mark {
 }
 
 /// Parse a step mark of torch.profiler, such as `ProfilerStep#5`.
-fn of_profiler(name: &str) -> Option<Mark> {
+fn profiler_mark(name: &str) -> Option<Mark> {
     Some(Mark::Numbered(name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?))
 }
 
 /// Parse a step mark of a training framework or inference engine, by the span's name.
-fn of_framework(framework: &Framework, name: &str) -> Option<Mark> {
+fn framework_mark(framework: &Framework, name: &str) -> Option<Mark> {
     Some(match framework.step_role(name)? {
         StepRole::Whole => Mark::Step,
         StepRole::End => Mark::End,
@@ -43,23 +43,23 @@ fn of_framework(framework: &Framework, name: &str) -> Option<Mark> {
 }
 
 /// Parse a step mark of a torch.optim optimizer, by the span's name.
-fn of_optimizer(name: &str) -> Option<Mark> {
+fn optimizer_mark(name: &str) -> Option<Mark> {
     (name == "Optimizer.step" || name.starts_with(OPTIMIZER_STEP)).then_some(Mark::End)
 }
 
 /// Fill `trace.steps` in time order, from marks whose names match `pattern`, or else from known marks. A numeric
 /// capture group of the pattern is the step number.
 pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
-    let asked = pattern.map(|pattern| marks(trace, |name| of_pattern(pattern, name)));
-    trace.steps = match &asked {
+    let requested = pattern.map(|pattern| marks(trace, |name| pattern_mark(pattern, name)));
+    trace.steps = match &requested {
         Some(marks) => steps(trace, marks.clone()),
-        None => known(trace),
+        None => steps_of_known_marks(trace),
     };
     if trace.steps.is_empty() {
-        trace.steps = of_device(trace, pattern);
+        trace.steps = steps_of_device(trace, pattern);
     }
-    mend_lengths(trace);
-    let within = asked.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
+    set_lengths(trace);
+    let within = requested.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
     for event in within {
         diagnostics::STEP_WITHIN_ANOTHER.count(
             &mut trace.report,
@@ -73,7 +73,7 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     for number in repeated_numbers(trace) {
         diagnostics::REPEATED_STEP.count(&mut trace.report, None, &format!("step {number}"));
     }
-    for number in written_twice(trace) {
+    for number in duplicated_numbers(trace) {
         diagnostics::REPEATED_MARK.count(&mut trace.report, None, &format!("step {number}"));
     }
     let pauses: Vec<_> = trace.pauses().iter().copied().filter(|pause| !pause.separates_processes).collect();
@@ -85,25 +85,26 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
 
 /// Steps of the first kind of marks in the trace: of torch.profiler, of spans numbered by an argument (which profiling
 /// users name), of a framework, of an optimizer.
-fn known(trace: &Trace) -> Vec<Step> {
-    let mut found = steps(trace, marks(trace, of_profiler));
+fn steps_of_known_marks(trace: &Trace) -> Vec<Step> {
+    let mut found = steps(trace, marks(trace, profiler_mark));
     if found.is_empty() {
         found = steps(trace, numbered_by_argument(trace));
     }
     if found.is_empty() {
         let with_marks = FRAMEWORKS.iter().filter(|framework| !framework.steps.is_empty());
-        let mut of_each = with_marks.map(|framework| steps(trace, marks(trace, |name| of_framework(framework, name))));
+        let mut of_each =
+            with_marks.map(|framework| steps(trace, marks(trace, |name| framework_mark(framework, name))));
         found = of_each.find(|steps| !steps.is_empty()).unwrap_or_default();
     }
     if found.is_empty() {
-        found = steps(trace, marks(trace, of_optimizer));
+        found = steps(trace, marks(trace, optimizer_mark));
     }
     found
 }
 
 /// Steps of a device, if no thread marks any: of its row of steps, or else of the marks on one of its streams.
-fn of_device(trace: &mut Trace, pattern: Option<&Regex>) -> Vec<Step> {
-    let row = if pattern.is_none() { row_of_steps(trace) } else { None };
+fn steps_of_device(trace: &mut Trace, pattern: Option<&Regex>) -> Vec<Step> {
+    let row = if pattern.is_none() { device_step_row(trace) } else { None };
     let Some((device, marks)) = row.or_else(|| marks_on_stream(trace, pattern)) else { return Vec::new() };
     let found = steps(trace, marks);
     let device = device.map_or_else(|| "a device".to_owned(), |number| format!("device {number}"));
@@ -112,10 +113,10 @@ fn of_device(trace: &mut Trace, pattern: Option<&Regex>) -> Vec<Step> {
 }
 
 /// Marks of a device, and its number if known.
-type OfDevice = (Option<i64>, Vec<(EventId, Mark)>);
+type DeviceMarks = (Option<i64>, Vec<(EventId, Mark)>);
 
 /// Spans of a device's row of steps. Their names are their numbers.
-fn row_of_steps(trace: &Trace) -> Option<OfDevice> {
+fn device_step_row(trace: &Trace) -> Option<DeviceMarks> {
     let (row, device) = device_rows::steps(trace)?;
     let is_mark = |event: &EventId| {
         trace.events.track[event.index()] == row && trace.events.is_timed(*event) && trace.events.dur[event.index()] > 0
@@ -127,10 +128,10 @@ fn row_of_steps(trace: &Trace) -> Option<OfDevice> {
 /// Spans that mark steps, on the stream with most of them; of several streams, the one with the longest total. Kineto
 /// projects each mark of the program onto every stream with work of the step, from the first to the last operation
 /// there.
-fn marks_on_stream(trace: &Trace, pattern: Option<&Regex>) -> Option<OfDevice> {
+fn marks_on_stream(trace: &Trace, pattern: Option<&Regex>) -> Option<DeviceMarks> {
     let read = |name: &str| match pattern {
-        Some(pattern) => of_pattern(pattern, name),
-        None => of_profiler(name).or_else(|| FRAMEWORKS.iter().find_map(|framework| of_framework(framework, name))),
+        Some(pattern) => pattern_mark(pattern, name),
+        None => profiler_mark(name).or_else(|| FRAMEWORKS.iter().find_map(|framework| framework_mark(framework, name))),
     };
     let known: Vec<Option<Mark>> = trace.strings.iter().map(read).collect();
     let mut streams: BTreeMap<TrackId, (i64, Vec<(EventId, Mark)>)> = BTreeMap::new();
@@ -155,7 +156,7 @@ const BETWEEN_PERCENT: i64 = 5;
 
 /// Set the length of steps whose marks have no duration. If marks are consecutive, such a step lasts until the next one
 /// of its process begins. Otherwise, and at the end, its length is unknown and it is removed.
-fn mend_lengths(trace: &mut Trace) {
+fn set_lengths(trace: &mut Trace) {
     let is_empty = |step: &Step| step.end <= step.start;
     if !trace.steps.iter().any(is_empty) {
         return;
@@ -170,12 +171,12 @@ fn mend_lengths(trace: &mut Trace) {
     };
     let mut whole = pairs.iter().filter(|(step, _)| !is_empty(step)).filter_map(|(step, next)| Some((step, (*next)?)));
     let are_adjacent = whole.all(|(step, next)| follows(step, next));
-    let mended = |&(step, next): &(&Step, Option<i64>)| match next.filter(|_| are_adjacent) {
+    let new_end = |&(step, next): &(&Step, Option<i64>)| match next.filter(|_| are_adjacent) {
         _ if !is_empty(step) => Some(*step),
         Some(next) => Some(Step { end: next, ..*step }),
         None => None,
     };
-    let steps: Vec<Step> = pairs.iter().filter_map(mended).collect();
+    let steps: Vec<Step> = pairs.iter().filter_map(new_end).collect();
     for step in trace.steps.iter().filter(|step| is_empty(step)) {
         trace.events.flags[step.event.index()] |= flags::IMPLAUSIBLE;
         let name = trace.strings.get(trace.events.name[step.event.index()]);
@@ -184,7 +185,7 @@ fn mend_lengths(trace: &mut Trace) {
     trace.steps = steps;
 }
 
-fn of_pattern(pattern: &Regex, name: &str) -> Option<Mark> {
+fn pattern_mark(pattern: &Regex, name: &str) -> Option<Mark> {
     let groups = pattern.captures(name)?;
     let number = groups.iter().skip(1).flatten().find_map(|group| group.as_str().parse().ok());
     Some(number.map_or(Mark::Step, Mark::Numbered))
@@ -225,12 +226,12 @@ fn numbered_by_argument(trace: &Trace) -> Vec<(EventId, Mark)> {
 }
 
 /// Marks of one process.
-type OfProcess = Vec<(EventId, Mark)>;
+type ProcessMarks = Vec<(EventId, Mark)>;
 
 /// Steps of the given marks, in time order.
 fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
     marks.sort_by_key(|&(event, _)| (span(trace, event).0, Reverse(span(trace, event).1), event));
-    let mut processes: Vec<(Key, OfProcess)> = Vec::new();
+    let mut processes: Vec<(Key, ProcessMarks)> = Vec::new();
     let mut places: FxHashMap<Key, usize> = FxHashMap::default();
     for mark in marks {
         let process = trace.tracks.pid(trace.events.track[mark.0.index()]);
@@ -240,9 +241,9 @@ fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
             None => processes.push((process, vec![mark])),
         }
     }
-    let of_process = |marks: OfProcess| match marks.iter().any(|(_, mark)| *mark == Mark::End) {
-        true => up_to_each(trace, &marks.iter().map(|&(event, _)| event).collect::<Vec<_>>()),
-        false => one_each(trace, marks),
+    let of_process = |marks: ProcessMarks| match marks.iter().any(|(_, mark)| *mark == Mark::End) {
+        true => steps_up_to_optimizers(trace, &marks.iter().map(|&(event, _)| event).collect::<Vec<_>>()),
+        false => steps_of_marks(trace, marks),
     };
     let mut steps: Vec<Step> = processes.into_iter().flat_map(|(_, marks)| of_process(marks)).collect();
     steps.sort_by_key(|step| (step.start, step.event));
@@ -255,7 +256,7 @@ pub(super) fn span(trace: &Trace, event: EventId) -> (i64, i64) {
 
 /// One step per mark, in time order. A mark within another one is excluded: it belongs to another thread in the same
 /// step, or to an inner loop.
-fn one_each(trace: &Trace, marks: OfProcess) -> Vec<Step> {
+fn steps_of_marks(trace: &Trace, marks: ProcessMarks) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::with_capacity(marks.len());
     for (event, mark) in marks {
         let (start, end) = span(trace, event);
@@ -299,7 +300,7 @@ fn repeated_numbers(trace: &Trace) -> Vec<i64> {
 }
 
 /// Numbers of steps whose mark occurs several times in the file, with the same times.
-fn written_twice(trace: &Trace) -> Vec<i64> {
+fn duplicated_numbers(trace: &Trace) -> Vec<i64> {
     let events = &trace.events;
     let mark = |event: EventId| {
         let row = event.index();
@@ -314,14 +315,14 @@ fn written_twice(trace: &Trace) -> Vec<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mark, of_framework, of_optimizer, of_pattern, of_profiler};
+    use super::{Mark, framework_mark, optimizer_mark, pattern_mark, profiler_mark};
     use regex_lite::Regex;
     use stackline_model::vocabulary::FRAMEWORKS;
 
     #[test]
-    fn names_of_all_producers_are_known() {
-        let of_any = |name: &str| FRAMEWORKS.iter().find_map(|framework| of_framework(framework, name));
-        let read = |name: &str| of_profiler(name).or_else(|| of_any(name)).or_else(|| of_optimizer(name));
+    fn step_names_of_all_producers_are_recognized() {
+        let of_any = |name: &str| FRAMEWORKS.iter().find_map(|framework| framework_mark(framework, name));
+        let read = |name: &str| profiler_mark(name).or_else(|| of_any(name)).or_else(|| optimizer_mark(name));
         for (name, mark) in [
             ("ProfilerStep#12", Some(Mark::Numbered(12))),
             ("ProfilerStep", None),
@@ -343,9 +344,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_may_tell_the_number() {
+    fn patterns_may_capture_the_step_number() {
         let pattern = Regex::new(r"^iter(?:ation)? (\d+)?").unwrap();
-        let read = |name: &str| of_pattern(&pattern, name);
+        let read = |name: &str| pattern_mark(&pattern, name);
         assert_eq!(
             [read("iteration 17"), read("iter x"), read("epoch 1")],
             [Some(Mark::Numbered(17)), Some(Mark::Step), None]

@@ -3,7 +3,7 @@
 //! A stream runs its operations in launch order. An operation has an impossible time if it starts long after operations
 //! that were launched later, or long before those that were launched earlier.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{EventId, Key, Trace, TrackId, flags};
 use std::collections::BTreeMap;
@@ -18,12 +18,12 @@ type Launched = (i64, i64, EventId);
 
 /// Mark operations that contradict the order of their stream.
 pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     for event in of_streams(trace).into_values().flat_map(|mut stream| out_of_order(&mut stream)) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || trace.name(event).to_owned());
     }
-    marked.tell(diagnostics::OUT_OF_STREAM_ORDER, places, &mut trace.report);
+    marked.report(diagnostics::OUT_OF_STREAM_ORDER, places, &mut trace.report);
 }
 
 /// Operations by stream, for streams into which one process launches.
@@ -35,8 +35,9 @@ fn of_streams(trace: &Trace) -> BTreeMap<TrackId, Vec<Launched>> {
         let Some(call) = trace.gpu.launch[gpu].some().filter(|&call| events.is_plausible(call)) else { continue };
         if events.is_plausible(event) {
             let process = trace.tracks.pid(events.track[call.index()]);
-            let (of, stream) = streams.entry(events.track[event.index()]).or_insert((Some(process), Vec::new()));
-            *of = of.filter(|of| *of == process);
+            let (process_of_stream, stream) =
+                streams.entry(events.track[event.index()]).or_insert((Some(process), Vec::new()));
+            *process_of_stream = process_of_stream.filter(|process_of_stream| *process_of_stream == process);
             stream.push((events.start[call.index()], events.start[event.index()], event));
         }
     }
@@ -54,8 +55,8 @@ fn out_of_order(stream: &mut [Launched]) -> Vec<EventId> {
     let is_out = |&at: &usize| {
         let (_, start, _) = stream[at];
         let before = middle(&stream[at.saturating_sub(NEIGHBORS)..at]);
-        let behind = middle(&stream[at + 1..(at + 1 + NEIGHBORS).min(stream.len())]);
-        behind.is_some_and(|behind| start.saturating_sub(behind) > FAR_NS)
+        let after = middle(&stream[at + 1..(at + 1 + NEIGHBORS).min(stream.len())]);
+        after.is_some_and(|after| start.saturating_sub(after) > FAR_NS)
             || before.is_some_and(|before| before.saturating_sub(start) > FAR_NS)
     };
     (0..stream.len()).filter(is_out).map(|at| stream[at].2).collect()
@@ -69,11 +70,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_what_breaks_the_order_is_found(
-            of in prop::collection::vec((0_i64..3 * FAR_NS, 0_i64..FAR_NS), 8..40), bad in 4_usize..36, off in prop::bool::ANY,
+        fn only_operations_out_of_order_are_marked(
+            gaps_and_lengths in prop::collection::vec((0_i64..3 * FAR_NS, 0_i64..FAR_NS), 8..40), bad in 4_usize..36, off in prop::bool::ANY,
         ) {
             let (mut launched, mut free) = (0, 0);
-            let mut stream: Vec<_> = (0..).zip(of).map(|(id, (between, length))| {
+            let mut stream: Vec<_> = (0..).zip(gaps_and_lengths).map(|(id, (between, length))| {
                 launched += between;
                 let start = launched.max(free);
                 free = start + length;

@@ -1,6 +1,6 @@
 //! Stream numbers, and overlapping operations of a stream.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use crate::sources::device_rows;
 use stackline_model::{AttrValue, Device, EventId, Key, Trace, TrackKind, Vendor};
@@ -59,7 +59,7 @@ const NOISE_NS: i64 = 3_000;
 /// noise and from too long durations. With `clip` the latter are cut at the start of the next operation.
 pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool) {
     let dependent_launch = has_dependent_launch(trace);
-    let [mut noise, mut dependent, mut overlaps, mut clipped] = [(); 4].map(|()| Tally::default());
+    let [mut noise, mut dependent, mut overlaps, mut clipped] = [(); 4].map(|()| ProblemTally::default());
     for track in trace.tracks.ids() {
         if trace.tracks.get(track).kind != TrackKind::Stream {
             continue;
@@ -94,10 +94,10 @@ pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool
         }
     }
     let report = &mut trace.report;
-    noise.tell(diagnostics::OVERLAP_NOISE, places, report);
-    dependent.tell(diagnostics::OVERLAP_PDL, places, report);
-    overlaps.tell(diagnostics::OVERLAP, places, report);
-    clipped.tell(diagnostics::CLIPPED, places, report);
+    noise.report(diagnostics::OVERLAP_NOISE, places, report);
+    dependent.report(diagnostics::OVERLAP_PDL, places, report);
+    overlaps.report(diagnostics::OVERLAP, places, report);
+    clipped.report(diagnostics::CLIPPED, places, report);
 }
 
 /// Check if any device of the trace has programmatic dependent launch.

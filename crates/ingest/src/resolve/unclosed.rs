@@ -5,7 +5,7 @@
 //! traces contained no frames that cross their caller's end in another way, nor frames inside annotations or operators
 //! that had to end with them.) Begin records without an end are likewise cut at the end of the enclosing span.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use stackline_model::{
     AttrValue, EventId, EventKind, EventTable, ProcessId, RECORDED_DURATION, Trace, TrackId, TrackKind, flags,
@@ -18,34 +18,34 @@ pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
     if !trace.events.ids().any(|e| candidates(&e)) {
         return;
     }
-    let stops = stops(trace);
+    let stops = recording_ends(trace);
     let mut cut = Vec::new();
     for track in trace.tracks.ids() {
         let lane = trace.tracks.get(track);
         if lane.kind == TrackKind::Thread {
             let stop = stops[lane.process.index()];
             let order = trace.track_events(track).to_vec();
-            cut_on(&mut trace.events, &order, stop, &mut cut);
+            cut_spans_of_track(&mut trace.events, &order, stop, &mut cut);
         }
     }
     if cut.is_empty() {
         return;
     }
     cut.sort_unstable();
-    let mut told = Tally::default();
+    let mut cut_spans = ProblemTally::default();
     let key = trace.strings.intern(RECORDED_DURATION);
     for &(event, recorded) in &cut {
-        told.add(event, || format!("{}, recorded duration {recorded} ns", trace.name(event)));
+        cut_spans.add(event, || format!("{}, recorded duration {recorded} ns", trace.name(event)));
     }
     let attributes: Vec<_> = cut.into_iter().map(|(event, recorded)| (event, key, AttrValue::Int(recorded))).collect();
     trace.attrs.append(&attributes);
-    told.tell(diagnostics::NEVER_CLOSED, places, &mut trace.report);
+    cut_spans.report(diagnostics::NEVER_CLOSED, places, &mut trace.report);
     trace.index_tracks();
 }
 
 /// End of the recording per process: the end of its last operator, annotation or call, or that of the whole trace for a
 /// process without any.
-fn stops(trace: &Trace) -> Vec<i64> {
+fn recording_ends(trace: &Trace) -> Vec<i64> {
     let mut stops: Vec<Option<i64>> = vec![None; trace.tracks.processes.len()];
     let process_of = |track: TrackId| -> ProcessId { trace.tracks.get(track).process };
     for event in trace.events.ids() {
@@ -64,7 +64,7 @@ fn stops(trace: &Trace) -> Vec<i64> {
 /// An open span: its end, and true for a Python frame.
 type Open = (i64, bool);
 
-fn cut_on(events: &mut EventTable, order: &[EventId], stop: i64, cut: &mut Vec<(EventId, i64)>) {
+fn cut_spans_of_track(events: &mut EventTable, order: &[EventId], stop: i64, cut: &mut Vec<(EventId, i64)>) {
     let mut open: Vec<Open> = Vec::new();
     for &event in order {
         let row = event.index();

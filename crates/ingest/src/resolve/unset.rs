@@ -3,7 +3,7 @@
 //!
 //! A buffer that was never written contains zeros. Such records are marked independent of their share.
 
-use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Phase, StrId, Trace, flags};
@@ -27,18 +27,18 @@ const REPEATED: usize = 4;
 /// Mark records with unset times. Runs before any other use of times.
 pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let starts = unset_starts(trace);
-    let mut marked = Tally::default();
+    let mut marked = ProblemTally::default();
     for &event in &starts {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{} at {} ns", trace.name(event), trace.events.start[event.index()]));
     }
-    marked.tell(diagnostics::ZERO_TIME, places, &mut trace.report);
-    let mut marked = Tally::default();
+    marked.report(diagnostics::ZERO_TIME, places, &mut trace.report);
+    let mut marked = ProblemTally::default();
     for event in unset_durations(trace) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(diagnostics::ZERO_DURATION, places, &mut trace.report);
+    marked.report(diagnostics::ZERO_DURATION, places, &mut trace.report);
 }
 
 /// Records whose start time the profiler never filled in; see the module.
@@ -190,7 +190,7 @@ mod tests {
     use super::usual_length;
 
     #[test]
-    fn a_few_outliers_make_no_recording_long() {
+    fn usual_length_ignores_outliers() {
         let mut times: Vec<i64> = (0..100).collect();
         times[99] = i64::MAX;
         assert_eq!(usual_length(&times), Some(2 * (94 - 5)));

@@ -44,7 +44,7 @@ pub(super) fn find(trace: &Trace) -> Vec<Wait> {
     }
     let copies = copies(trace);
     let (mut waits, mut on_queues) = (Vec::new(), Vec::new());
-    let (recorded, devices) = (recorded(trace), devices(trace));
+    let (recorded, devices) = (synchronization_records(trace), devices(trace));
     let correlation = trace.attr("correlation");
     for track in trace.tracks.ids().filter(|t| trace.tracks.get(*t).kind == TrackKind::Thread) {
         let process = trace.tracks.get(track).process;
@@ -120,7 +120,7 @@ fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
 }
 
 /// Device and stream (`None`: all streams) of synchronization records, by correlation ID of the call.
-fn recorded(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> {
+fn synchronization_records(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> {
     let correlation = trace.attr("correlation");
     let mut found = FxHashMap::default();
     for event in trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Sync) {
@@ -151,7 +151,7 @@ fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
 
 /// Waits for all work that was queued by calls that had returned before the wait began.
 fn queue_waits(trace: &Trace, calls: &[(EventId, Queue)]) -> Vec<Wait> {
-    let wanted: BTreeSet<Queue> = calls.iter().map(|c| c.1).collect();
+    let queues: BTreeSet<Queue> = calls.iter().map(|c| c.1).collect();
     // Per queue: return of a launch, and latest end of all work launched until then.
     let mut work: BTreeMap<Queue, Vec<(i64, i64)>> = BTreeMap::new();
     for gpu in trace.gpu.ids() {
@@ -162,7 +162,7 @@ fn queue_waits(trace: &Trace, calls: &[(EventId, Queue)]) -> Vec<Wait> {
         let process = trace.tracks.get(trace.events.track[call.index()]).process;
         let (device, stream) = (trace.gpu.device[gpu.index()], trace.gpu.stream[gpu.index()]);
         for queue in [(process, device, None), (process, device, Some(stream))] {
-            if wanted.contains(&queue) {
+            if queues.contains(&queue) {
                 work.entry(queue).or_default().push((trace.events.end(call), trace.events.end(event)));
             }
         }

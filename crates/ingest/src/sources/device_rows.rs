@@ -110,9 +110,9 @@ pub(super) fn find(trace: &mut Trace) {
     if roles.iter().all(Option::is_none) {
         return;
     }
-    let around = around_others(trace, &roles);
+    let around = operations_with_children(trace, &roles);
     let mut counted: FxHashSet<EventId> = around.iter().copied().collect();
-    counted.extend(counted_elsewhere(trace, &roles));
+    counted.extend(duplicate_operations(trace, &roles));
     let kind = |e: EventId| {
         let role = roles[trace.events.track[e.index()].index()]?;
         Some(if counted.contains(&e) { EventKind::GpuAnnotation } else { kind(role, trace.name(e)) })
@@ -171,7 +171,7 @@ fn roles(trace: &Trace) -> Vec<Option<Role>> {
 }
 
 /// Operations that contain others of their row: loops, branches, calls. The inner operations run one after another.
-fn around_others(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
+fn operations_with_children(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     let events = &trace.events;
     let lasts = |e: &EventId| events.is_timed(*e) && events.dur[e.index()] > 0;
     let is_operation = |e: &EventId| {
@@ -203,7 +203,7 @@ fn around_others(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
 
 /// Operations of [`Copies`] that rows of streams of their device, or an earlier such row, also contain: same name, same
 /// time, same number.
-fn counted_elsewhere(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
+fn duplicate_operations(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     if !roles.contains(&Some(Copies)) {
         return Vec::new();
     }

@@ -15,7 +15,7 @@ mod xplane;
 pub(crate) mod xprof;
 
 use crate::memory::formats as memory;
-use crate::text::without_mark;
+use crate::text::without_byte_order_mark;
 use crate::{Error, ReadOptions};
 use profiles::{collapsed, firefox, pprof, speedscope};
 use stackline_model::{CallingContextTree, MemoryTrace, Trace};
@@ -86,24 +86,24 @@ use Reader::{Calls, Memory, Traces};
 
 /// All formats.
 pub const ALL: &[Source] = &[
-    Source { name: "chrome", sniff: chrome::sniff, read: Traces(chrome::open), run_of: alone },
-    Source { name: "collapsed", sniff: collapsed::sniff, read: Calls(collapsed::open), run_of: alone },
-    Source { name: "drgpum", sniff: memory::sniff_drgpum, read: Memory(memory::open), run_of: alone },
-    Source { name: "execution-trace", sniff: memory::sniff_execution_trace, read: Memory(memory::open), run_of: alone },
-    Source { name: "firefox", sniff: firefox::sniff, read: Calls(firefox::open), run_of: alone },
-    Source { name: "memory-text", sniff: memory::sniff_text, read: Memory(memory::open), run_of: alone },
-    Source { name: "memory-timeline", sniff: memory::sniff_timeline, read: Memory(memory::open), run_of: alone },
-    Source { name: "nsys", sniff: nsys::sniff, read: Traces(nsys::open), run_of: alone },
-    Source { name: "pprof", sniff: pprof::sniff, read: Calls(pprof::open), run_of: alone },
+    Source { name: "chrome", sniff: chrome::sniff, read: Traces(chrome::open), run_of: none },
+    Source { name: "collapsed", sniff: collapsed::sniff, read: Calls(collapsed::open), run_of: none },
+    Source { name: "drgpum", sniff: memory::sniff_drgpum, read: Memory(memory::open), run_of: none },
+    Source { name: "execution-trace", sniff: memory::sniff_execution_trace, read: Memory(memory::open), run_of: none },
+    Source { name: "firefox", sniff: firefox::sniff, read: Calls(firefox::open), run_of: none },
+    Source { name: "memory-text", sniff: memory::sniff_text, read: Memory(memory::open), run_of: none },
+    Source { name: "memory-timeline", sniff: memory::sniff_timeline, read: Memory(memory::open), run_of: none },
+    Source { name: "nsys", sniff: nsys::sniff, read: Traces(nsys::open), run_of: none },
+    Source { name: "pprof", sniff: pprof::sniff, read: Calls(pprof::open), run_of: none },
     Source { name: "rocprofv3", sniff: rocprofv3::sniff, read: Traces(rocprofv3::open), run_of: rocprofv3::run_of },
-    Source { name: "rpd", sniff: rpd::sniff, read: Traces(rpd::open), run_of: alone },
-    Source { name: "snapshot", sniff: memory::sniff_snapshot, read: Memory(memory::open), run_of: alone },
-    Source { name: "speedscope", sniff: speedscope::sniff, read: Calls(speedscope::open), run_of: alone },
-    Source { name: "xplane", sniff: xplane::sniff, read: Traces(xplane::open), run_of: alone },
+    Source { name: "rpd", sniff: rpd::sniff, read: Traces(rpd::open), run_of: none },
+    Source { name: "snapshot", sniff: memory::sniff_snapshot, read: Memory(memory::open), run_of: none },
+    Source { name: "speedscope", sniff: speedscope::sniff, read: Calls(speedscope::open), run_of: none },
+    Source { name: "xplane", sniff: xplane::sniff, read: Traces(xplane::open), run_of: none },
 ];
 
 /// Run of a file, for formats whose files are read separately: none.
-fn alone(_: &str) -> Option<&str> {
+fn none(_: &str) -> Option<&str> {
     None
 }
 
@@ -114,9 +114,9 @@ fn alone(_: &str) -> Option<&str> {
 pub fn detect(content: &Content<'_>) -> Result<Option<&'static Source>, String> {
     match content {
         Content::Bytes { head, .. } => {
-            best(ALL, &Content::Bytes { head: without_mark(head), stream: &mut std::io::empty() })
+            most_certain(ALL, &Content::Bytes { head: without_byte_order_mark(head), stream: &mut std::io::empty() })
         }
-        other => best(ALL, other),
+        other => most_certain(ALL, other),
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn is_one_input(folder: &Path) -> bool {
     ALL.iter().any(|source| matches!((source.sniff)(&Content::Directory(folder)), Sniff::Yes(_)))
 }
 
-fn best<'s>(sources: &'s [Source], content: &Content<'_>) -> Result<Option<&'s Source>, String> {
+fn most_certain<'s>(sources: &'s [Source], content: &Content<'_>) -> Result<Option<&'s Source>, String> {
     let answers = sources.iter().map(|source| (source, (source.sniff)(content)));
     let (mut sure, mut maybe) = (Vec::new(), None);
     for (source, answer) in answers {
@@ -150,17 +150,17 @@ mod tests {
     use super::*;
 
     fn named(name: &'static str, sniff: fn(&Content<'_>) -> Sniff) -> Source {
-        Source { name, sniff, read: Traces(|_, _, _| Ok(Vec::new())), run_of: alone }
+        Source { name, sniff, read: Traces(|_, _, _| Ok(Vec::new())), run_of: none }
     }
 
     #[test]
-    fn the_surest_format_is_taken() {
+    fn most_certain_format_is_chosen() {
         let [no, maybe, also] =
             [named("no", |_| Sniff::No), named("maybe", |_| Sniff::Maybe), named("also", |_| Sniff::Maybe)];
         let [yes, other] = [named("yes", |_| Sniff::Yes("a key")), named("other", |_| Sniff::Yes("a table"))];
         let name = |sources: &[Source]| {
             let content = Content::Bytes { head: b"", stream: &mut std::io::empty() };
-            best(sources, &content).map(|found| found.map(|source| source.name))
+            most_certain(sources, &content).map(|found| found.map(|source| source.name))
         };
         assert_eq!(name(&[no]), Ok(None));
         assert_eq!(name(&[no, maybe, also]), Ok(Some("maybe")));

@@ -18,7 +18,7 @@ const UNKNOWN: i64 = i64::MAX;
 const CORRELATION: &str = "correlation";
 
 /// Diagnostics of the complete file: each of its processes may have missing data.
-const OF_ALL: [Code; 3] = [diagnostics::TRUNCATED, diagnostics::TABLE_DAMAGED, diagnostics::TABLE_MISSING];
+const FILE_DIAGNOSTICS: [Code; 3] = [diagnostics::TRUNCATED, diagnostics::TABLE_DAMAGED, diagnostics::TABLE_MISSING];
 
 /// The only process with calls of a correlation ID, and the start of its first call; `None` if several processes have
 /// such calls.
@@ -60,12 +60,12 @@ impl<'o> Processes<'o> {
     /// Trace of the process with this PID. Rows without a PID (exports with few columns) belong to the only possible
     /// process.
     pub(crate) fn trace_of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
-        let pid = pid.or_else(|| self.only()).unwrap_or(UNKNOWN);
+        let pid = pid.or_else(|| self.only_process()).unwrap_or(UNKNOWN);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
     }
 
     /// Process of rows without a PID: the only process with GPU API calls, or the only one at all.
-    fn only(&self) -> Option<i64> {
+    fn only_process(&self) -> Option<i64> {
         let mut known = self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN);
         let (callers, mut caller) = (self.callers.len(), self.callers.iter().copied());
         match (callers, known.next(), known.next()) {
@@ -77,8 +77,8 @@ impl<'o> Processes<'o> {
     }
 
     /// Process of an event without a PID: the only one, or the only one with a call of its correlation ID.
-    fn owner(&mut self, event: &Event<'_>) -> i64 {
-        if let Some(only) = self.only() {
+    fn process_of(&mut self, event: &Event<'_>) -> i64 {
+        if let Some(only) = self.only_process() {
             return only;
         }
         let correlation = event.arguments.iter().find_map(|&(key, value)| match value {
@@ -108,7 +108,7 @@ impl<'o> Processes<'o> {
 
     /// Add an event to the trace of its process.
     pub(crate) fn push(&mut self, pid: Option<i64>, event: &Event<'_>) -> EventId {
-        let pid = pid.unwrap_or_else(|| self.owner(event));
+        let pid = pid.unwrap_or_else(|| self.process_of(event));
         if event.kind.is_api_call() {
             self.callers.insert(pid);
         }
@@ -129,7 +129,7 @@ impl<'o> Processes<'o> {
     }
 
     /// Reason why a file has no records of its kind: unreadable tables, truncation, else `otherwise`.
-    pub(crate) fn why_empty(&self, otherwise: &str) -> String {
+    pub(crate) fn reason_if_empty(&self, otherwise: &str) -> String {
         let tables: Vec<&str> = self.damaged.keys().map(String::as_str).collect();
         let tables = match tables[..] {
             [table] => format!("table {table}"),
@@ -233,7 +233,7 @@ impl<'o> Processes<'o> {
             traces.push((process.pid, process.trace));
         }
         let mut of_all = ReadReport { problems: report.problems.clone(), ..ReadReport::default() };
-        of_all.problems.retain(|problem| OF_ALL.iter().any(|code| code.code == problem.code));
+        of_all.problems.retain(|problem| FILE_DIAGNOSTICS.iter().any(|code| code.code == problem.code));
         if let Some(((_, first), others)) = traces.split_first_mut() {
             first.report.merge(report);
             others.iter_mut().for_each(|(_, trace)| trace.report.merge(of_all.clone()));

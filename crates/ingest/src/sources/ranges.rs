@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_of_pytorch_are_told_from_ranges_of_the_program() {
+    fn operators_of_pytorch_are_distinguished_from_user_ranges() {
         let range = Range::parse("aten::view, op_id = 314290");
         assert_eq!((range.name, range.kind().1, range.operator), ("aten::view", EventKind::Operator, Some(314_290)));
         let range = Range::parse("aten::mm, seq = 12, op_id = 40, sizes = [[2, 3], [3, 4]], input_op_ids = [(3,0)]");

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 /// Expected codes of the read report, beyond those of the undamaged trace.
 pub(crate) enum Report {
     /// At least one of these codes.
-    Says(&'static [&'static str]),
+    Reports(&'static [&'static str]),
     /// No codes except notes, or some of these.
-    May(&'static [&'static str]),
+    MayReport(&'static [&'static str]),
 }
-use Report::{May, Says};
+use Report::{MayReport, Reports};
 
 /// Part of the trace that must be the same with and without the damage.
 #[derive(Clone, Copy, Debug)]
@@ -50,82 +50,82 @@ const ALL: &[Same] = &[Names, Categories, Kinds, Starts, Durations, Parents, Lau
 /// All parts except durations and parts that depend on them.
 const PLACED: &[Same] = &[Names, Categories, Kinds, Starts, Launches];
 const NO_LINKS: &[Same] = &[Names, Categories, Kinds, Starts, Durations, Parents, Window];
-const QUIET: Report = May(&[]);
+const QUIET: Report = MayReport(&[]);
 
 /// Kind of damage, expected report, unchanged parts.
 pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
-    ("bare-quote-in-name", Says(&["bare_quote"]), STRUCTURE),
-    ("bare-backslash", Says(&["backslash"]), STRUCTURE),
-    ("bad-unicode-escape", Says(&["backslash"]), STRUCTURE),
-    ("control-character", Says(&["control_character"]), STRUCTURE),
-    ("invalid-utf8", Says(&["invalid_utf8"]), STRUCTURE),
-    ("lone-surrogate", Says(&["invalid_utf8"]), STRUCTURE),
-    ("bare-word-argument", Says(&["odd_value"]), ALL),
-    ("non-finite-duration", Says(&["bad_time"]), PLACED),
-    ("log-line-between-events", Says(&["foreign_text"]), ALL),
-    ("log-line-between-keys", Says(&["foreign_text"]), ALL),
-    ("empty-metadata", Says(&["malformed_argument", "missing_value"]), ALL),
-    ("missing-key-quote", Says(&["missing_quote", "foreign_text", "damaged_event"]), &[]),
-    ("trailing-comma", Says(&["extra_comma"]), ALL),
-    ("leading-comma", Says(&["extra_comma"]), ALL),
-    ("missing-comma", Says(&["missing_comma"]), ALL),
-    ("truncated-text", Says(&["truncated"]), &[Inside]),
-    ("truncated-in-string", Says(&["truncated"]), &[Inside]),
-    ("unterminated-string", Says(&["bare_quote", "control_character"]), &[]),
-    ("missing-close", Says(&["truncated", "unclosed_list"]), ALL),
-    ("truncated-gzip", Says(&["damaged_compression"]), &[Inside]),
-    ("corrupt-gzip", Says(&["damaged_compression"]), &[Believable]),
-    ("two-documents", Says(&["trailing_data"]), ALL),
+    ("bare-quote-in-name", Reports(&["bare_quote"]), STRUCTURE),
+    ("bare-backslash", Reports(&["backslash"]), STRUCTURE),
+    ("bad-unicode-escape", Reports(&["backslash"]), STRUCTURE),
+    ("control-character", Reports(&["control_character"]), STRUCTURE),
+    ("invalid-utf8", Reports(&["invalid_utf8"]), STRUCTURE),
+    ("lone-surrogate", Reports(&["invalid_utf8"]), STRUCTURE),
+    ("bare-word-argument", Reports(&["odd_value"]), ALL),
+    ("non-finite-duration", Reports(&["bad_time"]), PLACED),
+    ("log-line-between-events", Reports(&["foreign_text"]), ALL),
+    ("log-line-between-keys", Reports(&["foreign_text"]), ALL),
+    ("empty-metadata", Reports(&["malformed_argument", "missing_value"]), ALL),
+    ("missing-key-quote", Reports(&["missing_quote", "foreign_text", "damaged_event"]), &[]),
+    ("trailing-comma", Reports(&["extra_comma"]), ALL),
+    ("leading-comma", Reports(&["extra_comma"]), ALL),
+    ("missing-comma", Reports(&["missing_comma"]), ALL),
+    ("truncated-text", Reports(&["truncated"]), &[Inside]),
+    ("truncated-in-string", Reports(&["truncated"]), &[Inside]),
+    ("unterminated-string", Reports(&["bare_quote", "control_character"]), &[]),
+    ("missing-close", Reports(&["truncated", "unclosed_list"]), ALL),
+    ("truncated-gzip", Reports(&["damaged_compression"]), &[Inside]),
+    ("corrupt-gzip", Reports(&["damaged_compression"]), &[Believable]),
+    ("two-documents", Reports(&["trailing_data"]), ALL),
     // These two give no trace, or a correct one.
     ("empty-file", QUIET, &[]),
     ("gzip-through-text", QUIET, &[]),
-    ("binary-tail", Says(&["trailing_data"]), ALL),
+    ("binary-tail", Reports(&["trailing_data"]), ALL),
     ("integer-above-int64", QUIET, ALL),
     ("odd-base-time", QUIET, ALL),
-    ("time-as-text", Says(&["time_as_text"]), ALL),
+    ("time-as-text", Reports(&["time_as_text"]), ALL),
     ("time-with-exponent", QUIET, ALL),
     ("time-with-many-decimals", QUIET, ALL),
     // Where the times were absolute before, twice that is beyond the year 2065.
-    ("time-absolute", May(&["bad_time", "zero_time"]), &[Names, Categories, Kinds, Durations, Launches]),
+    ("time-absolute", MayReport(&["bad_time", "zero_time"]), &[Names, Categories, Kinds, Durations, Launches]),
     ("wrong-display-unit", QUIET, ALL),
-    ("gpu-time-zero", Says(&["zero_time"]), &[Names, Categories, Kinds, Parents, Launches, Owners, Inside]),
+    ("gpu-time-zero", Reports(&["zero_time"]), &[Names, Categories, Kinds, Parents, Launches, Owners, Inside]),
     (
         "time-before-window",
         // If most of a device's work is affected, its clock is off.
-        Says(&["implausible_time", "device_clock_shifted"]),
+        Reports(&["implausible_time", "device_clock_shifted"]),
         &[Names, Categories, Kinds, Durations, Parents, Launches, Owners, Inside],
     ),
     (
         "kernel-before-launch",
-        Says(&["kernel_before_launch"]),
+        Reports(&["kernel_before_launch"]),
         &[Names, Categories, Kinds, Durations, Parents, Launches, Owners],
     ),
-    ("negative-duration", Says(&["negative_duration"]), &[Names, Categories, Kinds, Starts, Launches, Inside]),
-    ("missing-duration", Says(&["no_duration"]), &[Names, Categories, Kinds, Starts, Launches, Inside]),
-    ("end-before-start", Says(&["negative_duration"]), &[Launches, Owners]),
-    ("overflowing-time", Says(&["bad_time"]), &[Names, Categories, Kinds, Launches]),
+    ("negative-duration", Reports(&["negative_duration"]), &[Names, Categories, Kinds, Starts, Launches, Inside]),
+    ("missing-duration", Reports(&["no_duration"]), &[Names, Categories, Kinds, Starts, Launches, Inside]),
+    ("end-before-start", Reports(&["negative_duration"]), &[Launches, Owners]),
+    ("overflowing-time", Reports(&["bad_time"]), &[Names, Categories, Kinds, Launches]),
     (
         "stream-overlap",
-        May(&["stream_overlap", "stream_overlap_noise", "stream_overlap_dependent_launch"]),
+        MayReport(&["stream_overlap", "stream_overlap_noise", "stream_overlap_dependent_launch"]),
         &[Names, Categories, Kinds, Starts, Parents, Launches, Owners],
     ),
     ("boundary-tie", QUIET, &[Names, Categories, Kinds, Starts, Parents, Launches, Owners]),
     (
         "late-flush",
-        Says(&["stream_overlap", "implausible_length"]),
+        Reports(&["stream_overlap", "implausible_length"]),
         &[Names, Categories, Kinds, Starts, Parents, Launches, Owners],
     ),
-    ("crossing-frame", May(&["never_closed"]), &[Names, Categories, Kinds, Starts, Launches, Owners, Cut]),
-    ("never-closed-frame", Says(&["never_closed"]), &[Names, Categories, Kinds, Starts, Launches, Owners, Cut]),
+    ("crossing-frame", MayReport(&["never_closed"]), &[Names, Categories, Kinds, Starts, Launches, Owners, Cut]),
+    ("never-closed-frame", Reports(&["never_closed"]), &[Names, Categories, Kinds, Starts, Launches, Owners, Cut]),
     (
         "gpu-clock-skew",
-        Says(&["kernel_before_launch", "device_clock_shifted"]),
+        Reports(&["kernel_before_launch", "device_clock_shifted"]),
         &[Names, Categories, Kinds, Durations, Parents, Launches, Owners, Clock],
     ),
-    ("duplicate-header-key", Says(&["duplicate_key"]), ALL),
-    ("duplicate-event-key", Says(&["duplicate_key"]), ALL),
-    ("duplicate-correlation", May(&["ambiguous_launch"]), NO_LINKS),
-    ("orphan-kernel", Says(&["no_launch"]), NO_LINKS),
+    ("duplicate-header-key", Reports(&["duplicate_key"]), ALL),
+    ("duplicate-event-key", Reports(&["duplicate_key"]), ALL),
+    ("duplicate-correlation", MayReport(&["ambiguous_launch"]), NO_LINKS),
+    ("orphan-kernel", Reports(&["no_launch"]), NO_LINKS),
     ("orphan-launch", QUIET, NO_LINKS),
     ("orphan-flow", QUIET, ALL),
     ("odd-thread-id", QUIET, ALL),
@@ -133,7 +133,7 @@ pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
     ("colliding-process-id", QUIET, ALL),
     ("old-categories", QUIET, &[Names, Starts, Durations, Parents, Launches, Owners, Window]),
     ("other-vendor-categories", QUIET, &[Names, Kinds, Starts, Durations, Parents, Launches, Owners, Window]),
-    ("unknown-category", Says(&["unknown_category"]), &[Names, Starts, Durations]),
+    ("unknown-category", Reports(&["unknown_category"]), &[Names, Starts, Durations]),
     ("legacy-array", QUIET, &[Names, Categories, Kinds, Starts, Durations, Launches, Window]),
     ("copies-as-kernels", QUIET, &[Starts, Durations, Parents, Launches, Owners, Window]),
     ("agent-id-device", QUIET, ALL),
@@ -159,24 +159,24 @@ pub(crate) fn check(kind: &str, whole: &Trace, damaged: &Trace, shows: bool) -> 
 fn codes(report: &Report, whole: &Trace, damaged: &Trace, shows: bool) -> Result<(), String> {
     let more = |code: &str| damaged.report.count_of(code) > whole.report.count_of(code);
     match report {
-        Says(codes) if shows && !codes.iter().any(|code| more(code)) => {
+        Reports(codes) if shows && !codes.iter().any(|code| more(code)) => {
             Err(format!("the report says none of {codes:?}: {:?}", damaged.report.problems))
         }
-        May(codes) => {
+        MayReport(codes) => {
             let other = |p: &&stackline_model::Problem| {
                 p.severity != Severity::Note && more(&p.code) && !codes.contains(&p.code.as_str())
             };
             damaged.report.problems.iter().find(other).map_or(Ok(()), |p| Err(format!("the report complains: {p:?}")))
         }
-        Says(_) => Ok(()),
+        Reports(_) => Ok(()),
     }
 }
 
 /// Number of occurrences of each value.
-fn tally<'a, K: Ord>(trace: &'a Trace, of: impl Fn(&'a Trace, EventId) -> K) -> BTreeMap<K, usize> {
+fn tally<'a, K: Ord>(trace: &'a Trace, key_of: impl Fn(&'a Trace, EventId) -> K) -> BTreeMap<K, usize> {
     let mut tally = BTreeMap::new();
     for event in trace.events.ids() {
-        *tally.entry(of(trace, event)).or_insert(0) += 1;
+        *tally.entry(key_of(trace, event)).or_insert(0) += 1;
     }
     tally
 }

@@ -46,7 +46,7 @@ fn every_alias() {
 }
 
 #[test]
-fn unknown_categories_are_kept_and_named() {
+fn unknown_categories_are_kept_and_reported() {
     let trace = read(&document("quantum_op"));
     assert_eq!((trace.events.kind[0], codes(&trace).join(" ").as_str()), (EventKind::Other, "unknown_category"));
     assert_eq!(trace.report.problems[0].example, "quantum_op");

@@ -28,7 +28,7 @@ fn of_kind(trace: &Trace, kind: EventKind) -> Vec<&str> {
 }
 
 #[test]
-fn streams_of_jax_on_a_gpu_are_work_and_what_is_derived_from_them_is_not() {
+fn jax_gpu_streams_are_work_and_derived_rows_are_not() {
     let trace = read(&[
         process(1, "/device:GPU:3"),
         thread(1, 1, "Stream #13(Compute,MemcpyD2D)"),
@@ -56,7 +56,7 @@ fn operations_of_a_tpu_are_work() {
 }
 
 #[test]
-fn devices_of_tensorflow_1_and_intel_are_devices_and_processors_are_not() {
+fn gpus_of_tensorflow_1_and_intel_are_devices_and_cpus_are_not() {
     let job = "/job:localhost/replica:0/task:0/device";
     let trace = read(&[
         process(1, &format!("{job}:GPU:1/stream:7 Compute")),
@@ -76,7 +76,7 @@ fn devices_of_tensorflow_1_and_intel_are_devices_and_processors_are_not() {
 /// A row of all streams contains kernels, too, and a row of copies contains copies: with a job before the device,
 /// without one, and in the oldest format.
 #[test]
-fn operations_of_tensorflow_1_count_once_whatever_their_job() {
+fn tensorflow_1_operations_count_once_for_any_job() {
     for device in ["/job:localhost/replica:0/task:0/device:GPU:1", "/device:GPU:1", "/gpu:1"] {
         let row = |pid, name: &str| process(pid, &format!("{device}{name}"));
         let both = |pid, name: &str| [span(pid, 0, name, 10), span(pid, 0, name, 30)];
@@ -105,7 +105,7 @@ fn operations_of_tensorflow_1_count_once_whatever_their_job() {
 
 /// A loop and a branch contain the operations that run in them; concurrent transfers are not a row of operations.
 #[test]
-fn loops_of_a_tpu_group_what_they_hold() {
+fn tpu_loops_contain_their_operations() {
     let within = |tid, name: &str, ts: i64, dur: i64| format!("1/{tid} - {name} {ts}+{dur}");
     let trace = read(&[
         process(1, "/device:TPU:0"),
@@ -129,7 +129,7 @@ fn loops_of_a_tpu_group_what_they_hold() {
 /// Marks of a host thread take precedence over a device's row of steps; of several devices, the first one with steps is
 /// used.
 #[test]
-fn steps_of_a_device_are_steps_where_no_thread_marks_any() {
+fn device_steps_apply_if_no_thread_marks_steps() {
     let long = |pid, tid, name: &str, ts: i64| format!("{pid}/{tid} - {name} {ts}+90");
     let device = |pid: i64| {
         let steps = [thread(pid, 1, "Steps"), long(pid, 1, "12", 0), long(pid, 1, "13", 100 + pid)];
@@ -146,14 +146,14 @@ fn steps_of_a_device_are_steps_where_no_thread_marks_any() {
 }
 
 #[test]
-fn categories_go_before_names() {
+fn categories_take_precedence_over_names() {
     let kineto = "1/1 cpu_op aten::mm 0+5".to_owned();
     let trace = read(&[process(1, "GPU0"), kineto]);
     assert_eq!((trace.gpu.len(), of_kind(&trace, EventKind::Operator)), (0, vec!["aten::mm"]));
 }
 
 #[test]
-fn operations_of_rpd_have_the_launches_that_their_arrows_say() {
+fn rpd_arrows_link_operations_to_launches() {
     let Some(corpus) = common::corpus() else { return };
     let text = std::fs::read(corpus.join("rpd/matmul.chrome.json")).unwrap();
     let trace = read_bytes("matmul.chrome.json", &text, &ReadOptions::default()).unwrap();
@@ -167,7 +167,7 @@ fn operations_of_rpd_have_the_launches_that_their_arrows_say() {
 
 /// Files with device rows only, or without host marks.
 #[test]
-fn marks_that_are_projected_onto_a_stream_are_steps_where_no_thread_marks_any() {
+fn projected_marks_apply_if_no_thread_marks_steps() {
     let on = |stream: i64, name: &str, ts: i64, length: i64| {
         format!("gpu0/{stream} gpu_user_annotation {name} {ts}+{length}")
     };
@@ -192,10 +192,10 @@ fn marks_that_are_projected_onto_a_stream_are_steps_where_no_thread_marks_any() 
     let alone = read(&fewer);
     assert_eq!((steps(&alone), alone.report.count_of("steps_of_device")), (expected.clone(), 4));
     assert_eq!(steps(&read(&profiler)).len(), 5);
-    let asked = ReadOptions { step_annotation: Some(r"^my (\d+)$".parse().unwrap()), ..ReadOptions::default() };
+    let options = ReadOptions { step_annotation: Some(r"^my (\d+)$".parse().unwrap()), ..ReadOptions::default() };
     let own = of_name(&|step| format!("\"my {step}\""));
     let text = mini::trace(&format!("file -\n{}", own[..own.len() - 1].join("\n")));
-    assert_eq!(steps(&read_bytes("t.json", text.as_bytes(), &asked).unwrap()), expected);
+    assert_eq!(steps(&read_bytes("t.json", text.as_bytes(), &options).unwrap()), expected);
     assert_eq!(steps(&read(&own)), [], "a name of its own is asked for");
     let host = "1/1 user_annotation ProfilerStep#1 0+950".to_owned();
     let both = read(&[&fewer[..], &[host]].concat());

@@ -22,7 +22,7 @@ fn keys_differ_by_type_and_value() {
 }
 
 #[test]
-fn a_device_with_the_number_of_a_process_is_no_thread_of_it() {
+fn device_numbers_do_not_collide_with_process_ids() {
     let json = r#"[
         {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 0, "tid": 7, "ts": 0, "dur": 10},
         {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 2, "dur": 3, "args": {"stream": 7, "device": 0}},
@@ -44,7 +44,7 @@ fn a_device_with_the_number_of_a_process_is_no_thread_of_it() {
 }
 
 #[test]
-fn rank_from_the_file_else_from_its_name() {
+fn rank_is_read_from_the_file_or_its_name() {
     let document = |info: &str| format!("{{{info} \"schemaVersion\": 1, \"traceEvents\": []}}");
     let with = r#""distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},"#;
     let read = |name: &str, info: &str| {
@@ -86,7 +86,7 @@ fn header_entries_and_the_exact_base() {
 }
 
 #[test]
-fn the_unit_for_display_changes_no_time() {
+fn display_unit_does_not_scale_times() {
     let record = span("a", "1", "1", 3);
     for unit in ["ms", "ns"] {
         let trace = read(&format!("{{\"displayTimeUnit\": \"{unit}\", \"traceEvents\": [{record}]}}"));

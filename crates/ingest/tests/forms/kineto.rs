@@ -7,7 +7,7 @@ use stackline_model::LinkKind;
 const STEP: &str = include_str!("../common/step.json");
 
 #[test]
-fn chrome_one_step_as_a_whole() {
+fn chrome_trace_of_one_step() {
     let trace = read(STEP);
     let meta = &trace.meta;
     let mut picture =
@@ -25,7 +25,7 @@ fn chrome_one_step_as_a_whole() {
 }
 
 #[test]
-fn the_same_arrows_in_and_out_of_order() {
+fn arrows_in_any_order_give_equal_links() {
     let Some(corpus) = crate::common::corpus() else { return };
     let links = |name: &str| {
         let text = std::fs::read_to_string(corpus.join("kineto").join(name)).unwrap();
@@ -45,11 +45,11 @@ fn the_same_arrows_in_and_out_of_order() {
 }
 
 #[test]
-fn every_prefix_gives_the_rows_before_the_cut() {
+fn truncation_keeps_the_rows_before_the_cut() {
     let whole = lines(&read(STEP));
     // Every prefix is a truncated file: it has the first rows of the complete one, and reports the truncation.
     let list = STEP.find("\"traceEvents\": [").unwrap() + 16;
-    let behind = STEP.find("],\n  \"traceName\"").unwrap();
+    let list_end = STEP.find("],\n  \"traceName\"").unwrap();
     for end in (list..STEP.trim_end().len()).step_by(7) {
         let Some(prefix) = STEP.get(..end) else { continue };
         let trace = read(prefix);
@@ -57,6 +57,6 @@ fn every_prefix_gives_the_rows_before_the_cut() {
         let names = |rows: &[String]| rows.iter().map(|r| r.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>();
         let rows = names(&lines(&trace));
         assert_eq!(rows, names(&whole)[..rows.len()], "cut at {end}");
-        assert!(end < behind || rows.len() == whole.len());
+        assert!(end < list_end || rows.len() == whole.len());
     }
 }

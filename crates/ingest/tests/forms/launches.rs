@@ -84,7 +84,7 @@ fn ranks_merged_into_one_file_share_correlation_ids() {
 }
 
 #[test]
-fn of_several_calls_with_an_id_the_last_before_the_kernel_counts() {
+fn kernels_link_to_the_last_preceding_call_with_their_id() {
     // A counter that wrapped: the same id long before and after.
     let json = list(&[
         call("first", 1, 0.0, 4),
@@ -99,7 +99,7 @@ fn of_several_calls_with_an_id_the_last_before_the_kernel_counts() {
 }
 
 #[test]
-fn a_record_with_an_id_that_is_no_call_launches_nothing() {
+fn only_calls_launch_kernels() {
     let json = list(&[
         complete("cpu_op", "op", 1, 1, 0.0, 9.0, "\"correlation\": 4"),
         complete("cuda_sync", "sync", 0, 7, 1.0, 1.0, "\"correlation\": 4"),
@@ -109,7 +109,7 @@ fn a_record_with_an_id_that_is_no_call_launches_nothing() {
 }
 
 #[test]
-fn owners_are_those_around_the_launch_not_around_the_kernel() {
+fn launch_contexts_enclose_the_launch_call() {
     let json = list(&[
         complete("user_annotation", "ProfilerStep#1", 1, 1, 0.0, 50.0, ""),
         complete("user_annotation", "ProfilerStep#2", 1, 1, 50.0, 50.0, ""),
@@ -133,7 +133,7 @@ fn owners_are_those_around_the_launch_not_around_the_kernel() {
 }
 
 #[test]
-fn without_a_call_the_external_id_names_the_operator() {
+fn external_id_names_the_operator_without_a_call() {
     let json = list(&[
         complete("user_annotation", "ProfilerStep#3", 1, 1, 0.0, 50.0, ""),
         complete("cpu_op", "outer", 1, 1, 1.0, 20.0, "\"External id\": 6"),
@@ -197,7 +197,7 @@ fn sequence_numbers_count_per_thread_and_process() {
 }
 
 #[test]
-fn the_sources_own_arrows_go_before_sequence_numbers() {
+fn recorded_arrows_take_precedence_over_sequence_numbers() {
     let op = |name: &str, tid: u32, ts: f64, args: &str| complete("cpu_op", name, 1, tid, ts, 2.0, args);
     let arrow = |phase: &str, tid: u32, ts: f64| format!("1/{tid} fwdbwd fwdbwd {phase}@{ts} .id=5 .bp=e");
     let json = list(&[

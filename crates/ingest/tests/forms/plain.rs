@@ -51,7 +51,7 @@ fn a_second_document_is_not_read() {
 }
 
 #[test]
-fn instants_samples_counters_and_the_unknown() {
+fn instants_samples_counters_and_unknown_phases() {
     let json = r#"[
         {"ph": "i", "name": "i", "pid": 1, "tid": 2, "ts": 1, "s": "t"},
         {"ph": "I", "name": "I", "pid": 1, "tid": 2, "ts": 2},
@@ -80,7 +80,7 @@ fn instants_samples_counters_and_the_unknown() {
 }
 
 #[test]
-fn a_records_own_members_are_kept_wherever_they_stand() {
+fn members_of_records_are_kept_in_any_order() {
     let json = r#"[
         {"tts": 5, "ph": "X", "name": "a", "pid": 1, "tid": 2, "ts": 1, "dur": 2, "args": {"x": 1}, "cname": "good"},
         {"ph": "X", "name": "b", "pid": 1, "tid": 2, "ts": 5, "dur": 2, "args": {"x": 1}, "v": true, "args": {"y": 2}},
@@ -97,7 +97,7 @@ fn a_records_own_members_are_kept_wherever_they_stand() {
 }
 
 #[test]
-fn metadata_names_tracks_and_processes_also_afterwards() {
+fn metadata_after_events_names_tracks_and_processes() {
     let json = r#"[
         {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}},
         {"ph": "M", "name": "process_labels", "pid": 1, "args": {"labels": "CPU"}},
@@ -161,7 +161,7 @@ fn stacks_before_and_after_the_events() {
 }
 
 #[test]
-fn damaged_stacks_lose_the_stacks_only() {
+fn damaged_stacks_affect_no_events() {
     let trace = read(&format!("{{\"stackFrames\": [1, 2], {STACKED}}}"));
     assert_eq!((trace.events.len(), trace.stacks.event.len()), (5, 0));
     assert_eq!(trace.report.count_of("damaged_metadata"), 1);
@@ -172,7 +172,7 @@ fn damaged_stacks_lose_the_stacks_only() {
 }
 
 #[test]
-fn missing_and_odd_times_count_nowhere() {
+fn missing_and_invalid_times_are_excluded() {
     let json = r#"[
         {"ph": "X", "name": "none", "pid": 1, "tid": 2, "dur": 2},
         {"ph": "X", "name": "null", "pid": 1, "tid": 2, "ts": null, "dur": 2},
@@ -213,7 +213,7 @@ fn values_keep_their_types() {
 }
 
 #[test]
-fn what_is_no_trace_says_so() {
+fn non_traces_report_the_reason() {
     let reason = |bytes: &[u8]| read_bytes("x.json", bytes, &ReadOptions::default()).unwrap_err().to_string();
     for (bytes, part) in [
         (&b""[..], "the file is empty"),
@@ -235,7 +235,7 @@ fn what_is_no_trace_says_so() {
 }
 
 #[test]
-fn rows_are_those_of_the_file_in_its_order() {
+fn rows_are_in_file_order() {
     let json =
         r#"[{"ph": "i", "name": "late", "ts": 9}, {"ph": "M", "name": "x"}, {"ph": "i", "name": "early", "ts": 1}]"#;
     let trace = read(json);

@@ -34,7 +34,7 @@ fn begin_and_end_nest_and_interleave_on_threads() {
 }
 
 #[test]
-fn arguments_of_the_end_come_behind_those_of_the_begin() {
+fn arguments_of_the_end_follow_those_of_the_begin() {
     let json = list(&[
         record('B', "x", 1, 0.0, r#", "args": {"n": 1, "m": 1}"#),
         record('E', "", 1, 1.0, r#", "args": {"m": 2, "n": 1, "late": true}"#),
@@ -65,7 +65,7 @@ fn ends_without_begin_and_begins_without_end() {
 }
 
 #[test]
-fn an_absurd_gpu_record_does_not_stretch_what_is_open() {
+fn absurd_gpu_records_do_not_extend_open_spans() {
     let json = list(&[
         record('B', "open", 1, 1.0, ""),
         record('X', "last", 1, 8.0, r#", "dur": 2"#),
@@ -76,7 +76,7 @@ fn an_absurd_gpu_record_does_not_stretch_what_is_open() {
 }
 
 #[test]
-fn an_end_before_its_begin_is_clamped() {
+fn ends_before_their_begin_are_clamped() {
     let json = list(&[record('B', "x", 1, 5.0, ""), record('E', "", 1, 3.0, "")]);
     expect(&json, &["x other thread:1/1 5000+0 begin_end clamped"], &["negative_duration"]);
 }
@@ -161,7 +161,7 @@ fn flow(phase: char, tid: u32, ts: f64) -> String {
 }
 
 #[test]
-fn arrows_bind_to_the_innermost_span_whatever_the_order_in_the_file() {
+fn arrows_bind_to_the_innermost_span_in_any_file_order() {
     let (from, to) = (TWO[0].to_owned(), TWO[1].to_owned());
     let inner = r#"{"ph": "X", "cat": "cpu_op", "name": "inner", "pid": 1, "tid": 1, "ts": 12, "dur": 2}"#.to_owned();
     let (start, finish) = (flow('s', 1, 13.0), flow('f', 2, 30.0));

@@ -21,7 +21,7 @@ const B200: &str = r#"{"id": 0, "name": "NVIDIA B200", "computeMajor": 10}"#;
 const MI300: &str = r#"{"id": 0, "name": "AMD Instinct MI300X", "computeMajor": 9}"#;
 
 #[test]
-fn implausible_gpu_times_count_nowhere() {
+fn implausible_gpu_times_are_excluded() {
     let second = 1e6;
     let json = on(
         A100,
@@ -58,7 +58,7 @@ fn overlap(device: &str, micros: f64) -> Vec<String> {
 }
 
 #[test]
-fn overlaps_are_told_apart() {
+fn overlaps_are_classified() {
     assert!(overlap(A100, 0.0).is_empty());
     assert!(overlap(A100, -1.0).is_empty());
     assert_eq!(overlap(A100, 0.5), ["stream_overlap_noise"]);
@@ -70,7 +70,7 @@ fn overlaps_are_told_apart() {
 }
 
 #[test]
-fn clipping_is_offered_and_counted() {
+fn clipped_overlaps_are_counted() {
     let clipped = |device: &str, dur: f64| {
         let records = [host("op", 0.0, 100.0), kernel("a", 10.0, dur), kernel("b", 20.0, 50.0)];
         let options = ReadOptions { clip_overlaps: true, ..ReadOptions::default() };
@@ -88,7 +88,7 @@ fn clipping_is_offered_and_counted() {
 }
 
 #[test]
-fn a_span_that_runs_over_many_is_one_overlap_each() {
+fn spans_overlap_once_with_each_later_operation() {
     let records = [host("op", 0.0, 100.0), kernel("long", 10.0, 80.0), kernel("b", 20.0, 5.0), kernel("c", 40.0, 5.0)];
     // Each operation is compared with the end of all earlier ones, not only with that of its neighbor.
     assert_eq!(read(&on(A100, &records)).report.count_of("stream_overlap"), 2);
@@ -109,7 +109,7 @@ fn covering(long: usize, later: usize, one_launch: bool) -> Vec<String> {
 }
 
 #[test]
-fn what_lasts_beyond_many_later_ones_of_its_stream_counts_nowhere() {
+fn operations_that_cover_many_later_ones_are_excluded() {
     assert_eq!(covering(1, 16, false), ["implausible_length"]);
     assert_eq!(covering(1, 15, false), ["stream_overlap*15"]);
     assert_eq!(covering(4, 16, false), ["implausible_length*4"]);
@@ -119,7 +119,7 @@ fn what_lasts_beyond_many_later_ones_of_its_stream_counts_nowhere() {
 }
 
 #[test]
-fn kernels_before_their_launch_tell_of_clocks_that_differ() {
+fn kernels_before_their_launch_reveal_clock_offsets() {
     let call = "1/1 cuda_runtime cudaLaunchKernel 20+5 correlation=1".to_owned();
     let trace = read(&on(A100, &[call, "0/7 kernel k 15+2 correlation=1 stream=7".to_owned()]));
     assert_eq!(codes(&trace), ["kernel_before_launch"]);

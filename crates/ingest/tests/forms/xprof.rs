@@ -32,7 +32,7 @@ fn rows() -> Vec<String> {
 }
 
 #[test]
-fn launches_are_told_by_their_correlation_id() {
+fn correlation_ids_identify_launches() {
     let events = [
         span((701, 9), "loop_fusion", (10, 5), r#""correlation_id":"7","device_id":"0""#),
         span((701, 9), "cuGraphLaunch (CudaGraph:2)", (20, 5), r#""correlation_id":"8""#),
@@ -48,7 +48,7 @@ fn launches_are_told_by_their_correlation_id() {
 }
 
 #[test]
-fn spans_of_host_threads_have_the_kinds_that_their_names_say() {
+fn kinds_of_host_spans_follow_from_names() {
     let on_host = |name, at, args| span((701, 9), name, at, args);
     let events = [
         on_host("train", (0, 100), r#""step_num":"3""#),
@@ -71,7 +71,7 @@ fn spans_of_host_threads_have_the_kinds_that_their_names_say() {
 }
 
 #[test]
-fn an_empty_record_is_damage_but_at_the_end() {
+fn empty_records_are_damage_except_at_the_end() {
     let one = span((701, 9), "a", (0, 1), "");
     let problems = |events: &[String]| {
         let trace = read(events);
@@ -92,8 +92,8 @@ fn fixture(name: &str) -> Trace {
 
 /// Operations with a launch, launch calls, and spans of threads by kind, as counted by Python in the file.
 #[test]
-fn all_work_of_jax_on_a_gpu_has_its_launch() {
-    let of = |trace: &Trace| {
+fn all_jax_gpu_work_has_a_launch() {
+    let counts = |trace: &Trace| {
         let mut calls: Vec<_> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
         let linked = calls.len();
         calls.sort_unstable();
@@ -104,8 +104,8 @@ fn all_work_of_jax_on_a_gpu_has_its_launch() {
     };
     let (train, eager) = (fixture("jax-train.trace.json.gz"), fixture("jax-eager.trace.json.gz"));
     // Python frames without the 7 of the profile's start and similar ones.
-    assert_eq!(of(&train), (250, 250, 10, [41, 5, 7, 90]));
-    assert_eq!(of(&eager), (36, 36, 36, [72, 20, 5, 1036]));
+    assert_eq!(counts(&train), (250, 250, 10, [41, 5, 7, 90]));
+    assert_eq!(counts(&eager), (36, 36, 36, [72, 20, 5, 1036]));
     assert_eq!(train.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     for trace in [train, eager] {
         assert_eq!(trace.report.count_of("unknown_record"), 0);

@@ -89,8 +89,8 @@ fn record() -> impl Strategy<Value = Json> {
         ];
         const OWN: &[&str] = &["ph", "name", "cat", "pid", "tid", "ts", "dur", "args", "id", "id2", "sf"];
         all.extend(others.into_iter().filter(|(key, _)| !OWN.contains(&key.as_str())));
-        let turn = (order % all.len() as u64) as usize;
-        all.rotate_left(turn);
+        let choice_index = (order % all.len() as u64) as usize;
+        all.rotate_left(choice_index);
         if order & 1024 != 0 {
             all.reverse();
         }
@@ -99,14 +99,14 @@ fn record() -> impl Strategy<Value = Json> {
 }
 
 fn document() -> impl Strategy<Value = Json> {
-    (vec(record(), 1..6), members(3), members(3), any::<bool>()).prop_map(|(records, before, behind, object)| {
+    (vec(record(), 1..6), members(3), members(3), any::<bool>()).prop_map(|(records, before, after, object)| {
         if !object {
             return Json::List(records);
         }
         let mut all = before;
         all.retain(|(key, _)| key != "traceEvents");
         all.push(("traceEvents".to_owned(), Json::List(records)));
-        all.extend(behind);
+        all.extend(after);
         Json::Object(distinct(all))
     })
 }

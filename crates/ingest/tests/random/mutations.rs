@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(bytes in vec(any::<u8>(), 0..200), list in any::<bool>()) {
+    fn arbitrary_bytes(bytes in vec(any::<u8>(), 0..200), list in any::<bool>()) {
         let text = [if list { &b"["[..] } else { b"{\"traceEvents\":[" }, &bytes].concat();
         if let Ok(trace) = read_bytes("any", &text, &ReadOptions { threads: 1, ..ReadOptions::default() }) {
             invariants::check(&trace).map_err(TestCaseError::fail)?;

@@ -61,7 +61,7 @@ fn whole(result: Result<Trace, String>, from: u64) -> Vec<String> {
 }
 
 #[test]
-fn however_few_bytes_come_at_a_time() {
+fn result_is_independent_of_bytes_per_read() {
     let text = STEP.as_bytes();
     let expected = whole(read(text), 0);
     for step in [1, 7, 4096] {
@@ -90,12 +90,12 @@ fn at_every_edge(name: &str, text: &[u8], stride: usize) {
 }
 
 #[test]
-fn wherever_the_window_ends() {
+fn result_is_independent_of_the_window_end() {
     at_every_edge("undamaged", STEP.as_bytes(), 13);
 }
 
 #[test]
-fn wherever_the_window_ends_in_a_damaged_document() {
+fn result_for_damaged_documents_is_independent_of_the_window_end() {
     for (i, kind) in damage::kinds().iter().enumerate() {
         let damaged = damage::apply(kind, STEP.as_bytes(), i as u64);
         if damaged.first() == Some(&b'{') || damaged.first() == Some(&b'[') {

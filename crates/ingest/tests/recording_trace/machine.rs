@@ -23,7 +23,7 @@ fn rank(pid: u32, rank: Option<u32>, boot: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_known_of_processors_and_cost_is_an_entry_of_the_trace() {
+fn cpu_limits_and_cost_are_a_metadata_entry() {
     let trace = one(&rank(7, None, 1));
     let cost = json!({"begin_ns": 120, "end_ns": 80, "torch_ns": 90, "measured": 40});
     // The process began at 1000 ns.
@@ -34,20 +34,20 @@ fn what_is_known_of_processors_and_cost_is_an_entry_of_the_trace() {
 }
 
 #[test]
-fn ranks_of_one_machine_know_of_each_other() {
+fn ranks_of_one_machine_are_listed_together() {
     let files = [rank(7, Some(0), 1), rank(8, Some(1), 1), rank(9, Some(2), 2)];
     let set = traces_of("run", files.iter().map(|file| ("stream", file.as_slice())));
     let processes = |trace: &Trace| -> Vec<(i64, bool)> {
         let entry = described(trace);
-        let of = entry["processes"].as_array().unwrap().iter();
-        of.map(|one| (one["pid"].as_i64().unwrap(), one["own"].as_bool().unwrap())).collect()
+        let process_entries = entry["processes"].as_array().unwrap().iter();
+        process_entries.map(|one| (one["pid"].as_i64().unwrap(), one["own"].as_bool().unwrap())).collect()
     };
     let found: Vec<_> = set.traces.iter().map(processes).collect();
     assert_eq!(found, [vec![(7, true), (8, false)], vec![(7, false), (8, true)], vec![(9, true)]]);
 }
 
 #[test]
-fn of_long_recordings_some_looks_are_kept() {
+fn cpu_usage_of_long_recordings_is_thinned() {
     let long = |pid: u32, boot: u64| {
         let mut script = Script::new(process(pid, Some(pid)));
         script.records.push(Record::Machine { boot });
@@ -68,7 +68,7 @@ fn of_long_recordings_some_looks_are_kept() {
 
 /// Number of load samples per process of an entry; the samples are on a line from the first to the last one.
 fn kept(entry: &Value) -> Vec<usize> {
-    let of = entry["processes"].as_array().unwrap().iter().map(|process| {
+    let process_entries = entry["processes"].as_array().unwrap().iter().map(|process| {
         let loads = process["loads"].as_array().unwrap();
         let at = |index: usize| (loads[index][0].as_i64().unwrap(), loads[index][1].as_i64().unwrap());
         let first = at(0).0;
@@ -76,11 +76,11 @@ fn kept(entry: &Value) -> Vec<usize> {
         assert_eq!(at(loads.len() - 1).0, first + 9_999);
         loads.len()
     });
-    of.collect()
+    process_entries.collect()
 }
 
 #[test]
-fn recordings_that_know_nothing_have_no_entry() {
+fn recordings_without_cpu_data_have_no_entry() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     script.call(0, "def:step:4 aten::add", 2_000, 2_010);
@@ -89,7 +89,7 @@ fn recordings_that_know_nothing_have_no_entry() {
 
 /// A sample in OpenMP is attributed to its caller.
 #[test]
-fn samples_in_openmp_show_the_function_that_waits() {
+fn openmp_samples_show_the_waiting_function() {
     assert_eq!(OPENMP, stackline_recording::OPENMP);
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);

@@ -187,7 +187,7 @@ fn named(command: &[&str], files: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn files_are_named_from_where_the_command_ran() {
+fn file_names_are_relative_to_the_directory_of_the_command() {
     let files = ["/src/prog/x.py", "/src/prog/harness.py", "/src/lib.py", "/other/y.py"];
     assert_eq!(
         named(&["python", "prog/x.py", "a.py"], &files),
@@ -205,7 +205,7 @@ fn files_are_named_from_where_the_command_ran() {
 }
 
 #[test]
-fn another_line_of_the_caller_is_another_call() {
+fn calls_from_different_lines_are_separate() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     for (line, start) in [(10, 1_000), (11, 1_100), (12, 1_200)] {
@@ -281,9 +281,9 @@ fn launchers_are_no_rank() {
     };
     let (launcher, zero, one) = (launcher.end(), rank(2, 0, true), rank(3, 1, false));
     let set = traces_of("job", [("1.slr", &launcher[..]), ("2.slr", &zero), ("3.slr", &one)]);
-    let told = |code: &str| set.traces.iter().map(|t| (t.meta.rank, t.report.count_of(code))).collect::<Vec<_>>();
-    assert_eq!(told("without_rank"), [(Some(0), 1), (Some(1), 0)]);
-    assert_eq!(told("process_killed"), [(Some(0), 0), (Some(1), 1)], "said of the rank that it happened to");
+    let counts = |code: &str| set.traces.iter().map(|t| (t.meta.rank, t.report.count_of(code))).collect::<Vec<_>>();
+    assert_eq!(counts("without_rank"), [(Some(0), 1), (Some(1), 0)]);
+    assert_eq!(counts("process_killed"), [(Some(0), 0), (Some(1), 1)], "said of the rank that it happened to");
 }
 
 #[test]
@@ -297,14 +297,14 @@ fn ranks_are_traces_and_share_a_clock() {
     let (launcher, zero, one) =
         (written(&[Record::Process(Box::new(process(1, None)))]), file(2, Some(0), 2_000), file(3, Some(1), 3_000));
     let set = traces_of("job", [("1.slr", &launcher[..]), ("2.slr", &zero), ("3.slr", &one)]);
-    let told: Vec<_> = set.traces.iter().map(|t| (t.meta.name.as_str(), t.meta.rank, t.events.start[0])).collect();
-    assert_eq!(told, [("job:rank0", Some(0), 1_000), ("job:rank1", Some(1), 2_000)]);
+    let starts: Vec<_> = set.traces.iter().map(|t| (t.meta.name.as_str(), t.meta.rank, t.events.start[0])).collect();
+    assert_eq!(starts, [("job:rank0", Some(0), 1_000), ("job:rank1", Some(1), 2_000)]);
     assert_eq!(set.traces[0].report.count_of("process_killed"), 1, "the launcher's stream has no end");
 }
 
 #[test]
 fn processes_of_one_boot_share_a_clock() {
-    let told = |boots: [Option<u64>; 2], second: i64| {
+    let offset_ns = |boots: [Option<u64>; 2], second: i64| {
         let files = [(2_u32, 0), (3, second)].map(|(pid, later)| {
             let mut script = Script::new(Process { start_unix_ns: 5_000_000 + later, ..process(pid, None) });
             script.records.extend(boots[pid as usize - 2].map(|boot| Record::Machine { boot }));
@@ -316,13 +316,13 @@ fn processes_of_one_boot_share_a_clock() {
         set.traces[0].events.start[1] - set.traces[0].events.start[0]
     };
     let minute = 60_000_000_000;
-    assert_eq!(told([Some(1), Some(1)], minute), 0, "the system's time was set anew");
-    assert_eq!(told([Some(1), Some(2)], 500_000), 500_000, "two machines, booted within a second");
-    assert_eq!([told([None, Some(2)], 500_000), told([None, None], minute)], [0, minute], "old streams");
+    assert_eq!(offset_ns([Some(1), Some(1)], minute), 0, "the system's time was set anew");
+    assert_eq!(offset_ns([Some(1), Some(2)], 500_000), 500_000, "two machines, booted within a second");
+    assert_eq!([offset_ns([None, Some(2)], 500_000), offset_ns([None, None], minute)], [0, minute], "old streams");
 }
 
 #[test]
-fn times_are_those_of_the_calendar() {
+fn times_are_wall_clock_times() {
     let now = 1_790_000_000_000_000_000;
     let mut script = Script::new(Process { start_unix_ns: now, ..process(7, None) });
     script.thread(0, 70, 1);
@@ -332,7 +332,7 @@ fn times_are_those_of_the_calendar() {
 }
 
 #[test]
-fn a_tree_alone_is_no_trace() {
+fn call_trees_without_calls_are_not_traces() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     script.node(0, "aten::add");
@@ -389,7 +389,7 @@ fn statement() -> impl Strategy<Value = Record> {
 
 /// In the form of PyTorch's profiler, so that analyses that group by inputs work on recordings.
 #[test]
-fn inputs_become_the_attributes_that_pytorch_s_profiler_writes() {
+fn inputs_become_attributes_of_the_pytorch_profiler() {
     let cases = [
         ("f32[4,32]", "[[4,32]]", r#"["float"]"#),
         ("(bf16[2], i64[])", r"[[[2],[]]]", r#"["TensorList"]"#),
@@ -422,7 +422,7 @@ fn inputs_become_the_attributes_that_pytorch_s_profiler_writes() {
 proptest! {
     /// Any content of a stream: no panic, every valid call is an event, and spans nest.
     #[test]
-    fn any_statements_give_a_trace_or_none(statements in proptest::collection::vec(statement(), 0..120)) {
+    fn random_statements_give_a_valid_trace_or_none(statements in proptest::collection::vec(statement(), 0..120)) {
         let mut records = vec![Record::Process(Box::new(process(7, None)))];
         records.extend(statements);
         let calls = records.iter().filter(|r| matches!(r, Record::Call { .. } | Record::Sample { .. })).count() as u64;
@@ -471,7 +471,7 @@ proptest! {
 
 /// A stream that is damaged before its first call looks like one without single calls, but is reported as damaged.
 #[test]
-fn single_calls_that_are_lost_are_not_taken_for_sums() {
+fn recordings_with_lost_calls_are_not_taken_for_sums() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     script.call(0, "def:main:3 aten::randn", 1_000, 1_900);

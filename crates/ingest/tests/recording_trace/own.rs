@@ -4,7 +4,7 @@ use super::{Script, one, outline, process};
 use stackline_recording::{Record, Thread};
 
 #[test]
-fn frames_of_the_recorder_are_no_spans() {
+fn recorder_frames_are_not_spans() {
     let own = "def@/run.stackline/inject/_stackline_bootstrap.py:_Watched.exec_module:61";
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
@@ -25,7 +25,7 @@ fn frames_of_the_recorder_are_no_spans() {
 }
 
 #[test]
-fn threads_with_the_name_of_their_program_are_told_apart() {
+fn threads_named_after_their_program_are_numbered() {
     let mut script = Script::new(process(7, None));
     let own = "def@/run.stackline/inject/_stackline_bootstrap.py:_Watched.exec_module:61";
     for (id, tid, path) in

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn samples_are_points_with_what_they_stand_for() {
+fn samples_are_instants_with_weights() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     let node = script.node(0, "def:main:4 def:work:5");
@@ -52,7 +52,7 @@ impl Watched {
 }
 
 #[test]
-fn a_function_without_operators_lasts_as_long_as_samples_see_it() {
+fn functions_without_operators_last_while_sampled() {
     let mut watched = Watched::new();
     watched.script.call(0, "def:step:4 aten::add", 2_000, 2_010);
     for at in [2_100, 2_200, 2_300] {
@@ -69,7 +69,7 @@ fn a_function_without_operators_lasts_as_long_as_samples_see_it() {
 }
 
 #[test]
-fn a_sample_says_nothing_of_the_time_beyond_its_neighbours() {
+fn spans_of_samples_end_at_adjacent_samples() {
     let mut watched = Watched::new();
     watched.script.call(0, "def:step:4 aten::add", 2_000, 2_010);
     watched.sample("def:step:5 def:one:9", 2_030);
@@ -86,7 +86,7 @@ fn a_sample_says_nothing_of_the_time_beyond_its_neighbours() {
 }
 
 #[test]
-fn samples_within_a_span_stay_there_and_those_in_operators_add_nothing() {
+fn samples_within_spans_and_operators_add_no_spans() {
     let mut watched = Watched::new();
     let span = "def:step:4 span:load";
     watched.sample(&format!("{span} def:read:8"), 2_100);
@@ -104,7 +104,7 @@ fn samples_within_a_span_stay_there_and_those_in_operators_add_nothing() {
 
 /// Clocks of samples and operators are read one after another: a sample may be in a span that has ended.
 #[test]
-fn a_sample_that_does_not_fit_the_calls_that_run_is_left_out() {
+fn samples_that_contradict_running_calls_are_excluded() {
     let mut watched = Watched::new();
     watched.script.call(0, "def:step:4 span:load", 2_000, 2_300);
     watched.sample("def:step:4 span:load def:read:8", 2_400);
@@ -113,7 +113,7 @@ fn a_sample_that_does_not_fit_the_calls_that_run_is_left_out() {
 }
 
 #[test]
-fn a_thread_without_operators_has_the_functions_that_samples_saw() {
+fn threads_without_operators_have_sampled_functions() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     script.call(0, "def:main:1 aten::add", 2_000, 2_010);
@@ -125,7 +125,7 @@ fn a_thread_without_operators_has_the_functions_that_samples_saw() {
 }
 
 #[test]
-fn a_sample_that_cannot_tell_which_module_is_of_the_one_that_is_open() {
+fn ambiguous_samples_belong_to_the_open_module() {
     let mut watched = Watched::new();
     watched.sample("def:step:4 mod: def:forward:7", 1_950);
     watched.script.call(0, "def:step:4 mod:blocks.0 def:forward:8 aten::add", 2_000, 2_010);

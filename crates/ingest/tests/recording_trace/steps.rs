@@ -4,7 +4,7 @@ use super::{Script, one, outline, process};
 use stackline_recording::Record;
 
 #[test]
-fn steps_end_with_the_optimizer_and_begin_with_what_comes_again() {
+fn steps_end_with_the_optimizer_and_begin_with_the_next_call() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     script.call(0, "def:main:3 aten::randn", 1_000, 1_900);
@@ -23,7 +23,7 @@ fn steps_end_with_the_optimizer_and_begin_with_what_comes_again() {
 }
 
 #[test]
-fn steps_of_windows_have_their_numbers_and_end_with_them() {
+fn steps_of_windows_are_numbered_and_end_with_the_window() {
     let change = |at_ns, step, open, at_step| Record::Window { at_ns, step, open, at_step };
     let steps = |changes: &[Record], optimizers: &[&str]| {
         let mut script = Script::new(process(7, None));
@@ -56,7 +56,7 @@ fn steps_of_windows_have_their_numbers_and_end_with_them() {
 
 /// A function that is called once per step, distinguished by other calls of its caller in between, ends its step.
 #[test]
-fn what_a_function_does_after_the_optimizer_is_in_the_step() {
+fn calls_after_the_optimizer_are_in_the_step() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     for step in 0..3 {
@@ -76,7 +76,7 @@ fn what_a_function_does_after_the_optimizer_is_in_the_step() {
 }
 
 #[test]
-fn a_span_of_the_user_around_the_optimizer_is_in_the_step() {
+fn user_spans_around_the_optimizer_are_in_the_step() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     for step in 0..2 {
@@ -93,7 +93,7 @@ fn a_span_of_the_user_around_the_optimizer_is_in_the_step() {
 }
 
 #[test]
-fn a_span_around_all_steps_is_no_step() {
+fn spans_around_all_steps_are_not_steps() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     for step in 0..3 {
@@ -112,7 +112,7 @@ fn a_span_around_all_steps_is_no_step() {
 /// Two optimizers of one class, called from two lines. The first step compiles, so it has other call paths. Each
 /// iteration has a span of its own, within a span around all of them.
 #[test]
-fn optimizers_of_one_class_are_told_apart_by_their_lines() {
+fn optimizers_of_one_class_are_distinguished_by_line() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     for step in 0..4 {
@@ -139,7 +139,7 @@ fn optimizers_of_one_class_are_told_apart_by_their_lines() {
 }
 
 #[test]
-fn an_only_step_begins_behind_the_imports() {
+fn single_steps_begin_after_the_imports() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
     script.call(0, "def:main:1 span:Python~GC", 1_000, 1_900);

@@ -18,7 +18,7 @@ fn bounds(trace: &Trace) -> Vec<(i32, Option<i64>, Option<i64>)> {
 }
 
 #[test]
-fn launches_bound_from_below_and_waits_from_above() {
+fn launches_give_lower_and_waits_upper_bounds() {
     let mut events = vec![
         call("cudaLaunchKernel", (100, 5), 1),
         call("cudaLaunchKernel", (110, 5), 2),
@@ -42,7 +42,7 @@ fn launches_bound_from_below_and_waits_from_above() {
 }
 
 #[test]
-fn a_device_that_is_ahead_shows_by_waits() {
+fn waits_reveal_early_device_clocks() {
     let trace = read(&list(&[
         x("cpu_op", "aten::copy_", (100, 1), (90, 100), ""),
         call("cudaMemcpyAsync", (100, 5), 1),
@@ -55,7 +55,7 @@ fn a_device_that_is_ahead_shows_by_waits() {
 }
 
 #[test]
-fn only_what_surely_waits_counts() {
+fn only_certain_waits_give_bounds() {
     // An unnamed stream, and a process with two devices.
     let trace = read(&list(&[
         call("cudaLaunchKernel", (100, 5), 1),
@@ -79,7 +79,7 @@ fn only_what_surely_waits_counts() {
 }
 
 #[test]
-fn bounds_that_exclude_each_other_are_told() {
+fn contradictory_bounds_are_reported() {
     let trace = read(&list(&[
         call("cudaLaunchKernel", (100, 5), 1),
         work("kernel", "k", 0, (90, 200), 1),
@@ -91,7 +91,7 @@ fn bounds_that_exclude_each_other_are_told() {
 
 /// Clocks of one driver agree to some µs: the bounds of real traces contain 0, or nearly.
 #[test]
-fn clocks_of_real_traces_agree() {
+fn clock_bounds_of_real_traces_are_consistent() {
     let mut bounded = 0;
     for path in common::kineto() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

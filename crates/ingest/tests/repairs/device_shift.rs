@@ -32,7 +32,7 @@ fn kernels(trace: &Trace) -> Vec<i64> {
 }
 
 #[test]
-fn whatever_a_clock_is_off_by_the_window_is_the_hosts() {
+fn clock_offsets_do_not_change_the_window() {
     let right = program(0, true, &[]);
     assert_eq!(right.report.count_of("device_clock_shifted"), 0);
     let (first, last) = right.span().unwrap();
@@ -62,7 +62,7 @@ fn small_differences_stay_as_recorded() {
 }
 
 #[test]
-fn a_wait_bounds_the_shift_where_the_device_is_never_idle() {
+fn waits_bound_the_shift_of_busy_devices() {
     let busy = |off: i64, waits: bool| {
         let mut events = Vec::new();
         for i in 0..30 {
@@ -86,7 +86,7 @@ fn a_wait_bounds_the_shift_where_the_device_is_never_idle() {
 }
 
 #[test]
-fn single_wrong_records_shift_nothing() {
+fn single_wrong_records_cause_no_shift() {
     let wrong = |start: i64| x("kernel", "wrong", (0, 7), (start, 5), r#""device":0,"stream":7,"correlation":1"#);
     for start in [5, BASE - 72 * HOUR / 100, BASE - 300_000, BASE + 72 * HOUR] {
         let trace = program(0, true, &[wrong(start)]);
@@ -95,7 +95,7 @@ fn single_wrong_records_shift_nothing() {
 }
 
 #[test]
-fn without_links_the_order_of_launches_tells() {
+fn launch_order_gives_the_shift_without_links() {
     for off in [-2 * BASE, -72 * HOUR, -100_000, 100_000, 5_000_000, 72 * HOUR] {
         let trace = program(off, false, &[]);
         assert_eq!(trace.report.count_of("device_clock_unknown"), 1, "{off}");

@@ -14,9 +14,9 @@ const TRACES: &[&str] =
     &["amd-mi300-normalization", "nvidia-h100-qwen1.5-0.5b", "nvidia-h100-bert-small", "no-gpu-rank"];
 
 #[test]
-fn windows_are_not_stretched_or_not_to_be_trusted() {
+fn garbled_times_do_not_extend_the_window() {
     let kind = damage::kind("corrupt-gzip").unwrap();
-    let (mut read, mut right, mut told, mut short) = (0, 0, 0, 0);
+    let (mut read, mut right, mut reported, mut short) = (0, 0, 0, 0);
     for path in common::kineto() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if !TRACES.iter().any(|t| name.starts_with(t)) {
@@ -37,17 +37,17 @@ fn windows_are_not_stretched_or_not_to_be_trusted() {
             assert!(!is_short || is_lost, "{name} {seed}: {} of {whole} ns", length(&trace));
             right += usize::from(!is_long && !is_short);
             short += usize::from(is_short);
-            told += usize::from(is_long);
+            reported += usize::from(is_long);
         }
     }
     println!(
-        "{read} damaged files: {right} windows within a factor of 2, {short} too short, {told} too long and said so"
+        "{read} damaged files: {right} windows within a factor of 2, {short} too short, {reported} too long and said so"
     );
     assert!(right * 10 >= read * 5 || common::corpus().is_none(), "{right} of {read}");
 }
 
 #[test]
-fn a_file_that_is_only_cut_is_not_called_garbled() {
+fn truncated_files_are_not_called_garbled() {
     let kind = damage::kind("truncated-gzip").unwrap();
     for path in common::kineto() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

@@ -36,7 +36,7 @@ fn marked(trace: &Trace) -> Vec<&str> {
 }
 
 #[test]
-fn what_lies_outside_of_the_recording_counts_nowhere() {
+fn records_outside_of_the_recording_are_excluded() {
     let marks =
         [instant("Iteration Start: PyTorch Profiler", SECOND - 10), instant("Record Window End", SECOND + 25_000)];
     let with = |event: &str| program(&[&marks[..], &[event.to_owned()]].concat());
@@ -53,13 +53,13 @@ fn what_lies_outside_of_the_recording_counts_nowhere() {
 }
 
 #[test]
-fn marks_that_the_trace_contradicts_are_not_believed() {
+fn marks_contradicted_by_the_trace_are_ignored() {
     let trace = program(&[instant("Record Window End", SECOND - 900_000)]);
     assert_eq!(marked(&trace), [""; 0]);
 }
 
 #[test]
-fn without_marks_what_is_alone_and_far_is_not_believed() {
+fn isolated_distant_records_are_excluded_without_marks() {
     for event in [op("wrong", SECOND, 11 * SECOND), op("wrong", YEAR, 5), annotation("wrong", SECOND - 1, YEAR)] {
         assert_eq!(marked(&program(&[event])), ["wrong"]);
     }
@@ -79,13 +79,13 @@ fn without_marks_what_is_alone_and_far_is_not_believed() {
 }
 
 #[test]
-fn an_open_span_does_not_end_with_an_absurd_one() {
+fn absurd_records_do_not_extend_open_spans() {
     let trace = program(&[op("wrong", SECOND, YEAR), "1/1 user_annotation open B@1000000".to_owned()]);
     assert_eq!(trace.span(), Some((SECOND * 1000, SECOND * 1000 + 19_900_000)));
 }
 
 #[test]
-fn calls_do_not_outlast_what_called_them() {
+fn calls_end_with_their_caller() {
     let ms = 1000;
     // Steps of 100 ms with a module in each.
     let steps = |call: &str| {
@@ -117,7 +117,7 @@ fn calls_do_not_outlast_what_called_them() {
 }
 
 #[test]
-fn real_traces_are_believed() {
+fn real_traces_have_plausible_times() {
     for path in common::kineto() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let trace = read_bytes(&name, &std::fs::read(&path).unwrap(), &ReadOptions::default()).unwrap();

@@ -67,7 +67,7 @@ fn other_crossings_keep_their_times() {
 }
 
 #[test]
-fn a_begin_without_end_is_cut_where_its_parent_ends() {
+fn begins_without_end_are_cut_at_the_end_of_their_parent() {
     let trace = recording(&["1/1 cpu_op open B@305".to_owned()]);
     assert_eq!(span(&trace, "open"), (305, 45));
     let flags = trace.events.flags[row(&trace, "open").index()];
@@ -79,7 +79,7 @@ fn a_begin_without_end_is_cut_where_its_parent_ends() {
 
 /// An aborted program leaves begin records without an end: the innermost one of each thread shows the running call.
 #[test]
-fn what_ran_when_the_recording_ended_is_told_with_its_callers() {
+fn calls_in_flight_are_reported_with_callers() {
     let trace = read(&list(
         &[
             "thread 1/1 name=main",
@@ -107,12 +107,12 @@ fn what_ran_when_the_recording_ended_is_told_with_its_callers() {
 /// end.
 fn in_flight(lines: &[&str]) -> Vec<String> {
     let trace = read(&list(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>()));
-    let told = trace.report.problems.iter().find(|problem| problem.code == "in_flight");
-    told.map(|problem| problem.examples().map(str::to_owned).collect()).unwrap_or_default()
+    let problem = trace.report.problems.iter().find(|problem| problem.code == "in_flight");
+    problem.map(|problem| problem.examples().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 #[test]
-fn a_span_whose_next_iteration_ended_was_not_open_at_the_end() {
+fn spans_repeated_later_are_not_in_flight() {
     // The ends of the first two steps are missing, so they contain all later spans.
     let steps = ["1/1 - step B@0", "1/1 - step B@10", "1/1 - step B@20", "1/1 - step E@29", "1/1 cpu_op aten::mm 32+3"];
     assert_eq!(in_flight(&steps), Vec::<String>::new());

@@ -30,7 +30,7 @@ fn left_out(trace: &Trace) -> usize {
 }
 
 #[test]
-fn zeros_are_no_times() {
+fn zeros_are_not_times() {
     for (share, bad) in [(2, 100), (3, 67), (50, 4)] {
         for time in [("0.000", "0.000"), ("0", ""), ("2147483.648", ""), ("-3600000000", "0")] {
             if share == 50 && !time.0.starts_with('0') {
@@ -48,7 +48,7 @@ fn zeros_are_no_times() {
 }
 
 #[test]
-fn durations_that_were_never_written_are_named() {
+fn missing_durations_are_reported() {
     for time in [("", "0"), ("", "4294967.296"), ("", "0.0")] {
         let trace = program(|i| i % 4 < 2, time);
         let others = trace.report.count_of("implausible_time") + trace.report.count_of("implausible_host_time");
@@ -78,7 +78,7 @@ fn a_trace_that_begins_at_zero_is_right() {
 }
 
 #[test]
-fn half_of_the_records_may_be_anywhere() {
+fn half_of_the_records_may_be_outliers() {
     let record = |i: i64| {
         let ts = if i % 2 == 0 { 500_000_000 + 100 * i } else { i * 7_919_000_000_000 };
         format!(r#"{{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":{ts},"dur":9,"args":{{}}}}"#)
@@ -91,7 +91,7 @@ fn half_of_the_records_may_be_anywhere() {
 /// In whole microseconds a duration of 0 is short, but impossible if all others of the name are long. A kernel without
 /// a duration, or with a negative one, has none.
 #[test]
-fn durations_of_kernels_that_cannot_be_are_left_out() {
+fn impossible_kernel_durations_are_excluded() {
     let kernel = |at: i64, name: &str, dur: &str| {
         let (ts, category) = (100 * at, if name == "fill" { "gpu_memset" } else { "kernel" });
         format!(

@@ -2,14 +2,17 @@
 //! optimizers, copies of parameters, and equal sets of unknown use.
 
 use super::lifetimes::Lifetimes;
-use super::sets::{Classes, FEWEST_SIZES, Recognized, Sizes, large, of_line, parameters, sizes_of, take_any_type};
+use super::sets::{
+    Classes, MIN_DISTINCT_SIZES, Recognized, Sizes, is_large_enough, of_line, parameters, sizes_of,
+    take_set_of_any_type,
+};
 use super::{Evidence, ObjectUse, Use};
 use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{MemoryObjectId, MemoryTrace};
 
 /// Uses of objects in sets that the program's lines allocated and nothing else explains.
-pub(super) fn of_program(
+pub(super) fn sets_of_program_lines(
     trace: &MemoryTrace,
     lifetimes: &Lifetimes<'_>,
     classes: &Classes,
@@ -18,10 +21,10 @@ pub(super) fn of_program(
     let known: FxHashSet<MemoryObjectId> = recognized.uses.iter().map(|(object, ..)| *object).collect();
     let left: Vec<MemoryObjectId> = classes.others.iter().copied().filter(|object| !known.contains(object)).collect();
     let sets = match recognized.uses.is_empty() {
-        true => alike(trace, classes, &left),
-        false => of_sizes(trace, of_line(trace, &left), &recognized.sizes),
+        true => with_equal_sizes(trace, classes, &left),
+        false => sets_with_sizes(trace, of_line(trace, &left), &recognized.sizes),
     };
-    let has = |uses: &[Use]| recognized.uses.iter().any(|(_, of, _)| uses.contains(of));
+    let has = |uses: &[Use]| recognized.uses.iter().any(|(_, purpose, _)| uses.contains(purpose));
     let has_state = has(&[Use::FirstMoments, Use::OptimizerState]);
     let is_state = |set: &&Vec<MemoryObjectId>| !has_state && is_state_by_hand(trace, lifetimes, set);
     let states: Vec<&Vec<MemoryObjectId>> = sets.iter().filter(is_state).collect();
@@ -38,20 +41,20 @@ pub(super) fn of_program(
     let mut uses: Vec<ObjectUse> = parameters.collect();
     for mut set in sets {
         set.retain(|object| !taken.contains(object));
-        let (of, evidence) = if set.iter().all(|object| is_temporary_by_hand(lifetimes, *object)) {
+        let (purpose, evidence) = if set.iter().all(|object| is_temporary_by_hand(lifetimes, *object)) {
             (Use::OptimizerTemporaries, Evidence::Lifetime)
         } else if !has_state && is_state_by_hand(trace, lifetimes, &set) {
             (names.pop().unwrap_or(Use::OptimizerState), Evidence::EqualSizes)
         } else {
             (Use::EqualSets, Evidence::EqualSizesOnly)
         };
-        uses.extend(set.into_iter().map(|object| (object, of, evidence)));
+        uses.extend(set.into_iter().map(|object| (object, purpose, evidence)));
     }
     uses
 }
 
 fn is_temporary_by_hand(lifetimes: &Lifetimes<'_>, object: MemoryObjectId) -> bool {
-    lifetimes.is_made_in_step(object) && lifetimes.is_temporary(object)
+    lifetimes.is_allocated_in_optimizer_step(object) && lifetimes.is_temporary(object)
 }
 
 /// True if a function `step` allocated a lasting set between a backward and a forward pass.
@@ -59,7 +62,7 @@ fn is_state_by_hand(trace: &MemoryTrace, lifetimes: &Lifetimes<'_>, set: &[Memor
     set.iter().all(|object| {
         let frame = frame_of(trace, trace.objects.stack[object.index()]);
         frame.is_some_and(|frame| frame.function_text(&trace.strings) == "step")
-            && lifetimes.is_made_in_step(*object)
+            && lifetimes.is_allocated_in_optimizer_step(*object)
             && !lifetimes.is_temporary(*object)
     })
 }
@@ -82,10 +85,10 @@ fn parameters_of_state(
 }
 
 /// Sets of these sizes by the allocating line, also in other types.
-fn of_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: &Sizes) -> Vec<Vec<MemoryObjectId>> {
+fn sets_with_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: &Sizes) -> Vec<Vec<MemoryObjectId>> {
     let mut sets = Vec::new();
     for mut line in lines {
-        while let Some(set) = take_any_type(trace, &line, sizes) {
+        while let Some(set) = take_set_of_any_type(trace, &line, sizes) {
             let taken: FxHashSet<MemoryObjectId> = set.iter().copied().collect();
             line.retain(|object| !taken.contains(object));
             sets.push(set);
@@ -95,12 +98,12 @@ fn of_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: &Sizes)
 }
 
 /// Largest group of equal sets, each allocated by one line; none if only one line has these sizes.
-fn alike(trace: &MemoryTrace, classes: &Classes, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
-    let (lines, is_large) = (of_line(trace, objects), large(trace, classes));
+fn with_equal_sizes(trace: &MemoryTrace, classes: &Classes, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
+    let (lines, is_large) = (of_line(trace, objects), is_large_enough(trace, classes));
     let sizes = lines.iter().map(|line| sizes_of(trace, line));
-    let mut candidates: Vec<Sizes> = sizes.filter(|set| set.len() >= FEWEST_SIZES && is_large(set)).collect();
+    let mut candidates: Vec<Sizes> = sizes.filter(|set| set.len() >= MIN_DISTINCT_SIZES && is_large(set)).collect();
     candidates.dedup();
-    let sets = candidates.iter().map(|sizes| of_sizes(trace, lines.clone(), sizes));
+    let sets = candidates.iter().map(|sizes| sets_with_sizes(trace, lines.clone(), sizes));
     let bytes = |sets: &Vec<Vec<MemoryObjectId>>| {
         sets.iter().flatten().map(|object| trace.objects.bytes[object.index()]).fold(0, u64::saturating_add)
     };

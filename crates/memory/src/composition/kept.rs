@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Objects of lines that keep results.
 pub(super) struct KeptResults {
-    rounds: Iterations,
+    iterations: Iterations,
     objects: FxHashSet<MemoryObjectId>,
 }
 
@@ -24,42 +24,43 @@ struct Line {
 impl KeptResults {
     /// Find kept results in a trace without backward passes.
     pub(super) fn new(trace: &MemoryTrace, callers: &Callers<'_>) -> Self {
-        let least = Rules::default().leak_rounds;
-        let rounds = Iterations::from_trace(trace, callers, least);
+        let least = Rules::default().leak_iterations;
+        let iterations = Iterations::from_trace(trace, callers, least);
         let last_allocation = last_allocation(trace);
         // Iteration of an object's free; none if it is never freed, or only at the end of the program.
         let freed_in = |object: MemoryObjectId| {
             let freed = trace.objects.freed_by[object.index()].some().filter(|call| call.0 < last_allocation)?;
-            rounds.at(freed)
+            iterations.at(freed)
         };
         let mut frames: FxHashMap<MemoryStackId, Option<Frame>> = FxHashMap::default();
         let mut lines: FxHashMap<Frame, Line> = FxHashMap::default();
         let made = trace.objects.ids().filter(|object| matches!(callers.phase_of(*object), "forward" | "other"));
-        for object in made.filter(|_| matches!(rounds.origin, Origin::Passes | Origin::Steps)) {
+        for object in made.filter(|_| matches!(iterations.origin, Origin::Passes | Origin::Steps)) {
             let stack = trace.objects.stack[object.index()];
             let frame = *frames.entry(stack).or_insert_with(|| {
                 frame_of(trace, stack).filter(|frame| frame.line().is_some() && !is_in_cache(trace, stack))
             });
             let Some(frame) = frame else { continue };
-            let Some(round) = rounds.at(trace.objects.allocated_by[object.index()]) else { continue };
+            let Some(iteration) = iterations.at(trace.objects.allocated_by[object.index()]) else { continue };
             let line = lines.entry(frame).or_default();
             line.objects.push(object);
             // Objects that one pass hands to the next are in use.
-            if freed_in(object).is_none_or(|freed| freed > round + 1) && round + 1 < rounds.len() {
-                line.left.insert(round);
+            if freed_in(object).is_none_or(|freed| freed > iteration + 1) && iteration + 1 < iterations.len() {
+                line.left.insert(iteration);
             }
         }
-        let before_last = rounds.len().saturating_sub(1);
+        let before_last = iterations.len().saturating_sub(1);
         let grows = |line: &Line| {
-            is_steady(&line.left, before_last, least) && (rounds.is_sure || returns(trace, &line.objects) < RETURNS)
+            is_steady(&line.left, before_last, least)
+                && (iterations.is_sure || returns(trace, &line.objects) < MIN_RETURNS)
         };
         let outlives = |object: &MemoryObjectId| {
-            let made = rounds.at(trace.objects.allocated_by[object.index()]);
+            let made = iterations.at(trace.objects.allocated_by[object.index()]);
             freed_in(*object).is_none_or(|freed| Some(freed) > made)
         };
         let growing = lines.into_values().filter(grows).flat_map(|line| line.objects);
         let objects = growing.filter(outlives).collect();
-        Self { rounds, objects }
+        Self { iterations, objects }
     }
 
     pub(super) fn has(&self, object: MemoryObjectId) -> bool {
@@ -68,8 +69,8 @@ impl KeptResults {
 
     /// Number of passes that allocated objects, and bytes of each.
     pub(super) fn passes(&self, trace: &MemoryTrace, objects: &[MemoryObjectId]) -> (u32, u64) {
-        let round = |object: &MemoryObjectId| self.rounds.at(trace.objects.allocated_by[object.index()]);
-        let passes = objects.iter().filter_map(round).collect::<BTreeSet<u32>>().len().max(1);
+        let iteration = |object: &MemoryObjectId| self.iterations.at(trace.objects.allocated_by[object.index()]);
+        let passes = objects.iter().filter_map(iteration).collect::<BTreeSet<u32>>().len().max(1);
         let bytes = objects.iter().map(|object| trace.objects.bytes[object.index()]).fold(0, u64::saturating_add);
         (u32::try_from(passes).unwrap_or(u32::MAX), bytes / passes as u64)
     }
@@ -77,7 +78,7 @@ impl KeptResults {
 
 /// If iterations may be layers, a line does not grow if all of its objects are freed this many times before it
 /// allocates more: then they are activations of separate passes.
-const RETURNS: usize = 2;
+const MIN_RETURNS: usize = 2;
 
 /// Number of times that all objects of a line are freed before it allocates more.
 fn returns(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> usize {

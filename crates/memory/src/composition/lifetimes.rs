@@ -19,7 +19,7 @@ enum Life {
 }
 
 /// Allocation site and size.
-type Slot = (Option<Frame>, u64);
+type SiteAndSize = (Option<Frame>, u64);
 
 /// Passes of the model, and the short-lived objects of each line.
 pub(super) struct Lifetimes<'a> {
@@ -35,9 +35,9 @@ pub(super) struct Lifetimes<'a> {
     /// Last allocating call. Frees after it belong to the end of the program or of a function.
     last_allocation: MemoryCallId,
     /// Lines and sizes whose objects live for one step only.
-    short_lived: FxHashSet<Slot>,
+    short_lived: FxHashSet<SiteAndSize>,
     /// Last call in which each line allocated each size.
-    last: FxHashMap<Slot, MemoryCallId>,
+    last: FxHashMap<SiteAndSize, MemoryCallId>,
 }
 
 /// Begins of forward passes, of backward passes, and of the phase after an optimizer step.
@@ -92,7 +92,7 @@ impl<'a> Lifetimes<'a> {
     }
 
     /// True if an object was allocated after a backward pass and before the next forward pass, where optimizers run.
-    pub(super) fn is_made_in_step(&self, object: MemoryObjectId) -> bool {
+    pub(super) fn is_allocated_in_optimizer_step(&self, object: MemoryObjectId) -> bool {
         let Some(made) = self.trace.objects.allocated_by[object.index()].some() else { return false };
         let last = |begins: &[MemoryCallId]| begins[..begins.partition_point(|begin| *begin <= made)].last().copied();
         last(&self.backward_begins).is_some_and(|backward| last(&self.forward_begins) < Some(backward))
@@ -104,7 +104,7 @@ impl<'a> Lifetimes<'a> {
     pub(super) fn is_temporary(&self, object: MemoryObjectId) -> bool {
         match self.life(object) {
             Life::WithinStep => true,
-            Life::OneStep => self.is_made_again(object),
+            Life::OneStep => self.is_allocated_again(object),
             Life::Persistent => false,
             Life::Unfinished => {
                 self.short_lived.contains(&self.slot(object)) || self.is_in_function_without_state(object)
@@ -113,7 +113,7 @@ impl<'a> Lifetimes<'a> {
     }
 
     /// True if an object is live from before the first pass of the model until the end of the records.
-    pub(super) fn outlasts_passes(&self, object: MemoryObjectId) -> bool {
+    pub(super) fn is_live_over_all_passes(&self, object: MemoryObjectId) -> bool {
         let made = self.trace.objects.allocated_by[object.index()];
         let is_before = self.passes.first().is_some_and(|first| made.is_none() || made < *first);
         is_before && self.is_kept(object)
@@ -144,7 +144,7 @@ impl<'a> Lifetimes<'a> {
     }
 
     /// True if the line of an object allocated its size again in a later step.
-    fn is_made_again(&self, object: MemoryObjectId) -> bool {
+    fn is_allocated_again(&self, object: MemoryObjectId) -> bool {
         let made = self.trace.objects.allocated_by[object.index()];
         let last = self.last.get(&self.slot(object));
         last.is_some_and(|last| self.passes_before(*last) > self.passes_before(made))
@@ -156,7 +156,7 @@ impl<'a> Lifetimes<'a> {
         self.line(object).is_some_and(|frame| is_of_torch(self.trace, &frame))
     }
 
-    fn slot(&self, object: MemoryObjectId) -> Slot {
+    fn slot(&self, object: MemoryObjectId) -> SiteAndSize {
         (self.line(object), self.trace.objects.requested[object.index()])
     }
 

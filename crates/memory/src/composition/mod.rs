@@ -101,7 +101,7 @@ impl Use {
     }
 
     /// True if the use grows with the model and not with the batch.
-    pub const fn is_of_model(self) -> bool {
+    pub const fn grows_with_model(self) -> bool {
         use Use::{EqualSets, FirstMoments, FrozenParameters, Gradients, OptimizerState, Parameters, SecondMoments};
         matches!(self, Parameters | FrozenParameters | Gradients)
             || matches!(self, FirstMoments | SecondMoments | OptimizerState | EqualSets)
@@ -152,7 +152,7 @@ impl Evidence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Use of the memory.
-    pub of: Use,
+    pub purpose: Use,
     /// Evidence of the use.
     pub evidence: Evidence,
     /// Bytes.
@@ -170,9 +170,9 @@ pub struct Part {
 }
 
 impl Part {
-    fn new(of: Use, evidence: Evidence, place: String) -> Self {
+    fn new(purpose: Use, evidence: Evidence, place: String) -> Self {
         Self {
-            of,
+            purpose,
             evidence,
             bytes: 0,
             objects: 0,
@@ -194,33 +194,35 @@ impl Part {
 
 /// Parts of the live memory on a device at a position, in the order of [`Use`].
 pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<Part> {
-    let lookups = Lookups::new(trace);
+    let lookups = SharedLookups::new(trace);
     parts(&lookups, &uses_at(&lookups, device, position))
 }
 
 /// Parts at each of several peaks. The use of an object stays the same: the parameters of a peak in the forward pass
 /// are those that gradients and moments of another peak reveal.
 pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
-    let lookups = Lookups::new(trace);
+    let lookups = SharedLookups::new(trace);
     let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(&lookups, device, at)).collect();
-    let is_carried = |of: Use, evidence: Evidence| evidence.is_of_sizes() || of == Use::FrozenParameters;
+    let is_carried = |purpose: Use, evidence: Evidence| evidence.is_of_sizes() || purpose == Use::FrozenParameters;
     let mut known: FxHashMap<MemoryObjectId, (Use, Evidence)> = FxHashMap::default();
-    for (object, of, evidence) in all.iter().flatten().filter(|(_, of, evidence)| is_carried(*of, *evidence)) {
-        let known = known.entry(*object).or_insert((*of, *evidence));
+    for (object, purpose, evidence) in
+        all.iter().flatten().filter(|(_, purpose, evidence)| is_carried(*purpose, *evidence))
+    {
+        let known = known.entry(*object).or_insert((*purpose, *evidence));
         if matches!(known.0, Use::EqualSets | Use::FrozenParameters) {
-            *known = (*of, *evidence);
+            *known = (*purpose, *evidence);
         }
     }
-    for (object, of, evidence) in all.iter_mut().flatten().filter(|(.., evidence)| *evidence != Evidence::Source) {
+    for (object, purpose, evidence) in all.iter_mut().flatten().filter(|(.., evidence)| *evidence != Evidence::Source) {
         if let Some(recognized) = known.get(object) {
-            (*of, *evidence) = *recognized;
+            (*purpose, *evidence) = *recognized;
         }
     }
     all.iter().map(|uses| parts(&lookups, uses)).collect()
 }
 
 /// Lookups that all peaks of a trace share.
-struct Lookups<'a> {
+struct SharedLookups<'a> {
     trace: &'a MemoryTrace,
     callers: Callers<'a>,
     lifetimes: Lifetimes<'a>,
@@ -228,7 +230,7 @@ struct Lookups<'a> {
     kept: Option<KeptResults>,
 }
 
-impl<'a> Lookups<'a> {
+impl<'a> SharedLookups<'a> {
     fn new(trace: &'a MemoryTrace) -> Self {
         let callers = Callers::new(trace);
         let lifetimes = Lifetimes::new(trace, &callers);
@@ -240,36 +242,36 @@ impl<'a> Lookups<'a> {
 /// Use of an object, with its evidence.
 type ObjectUse = (MemoryObjectId, Use, Evidence);
 
-fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
+fn uses_at(lookups: &SharedLookups<'_>, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
     let (trace, callers) = (lookups.trace, &lookups.callers);
     let alive = alive_at(trace, device, position);
     let bytes = |object: &MemoryObjectId| trace.objects.bytes[object.index()];
     let kind = |object: &MemoryObjectId| trace.kind_at(*object, position);
     let sum = |objects: &mut dyn Iterator<Item = &MemoryObjectId>| objects.map(bytes).fold(0, u64::saturating_add);
-    let told = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
-    if told > 0 && told >= sum(&mut alive.iter()) / 2 {
-        let of = |object: &MemoryObjectId| of_kind(kind(object), callers.phase_of(*object));
-        return alive.iter().map(|object| (*object, of(object), Evidence::Source)).collect();
+    let bytes_of_known_kind = sum(&mut alive.iter().filter(|object| kind(object) != MemoryObjectKind::Unknown));
+    if bytes_of_known_kind > 0 && bytes_of_known_kind >= sum(&mut alive.iter()) / 2 {
+        let purpose = |object: &MemoryObjectId| purpose_of_kind(kind(object), callers.phase_of(*object));
+        return alive.iter().map(|object| (*object, purpose(object), Evidence::Source)).collect();
     }
     let (classes, mut uses) = classify(lookups, &alive);
     let recognized = recognize(trace, &classes);
-    let by_hand = equal_sets::of_program(trace, &lookups.lifetimes, &classes, &recognized);
+    let by_hand = equal_sets::sets_of_program_lines(trace, &lookups.lifetimes, &classes, &recognized);
     let mut of_sets = [recognized.uses, by_hand].concat();
     let weights = Weights::new(lookups, position, &classes, &of_sets);
     // Parameters without gradients so far are as large as those with gradients.
-    let is_weight = |object| weights.use_of(object).is_some_and(|(_, of, _)| of == Use::Parameters);
-    of_sets.retain(|(object, of, _)| *of != Use::EqualSets || !is_weight(*object));
+    let is_weight = |object| weights.use_of(object).is_some_and(|(_, purpose, _)| purpose == Use::Parameters);
+    of_sets.retain(|(object, purpose, _)| *purpose != Use::EqualSets || !is_weight(*object));
     uses.extend(of_sets);
     let known: FxHashSet<MemoryObjectId> = uses.iter().map(|(object, ..)| *object).collect();
     let temporaries = classes.temporaries.iter().copied();
     uses.extend(temporaries.map(|object| (object, Use::OptimizerTemporaries, Evidence::Lifetime)));
     let rest = [&classes.optimizer, &classes.backward, &classes.forward, &classes.others].into_iter().flatten();
     let rest = rest.filter(|object| !known.contains(object));
-    uses.extend(rest.map(|object| weights.use_of(*object).unwrap_or_else(|| by_path(lookups, *object))));
+    uses.extend(rest.map(|object| weights.use_of(*object).unwrap_or_else(|| purpose_by_path(lookups, *object))));
     uses
 }
 
-fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
+fn purpose_of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
     match kind {
         MemoryObjectKind::Parameter => Use::Parameters,
         MemoryObjectKind::Gradient => Use::Gradients,
@@ -284,7 +286,7 @@ fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
 }
 
 /// Classes of the live objects, and uses that call paths alone determine.
-fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<ObjectUse>) {
+fn classify(lookups: &SharedLookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<ObjectUse>) {
     let (trace, callers) = (lookups.trace, &lookups.callers);
     let mut copies: FxHashMap<MemoryStackId, bool> = FxHashMap::default();
     let (mut classes, mut uses) = (Classes::default(), Vec::new());
@@ -312,43 +314,43 @@ fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<Ob
         }
     }
     // Parameters are older than other objects of their sizes.
-    classes.others.sort_by_key(|object| (is_made(trace, *object), *object));
+    classes.others.sort_by_key(|object| (is_allocated(trace, *object), *object));
     (classes, uses)
 }
 
-fn is_made(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
+fn is_allocated(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
     trace.objects.allocated_by[object.index()].is_some()
 }
 
 /// Use of a memory object (inputs, activations …) by the call path of its allocation, for objects outside of equal-size
 /// sets.
-fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
-    let (of, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
+fn purpose_by_path(lookups: &SharedLookups<'_>, object: MemoryObjectId) -> ObjectUse {
+    let (purpose, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
         ("optimizer", _) => (Use::Optimizer, Evidence::CallPath),
         ("backward", _) => (Use::Backward, Evidence::CallPath),
         ("forward", None) => (Use::Activations, Evidence::CallPath),
         ("forward" | "other", Some(kept)) if kept.has(object) => (Use::KeptResults, Evidence::Lifetime),
         ("forward", _) => (Use::Forward, Evidence::CallPath),
         ("data", _) => (Use::Inputs, Evidence::CallPath),
-        _ if !is_made(lookups.trace, object) => (Use::Older, Evidence::Unknown),
+        _ if !is_allocated(lookups.trace, object) => (Use::Older, Evidence::Unknown),
         _ => (Use::Other, Evidence::Unknown),
     };
-    (object, of, evidence)
+    (object, purpose, evidence)
 }
 
-fn parts(lookups: &Lookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
+fn parts(lookups: &SharedLookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
     let trace = lookups.trace;
     let mut parts = BTreeMap::<(Use, String), (Part, Vec<MemoryObjectId>)>::new();
     let mut places: FxHashMap<MemoryStackId, String> = FxHashMap::default();
-    for &(object, of, evidence) in uses {
+    for &(object, purpose, evidence) in uses {
         let stack = trace.objects.stack[object.index()];
         let place = places.entry(stack).or_insert_with(|| place_text(trace, stack)).clone();
-        let key = (of, if of.is_by_line() { place.clone() } else { String::new() });
-        let new = || (Part::new(of, evidence, place.clone()), Vec::new());
+        let key = (purpose, if purpose.is_by_line() { place.clone() } else { String::new() });
+        let new = || (Part::new(purpose, evidence, place.clone()), Vec::new());
         let (part, objects) = parts.entry(key).or_insert_with(new);
         let bytes = trace.objects.bytes[object.index()];
         part.bytes = part.bytes.saturating_add(bytes);
-        if let Some(library) = lookups.callers.workspace_of(object).filter(|_| of == Use::Workspaces) {
+        if let Some(library) = lookups.callers.workspace_of(object).filter(|_| purpose == Use::Workspaces) {
             part.add_library(library, bytes);
         }
         part.objects += 1;
@@ -359,7 +361,7 @@ fn parts(lookups: &Lookups<'_>, uses: &[ObjectUse]) -> Vec<Part> {
         }
     }
     let finish = |(mut part, objects): (Part, Vec<MemoryObjectId>)| {
-        let kept = lookups.kept.as_ref().filter(|_| part.of == Use::KeptResults);
+        let kept = lookups.kept.as_ref().filter(|_| part.purpose == Use::KeptResults);
         part.left_by_passes = kept.map(|kept| kept.passes(trace, &objects));
         part
     };

@@ -10,15 +10,15 @@ const FEW_ACTIVATIONS: f64 = 10.0;
 pub fn remedies(parts: &[Part]) -> Vec<String> {
     let all = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add).max(1);
     let share = |is: &dyn Fn(Use) -> bool| {
-        let bytes = parts.iter().filter(|part| is(part.of)).map(|part| part.bytes).fold(0, u64::saturating_add);
+        let bytes = parts.iter().filter(|part| is(part.purpose)).map(|part| part.bytes).fold(0, u64::saturating_add);
         100.0 * bytes as f64 / all as f64
     };
-    let (model, activations) = (share(&Use::is_of_model), share(&|of| of == Use::Activations));
-    let frozen_share = share(&|of| of == Use::FrozenParameters);
+    let (model, activations) = (share(&Use::grows_with_model), share(&|purpose| purpose == Use::Activations));
+    let frozen_share = share(&|purpose| purpose == Use::FrozenParameters);
     let trained = model - frozen_share;
-    let autocast = share(&|of| of == Use::AutocastCopies);
+    let autocast = share(&|purpose| purpose == Use::AutocastCopies);
     let mut notes = Vec::new();
-    let equal = share(&|of| of == Use::EqualSets);
+    let equal = share(&|purpose| purpose == Use::EqualSets);
     if model >= 50.0 && equal >= model {
         notes.push(equal_sets(parts, equal));
     } else if model >= 50.0 {
@@ -44,15 +44,18 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
              length. Sharding optimizer state or parameters saves at most {model:.1} %."
         ));
     }
-    if frozen_share >= MUCH {
+    if frozen_share >= MIN_MENTIONED {
         notes.push(frozen(frozen_share));
     }
-    notes.extend(parts.iter().filter(|part| part.of == Use::KeptResults).filter_map(|part| kept_results(part, all)));
-    if share(&|of| of == Use::Forward) >= 50.0 {
-        notes.push(forward_pass(share(&|of| of == Use::Forward)));
+    notes.extend(
+        parts.iter().filter(|part| part.purpose == Use::KeptResults).filter_map(|part| kept_results(part, all)),
+    );
+    if share(&|purpose| purpose == Use::Forward) >= 50.0 {
+        notes.push(forward_pass(share(&|purpose| purpose == Use::Forward)));
     }
-    notes
-        .extend(parts.iter().find(|part| part.of == Use::OptimizerTemporaries).and_then(|part| temporaries(part, all)));
+    notes.extend(
+        parts.iter().find(|part| part.purpose == Use::OptimizerTemporaries).and_then(|part| temporaries(part, all)),
+    );
     if autocast >= 5.0 {
         notes.push(format!(
             "Autocast copies are {autocast:.1} % of the peak: autocast caches copies of weights until its outermost \
@@ -60,12 +63,12 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
              cache_enabled=False)."
         ));
     }
-    notes.extend(parts.iter().find(|part| part.of == Use::Workspaces).and_then(|part| workspaces(part, all)));
+    notes.extend(parts.iter().find(|part| part.purpose == Use::Workspaces).and_then(|part| workspaces(part, all)));
     notes
 }
 
 /// Least share of the peak, in percent, from which temporaries and kept results are mentioned.
-const MUCH: f64 = 5.0;
+const MIN_MENTIONED: f64 = 5.0;
 
 fn temporaries(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
@@ -75,7 +78,7 @@ fn temporaries(part: &Part, all: u64) -> Option<String> {
     } else {
         "Update in place (add_, mul_, addcdiv_), one parameter after the other, or use torch.optim with fused=True."
     };
-    (share >= MUCH).then(|| {
+    (share >= MIN_MENTIONED).then(|| {
         format!(
             "Temporaries of the optimizer step are {share:.1} % of the peak{place}, and freed after the step. \
             {remedy}"
@@ -84,7 +87,7 @@ fn temporaries(part: &Part, all: u64) -> Option<String> {
 }
 
 fn equal_sets(parts: &[Part], share: f64) -> String {
-    let sets: Vec<&Part> = parts.iter().filter(|part| part.of == Use::EqualSets).collect();
+    let sets: Vec<&Part> = parts.iter().filter(|part| part.purpose == Use::EqualSets).collect();
     let places: Vec<&str> = sets.iter().map(|part| part.place.as_str()).filter(|place| !place.is_empty()).collect();
     format!(
         "{} sets of equal sizes are {share:.1} % of the peak ({}). Low confidence, from sizes only: the sets are \
@@ -106,7 +109,7 @@ fn frozen(share: f64) -> String {
 fn kept_results(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let (passes, each) = part.left_by_passes?;
-    (share >= MUCH).then(|| {
+    (share >= MIN_MENTIONED).then(|| {
         format!(
             "{} ({share:.1} % of the peak) allocated at {} are kept without a backward pass, and grow by {} with each \
              forward pass ({passes} so far). Reduce them per batch (a sum, a metric), move them to the CPU (.cpu()), \
@@ -132,8 +135,9 @@ const MUCH_WORKSPACE: f64 = 10.0;
 fn workspaces(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let of_libraries: Vec<String> =
-        part.libraries.iter().map(|(of, sum)| format!("{} {}", of.name, words(*sum))).collect();
-    let sized_by: Vec<String> = part.libraries.iter().map(|(of, _)| format!("{}: {}.", of.name, of.sized_by)).collect();
+        part.libraries.iter().map(|(library, sum)| format!("{} {}", library.name, words(*sum))).collect();
+    let sized_by: Vec<String> =
+        part.libraries.iter().map(|(library, _)| format!("{}: {}.", library.name, library.sized_by)).collect();
     (share >= MUCH_WORKSPACE && !part.libraries.is_empty()).then(|| {
         format!(
             "Library workspaces are {share:.1} % of the peak ({}). PyTorch keeps the workspaces of cuBLAS and cuBLASLt \

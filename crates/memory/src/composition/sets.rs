@@ -39,20 +39,20 @@ pub(super) type Sizes = BTreeMap<u64, usize>;
 const SMALLEST: u64 = 16;
 
 /// Least number of objects, and least share of the peak, for a set whose sizes are evidence.
-const FEWEST: usize = 4;
+const MIN_OBJECTS: usize = 4;
 const LEAST_SHARE: f64 = 0.03;
 
 /// Least number of distinct sizes; fewer may be equal by accident, such as one size in a loop.
-pub(super) const FEWEST_SIZES: usize = 2;
+pub(super) const MIN_DISTINCT_SIZES: usize = 2;
 
 /// Factor by which a later candidate must explain more of the peak to replace an earlier one.
-const BETTER: f64 = 1.05;
+const MIN_IMPROVEMENT: f64 = 1.05;
 
 /// Share of bytes, size by size, from which two sets count as equal.
-const ALIKE: f64 = 0.95;
+const MIN_EQUAL_SHARE: f64 = 0.95;
 
 /// Ratios of sizes between sets of one model: float32 state of bfloat16 parameters has twice their bytes.
-pub(super) const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
+pub(super) const SIZE_RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
 
 /// Maximum number of copies of one set in an optimizer.
 const MOST_COPIES: usize = 4;
@@ -69,22 +69,22 @@ pub(super) struct Recognized {
 /// Uses of the objects in recognized sets; none if fewer than two sets are equal.
 pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Recognized {
     let lines = lines(trace, &classes.optimizer);
-    let sets = candidates(trace, classes, &lines).into_iter().filter(large(trace, classes));
+    let sets = candidates(trace, classes, &lines).into_iter().filter(is_large_enough(trace, classes));
     let found = sets.filter_map(|sizes| Some(Recognized { uses: assign(trace, classes, &lines, &sizes)?, sizes }));
     let explained =
         |found: &Recognized| found.uses.iter().map(|(object, ..)| size(trace, *object)).fold(0, u64::saturating_add);
     // Lines of an optimizer come first, because they match exactly: the backward pass also has temporaries.
-    let is_better = |best: &_, other: &_| explained(other) as f64 > BETTER * explained(best) as f64;
+    let is_better = |best: &_, other: &_| explained(other) as f64 > MIN_IMPROVEMENT * explained(best) as f64;
     let better = |best, other| if is_better(&best, &other) { other } else { best };
     found.reduce(better).unwrap_or_default()
 }
 
 /// Test if a set is large enough for its sizes to be evidence. Weights that their code identifies are no measure: with
 /// LoRA, a hundredth of them is trained.
-pub(super) fn large(trace: &MemoryTrace, classes: &Classes) -> impl Fn(&Sizes) -> bool + use<> {
+pub(super) fn is_large_enough(trace: &MemoryTrace, classes: &Classes) -> impl Fn(&Sizes) -> bool + use<> {
     let all: Vec<MemoryObjectId> = classes.all().filter(|object| !classes.of_weights.contains(object)).collect();
     let least = (LEAST_SHARE * bytes_of(trace, &all) as f64) as u64;
-    move |set| set.values().sum::<usize>() >= FEWEST && bytes(set) >= least
+    move |set| set.values().sum::<usize>() >= MIN_OBJECTS && bytes(set) >= least
 }
 
 fn size(trace: &MemoryTrace, object: MemoryObjectId) -> u64 {
@@ -158,14 +158,14 @@ fn assign(
     let mut left: Vec<MemoryObjectId> = Vec::new();
     for mut group in lines.iter().cloned() {
         while states.len() < MOST_COPIES
-            && let Some(taken) = take(trace, &mut group, set)
+            && let Some(taken) = take_set(trace, &mut group, set)
         {
             states.push(taken);
         }
         left.extend(group);
     }
     while states.len() < MOST_COPIES
-        && let Some(taken) = take(trace, &mut left, set)
+        && let Some(taken) = take_set(trace, &mut left, set)
     {
         states.push(taken);
     }
@@ -174,23 +174,23 @@ fn assign(
         _ => &[Use::OptimizerState; MOST_COPIES],
     };
     let (mut sets, has_states) = (states.len(), !states.is_empty());
-    for (state, of) in states.into_iter().zip(names) {
-        uses.extend(state.into_iter().map(|object| (object, *of, Evidence::EqualSizes)));
+    for (state, purpose) in states.into_iter().zip(names) {
+        uses.extend(state.into_iter().map(|object| (object, *purpose, Evidence::EqualSizes)));
     }
-    let gradients = take_any_type(trace, &classes.backward, set);
+    let gradients = take_set_of_any_type(trace, &classes.backward, set);
     let parameters = parameters(trace, classes, set);
     let is_of_weights = |taken: &Vec<MemoryObjectId>| taken.iter().all(|object| classes.of_weights.contains(object));
     // Lines of an optimizer, or code of modules, identify a model. Otherwise only sizes do, and any loop can repeat a
     // single size.
     let evidence = match has_states || parameters.as_ref().is_some_and(is_of_weights) {
         true => Evidence::EqualSizes,
-        false if set.len() < FEWEST_SIZES => return None,
+        false if set.len() < MIN_DISTINCT_SIZES => return None,
         false => Evidence::EqualSizesOnly,
     };
     let found = [(gradients, Use::Gradients, Evidence::EqualSizes), (parameters, Use::Parameters, evidence)];
-    for (taken, of, evidence) in found {
+    for (taken, purpose, evidence) in found {
         sets += usize::from(taken.is_some());
-        uses.extend(taken.into_iter().flatten().map(|object| (object, of, evidence)));
+        uses.extend(taken.into_iter().flatten().map(|object| (object, purpose, evidence)));
     }
     (sets >= 2).then_some(uses)
 }
@@ -204,7 +204,7 @@ pub(super) fn parameters(trace: &MemoryTrace, classes: &Classes, set: &Sizes) ->
         others().filter(|object| trace.objects.allocated_by[object.index()].is_none()).collect();
     let (weights_by_line, by_line) = (of_line(trace, &of_weights), of_line(trace, &classes.others));
     let candidates = weights_by_line.iter().chain([&of_weights, &older]).chain(&by_line).chain([&classes.others]);
-    candidates.into_iter().find_map(|class| take_any_type(trace, class, set))
+    candidates.into_iter().find_map(|class| take_set_of_any_type(trace, class, set))
 }
 
 /// Objects by the allocating line of the program; objects without a known line are left out.
@@ -227,28 +227,32 @@ pub(super) fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Ve
 }
 
 /// Objects of a class that match a set, with elements of any type.
-pub(super) fn take_any_type(trace: &MemoryTrace, class: &[MemoryObjectId], set: &Sizes) -> Option<Vec<MemoryObjectId>> {
-    RATIOS.iter().find_map(|(times, part)| {
+pub(super) fn take_set_of_any_type(
+    trace: &MemoryTrace,
+    class: &[MemoryObjectId],
+    set: &Sizes,
+) -> Option<Vec<MemoryObjectId>> {
+    SIZE_RATIOS.iter().find_map(|(times, part)| {
         let scaled: Sizes = set.iter().map(|(bytes, count)| (bytes.saturating_mul(*times) / part, *count)).collect();
-        take(trace, &mut class.to_vec(), &scaled)
+        take_set(trace, &mut class.to_vec(), &scaled)
     })
 }
 
 /// Remove the first objects of each size of a set from a class and return them; none, without a change, if too many are
 /// missing.
-fn take(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
+fn take_set(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
     let mut missing = set.clone();
-    let is_wanted = |object: &MemoryObjectId| match missing.get_mut(&size(trace, *object)) {
+    let is_missing = |object: &MemoryObjectId| match missing.get_mut(&size(trace, *object)) {
         Some(count) if *count > 0 => {
             *count -= 1;
             true
         }
         _ => false,
     };
-    let (taken, left): (Vec<MemoryObjectId>, Vec<MemoryObjectId>) = from.iter().copied().partition(is_wanted);
+    let (taken, left): (Vec<MemoryObjectId>, Vec<MemoryObjectId>) = from.iter().copied().partition(is_missing);
     let is_enough = !taken.is_empty()
-        && bytes_of(trace, &taken) as f64 >= ALIKE * bytes(set) as f64
-        && is_varied(&sizes_of(trace, &taken), set);
+        && bytes_of(trace, &taken) as f64 >= MIN_EQUAL_SHARE * bytes(set) as f64
+        && covers_distinct_sizes(&sizes_of(trace, &taken), set);
     if !is_enough {
         return None;
     }
@@ -257,6 +261,6 @@ fn take(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Opt
 }
 
 /// True if the taken objects cover enough distinct sizes of a set: buffers of one size may match its largest part.
-fn is_varied(taken: &Sizes, set: &Sizes) -> bool {
-    taken.len() >= if set.len() < FEWEST_SIZES { set.len() } else { (set.len() / 2).max(FEWEST_SIZES) }
+fn covers_distinct_sizes(taken: &Sizes, set: &Sizes) -> bool {
+    taken.len() >= if set.len() < MIN_DISTINCT_SIZES { set.len() } else { (set.len() / 2).max(MIN_DISTINCT_SIZES) }
 }

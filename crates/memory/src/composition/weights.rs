@@ -4,15 +4,15 @@
 //! Evidence for a frozen weight: an optimizer step (or backward pass) has ended in which other weights got state
 //! (gradients).
 
-use super::sets::{Classes, RATIOS};
-use super::{Evidence, Lookups, ObjectUse, Use};
+use super::sets::{Classes, SIZE_RATIOS};
+use super::{Evidence, ObjectUse, SharedLookups, Use};
 use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{Frame, MemoryCallId, MemoryObjectId};
 
 /// Finder of weights among objects outside of all sets.
 pub(super) struct Weights<'a> {
-    lookups: &'a Lookups<'a>,
+    lookups: &'a SharedLookups<'a>,
     /// Lines of the program that allocated parameters of recognized sets.
     lines: FxHashSet<Frame>,
     /// True if a step has ended that gave trained parameters their gradients or state.
@@ -24,12 +24,12 @@ pub(super) struct Weights<'a> {
 impl<'a> Weights<'a> {
     /// Prepare the search from the sets that are recognized at a position.
     pub(super) fn new(
-        lookups: &'a Lookups<'a>,
+        lookups: &'a SharedLookups<'a>,
         position: MemoryCallId,
         classes: &Classes,
         recognized: &[ObjectUse],
     ) -> Self {
-        let parameters = recognized.iter().filter(|(_, of, _)| *of == Use::Parameters);
+        let parameters = recognized.iter().filter(|(_, purpose, _)| *purpose == Use::Parameters);
         let line = |&(object, ..): &ObjectUse| {
             let frame = frame_of(lookups.trace, lookups.trace.objects.stack[object.index()]);
             frame.filter(|frame| frame.line().is_some())
@@ -49,7 +49,7 @@ impl<'a> Weights<'a> {
     /// Use of an object, if it is a weight. Either code of modules allocated it and it stays live, or a line that
     /// allocated other parameters did, and it is live from before the first pass until the end.
     pub(super) fn use_of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
-        let Lookups { trace, callers, lifetimes, .. } = self.lookups;
+        let SharedLookups { trace, callers, lifetimes, .. } = self.lookups;
         if !matches!(callers.phase_of(object), "other") {
             return None;
         }
@@ -57,7 +57,7 @@ impl<'a> Weights<'a> {
         if callers.is_of_weights(object) && lifetimes.is_kept(object) {
             return Some((object, use_of_weight(), Evidence::CallPath));
         }
-        if self.lines.is_empty() || !lifetimes.outlasts_passes(object) {
+        if self.lines.is_empty() || !lifetimes.is_live_over_all_passes(object) {
             return None;
         }
         let line = frame_of(trace, trace.objects.stack[object.index()])?;
@@ -69,16 +69,16 @@ impl<'a> Weights<'a> {
         let bytes = self.lookups.trace.objects.requested[weight.index()];
         let is_unassigned =
             |(times, part): &(u64, u64)| self.unassigned.contains(&(bytes.saturating_mul(*times) / part));
-        self.is_step_over && !RATIOS.iter().any(is_unassigned)
+        self.is_step_over && !SIZE_RATIOS.iter().any(is_unassigned)
     }
 }
 
 /// True if a forward pass follows the first optimizer state: within the first step only some parameters have state.
-fn is_optimizer_step_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
+fn is_optimizer_step_over(lookups: &SharedLookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
     let (objects, callers) = (&lookups.trace.objects, &lookups.callers);
     let made = |object: MemoryObjectId| objects.allocated_by[object.index()].some();
-    let is_state = |of: Use| matches!(of, Use::FirstMoments | Use::SecondMoments | Use::OptimizerState);
-    let states = recognized.iter().filter(|(_, of, _)| is_state(*of));
+    let is_state = |purpose: Use| matches!(purpose, Use::FirstMoments | Use::SecondMoments | Use::OptimizerState);
+    let states = recognized.iter().filter(|(_, purpose, _)| is_state(*purpose));
     // State that is older than the records precedes all calls.
     let Some(first) = states.map(|(object, ..)| made(*object)).min() else { return false };
     let is_after = |object: &MemoryObjectId| made(*object).is_some_and(|call| Some(call) > first && call <= position);
@@ -87,10 +87,10 @@ fn is_optimizer_step_over(lookups: &Lookups<'_>, position: MemoryCallId, recogni
 
 /// True if the recognized gradients belong to a finished backward pass: during the pass only some layers have
 /// gradients. An optimizer may run within the backward pass, layer by layer.
-fn is_backward_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
+fn is_backward_over(lookups: &SharedLookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
     let (objects, callers) = (&lookups.trace.objects, &lookups.callers);
     let made = |object: MemoryObjectId| objects.allocated_by[object.index()].some();
-    let gradients = recognized.iter().filter(|(_, of, _)| *of == Use::Gradients);
+    let gradients = recognized.iter().filter(|(_, purpose, _)| *purpose == Use::Gradients);
     let Some(last) = gradients.filter_map(|(object, ..)| made(*object)).max() else { return false };
     let is_after = |object: &MemoryObjectId| made(*object).is_some_and(|call| call > last && call <= position);
     objects.ids().filter(is_after).any(|object| match callers.phase_of(object) {
@@ -101,8 +101,8 @@ fn is_backward_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &
 }
 
 /// Sizes of optimizer state that is allocated after a position, for parameters before their first step.
-fn sizes_of_later_state(lookups: &Lookups<'_>, position: MemoryCallId) -> FxHashSet<u64> {
-    let Lookups { trace, callers, lifetimes, .. } = lookups;
+fn sizes_of_later_state(lookups: &SharedLookups<'_>, position: MemoryCallId) -> FxHashSet<u64> {
+    let SharedLookups { trace, callers, lifetimes, .. } = lookups;
     let objects = &trace.objects;
     let is_later = |object: &MemoryObjectId| objects.allocated_by[object.index()].some().is_some_and(|c| c > position);
     let is_state =

@@ -18,7 +18,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         let kernels = usage.kernels_between(dead.first, dead.second);
         let found_here = PatternMatch::new(Pattern::DeadWrite, dead.object, dead.bytes)
             .between(dead.first, dead.second, kernels)
-            .judged(usage, dead.first.index() + 1..dead.second.index());
+            .with_certainty(usage, dead.first.index() + 1..dead.second.index());
         found.push(found_here);
     }
     found[first..].sort_by_key(|found| found.object);

@@ -24,7 +24,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         if kernels >= usage.rules.early_kernels.max(1) {
             let found_here = PatternMatch::new(Pattern::EarlyAllocation, object, bytes)
                 .between(allocated, needed, kernels)
-                .judged(usage, allocated.index() + 1..needed.index());
+                .with_certainty(usage, allocated.index() + 1..needed.index());
             found.push(found_here);
         }
     }

@@ -24,8 +24,9 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
             continue;
         };
         let call = kernel[0].call;
-        let found_here =
-            PatternMatch::new(Pattern::NonUniformAccess, object, bytes).between(call, call, 0).judged(usage, 0..0);
+        let found_here = PatternMatch::new(Pattern::NonUniformAccess, object, bytes)
+            .between(call, call, 0)
+            .with_certainty(usage, 0..0);
         let histogram = histogram(kernel).into_iter().collect();
         let measure = Some(Measure::Frequency { variation, histogram });
         found.push(PatternMatch { times, measure, ..found_here });
@@ -108,7 +109,7 @@ mod tests {
     use super::{Bucket, buckets, histogram_text};
 
     #[test]
-    fn many_counts_stand_together_by_powers_of_two_and_no_byte_is_lost() {
+    fn histogram_buckets_are_powers_of_two_and_cover_all_bytes() {
         assert_eq!(histogram_text(&[(1, 4096), (16, 64)]), "4096 B once, 64 B 16 times");
         let many: Vec<(u32, u64)> = (1..=20).map(|times| (times, u64::from(times))).collect();
         let few = buckets(&many, 12);

@@ -17,7 +17,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         if kernels >= usage.rules.late_kernels.max(1) {
             let found_here = PatternMatch::new(Pattern::LateDeallocation, object, bytes)
                 .between(last_use, freed, kernels)
-                .judged_as_over(usage, last_use.index() + 1..freed.index());
+                .with_certainty_after_last_use(usage, last_use.index() + 1..freed.index());
             found.push(found_here);
         }
     }

@@ -28,11 +28,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const LEAST_OBJECTS: usize = 30;
 
 /// Share of the required iterations that suffices for activations: 3 of 5.
-const ROUNDS_OF_ACTIVATIONS: f64 = 0.6;
+const ITERATIONS_OF_ACTIVATIONS: f64 = 0.6;
 
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     if !usage.trace.saw_end {
-        growth(usage, found);
+        find_growth(usage, found);
         return;
     }
     let in_use = used_all_along(usage.trace);
@@ -41,7 +41,8 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         let life = usage.trace.life(object);
         let kernels = usage.kernels_in(life.clone());
         let unneeded = usage.uses[object.index()].last_use.some().map_or(life.start, |last| last.index() + 1);
-        let leak = PatternMatch::new(Pattern::MemoryLeak, object, bytes).judged_as_over(usage, unneeded..life.end);
+        let leak = PatternMatch::new(Pattern::MemoryLeak, object, bytes)
+            .with_certainty_after_last_use(usage, unneeded..life.end);
         found.push(PatternMatch { from, kernels, ..leak });
     }
 }
@@ -92,10 +93,10 @@ fn kept<'a>(usage: &'a ObjectUsage<'_>, end: u32) -> impl Iterator<Item = (Memor
 }
 
 /// True if leaks can be detected: the records include the end of the program, or enough iterations to see growth.
-pub(crate) fn can_be_told(usage: &ObjectUsage<'_>) -> bool {
+pub(crate) fn is_detectable(usage: &ObjectUsage<'_>) -> bool {
     usage.trace.saw_end || {
-        let rounds = usage.rounds();
-        rounds.origin != Origin::Parts && rounds.len() > usage.rules.leak_rounds
+        let iterations = usage.iterations();
+        iterations.origin != Origin::Parts && iterations.len() > usage.rules.leak_iterations
     }
 }
 
@@ -104,35 +105,37 @@ type Path = Vec<(StrId, StrId, u32)>;
 
 /// Objects that one line left; by call path if no line is known.
 #[derive(Default)]
-struct Left {
-    rounds: BTreeSet<u32>,
+struct LeftObjects {
+    iterations: BTreeSet<u32>,
     objects: Vec<(MemoryObjectId, u64)>,
     /// For activations: the call of the model.
     model_call: MemoryStackId,
 }
 
-fn growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+fn find_growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     let trace = usage.trace;
     let callers = Callers::new(trace);
-    let rounds = usage.rounds();
+    let iterations = usage.iterations();
     // Objects of the last iteration are still in use.
-    let before_last = rounds.len().saturating_sub(1);
-    let (is_parts, is_passes) = (rounds.origin == Origin::Parts, rounds.origin == Origin::Passes);
-    let of_activations = (f64::from(usage.rules.leak_rounds) * ROUNDS_OF_ACTIVATIONS).ceil() as u32;
-    if before_last < if is_parts { usage.rules.leak_rounds } else { of_activations } {
+    let before_last = iterations.len().saturating_sub(1);
+    let (is_parts, is_passes) = (iterations.origin == Origin::Parts, iterations.origin == Origin::Passes);
+    let of_activations = (f64::from(usage.rules.leak_iterations) * ITERATIONS_OF_ACTIVATIONS).ceil() as u32;
+    if before_last < if is_parts { usage.rules.leak_iterations } else { of_activations } {
         return;
     }
     let end = if is_parts { trace_end(trace) } else { last_allocation(trace) };
     let mut places = AllocationSites { sites: Sites::new(trace), paths: FxHashMap::default(), trace };
-    let mut left: BTreeMap<(Site, Path), Left> = BTreeMap::new();
+    let mut left: BTreeMap<(Site, Path), LeftObjects> = BTreeMap::new();
     for (object, bytes) in kept(usage, end) {
-        let Some(round) = trace.objects.allocated_by[object.index()].some().and_then(|call| rounds.at(call)) else {
+        let Some(iteration) = trace.objects.allocated_by[object.index()].some().and_then(|call| iterations.at(call))
+        else {
             continue;
         };
-        let is_touched = |touch: MemoryCallId| touch.0 >= rounds.last_begin();
+        let is_touched = |touch: MemoryCallId| touch.0 >= iterations.last_begin();
         let is_in_use = usage.uses[object.index()].last_touch.some().is_some_and(is_touched);
         let is_workspace = callers.workspace_of(object).is_some();
-        if round >= before_last || is_in_use || is_workspace || is_parts && !is_of_program(trace, &callers, object) {
+        if iteration >= before_last || is_in_use || is_workspace || is_parts && !is_of_program(trace, &callers, object)
+        {
             continue;
         }
         if is_passes && is_in_cache(trace, trace.objects.stack[object.index()]) {
@@ -148,30 +151,30 @@ fn growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         let left = left.entry(place).or_default();
         left.model_call = model_call.unwrap_or(MemoryStackId::NONE);
         left.objects.push((object, bytes));
-        left.rounds.insert(round);
+        left.iterations.insert(iteration);
     }
     let least_objects = if is_parts { LEAST_OBJECTS } else { 1 };
     for left in left.into_values().filter(|left| left.objects.len() >= least_objects) {
-        let least = if left.model_call.is_some() { of_activations } else { usage.rules.leak_rounds };
-        if is_steady(&left.rounds, before_last, least) {
-            found.extend(matches(trace, &left, (before_last, rounds.origin)));
+        let least = if left.model_call.is_some() { of_activations } else { usage.rules.leak_iterations };
+        if is_steady(&left.iterations, before_last, least) {
+            found.extend(matches(trace, &left, (before_last, iterations.origin)));
         }
     }
 }
 
-fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) -> Vec<PatternMatch> {
+fn matches(trace: &MemoryTrace, left: &LeftObjects, (iterations, origin): (u32, Origin)) -> Vec<PatternMatch> {
     let all = left.objects.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
     // Iterations that begin after backward or an optimizer start with objects of the previous one. The first iteration
     // has none of them, and is excluded if all others left something. If others left nothing either, it counts.
-    let others = rounds.saturating_sub(1);
-    let rounds = match left.rounds.contains(&0) || left.rounds.len() != others as usize {
-        true => rounds,
+    let others = iterations.saturating_sub(1);
+    let iterations = match left.iterations.contains(&0) || left.iterations.len() != others as usize {
+        true => iterations,
         false => others,
     };
     let measure = Measure::Growth {
-        left: u32::try_from(left.rounds.len()).unwrap_or(u32::MAX),
-        rounds,
-        per_round: all / u64::from(rounds.max(1)),
+        left: u32::try_from(left.iterations.len()).unwrap_or(u32::MAX),
+        iterations,
+        per_iteration: all / u64::from(iterations.max(1)),
         origin,
     };
     let leak = |(object, bytes): &(MemoryObjectId, u64)| PatternMatch {

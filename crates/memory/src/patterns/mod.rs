@@ -152,9 +152,9 @@ pub enum Measure {
         left: u32,
         /// Number of counted iterations: without the last one, whose objects may all be in use, and without a first one
         /// that left nothing.
-        rounds: u32,
+        iterations: u32,
         /// Mean bytes left per iteration.
-        per_round: u64,
+        per_iteration: u64,
         /// Origin of the iterations.
         origin: Origin,
     },
@@ -230,17 +230,17 @@ impl PatternMatch {
     }
 
     /// Set the certainty from the object's accesses, and from concurrent work in a range of positions.
-    fn judged(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
+    fn with_certainty(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
         let certainty = self.certainty.max(Certainty::determine(usage, self.object, span));
         Self { certainty, ..self }
     }
 
-    /// Like [`Self::judged`], for an object to be freed after its last use. If several streams use it, the last use of
-    /// the host order need not end last.
-    fn judged_as_over(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
+    /// Like [`Self::with_certainty`], for an object to be freed after its last use. If several streams use it, the last
+    /// use of the host order need not end last.
+    fn with_certainty_after_last_use(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
         let several = usage.ends_on_several_streams(self.object);
         let certainty = if several { Certainty::Inferred } else { self.certainty };
-        Self { certainty, ..self }.judged(usage, span)
+        Self { certainty, ..self }.with_certainty(usage, span)
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         let untouched = bytes - touched;
         let largest_hole = largest_hole(&spans, bytes);
         let fragmentation = 1.0 - largest_hole as f64 / untouched as f64;
-        let found_here = PatternMatch::new(Pattern::Overallocation, object, untouched).judged(usage, 0..0);
+        let found_here = PatternMatch::new(Pattern::Overallocation, object, untouched).with_certainty(usage, 0..0);
         let measure = Some(Measure::Touched { bytes: touched, largest_hole, fragmentation });
         found.push(PatternMatch { measure, ..found_here });
     }

@@ -26,17 +26,17 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         let (freed, used) = (usage.uses[other.index()].last_use, usage.uses[object.index()].first_use);
         let bytes = usage.trace.objects.bytes[object.index()].min(usage.trace.objects.bytes[other.index()]);
         let kernels = usage.kernels_between(freed, used);
-        let joint = joint_life(usage, object, other);
+        let joint = joint_lifetime(usage, object, other);
         let own = PatternMatch::new(Pattern::RedundantAllocation, object, bytes)
             .between(freed, used, kernels)
-            .judged(usage, joint.clone());
+            .with_certainty(usage, joint.clone());
         let certainty = own.certainty.max(Certainty::determine(usage, other, joint));
         found.push(PatternMatch { other, certainty, ..own });
     }
 }
 
 /// Range of positions from the first to the last moment of two objects.
-fn joint_life(usage: &ObjectUsage<'_>, one: MemoryObjectId, other: MemoryObjectId) -> std::ops::Range<usize> {
+fn joint_lifetime(usage: &ObjectUsage<'_>, one: MemoryObjectId, other: MemoryObjectId) -> std::ops::Range<usize> {
     let (a, b) = (usage.trace.life(one), usage.trace.life(other));
     a.start.min(b.start)..a.end.max(b.end)
 }
@@ -46,7 +46,7 @@ fn fits(usage: &ObjectUsage<'_>, object: MemoryObjectId, other: MemoryObjectId) 
     let objects = &usage.trace.objects;
     let (a, b) = (objects.bytes[object.index()], objects.bytes[other.index()]);
     let close = a.abs_diff(b) as f64 <= usage.rules.size_tolerance * a.max(b) as f64;
-    close && objects.device[object.index()] == objects.device[other.index()] && usage.done_before(other, object)
+    close && objects.device[object.index()] == objects.device[other.index()] && usage.is_done_before(other, object)
 }
 
 /// Matching with the most bytes: giving object by taking object.

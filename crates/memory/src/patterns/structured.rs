@@ -17,7 +17,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         }
         let found_here = PatternMatch::new(Pattern::StructuredAccess, object, bytes.saturating_sub(needed))
             .between(first.call, last.call, usage.kernels_between(first.call, last.call))
-            .judged(usage, 0..0);
+            .with_certainty(usage, 0..0);
         // Unordered launches may need their slices concurrently on the device.
         let in_order = if usage.is_used_in_order(object) { Certainty::Exact } else { Certainty::Inferred };
         let largest = slices.iter().map(Slice::bytes).max().unwrap_or(0);

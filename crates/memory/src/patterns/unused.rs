@@ -24,7 +24,8 @@ fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>, pattern: Patte
             let kernels = usage.kernels_in(life.clone());
             let row = object.index();
             let (from, to) = (usage.trace.objects.allocated_by[row], usage.trace.objects.freed_by[row]);
-            found.push(PatternMatch::new(pattern, object, bytes).between(from, to, kernels).judged(usage, life));
+            found
+                .push(PatternMatch::new(pattern, object, bytes).between(from, to, kernels).with_certainty(usage, life));
         }
     }
 }

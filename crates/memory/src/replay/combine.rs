@@ -32,7 +32,7 @@ pub const MOST_LOOKS: usize = 100_000_000;
 const STARTS: usize = 8;
 
 /// Candidate suggestions.
-struct Among<'a> {
+struct Candidates<'a> {
     /// By effort, then by descending bytes.
     by_effort: &'a [usize],
     /// By descending bytes.
@@ -42,7 +42,7 @@ struct Among<'a> {
 
 /// First criterion of the choice at the peak.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum First {
+enum Criterion {
     LeastEffort,
     MostBytes,
 }
@@ -66,17 +66,17 @@ impl Replay<'_> {
         by_effort.dedup();
         let mut by_bytes = by_effort.clone();
         by_bytes.sort_by_key(bytes);
-        let among = Among { by_effort: &by_effort, by_bytes: &by_bytes, least };
+        let among = Candidates { by_effort: &by_effort, by_bytes: &by_bytes, least };
         // No change is better than a higher peak. A peak can rise if members that others excluded take effect once
         // those are undone.
         let mut best = Combination { chosen: Vec::new(), before: self.peak(), after: self.peak(), cost_ns: 0 };
         let mut looks = MOST_LOOKS;
         let singles = self.best_singles(&by_effort, least);
-        let mut others = vec![self.tried(None, First::LeastEffort, &among, &mut MOST_LOOKS.clone())];
-        others.push(self.tried(None, First::MostBytes, &among, &mut looks));
-        others.extend(singles.iter().map(|start| self.tried(Some(*start), First::LeastEffort, &among, &mut looks)));
+        let mut others = vec![self.tried(None, Criterion::LeastEffort, &among, &mut MOST_LOOKS.clone())];
+        others.push(self.tried(None, Criterion::MostBytes, &among, &mut looks));
+        others.extend(singles.iter().map(|start| self.tried(Some(*start), Criterion::LeastEffort, &among, &mut looks)));
         // The best single suggestion without further ones: others can hardly make it worse, but this guarantees it.
-        others.extend(singles.first().map(|start| self.tried(Some(*start), First::LeastEffort, &among, &mut 0)));
+        others.extend(singles.first().map(|start| self.tried(Some(*start), Criterion::LeastEffort, &among, &mut 0)));
         for other in others {
             if other.order() < best.order() {
                 best = other;
@@ -92,7 +92,7 @@ impl Replay<'_> {
         let least = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let mut singles: Vec<(u64, usize)> = Vec::new();
         for at in among.iter().copied() {
-            let reaches = self.suggestions[at].members().any(|member| member.reaches(position));
+            let reaches = self.suggestions[at].members().any(|member| member.may_affect(position));
             if reaches && self.saving_at(at, position) >= least {
                 singles.push((self.lowers(at), at));
             }
@@ -104,10 +104,16 @@ impl Replay<'_> {
     }
 
     /// Result of the search from one start. The state is restored afterwards.
-    fn tried(&mut self, start: Option<usize>, first: First, among: &Among<'_>, looks: &mut usize) -> Combination {
+    fn tried(
+        &mut self,
+        start: Option<usize>,
+        first: Criterion,
+        among: &Candidates<'_>,
+        looks: &mut usize,
+    ) -> Combination {
         let before = self.peak();
         let mut chosen: Vec<usize> = start.into_iter().filter(|start| self.apply(*start)).collect();
-        self.follow(&mut chosen, first, among, looks);
+        self.search_from(&mut chosen, first, among, looks);
         self.take_back_useless(&mut chosen);
         // Reapplied in their order, as a user of the list would do: suggestions that others excluded may be accepted
         // now.
@@ -122,8 +128,8 @@ impl Replay<'_> {
     }
 
     /// Continue the search from the applied suggestions, and return to the state with the lowest peak.
-    fn follow(&mut self, chosen: &mut Vec<usize>, first: First, among: &Among<'_>, looks: &mut usize) {
-        let list = if first == First::LeastEffort { among.by_effort } else { among.by_bytes };
+    fn search_from(&mut self, chosen: &mut Vec<usize>, first: Criterion, among: &Candidates<'_>, looks: &mut usize) {
+        let list = if first == Criterion::LeastEffort { among.by_effort } else { among.by_bytes };
         let mut left: Vec<usize> = list.iter().copied().filter(|at| !chosen.contains(at)).collect();
         let mut members: usize = left.iter().map(|at| self.members[*at].len()).sum();
         let mut lowest = (self.peak().bytes, chosen.len());
@@ -171,18 +177,18 @@ impl Replay<'_> {
 
     /// Best suggestion of `left` at a position, by least effort or by largest saving. `left` is sorted by effort (if
     /// that is the first criterion), then by descending bytes.
-    fn best_at(&mut self, left: &[usize], position: u32, (first, least): (First, u64)) -> Option<usize> {
+    fn best_at(&mut self, left: &[usize], position: u32, (first, least): (Criterion, u64)) -> Option<usize> {
         let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let suggestions = self.suggestions;
         let mut best: Option<(u8, i64, usize)> = None;
         for at in left.iter().copied() {
-            let effort = if first == First::LeastEffort { suggestions[at].action.effort() } else { 0 };
+            let effort = if first == Criterion::LeastEffort { suggestions[at].action.effort() } else { 0 };
             let bytes = i64::try_from(suggestions[at].total_bytes()).unwrap_or(i64::MAX);
             // No suggestion saves more than its bytes, so no later one is better.
             if best.is_some_and(|(least, most, _)| effort > least || bytes <= most) {
                 break;
             }
-            if bytes < enough || !suggestions[at].members().any(|member| member.reaches(position)) {
+            if bytes < enough || !suggestions[at].members().any(|member| member.may_affect(position)) {
                 continue;
             }
             let saved = self.saving_at(at, position);

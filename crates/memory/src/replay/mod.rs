@@ -31,7 +31,7 @@ pub struct Replay<'a> {
 }
 
 /// True if the members of a suggestion change their objects independently, in one way.
-fn are_apart(suggestion: &Suggestion) -> bool {
+fn are_independent(suggestion: &Suggestion) -> bool {
     let is_same = |member: &Suggestion| member.action.name() == suggestion.action.name();
     let leans = suggestion.action.giver().is_some() || matches!(suggestion.action, Action::Recompute { .. });
     !leans && suggestion.members().all(is_same)
@@ -65,7 +65,7 @@ impl<'a> Replay<'a> {
         positions.retain(|position| *position < end);
         let mut tree = Tree::new(positions, end);
         tree.build(&own);
-        let apart = suggestions.iter().map(are_apart).collect();
+        let apart = suggestions.iter().map(are_independent).collect();
         Self { device, suggestions, members, apart, plan, tree }
     }
 
@@ -84,7 +84,7 @@ impl<'a> Replay<'a> {
     pub fn apply(&mut self, suggestion: usize) -> bool {
         let mut any = false;
         for member in self.members[suggestion].clone() {
-            if self.is_here(member) && self.plan.accepts(member) {
+            if self.is_on_device(member) && self.plan.accepts(member) {
                 self.change(member, true);
                 any = true;
             }
@@ -93,7 +93,7 @@ impl<'a> Replay<'a> {
     }
 
     /// True if a member of a suggestion concerns an object of the replayed device.
-    fn is_here(&self, member: usize) -> bool {
+    fn is_on_device(&self, member: usize) -> bool {
         device_of(self.plan.trace, self.plan.suggestions[member].object) == self.device
     }
 
@@ -140,8 +140,8 @@ impl<'a> Replay<'a> {
         for member in self.members[suggestion].clone() {
             // Outside of its object's lifetime, only reuse of other memory changes anything.
             let Suggestion { action, .. } = self.plan.suggestions[member];
-            let may = action.giver().is_some() || self.plan.suggestions[member].reaches(position);
-            if !may && self.apart[suggestion] || !self.is_here(member) || !self.plan.accepts(member) {
+            let may = action.giver().is_some() || self.plan.suggestions[member].may_affect(position);
+            if !may && self.apart[suggestion] || !self.is_on_device(member) || !self.plan.accepts(member) {
                 continue;
             }
             let before = if may { sum(&self.plan.blocks_around(member)) } else { 0 };

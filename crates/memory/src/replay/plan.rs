@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of objects that use one memory in turn. In a loop, each object could reuse the memory of the previous
 /// one without limit, and each lookup would visit all.
-const MOST_IN_TURN: usize = 64;
+const MOST_SUCCESSIVE_OWNERS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
@@ -38,16 +38,16 @@ impl<'a> Plan<'a> {
     pub(super) fn accepts(&self, suggestion: usize) -> bool {
         let new = self.suggestions[suggestion];
         let mine = self.applied_to(new.object);
-        if mine.iter().any(|old| *old == suggestion || !new.action.goes_with(&self.suggestions[*old].action)) {
+        if mine.iter().any(|old| *old == suggestion || !new.action.is_compatible_with(&self.suggestions[*old].action)) {
             return false;
         }
         let shared = self.giver.contains_key(&new.object) || self.taker.contains_key(&new.object);
         let fits = match new.action.giver() {
-            Some(of) => {
+            Some(owner) => {
                 let whole = |at: &usize| self.suggestions[*at].action.keeps_whole();
-                let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(&of);
-                let room = || self.takers_until(of) + self.takers_of(new.object) + 1 < MOST_IN_TURN;
-                free && room() && mine.iter().all(whole) && self.applied_to(of).iter().all(whole)
+                let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(&owner);
+                let room = || self.takers_until(owner) + self.takers_of(new.object) + 1 < MOST_SUCCESSIVE_OWNERS;
+                free && room() && mine.iter().all(whole) && self.applied_to(owner).iter().all(whole)
             }
             None => !shared || new.action.keeps_whole(),
         };
@@ -57,25 +57,25 @@ impl<'a> Plan<'a> {
     /// True if all inputs of a new recomputation exist when they are needed.
     fn can_be_made_again(&self, new: &Suggestion) -> bool {
         let Action::Recompute { before, needs, .. } = &new.action else { return true };
-        let leaves = |at: &usize| self.suggestions[*at].action.leaves(*before);
+        let leaves = |at: &usize| self.suggestions[*at].action.keeps_content_before(*before);
         needs.iter().all(|need| !self.taker.contains_key(need) && self.applied_to(*need).iter().all(leaves))
     }
 
     /// True if a new suggestion keeps all inputs of applied recomputations.
     fn leaves_what_is_needed(&self, new: &Suggestion) -> bool {
-        if new.action.giver().is_some_and(|of| self.needed_by.contains_key(&of)) {
+        if new.action.giver().is_some_and(|owner| self.needed_by.contains_key(&owner)) {
             return false;
         }
         let needing = self.needed_by.get(&new.object).into_iter().flatten();
         needing.map(|at| &self.suggestions[*at].action).all(|action| match action {
-            Action::Recompute { before, .. } => new.action.leaves(*before),
+            Action::Recompute { before, .. } => new.action.keeps_content_before(*before),
             _ => true,
         })
     }
 
     /// Number of objects that use the memory before this one.
     fn takers_until(&self, object: MemoryObjectId) -> usize {
-        std::iter::successors(self.giver.get(&object), |of| self.giver.get(of)).count()
+        std::iter::successors(self.giver.get(&object), |owner| self.giver.get(owner)).count()
     }
 
     /// Number of objects that use the memory after this one.
@@ -95,13 +95,13 @@ impl<'a> Plan<'a> {
         if apply {
             applied.push(suggestion);
         }
-        if let Some(of) = action.giver() {
+        if let Some(owner) = action.giver() {
             if apply {
-                self.giver.insert(*object, of);
-                self.taker.insert(of, *object);
+                self.giver.insert(*object, owner);
+                self.taker.insert(owner, *object);
             } else {
                 self.giver.remove(object);
-                self.taker.remove(&of);
+                self.taker.remove(&owner);
             }
         }
         if let Action::Recompute { needs, .. } = action {
@@ -125,15 +125,15 @@ impl<'a> Plan<'a> {
     /// Memory of all objects that a suggestion can influence.
     pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
-        let mut roots = vec![self.root(*object)];
-        roots.extend(action.giver().map(|of| self.root(of)));
+        let mut roots = vec![self.memory_owner(*object)];
+        roots.extend(action.giver().map(|owner| self.memory_owner(owner)));
         roots.sort_unstable();
         roots.dedup();
         roots.into_iter().flat_map(|root| self.block(root)).collect()
     }
 
     /// Object that owns the memory which this object uses.
-    fn root(&self, mut object: MemoryObjectId) -> MemoryObjectId {
+    fn memory_owner(&self, mut object: MemoryObjectId) -> MemoryObjectId {
         while let Some(giver) = self.giver.get(&object) {
             object = *giver;
         }
@@ -146,12 +146,12 @@ impl<'a> Plan<'a> {
             return Vec::new();
         }
         if !self.taker.contains_key(&object) {
-            return self.own(object);
+            return self.own_spans(object);
         }
         let mut whole: Option<Span> = None;
         let mut next = Some(object);
         while let Some(object) = next {
-            for span in self.own(object) {
+            for span in self.own_spans(object) {
                 whole = Some(whole.map_or(span, |whole| Span {
                     from: whole.from.min(span.from),
                     to: whole.to.max(span.to),
@@ -164,7 +164,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Memory that an object itself takes under the applied suggestions, without reuse.
-    fn own(&self, object: MemoryObjectId) -> Vec<Span> {
+    fn own_spans(&self, object: MemoryObjectId) -> Vec<Span> {
         let mut span = span_of(self.trace, object);
         let mut away: Vec<(u32, u32)> = Vec::new();
         let mut scratch = Vec::new();

@@ -13,7 +13,7 @@ const OUTERMOST: &str = "(outermost module)";
 
 /// Contexts of a call path.
 #[derive(Clone, Copy, Debug, Default)]
-struct Within {
+struct PathContexts {
     backward: bool,
     optimizer: bool,
     /// Data loading.
@@ -35,22 +35,22 @@ struct Within {
 /// Contexts of all call paths, computed once, callers before callees.
 pub(crate) struct Callers<'a> {
     trace: &'a MemoryTrace,
-    nodes: Vec<Within>,
+    nodes: Vec<PathContexts>,
 }
 
 impl<'a> Callers<'a> {
     pub(crate) fn new(trace: &'a MemoryTrace) -> Self {
-        let frames: Vec<Within> = trace
+        let frames: Vec<PathContexts> = trace
             .stacks
             .frames
             .iter()
             .map(|frame| of_frame(frame.function_text(&trace.strings), frame.file_text(&trace.strings)))
             .collect();
-        let mut nodes: Vec<Within> = Vec::with_capacity(trace.stacks.frame.len());
+        let mut nodes: Vec<PathContexts> = Vec::with_capacity(trace.stacks.frame.len());
         for (parent, frame) in trace.stacks.parent.iter().zip(&trace.stacks.frame) {
             let outer = parent.some().and_then(|parent| nodes.get(parent.index())).copied().unwrap_or_default();
             let own = frames.get(frame.index()).copied().unwrap_or_default();
-            nodes.push(Within {
+            nodes.push(PathContexts {
                 backward: outer.backward || own.backward,
                 // A closure of the step runs the model.
                 optimizer: own.optimizer || outer.optimizer && !own.forward && !own.backward && !own.closure,
@@ -66,7 +66,7 @@ impl<'a> Callers<'a> {
         Self { trace, nodes }
     }
 
-    fn at(&self, stack: MemoryStackId) -> Within {
+    fn at(&self, stack: MemoryStackId) -> PathContexts {
         stack.some().and_then(|stack| self.nodes.get(stack.index())).copied().unwrap_or_default()
     }
 
@@ -81,13 +81,14 @@ impl<'a> Callers<'a> {
         let (objects, row) = (&self.trace.objects, object.index());
         // Parameters, gradients, optimizer state and buffers have the module that owns them, not a module whose call
         // allocated them.
-        let is_had = matches!(objects.kind[row], Parameter | Gradient | OptimizerState) || self.is_told(row);
-        self.phase(objects.stack[row], objects.module[row].is_some() && !is_had)
+        let is_module_state =
+            matches!(objects.kind[row], Parameter | Gradient | OptimizerState) || self.is_named_by_module(row);
+        self.phase(objects.stack[row], objects.module[row].is_some() && !is_module_state)
     }
 
     /// True if an object's name begins with its module, as recordings name tensors, or it belongs to the outermost
     /// module.
-    fn is_told(&self, row: usize) -> bool {
+    fn is_named_by_module(&self, row: usize) -> bool {
         let [name, module] = [self.trace.objects.name[row], self.trace.objects.module[row]]
             .map(|text| text.some().map_or("", |text| self.trace.strings.get(text)));
         let is_after = |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with('.'));
@@ -97,11 +98,11 @@ impl<'a> Callers<'a> {
     /// Training phase of a call path, as far as it shows; `in_module` if the path is known to be in a module's call.
     fn phase(&self, stack: MemoryStackId, in_module: bool) -> &'static str {
         match self.at(stack) {
-            Within { optimizer: true, .. } => "optimizer",
+            PathContexts { optimizer: true, .. } => "optimizer",
             // Recordings show backward work under its forward operator.
-            Within { backward: true, .. } => "backward",
-            Within { data: true, .. } => "data",
-            Within { forward: true, .. } => "forward",
+            PathContexts { backward: true, .. } => "backward",
+            PathContexts { data: true, .. } => "data",
+            PathContexts { forward: true, .. } => "forward",
             _ if in_module => "forward",
             _ => "other",
         }
@@ -181,12 +182,12 @@ impl<'a> Callers<'a> {
     }
 }
 
-fn of_frame(function: &str, file: &str) -> Within {
+fn of_frame(function: &str, file: &str) -> PathContexts {
     let is_node = file.is_empty() && function.contains("Backward") || autograd_node(function).is_some();
     let span = phase_span(function);
     // Framework code around the forward pass is no call of the model: the program's own function is in between.
     let is_phase = |phase| span.and_then(|span| span.phase).or_else(|| phase_of_code(file, function)) == Some(phase);
-    Within {
+    PathContexts {
         backward: function == "backward"
             || is_autograd_engine(function)
             || is_node
@@ -225,7 +226,7 @@ impl<'a> Names<'a> {
         Self { trace, is, known: FxHashMap::default() }
     }
 
-    pub(super) fn are(&mut self, name: StrId) -> bool {
+    pub(super) fn matches_any(&mut self, name: StrId) -> bool {
         let (trace, is) = (self.trace, self.is);
         *self.known.entry(name).or_insert_with(|| is(trace.strings.get(name)))
     }
@@ -236,7 +237,7 @@ mod tests {
     use super::of_frame;
 
     #[test]
-    fn code_of_frameworks_tells_phases() {
+    fn framework_code_determines_phases() {
         let engine = "/venv/lib/python3.11/site-packages/deepspeed/runtime/engine.py";
         assert!(of_frame("step", engine).optimizer && of_frame("backward", engine).backward);
         assert!(!of_frame("train", engine).optimizer);

@@ -35,7 +35,7 @@ impl<'a> Times<'a> {
 
     /// Part of two copies of `copy_ns` each that two calls cannot hide, and that is on the critical path. All of it
     /// without times.
-    pub(super) fn exposed(&self, copy_ns: u64, after: MemoryCallId, before: MemoryCallId) -> u64 {
+    pub(super) fn exposed_copy_ns(&self, copy_ns: u64, after: MemoryCallId, before: MemoryCallId) -> u64 {
         copy_ns.saturating_mul(2).saturating_sub(self.between(after, before).unwrap_or(0))
     }
 }

@@ -9,7 +9,7 @@ use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
 /// One sentence: the change, with its call and line. For several members, the first one and the number of the others.
 pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
-    let first = of_first(trace, suggestion);
+    let first = describe_first(trace, suggestion);
     let which = match suggestion.objects() {
         1 => "at other times",
         _ if place(trace, trace.objects.stack[suggestion.object.index()]).is_some() => "at this line",
@@ -24,7 +24,7 @@ pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     }
 }
 
-fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
+fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let object = named(trace, suggestion.object);
     let fills = match suggestion.fills {
         0 => String::new(),
@@ -47,29 +47,29 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             let instead = if suggestion.fills > 0 { " instead of filling it" } else { "" };
             format!("set gradient {object} to None after {after}{instead}; {before} allocates it again")
         }
-        Action::Reuse { of } => {
+        Action::Reuse { owner } => {
             let moved = if suggestion.fills > 0 {
                 ", and move the calls that fill it after the last use of that memory"
             } else {
                 ""
             };
-            format!("let {object} reuse the memory of {}{moved}", named(trace, *of))
+            format!("let {object} reuse the memory of {}{moved}", named(trace, *owner))
         }
         Action::Shrink { to } => {
             let less = if suggestion.fills > 0 { ", and fill and copy only that much" } else { "" };
             let whole = trace.objects.bytes[suggestion.object.index()];
-            format!("allocate {} for {object} instead of {}{less}", exactly(*to), bytes(whole))
+            format!("allocate {} for {object} instead of {}{less}", exact_bytes(*to), bytes(whole))
         }
         Action::Split { slices } => format!("allocate the {} slices of {object} one at a time", slices.len()),
         Action::Offload { after, before } => {
             format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
         }
-        Action::InPlace { of } => {
+        Action::InPlace { owner } => {
             let operator = trace.strings.get(operator_of(trace, suggestion.object));
             let by = if operator.is_empty() { "the operator that allocates it" } else { operator };
             format!(
                 "let {by} write {object} over {} in place (inplace=True, +=, or the operator with a trailing _)",
-                named(trace, *of)
+                named(trace, *owner)
             )
         }
         Action::Recompute { after, before, by, first, .. } => {
@@ -95,7 +95,7 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
 }
 
 /// Size that a user has to type: exact bytes.
-fn exactly(size: u64) -> String {
+fn exact_bytes(size: u64) -> String {
     let text = bytes(size);
     if text.ends_with(" B") { text } else { format!("{text} ({} bytes)", count(size)) }
 }

@@ -2,7 +2,7 @@
 
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
-use crate::allocator::{AllocatorSettings, caches, reserved};
+use crate::allocator::{AllocatorSettings, is_from_caching_allocator, reserved};
 use crate::curve::{device_of, span_of};
 use crate::tables::reserved_curve;
 use crate::{Certainty, ObjectUsage, Pattern};
@@ -32,13 +32,17 @@ fn of_device(usage: &ObjectUsage<'_>, device: MemoryDeviceId) -> Option<Suggesti
     let trace = usage.trace;
     let settings = AllocatorSettings::from_trace(trace, device);
     // Without a history the model has no input.
-    if settings.expandable || trace.calls.is_empty() || !caches(trace, device) || !pools_are_known(trace, device) {
+    if settings.expandable
+        || trace.calls.is_empty()
+        || !is_from_caching_allocator(trace, device)
+        || !pools_are_known(trace, device)
+    {
         return None;
     }
     let here = || trace.objects.ids().filter(|object| device_of(trace, *object) == device);
     let largest = here().max_by_key(|object| (trace.objects.bytes[object.index()], std::cmp::Reverse(*object)))?;
-    let now = held(trace, settings, here());
-    let then = held(trace, AllocatorSettings { expandable: true, ..settings }, here());
+    let now = reserved_bytes(trace, settings, here());
+    let then = reserved_bytes(trace, AllocatorSettings { expandable: true, ..settings }, here());
     // Recorded reserved memory is better than the model's: for a training step with checkpoints it was 1020 MiB, by the
     // model 1116.
     let known = reserved_curve(trace, device).iter().map(|(_, bytes)| *bytes).max().unwrap_or(now);
@@ -85,6 +89,10 @@ fn pools_are_known(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
     here().all(|object| is_private(object) || is_usual(object))
 }
 
-fn held(trace: &MemoryTrace, settings: AllocatorSettings, objects: impl Iterator<Item = MemoryObjectId>) -> u64 {
+fn reserved_bytes(
+    trace: &MemoryTrace,
+    settings: AllocatorSettings,
+    objects: impl Iterator<Item = MemoryObjectId>,
+) -> u64 {
     reserved(trace, settings, objects.map(|object| (object, vec![span_of(trace, object)]))).peak
 }

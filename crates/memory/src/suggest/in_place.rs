@@ -13,7 +13,7 @@ use stackline_model::{
 use std::collections::BTreeSet;
 
 /// Element-wise operators of one tensor with an in-place form: `relu_`, `inplace=True`.
-const OF_ONE: &[&str] = &[
+const UNARY_OPERATORS: &[&str] = &[
     "abs",
     "ceil",
     "celu",
@@ -49,7 +49,7 @@ const OF_ONE: &[&str] = &[
 
 /// Element-wise operators of two tensors that write the first one: `x += y`. Excluded are `pow`, whose first argument
 /// may be a number, and operators of more than two tensors, whose accesses cannot be assigned.
-const OF_TWO: &[&str] = &["add", "div", "mul", "sub"];
+const BINARY_OPERATORS: &[&str] = &["add", "div", "mul", "sub"];
 
 /// Suggestions to let an operator's result reuse the memory of its first input. The input has the same size and type,
 /// is temporary, is read by this operator only, and is not kept for backward.
@@ -67,11 +67,13 @@ pub(super) fn in_place(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
         }
         let own = trace.calls.name[row];
         let outermost = callers.outermost_operator(stack).filter(|_| alone[row]).map(|(_, name)| name);
-        let all_have = names.are(own) && callers.operators(stack).all(|name| names.are(name));
-        let Some(name) = outermost.filter(|name| names.are(*name)).or(all_have.then_some(own)) else { continue };
+        let all_have = names.matches_any(own) && callers.operators(stack).all(|name| names.matches_any(name));
+        let Some(name) = outermost.filter(|name| names.matches_any(*name)).or(all_have.then_some(own)) else {
+            continue;
+        };
         let Some((input, output)) = in_and_out(trace, call, name) else { continue };
         let made_in = trace.objects.stack[input.index()];
-        if fits(usage, call, input, output) && !callers.share_operator(made_in, stack) {
+        if can_overwrite(usage, call, input, output) && !callers.share_operator(made_in, stack) {
             made.extend(suggest(usage, input, output));
         }
     }
@@ -117,7 +119,7 @@ fn has_form(name: &str) -> bool {
 /// Number of tensors of an operator with an in-place form.
 fn tensors(name: &str) -> Option<usize> {
     let name = name.strip_prefix(OPERATOR_PREFIX)?;
-    OF_ONE.contains(&name).then_some(1).or_else(|| OF_TWO.contains(&name).then_some(2))
+    UNARY_OPERATORS.contains(&name).then_some(1).or_else(|| BINARY_OPERATORS.contains(&name).then_some(2))
 }
 
 /// First input and only output of a call, if it accesses both wholly and reads as many objects as its operator takes
@@ -136,7 +138,7 @@ fn in_and_out(trace: &MemoryTrace, call: MemoryCallId, name: StrId) -> Option<(M
     Some((input.object, output.object))
 }
 
-fn fits(usage: &ObjectUsage<'_>, call: MemoryCallId, input: MemoryObjectId, output: MemoryObjectId) -> bool {
+fn can_overwrite(usage: &ObjectUsage<'_>, call: MemoryCallId, input: MemoryObjectId, output: MemoryObjectId) -> bool {
     let (objects, a, b) = (&usage.trace.objects, input.index(), output.index());
     let is_same = objects.bytes[a] == objects.bytes[b]
         && objects.requested[a] == objects.requested[b]
@@ -174,7 +176,7 @@ fn suggest(usage: &ObjectUsage<'_>, input: MemoryObjectId, output: MemoryObjectI
     let certainty = Certainty::determine(usage, input, joint.clone()).max(Certainty::determine(usage, output, joint));
     let new = NewSuggestion {
         object: output,
-        action: Action::InPlace { of: input },
+        action: Action::InPlace { owner: input },
         pattern: Pattern::RedundantAllocation,
         // The trace does not show if autograd permits it.
         certainty: certainty.max(Certainty::Partial),

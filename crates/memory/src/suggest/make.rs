@@ -21,11 +21,11 @@ pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Sug
     for found in matches {
         let Some(action) = action(usage, found) else { continue };
         let reads = copied.get(&found.object).filter(|_| found.pattern == Pattern::Overallocation);
-        let new = against(found, action);
+        let new = suggestion_for(found, action);
         made.extend(suggestion(usage, new).and_then(|suggestion| shortened(suggestion, reads)));
     }
     made.extend(splits(usage, matches));
-    made.extend(idle_times(usage));
+    made.extend(idle_time_suggestions(usage));
     if usage.trace.has_accesses {
         made.extend(in_place::in_place(usage));
     }
@@ -34,7 +34,7 @@ pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Sug
     made
 }
 
-fn against(found: &PatternMatch, action: Action) -> NewSuggestion {
+fn suggestion_for(found: &PatternMatch, action: Action) -> NewSuggestion {
     let PatternMatch { object, pattern, certainty, .. } = *found;
     NewSuggestion { object, action, pattern, certainty, cost_ns: 0 }
 }
@@ -47,7 +47,7 @@ fn action(usage: &ObjectUsage<'_>, found: &PatternMatch) -> Option<Action> {
         // Objects that are live at the end of a truncated trace may be used later.
         Pattern::MemoryLeak if usage.trace.saw_end => used.last_use.some().map(|after| Action::MoveFree { after }),
         Pattern::UnusedAllocation | Pattern::NeverRead => Some(Action::Remove),
-        Pattern::RedundantAllocation => Some(Action::Reuse { of: found.other }),
+        Pattern::RedundantAllocation => Some(Action::Reuse { owner: found.other }),
         Pattern::Overallocation => match found.measure {
             Some(Measure::Touched { bytes, fragmentation, .. }) if fragmentation < usage.rules.fragmentation => {
                 Some(Action::Shrink { to: bytes })
@@ -106,13 +106,13 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
     if structured.is_empty() {
         return Vec::new();
     }
-    let besides = set_and_copied(usage, &structured);
+    let set_or_copied = set_and_copied(usage, &structured);
     let mut made = Vec::new();
     for (object, touches) in intra::by_object(usage.touches()) {
         let Some(found) = structured.get(&object) else { continue };
         // Copies and sets of the whole object need all slices at once; those of a slice need only this slice.
-        let Some(besides) = besides.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
-        let slices = overlapping(&[touches, besides].concat());
+        let Some(set_or_copied) = set_or_copied.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
+        let slices = overlapping(&[touches, set_or_copied].concat());
         if slices.len() < 2 {
             continue;
         }
@@ -122,7 +122,7 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
             bytes: slice.end - slice.begin,
         });
         let action = Action::Split { slices: spans.collect() };
-        made.extend(suggestion(usage, against(found, action)));
+        made.extend(suggestion(usage, suggestion_for(found, action)));
     }
     made
 }
@@ -190,7 +190,7 @@ fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion
 }
 
 /// One suggestion per gap, with the certainty that the object is unused in it.
-fn idle_times(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
+fn idle_time_suggestions(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let mut gaps: Vec<&Gap> = usage.gaps.iter().collect();
     let bytes = |gap: &Gap| usage.trace.objects.bytes[gap.object.index()];
     if gaps.len() > MOST_GAPS {
@@ -212,7 +212,7 @@ fn idle_times(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
             (false, false) => Action::FreeWhileIdle { after, before },
         };
         let cost_ns = match action {
-            Action::Offload { .. } => times.exposed(copy_ns(bytes(gap)), after, before),
+            Action::Offload { .. } => times.exposed_copy_ns(copy_ns(bytes(gap)), after, before),
             _ => 0,
         };
         let certainty = usage.certainty_of_gap(gap);

@@ -52,12 +52,12 @@ pub enum Action {
     /// Reuse the memory of an object after its last use.
     Reuse {
         /// Object whose memory is reused.
-        of: MemoryObjectId,
+        owner: MemoryObjectId,
     },
     /// Write the result into the operator's input, after its last use.
     InPlace {
         /// Input, of the same size and type.
-        of: MemoryObjectId,
+        owner: MemoryObjectId,
     },
     /// Allocate fewer bytes.
     Shrink {
@@ -148,7 +148,7 @@ impl Action {
     /// Object whose memory this change reuses, if it reuses any.
     pub(crate) fn giver(&self) -> Option<MemoryObjectId> {
         match self {
-            Self::Reuse { of } | Self::InPlace { of } => Some(*of),
+            Self::Reuse { owner } | Self::InPlace { owner } => Some(*owner),
             _ => None,
         }
     }
@@ -171,7 +171,7 @@ impl Action {
     }
 
     /// True if this and another suggested change can apply to one object.
-    pub(crate) fn goes_with(&self, other: &Self) -> bool {
+    pub(crate) fn is_compatible_with(&self, other: &Self) -> bool {
         let is_setting = |action: &Self| *action == Self::ExpandableSegments;
         if is_setting(self) || is_setting(other) {
             return self != other;
@@ -185,7 +185,7 @@ impl Action {
     }
 
     /// True if the content of the object is still readable just before `call`, provided that it is without this change.
-    pub(crate) fn leaves(&self, call: MemoryCallId) -> bool {
+    pub(crate) fn keeps_content_before(&self, call: MemoryCallId) -> bool {
         match self {
             Self::Remove | Self::Split { .. } => false,
             Self::MoveFree { after } => call <= *after,
@@ -255,7 +255,7 @@ impl Suggestion {
     }
 
     /// Suggestion with only the members that pass a test; none if no member does.
-    pub fn only(&self, keep: impl Fn(&Self) -> bool) -> Option<Self> {
+    pub fn with_members(&self, keep: impl Fn(&Self) -> bool) -> Option<Self> {
         let alone = |member: &Self| Self { more: Vec::new(), ..member.clone() };
         let mut kept = self.members().filter(|member| keep(member)).map(alone);
         let first = kept.next()?;
@@ -274,7 +274,7 @@ impl Suggestion {
     }
 
     /// True if the first member may lower the live bytes at a position.
-    pub(crate) fn reaches(&self, position: u32) -> bool {
+    pub(crate) fn may_affect(&self, position: u32) -> bool {
         self.span.0 <= position && position < self.span.1
     }
 }

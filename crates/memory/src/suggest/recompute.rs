@@ -50,8 +50,8 @@ pub(super) fn recomputations(usage: &ObjectUsage<'_>, gaps: &[&Gap]) -> Vec<Sugg
         return Vec::new();
     }
     let mut maker =
-        Maker { usage, times: Times::new(trace), writes: writes(trace), names: Names::new(trace, is_repeatable) };
-    waiting.into_iter().filter_map(|gap| maker.again(gap)).collect()
+        Recomputer { usage, times: Times::new(trace), writes: writes(trace), names: Names::new(trace, is_repeatable) };
+    waiting.into_iter().filter_map(|gap| maker.recompute_for_gap(gap)).collect()
 }
 
 /// True if an operator gives the same results for the same inputs.
@@ -80,7 +80,7 @@ fn writes(trace: &MemoryTrace) -> Vec<Write> {
 
 /// Computation of an object.
 #[derive(Clone, Copy)]
-struct Made {
+struct Computation {
     by: MemoryCallId,
     /// Earlier write by the operator, which it then reads itself.
     filled: Option<MemoryCallId>,
@@ -88,40 +88,40 @@ struct Made {
 
 /// Calls to run again for an object.
 #[derive(Default)]
-struct Again {
+struct Rerun {
     reads: Vec<MemoryObjectId>,
     /// Bytes of temporary results.
-    besides: u64,
+    other_bytes: u64,
     time_ns: u64,
 }
 
-struct Maker<'a> {
+struct Recomputer<'a> {
     usage: &'a ObjectUsage<'a>,
     times: Times<'a>,
     writes: Vec<Write>,
     names: Names<'a>,
 }
 
-impl Maker<'_> {
-    fn again(&mut self, gap: &Gap) -> Option<Suggestion> {
+impl Recomputer<'_> {
+    fn recompute_for_gap(&mut self, gap: &Gap) -> Option<Suggestion> {
         let (after, before) = (gap.after, gap.needed_again);
         let maker = self.maker(gap.object, before)?;
         let by = maker.by;
-        let mut again = self.run(gap.object, maker, before)?;
-        let (mut first, mut scratch, mut cost_ns) = (None, again.besides, again.time_ns);
-        let gone = again.reads.iter().position(|read| !self.is_there(*read, by, before));
+        let mut again = self.rerun_call(gap.object, maker, before)?;
+        let (mut first, mut scratch, mut cost_ns) = (None, again.other_bytes, again.time_ns);
+        let gone = again.reads.iter().position(|read| !self.is_live_with_content(*read, by, before));
         if let Some(gone) = gone {
             let gone = again.reads.swap_remove(gone);
             let maker = self.maker(gone, by)?;
-            let (earlier, more) = (maker.by, self.run(gone, maker, before)?);
+            let (earlier, more) = (maker.by, self.rerun_call(gone, maker, before)?);
             // More than one freed input, or a freed input of a freed input, would need another level.
-            let mine = again.reads.iter().all(|read| self.is_there(*read, by, before));
-            if !mine || !more.reads.iter().all(|read| self.is_there(*read, earlier, before)) {
+            let mine = again.reads.iter().all(|read| self.is_live_with_content(*read, by, before));
+            if !mine || !more.reads.iter().all(|read| self.is_live_with_content(*read, earlier, before)) {
                 return None;
             }
             again.reads.extend(more.reads);
             first = Some(earlier);
-            scratch = scratch.saturating_add(self.bytes(gone)).saturating_add(more.besides);
+            scratch = scratch.saturating_add(self.bytes(gone)).saturating_add(more.other_bytes);
             cost_ns = cost_ns.saturating_add(more.time_ns);
         }
         again.reads.sort_unstable();
@@ -152,14 +152,14 @@ impl Maker<'_> {
 
     /// Call that wrote the content of an object before another call, if it did so alone or over its own earlier write
     /// (`addmm` begins with a copy of the bias).
-    fn maker(&self, object: MemoryObjectId, before: MemoryCallId) -> Option<Made> {
+    fn maker(&self, object: MemoryObjectId, before: MemoryCallId) -> Option<Computation> {
         let writes = self.writes_of(object);
         match writes[..writes.partition_point(|write| write.call < before)] {
-            [Write { call, mode: AccessMode::Write, .. }] => Some(Made { by: call, filled: None }),
+            [Write { call, mode: AccessMode::Write, .. }] => Some(Computation { by: call, filled: None }),
             [Write { call: fill, mode: AccessMode::Write, .. }, Write { call, mode: AccessMode::Both, .. }]
                 if self.is_within(fill, call) =>
             {
-                Some(Made { by: call, filled: Some(fill) })
+                Some(Computation { by: call, filled: Some(fill) })
             }
             _ => None,
         }
@@ -177,22 +177,30 @@ impl Maker<'_> {
 
     /// Requirements to run a call again just before another one. None if the call changes its inputs, or if an input
     /// may have changed unrecorded.
-    fn run(&mut self, made: MemoryObjectId, Made { by, filled }: Made, before: MemoryCallId) -> Option<Again> {
+    fn rerun_call(
+        &mut self,
+        made: MemoryObjectId,
+        Computation { by, filled }: Computation,
+        before: MemoryCallId,
+    ) -> Option<Rerun> {
         let trace = self.usage.trace;
         let is_kernel = trace.calls.kind[by.index()] == MemoryCallKind::Kernel;
         if !is_kernel
-            || ![Some(by), filled].into_iter().flatten().all(|call| self.names.are(trace.calls.name[call.index()]))
+            || ![Some(by), filled]
+                .into_iter()
+                .flatten()
+                .all(|call| self.names.matches_any(trace.calls.name[call.index()]))
             || self.usage.opaque_in(by.index()..before.index())
         {
             return None;
         }
-        let mut again = Again { time_ns: self.times.time_of(by)?, ..Again::default() };
+        let mut again = Rerun { time_ns: self.times.time_of(by)?, ..Rerun::default() };
         for access in trace.accesses_of(by) {
             match access.mode {
                 AccessMode::Read if access.object != made => again.reads.push(access.object),
                 AccessMode::Write if access.object == made => {}
                 AccessMode::Both if access.object == made && filled.is_some() => {}
-                AccessMode::Write => again.besides = again.besides.saturating_add(self.bytes(access.object)),
+                AccessMode::Write => again.other_bytes = again.other_bytes.saturating_add(self.bytes(access.object)),
                 _ => return None,
             }
         }
@@ -207,7 +215,7 @@ impl Maker<'_> {
     }
 
     /// True if an object is live just before a call, with the content that an earlier call read.
-    fn is_there(&self, object: MemoryObjectId, read_by: MemoryCallId, before: MemoryCallId) -> bool {
+    fn is_live_with_content(&self, object: MemoryObjectId, read_by: MemoryCallId, before: MemoryCallId) -> bool {
         let is_alive = self.usage.trace.life(object).contains(&before.index());
         let writes = self.writes_of(object);
         let next = writes.partition_point(|write| write.call <= read_by);

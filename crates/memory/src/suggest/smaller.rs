@@ -7,7 +7,7 @@ use crate::{Certainty, ObjectUsage, Pattern};
 use stackline_model::{MemoryObjectId, MemoryObjectKind};
 
 /// Type names in all spellings, and the usual type of half the size.
-const HALVES: [(&[&str], &str); 2] = [
+const HALF_TYPES: [(&[&str], &str); 2] = [
     (&["f32", "float32", "float", "Float", "torch.float32", "c10::Float"], "bf16"),
     (&["f64", "float64", "double", "Double", "torch.float64", "c10::Double"], "f32"),
 ];
@@ -20,7 +20,7 @@ const MOST: usize = 20_000;
 
 /// Element type of half the size, such as bfloat16 for float32; `None` if there is none.
 pub(super) fn half_of(dtype: &str) -> Option<&'static str> {
-    HALVES.iter().find(|(names, _)| names.contains(&dtype)).map(|(_, half)| *half)
+    HALF_TYPES.iter().find(|(names, _)| names.contains(&dtype)).map(|(_, half)| *half)
 }
 
 /// Suggestions of smaller types for activations and optimizer state; for 64 bits also for parameters and gradients.

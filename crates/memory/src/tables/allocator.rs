@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_says_after_calls_holds_until_it_says_something_else() {
+    fn recorded_totals_hold_until_the_next_total() {
         let mut trace = MemoryTrace::default();
         let device = trace.device("cuda:0");
         trace.totals = vec![total(device, 1, 100), total(device, 2, 100), total(device, 5, 300)];
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_without_events_were_there_all_the_time() {
+    fn segments_without_events_exist_throughout() {
         let mut trace = MemoryTrace::default();
         let device = trace.device("cuda:0");
         trace.totals = vec![total(device, 9, 35)];
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_followed_back_from_the_end() {
+    fn reserved_bytes_are_traced_back_from_the_end() {
         let mut trace = MemoryTrace::default();
         let device = trace.device("cuda:0");
         let event = |kind, before, bytes| MemorySegmentEvent {

@@ -12,7 +12,7 @@ pub(super) type Sum = (u64, u64);
 
 /// The highest peak of a device.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PeakOf {
+pub(super) struct HighestPeak {
     pub(super) bytes: u64,
     /// Bytes that are older than the records.
     older: u64,
@@ -20,11 +20,11 @@ pub(super) struct PeakOf {
 }
 
 /// Highest memory peak of each device, by the device's name.
-pub(super) fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, PeakOf> {
+pub(super) fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, HighestPeak> {
     let mut peaks = BTreeMap::new();
     for curve in curves(trace) {
         let peak = curve.peak();
-        let mut of_device = PeakOf::default();
+        let mut of_device = HighestPeak::default();
         let mut texts: FxHashMap<MemoryStackId, String> = FxHashMap::default();
         for object in alive_at(trace, curve.device, peak.position) {
             let (row, objects) = (object.index(), &trace.objects);
@@ -54,11 +54,11 @@ fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
 }
 
 /// Highest peak of a device in both traces; none if a trace lacks the device.
-type Pair = (Option<PeakOf>, Option<PeakOf>);
+type PeakPair = (Option<HighestPeak>, Option<HighestPeak>);
 
 /// Devices of either trace, with their highest peaks in both.
-fn pairs(before: &MemoryTrace, after: &MemoryTrace) -> BTreeMap<String, Pair> {
-    let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
+fn pairs(before: &MemoryTrace, after: &MemoryTrace) -> BTreeMap<String, PeakPair> {
+    let mut pairs: BTreeMap<String, PeakPair> = BTreeMap::new();
     for (device, peak) in highest_peaks(before) {
         pairs.entry(device).or_default().0 = Some(peak);
     }
@@ -75,11 +75,11 @@ fn change(before: Option<u64>, after: Option<u64>) -> Option<i64> {
 /// One row per device: highest peak before and after; null if a trace lacks the device.
 pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let pairs = pairs(before, after);
-    let of = |value: fn(&PeakOf) -> u64| {
-        let both = move |(before, after): &Pair| (before.as_ref().map(value), after.as_ref().map(value));
+    let highest = |value: fn(&HighestPeak) -> u64| {
+        let both = move |(before, after): &PeakPair| (before.as_ref().map(value), after.as_ref().map(value));
         pairs.values().map(both).collect::<Vec<_>>()
     };
-    let (bytes, older) = (of(|peak| peak.bytes), of(|peak| peak.older));
+    let (bytes, older) = (highest(|peak| peak.bytes), highest(|peak| peak.older));
     let percent = |(before, after): &(Option<u64>, Option<u64>)| {
         let before_bytes = before.filter(|bytes| *bytes > 0)?;
         Some(100.0 * change(*before, *after)? as f64 / before_bytes as f64)
@@ -103,11 +103,11 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
 pub fn comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let mut rows: Vec<(String, String, Option<Sum>, Option<Sum>)> = Vec::new();
     for (device, (before, after)) in pairs(before, after) {
-        let of = |peak: &Option<PeakOf>, place: &String| {
+        let bytes_at = |peak: &Option<HighestPeak>, place: &String| {
             peak.as_ref().map(|peak| peak.places.get(place).copied().unwrap_or_default())
         };
         let places: BTreeSet<&String> = before.iter().chain(&after).flat_map(|peak| peak.places.keys()).collect();
-        let both = places.into_iter().map(|place| (place, of(&before, place), of(&after, place)));
+        let both = places.into_iter().map(|place| (place, bytes_at(&before, place), bytes_at(&after, place)));
         let changed = both.filter(|(_, before, after)| before != after);
         rows.extend(changed.map(|(place, before, after)| (device.clone(), place.clone(), before, after)));
     }

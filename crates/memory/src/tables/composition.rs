@@ -12,7 +12,7 @@ pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
         parts.iter().flat_map(|(peak, parts)| parts.iter().map(|part| (*peak, part))).collect();
     let table = Table::new("memory_composition", "Composition of the peaks")
         .text("peak", rows.iter().map(|(peak, _)| Some(peak.name.clone())))
-        .text("use", rows.iter().map(|(_, part)| Some(part.of.name().to_owned())))
+        .text("use", rows.iter().map(|(_, part)| Some(part.purpose.name().to_owned())))
         .i64("bytes", Unit::Bytes, rows.iter().map(|(_, part)| int(part.bytes)))
         .f64("share", Unit::Percent, rows.iter().map(|(peak, part)| percent(part.bytes, peak.peak.bytes)))
         .i64("objects", Unit::None, rows.iter().map(|(_, part)| i64::from(part.objects)))

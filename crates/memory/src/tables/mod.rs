@@ -93,7 +93,7 @@ mod tests {
 
     /// The tables depend on the input; this source has all of them.
     #[test]
-    fn names_are_those_of_all_tables() {
+    fn table_names_are_complete() {
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tables")).unwrap();
         let texts: Vec<String> = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
         let opening = concat!("Table::new", "(\"");

@@ -10,10 +10,10 @@ use stackline_model::{
 };
 
 /// Maximum number of failures that are explained below the table.
-const TOLD: usize = 3;
+const MOST_EXPLAINED: usize = 3;
 
 /// State of the memory when a request failed.
-struct Situation {
+struct MemoryState {
     allocated: u64,
     reserved: Option<u64>,
     /// Largest free block of the request's stream, if the segments are those of this moment.
@@ -40,7 +40,8 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
 pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let curves = curves(trace);
     let (failed, reserved) = (&trace.out_of_memory, Reserved::from_trace(trace));
-    let situations: Vec<Situation> = failed.iter().map(|oom| situation(trace, (&curves[..], &reserved), oom)).collect();
+    let situations: Vec<MemoryState> =
+        failed.iter().map(|oom| situation(trace, (&curves[..], &reserved), oom)).collect();
     let device =
         |oom: &OutOfMemory| trace.devices.get(oom.device.index()).map(|device| device.name).unwrap_or_default();
     let pairs = || failed.iter().zip(&situations);
@@ -56,7 +57,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let stacks: Vec<_> = failed.iter().map(|oom| oom.stack).collect();
     let table = super::places(table, trace, &stacks);
     // The explanation is the main result, so it must not depend on the width of the terminal.
-    let told = |(oom, situation): (&OutOfMemory, &Situation)| {
+    let note = |(oom, situation): (&OutOfMemory, &MemoryState)| {
         let place = place_text(trace, oom.stack);
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
         // PyTorch's message names the segment.
@@ -67,10 +68,10 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
         let holder = situation.holder.as_ref().map_or_else(String::new, |holder| format!(" {holder}"));
         format!("Request of {} failed{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
     };
-    pairs().take(TOLD).map(told).fold(table, Table::note)
+    pairs().take(MOST_EXPLAINED).map(note).fold(table, Table::note)
 }
 
-fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom: &OutOfMemory) -> Situation {
+fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom: &OutOfMemory) -> MemoryState {
     let curve = curves.iter().find(|curve| curve.device == oom.device);
     // The failed request precedes a call, so the live memory is that after the previous call.
     let allocated = match oom.before.0.checked_sub(1) {
@@ -90,11 +91,11 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
     let has_segments = name.starts_with("cuda") && !AllocatorSettings::from_trace(trace, oom.device).expandable;
     let segment = if has_segments { segment_bytes(oom.requested) } else { 0 };
     let holder = holder(trace, oom, allocated);
-    Situation { allocated, reserved, largest_free, total, is_host: name == "cpu", segment, holder }
+    MemoryState { allocated, reserved, largest_free, total, is_host: name == "cpu", segment, holder }
 }
 
 /// Least share of the live memory, in percent, for naming a line.
-const MOST_OF_IT: f64 = 30.0;
+const MIN_SHARE_PERCENT: f64 = 30.0;
 
 /// Line that allocated most of the live memory before a request failed.
 fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<String> {
@@ -103,7 +104,7 @@ fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<Stri
     let (place, held, objects) = places.into_iter().find(|(place, ..)| !place.is_empty())?;
     let share = percent(held, allocated);
     let count = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(u64::from(objects))) };
-    (share >= MOST_OF_IT)
+    (share >= MIN_SHARE_PERCENT)
         .then(|| format!("{place} allocated {share:.1} % of the {} in use ({count}).", bytes(allocated)))
 }
 
@@ -116,8 +117,8 @@ fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
 }
 
 /// Contradiction between numbers of the input, if any.
-fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Option<String> {
-    let Situation { allocated, largest_free, total, .. } = *situation;
+fn contradiction(situation: &MemoryState, reserved: u64, device_free: u64) -> Option<String> {
+    let MemoryState { allocated, largest_free, total, .. } = *situation;
     if allocated > reserved {
         return Some(format!("{} in use exceeds {} reserved", bytes(allocated), bytes(reserved)));
     }
@@ -130,7 +131,7 @@ fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Opti
 }
 
 /// Cause of a failed allocation request, and the remedy.
-fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
+fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
         if situation.is_host {
             return format!(
@@ -182,7 +183,7 @@ fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Situation, explain};
+    use super::{MemoryState, explain};
     use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, OutOfMemory};
 
     fn request(device_free: Option<u64>) -> OutOfMemory {
@@ -197,14 +198,14 @@ mod tests {
         }
     }
 
-    fn explained(device_free: u64, reserved: u64, situation: Situation) -> String {
-        explain(&request(Some(device_free)), &Situation { reserved: Some(reserved), ..situation })
+    fn explained(device_free: u64, reserved: u64, situation: MemoryState) -> String {
+        explain(&request(Some(device_free)), &MemoryState { reserved: Some(reserved), ..situation })
     }
 
     #[test]
-    fn the_host_says_nothing_of_what_it_has() {
+    fn host_memory_has_no_known_capacity() {
         let oom = request(None);
-        let situation = |is_host| Situation {
+        let situation = |is_host| MemoryState {
             allocated: 4000,
             reserved: None,
             largest_free: None,
@@ -213,14 +214,17 @@ mod tests {
             segment: 0,
             holder: None,
         };
-        let told = explain(&oom, &situation(true));
-        assert!(told.starts_with("the system refused more memory, with 4000 B of tensors in use"), "{told}");
+        let explanation = explain(&oom, &situation(true));
+        assert!(
+            explanation.starts_with("the system refused more memory, with 4000 B of tensors in use"),
+            "{explanation}"
+        );
         assert!(explain(&oom, &situation(false)).starts_with("cause unknown"));
     }
 
     #[test]
-    fn numbers_that_cannot_be_true_give_no_verdict() {
-        let sound = || Situation {
+    fn impossible_numbers_give_no_verdict() {
+        let sound = || MemoryState {
             allocated: 200,
             reserved: None,
             largest_free: Some(60),
@@ -234,15 +238,15 @@ mod tests {
             (50, 150, sound()),
             (50, 220, sound()),
             (150, 300, sound()),
-            (50, 300, Situation { allocated: u64::MAX, ..sound() }),
+            (50, 300, MemoryState { allocated: u64::MAX, ..sound() }),
         ] {
-            let told = explained(free, reserved, situation);
+            let explanation = explained(free, reserved, situation);
             assert!(
-                told.starts_with("cause unknown, because the numbers of the input contradict each other ("),
-                "{told}"
+                explanation.starts_with("cause unknown, because the numbers of the input contradict each other ("),
+                "{explanation}"
             );
         }
-        let elsewhere = explained(50, 350, Situation { largest_free: Some(120), ..sound() });
-        assert!(elsewhere.contains("Either the request was for another pool"), "{elsewhere}");
+        let in_other_segment = explained(50, 350, MemoryState { largest_free: Some(120), ..sound() });
+        assert!(in_other_segment.contains("Either the request was for another pool"), "{in_other_segment}");
     }
 }

@@ -63,7 +63,7 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
 /// Title of the table. A snapshot without history has a single moment and no peak; a history that began late has only
 /// the peaks since then.
 fn title(trace: &MemoryTrace) -> &'static str {
-    match (trace.calls.is_empty(), older(trace).0) {
+    match (trace.calls.is_empty(), preexisting(trace).0) {
         (true, _) => "Live bytes at the time of the snapshot (peak unknown: the snapshot has no history)",
         (false, 0) => "Peaks of live bytes",
         (false, _) => "Peaks of live bytes within the recorded history",
@@ -71,8 +71,8 @@ fn title(trace: &MemoryTrace) -> &'static str {
 }
 
 /// Least growth of reserved memory, and least free part of it, as shares of its maximum, for a note.
-const MUCH_GROWTH: f64 = 0.05;
-const MUCH_UNUSED: f64 = 0.1;
+const MIN_GROWTH: f64 = 0.05;
+const MIN_UNUSED: f64 = 0.1;
 
 /// One note per device on the maximum of reserved memory, if no peak shows it or much of it was unused.
 fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
@@ -80,10 +80,11 @@ fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
     let note = |curve: Curve| {
         let held = reserved_curve(trace, curve.device);
         let most = held.iter().map(|(_, bytes)| *bytes).max()?;
-        let told = peaks.iter().filter(|peak| peak.device == curve.device);
-        let is_told = told.filter_map(|peak| bytes_at(&held, peak.peak.position.0)).any(|at_peak| at_peak == most);
-        let growth = useless_growth(trace, &curve, &held, most);
-        if is_told && growth.is_none() {
+        let device_peaks = peaks.iter().filter(|peak| peak.device == curve.device);
+        let is_reported =
+            device_peaks.filter_map(|peak| bytes_at(&held, peak.peak.position.0)).any(|at_peak| at_peak == most);
+        let growth = growth_while_free(trace, &curve, &held, most);
+        if is_reported && growth.is_none() {
             return None;
         }
         let name = trace.devices.get(curve.device.index()).map(|device| device.name).unwrap_or_default();
@@ -100,9 +101,9 @@ fn bytes_at(points: &[(u32, u64)], position: u32) -> Option<u64> {
 
 /// Growth of reserved memory while much of it was free, in blocks that are too small or belong to another pool or
 /// stream.
-fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most: u64) -> Option<String> {
+fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most: u64) -> Option<String> {
     let growths = held.windows(2).map(|pair| (pair[1].0, pair[0].1, pair[1].1.saturating_sub(pair[0].1)));
-    let large = growths.filter(|(.., growth)| *growth as f64 >= MUCH_GROWTH * most as f64);
+    let large = growths.filter(|(.., growth)| *growth as f64 >= MIN_GROWTH * most as f64);
     let requests = requests_of(trace, curve.device);
     let unused = large.filter_map(|(since, before, growth)| {
         let (at, bytes) = *requests.get(requests.partition_point(|(call, _)| *call < since))?;
@@ -113,7 +114,7 @@ fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most:
     let stack = trace.calls.stack.get(at as usize).copied().unwrap_or(MemoryStackId::NONE);
     let place = Some(place_text(trace, stack)).filter(|place| !place.is_empty());
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
-    (unused as f64 >= MUCH_UNUSED * most as f64).then(|| {
+    (unused as f64 >= MIN_UNUSED * most as f64).then(|| {
         format!(
             " At call {}{place} the allocator requested {} from the device although {} of its memory were free, in \
              blocks that are too small or belong to another pool or stream.",
@@ -137,14 +138,14 @@ fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
 }
 
 /// Number and bytes of objects that are older than the records.
-fn older(trace: &MemoryTrace) -> (usize, u64) {
+fn preexisting(trace: &MemoryTrace) -> (usize, u64) {
     let objects = &trace.objects;
     let older = || (0..objects.len()).filter(|row| objects.allocated_by[*row].is_none());
     (older().count(), older().map(|row| objects.bytes[row]).fold(0, u64::saturating_add))
 }
 
 fn history_note(trace: &MemoryTrace) -> Option<String> {
-    let (objects, sum) = older(trace);
+    let (objects, sum) = preexisting(trace);
     let is_late = objects > 0 && !trace.calls.is_empty();
     is_late.then(|| {
         let (which, were) = match objects {

@@ -25,12 +25,12 @@ pub fn unique_ranks(names: &[&str]) -> Option<Vec<i64>> {
 /// Ranks from file names. Common folders are ignored.
 pub(super) fn ranks_by_name(names: &[&str]) -> RanksByName {
     let shared = shared_folder(names);
-    let told: Option<Vec<RankInName>> = names.iter().map(|name| RankInName::of_rank_or_gpu(&name[shared..])).collect();
-    let Some(told) = told else { return RanksByName::Unknown };
-    let ranks: Vec<i64> = told.iter().map(|rank| rank.number).collect();
+    let found: Option<Vec<RankInName>> = names.iter().map(|name| RankInName::of_rank_or_gpu(&name[shared..])).collect();
+    let Some(found) = found else { return RanksByName::Unknown };
+    let ranks: Vec<i64> = found.iter().map(|rank| rank.number).collect();
     match distinct(&ranks) {
         0 | 1 => RanksByName::Unknown,
-        distinct if distinct < ranks.len() && told.iter().any(|rank| rank.is_local) => RanksByName::Repeated,
+        distinct if distinct < ranks.len() && found.iter().any(|rank| rank.is_local) => RanksByName::Repeated,
         _ => RanksByName::Known(ranks),
     }
 }
@@ -42,8 +42,8 @@ pub(super) fn distinct(ranks: &[i64]) -> usize {
 /// Length of the common folder of the files, with its slash.
 fn shared_folder(names: &[&str]) -> usize {
     let Some(first) = names.first().map(|name| name.as_bytes()) else { return 0 };
-    let alike = |name: &&str| name.bytes().zip(first).take_while(|(own, of_first)| own == *of_first).count();
-    let shared = names.iter().map(alike).min().unwrap_or(0);
+    let common_length = |name: &&str| name.bytes().zip(first).take_while(|(own, of_first)| own == *of_first).count();
+    let shared = names.iter().map(common_length).min().unwrap_or(0);
     first[..shared].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1)
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::{RanksByName, ranks_by_name, unique_ranks};
 
     #[test]
-    fn numbers_of_gpus_are_ranks_of_one_host_alone() {
+    fn gpu_numbers_are_ranks_only_on_one_host() {
         assert_eq!(ranks_by_name(&["gpu0.pickle", "gpu1.pickle"]), RanksByName::Known(vec![0, 1]));
         for names in [
             ["host0_gpu0", "host0_gpu1", "host1_gpu0", "host1_gpu1"],
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_all_files_are_no_ranks() {
+    fn common_folders_are_not_ranks() {
         let names = ["/runs/rank8/gpu0.pickle", "/runs/rank8/gpu1.pickle"];
         assert_eq!(ranks_by_name(&names), RanksByName::Known(vec![0, 1]));
         assert_eq!(ranks_by_name(&["rank0.pickle"]), RanksByName::Unknown);

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 const NAMED: usize = 3;
 
 /// Maximum number of owners in a row of a rank.
-const OWNERS: usize = 3;
+const MAX_OWNERS: usize = 3;
 
 /// Least difference of a rank's peak from the median, in percent.
-const DIFFERS: f64 = 1.0;
+const MIN_DIFFERENCE_PERCENT: f64 = 1.0;
 
 /// Location of a memory trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl SeveralMemories {
     /// repeated GPU numbers have a row each.
     pub fn new(mut files: Vec<MemorySummary>) -> Self {
         let have_times = files.iter().all(|file| file.end_ns.is_some());
-        files.sort_by_cached_key(|file| (file.end_ns.filter(|_| have_times), natural(&file.file)));
+        files.sort_by_cached_key(|file| (file.end_ns.filter(|_| have_times), natural_sort_key(&file.file)));
         let all = files.len();
         let (arrangement, files) = match ranks(&files) {
             RanksByName::Unknown => (Arrangement::Times, without_ranks(files)),
@@ -113,9 +113,9 @@ impl SeveralMemories {
     }
 
     /// Files to open next, with their ranks if known: the rank that differs most, or the first and last file in time.
-    pub fn to_look_at(&self) -> Vec<(Option<i64>, &MemorySource)> {
+    pub fn suggested_files(&self) -> Vec<(Option<i64>, &MemorySource)> {
         let mut files = match self.arrangement {
-            Arrangement::Ranks => vec![self.odd_one().map_or(0, |(at, _)| at)],
+            Arrangement::Ranks => vec![self.outlier().map_or(0, |(at, _)| at)],
             Arrangement::Times => {
                 let mut with_peak = (0..self.files.len()).filter(|at| self.files[*at].1.bytes().is_some());
                 [with_peak.next(), with_peak.next_back()].into_iter().flatten().collect()
@@ -144,15 +144,16 @@ impl SeveralMemories {
         }
     }
 
-    /// Index of the rank that differs most from the median peak, and its difference in percent; none below [`DIFFERS`].
-    fn odd_one(&self) -> Option<(usize, f64)> {
+    /// Index of the rank that differs most from the median peak, and its difference in percent; none below
+    /// [`MIN_DIFFERENCE_PERCENT`].
+    fn outlier(&self) -> Option<(usize, f64)> {
         let median = self.median()? as f64;
         let differs = |(at, (_, file)): (usize, &(Option<i64>, MemorySummary))| {
             Some((at, 100.0 * (file.bytes()? as f64 - median) / median))
         };
         let odd =
             self.files.iter().enumerate().rev().filter_map(differs).max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
-        (odd.1.abs() >= DIFFERS).then_some(odd)
+        (odd.1.abs() >= MIN_DIFFERENCE_PERCENT).then_some(odd)
     }
 
     /// Median of the highest peaks (the lower one of two); none if it is 0.
@@ -167,7 +168,7 @@ impl SeveralMemories {
 
     fn sentences_of_ranks(&self) -> Vec<String> {
         let (count, median) = (self.files.len(), words(self.median().unwrap_or(0)));
-        let mut said = vec![if self.knows_ranks() {
+        let mut sentences = vec![if self.knows_ranks() {
             format!("{count} ranks of one job, one file each. Median peak: {median}.")
         } else {
             format!(
@@ -176,22 +177,22 @@ impl SeveralMemories {
             )
         }];
         let whose = if self.knows_ranks() { "rank" } else { "file" };
-        said.push(match self.odd_one() {
-            Some((at, percent)) => self.sentence_of_odd_one(at, percent),
-            None => format!("No {whose}'s peak differs from the median by {DIFFERS:.0} % or more."),
+        sentences.push(match self.outlier() {
+            Some((at, percent)) => self.outlier_sentence(at, percent),
+            None => format!("No {whose}'s peak differs from the median by {MIN_DIFFERENCE_PERCENT:.0} % or more."),
         });
-        said.extend(self.sentence_of_empty_files());
+        sentences.extend(self.sentence_of_empty_files());
         if self.left_out > 0 {
-            said.push(format!(
+            sentences.push(format!(
                 "Only the last file of each rank is shown ({} left out). Pass the files of one rank to see its memory \
                  over time.",
                 self.left_out
             ));
         }
-        said
+        sentences
     }
 
-    fn sentence_of_odd_one(&self, at: usize, percent: f64) -> String {
+    fn outlier_sentence(&self, at: usize, percent: f64) -> String {
         let bytes = self.files[at].1.bytes().unwrap_or(0);
         let most = self.differences(at).into_iter().next().filter(|(_, own, usual)| own != usual);
         let most = most.map_or_else(String::new, |(place, own, usual)| {
@@ -223,7 +224,7 @@ impl SeveralMemories {
         let owners = |peak: &PeakOf| {
             let mut places: Vec<(&String, u64)> = peak.places.iter().map(|(place, sum)| (place, sum.0)).collect();
             places.sort_by_key(|(place, bytes)| (Reverse(*bytes), *place));
-            let named = places.into_iter().take(OWNERS).map(|(place, bytes)| format!("{place} {}", words(bytes)));
+            let named = places.into_iter().take(MAX_OWNERS).map(|(place, bytes)| format!("{place} {}", words(bytes)));
             named.collect::<Vec<_>>().join(", ")
         };
         let whose = if self.knows_ranks() { "rank" } else { "file" };
@@ -252,7 +253,7 @@ impl SeveralMemories {
             .map(|(_, (_, file))| places(file))
             .collect();
         let names: BTreeSet<&String> = others.iter().chain([&own]).flat_map(BTreeMap::keys).collect();
-        let bytes = |of: &BTreeMap<String, (u64, u64)>, place: &String| of.get(place).map_or(0, |sum| sum.0);
+        let bytes = |sums: &BTreeMap<String, (u64, u64)>, place: &String| sums.get(place).map_or(0, |sum| sum.0);
         let row = |place: &String| {
             let usual = median(others.iter().map(|other| bytes(other, place))).unwrap_or(0);
             (place.clone(), bytes(&own, place), usual)
@@ -263,7 +264,7 @@ impl SeveralMemories {
     }
 
     fn difference_table(&self) -> Option<Table> {
-        let (at, _) = self.odd_one()?;
+        let (at, _) = self.outlier()?;
         let (name, rows) = (self.name(at), self.differences(at));
         let others = if self.knows_ranks() { "ranks" } else { "files" };
         let title = format!("{name} compared with the median of the other {others}, by source line");
@@ -278,13 +279,13 @@ impl SeveralMemories {
 
     fn sentences_of_times(&self) -> Vec<String> {
         let peaks: Vec<u64> = self.files.iter().filter_map(|(_, file)| file.bytes()).collect();
-        let mut said = Vec::new();
+        let mut sentences = Vec::new();
         if let [only] = &peaks[..] {
-            said.push(format!("1 of {} memory files has a peak: {}.", self.files.len(), words(*only)));
+            sentences.push(format!("1 of {} memory files has a peak: {}.", self.files.len(), words(*only)));
         }
         if let [first, .., last] = &peaks[..] {
             let sign = if last < first { "-" } else { "+" };
-            said.push(format!(
+            sentences.push(format!(
                 "{} memory files in time order: the highest peak is {} in the first and {} in the last ({sign}{}).",
                 peaks.len(),
                 words(*first),
@@ -292,10 +293,10 @@ impl SeveralMemories {
                 words(last.abs_diff(*first))
             ));
         }
-        said.extend(self.sentence_of_empty_files());
+        sentences.extend(self.sentence_of_empty_files());
         let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
         if let Some(row) = grows {
-            said.push(format!(
+            sentences.push(format!(
                 "Largest growth: {}, from {} to {}, in {} of {} intervals between files.",
                 row.place,
                 words(row.first()),
@@ -304,7 +305,7 @@ impl SeveralMemories {
                 peaks.len() - 1
             ));
         }
-        said
+        sentences
     }
 
     fn series_table(&self) -> Table {
@@ -326,11 +327,11 @@ impl SeveralMemories {
         let peaks: Vec<&PeakOf> =
             self.files.iter().filter_map(|(_, file)| file.highest()).map(|(_, peak)| peak).collect();
         let places: BTreeSet<&String> = peaks.iter().flat_map(|peak| peak.places.keys()).collect();
-        let of = |place: &String| Growth {
+        let growth_of = |place: &String| Growth {
             place: place.clone(),
             bytes: peaks.iter().map(|peak| peak.places.get(place).map_or(0, |sum| sum.0)).collect(),
         };
-        let mut rows: Vec<Growth> = places.into_iter().map(of).filter(|row| row.first() != row.last()).collect();
+        let mut rows: Vec<Growth> = places.into_iter().map(growth_of).filter(|row| row.first() != row.last()).collect();
         rows.sort_by_key(|row| (Reverse(row.change()), row.place.clone()));
         rows
     }
@@ -404,7 +405,7 @@ fn ranks(files: &[MemorySummary]) -> RanksByName {
 }
 
 /// Name in parts for natural sorting: numbers compare by value.
-fn natural(name: &str) -> Vec<(String, u64)> {
+fn natural_sort_key(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0)];
     let mut digits = String::new();
     for c in name.chars().chain(['\0']) {
@@ -427,12 +428,12 @@ fn natural(name: &str) -> Vec<(String, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::natural;
+    use super::natural_sort_key;
 
     #[test]
-    fn numbers_in_names_are_compared_as_numbers() {
+    fn numbers_in_names_sort_numerically() {
         let mut names = ["step_100.pickle", "step_20.pickle", "step_3.pickle"];
-        names.sort_by_key(|name| natural(name));
+        names.sort_by_key(|name| natural_sort_key(name));
         assert_eq!(names, ["step_3.pickle", "step_20.pickle", "step_100.pickle"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Tables of memory suggestions and of the bytes that each saves.
 
 use super::{NamedPeak, int, modules, places};
-use crate::allocator::{AllocatorSettings, caches, reserved};
+use crate::allocator::{AllocatorSettings, is_from_caching_allocator, reserved};
 use crate::replay::{Combination, Replay};
 use crate::suggest::{Action, Suggestion, describe, grouped, suggestions};
 use crate::{ObjectUsage, PatternMatch};
@@ -140,7 +140,8 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
     for curve in crate::curve::curves(trace) {
         let mut replay = Replay::new(trace, curve.device, &suggestions);
         let before = replay.peak();
-        let held = caches(trace, curve.device).then(|| held_at_peak(trace, curve.device, &replay, false));
+        let held =
+            is_from_caching_allocator(trace, curve.device).then(|| held_at_peak(trace, curve.device, &replay, false));
         let applied: Vec<usize> = numbers.iter().copied().filter(|number| replay.apply(number - 1)).collect();
         let grow = applied.iter().any(|number| suggestions[number - 1].action == Action::ExpandableSegments);
         let held = held.map(|held| (held, held_at_peak(trace, curve.device, &replay, grow)));
@@ -172,15 +173,15 @@ fn held_at_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>
 }
 
 /// Maximum number of listed suggestions of a combination.
-const TOLD: usize = 12;
+const MOST_LISTED: usize = 12;
 
 /// Sentence on the combination that lowers a device's peak most (numbers from 1); none without one.
 pub fn combination_note(combination: &Combination) -> Option<String> {
     if combination.chosen.is_empty() || combination.after.bytes >= combination.before.bytes {
         return None;
     }
-    let mut numbers: Vec<String> = combination.chosen.iter().take(TOLD).map(|at| (at + 1).to_string()).collect();
-    let more = combination.chosen.len().saturating_sub(TOLD);
+    let mut numbers: Vec<String> = combination.chosen.iter().take(MOST_LISTED).map(|at| (at + 1).to_string()).collect();
+    let more = combination.chosen.len().saturating_sub(MOST_LISTED);
     if more > 0 {
         numbers.push(format!("and {more} more"));
     }

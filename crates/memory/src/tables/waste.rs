@@ -48,7 +48,7 @@ fn variation(measure: Option<&Measure>) -> Option<f64> {
 /// Bytes by which an allocating line's live memory grows per iteration.
 fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     match measure {
-        Some(Measure::Growth { per_round, origin, .. }) => origin.round().map(|_| int(*per_round)),
+        Some(Measure::Growth { per_iteration, origin, .. }) => origin.noun().map(|_| int(*per_iteration)),
         _ => None,
     }
 }

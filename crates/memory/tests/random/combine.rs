@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     /// Also if only some of the suggestions may be applied.
     #[test]
-    fn together_is_never_worse_than_one_alone(program in programs(50, 2), leave_out in 1..5usize) {
+    fn combination_is_never_worse_than_a_single_suggestion(program in programs(50, 2), leave_out in 1..5usize) {
         let trace = program.trace();
         let all = advice(&trace);
         let among: Vec<usize> = (0..all.len()).filter(|at| (at + 1) % leave_out != 0 || leave_out == 1).collect();
@@ -42,9 +42,9 @@ proptest! {
         prop_assert!(combination.before.bytes - combination.after.bytes >= alone, "{:?}", &combination);
         prop_assert_eq!(replay.peak(), combination.after);
         // Applying the list in order gives the same result.
-        let mut anew = Replay::new(&trace, MemoryDeviceId(0), &all);
-        combination.chosen.iter().for_each(|at| { anew.apply(*at); });
-        prop_assert_eq!(anew.peak(), combination.after);
+        let mut recomputed = Replay::new(&trace, MemoryDeviceId(0), &all);
+        combination.chosen.iter().for_each(|at| { recomputed.apply(*at); });
+        prop_assert_eq!(recomputed.peak(), combination.after);
     }
 }
 
@@ -58,7 +58,7 @@ fn small_programs(count: usize) -> Vec<Program> {
 }
 
 #[test]
-fn together_is_nearly_always_the_best_there_is() {
+fn combination_is_nearly_always_optimal() {
     let programs = small_programs(200);
     let mut best = 0;
     for program in &programs {

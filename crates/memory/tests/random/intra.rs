@@ -44,16 +44,16 @@ fn needed_in_slices(program: &Program, object: usize) -> Option<u64> {
     // By access: its slice, joined by launches; finally the lowest access of each group.
     let overlap = |(_, (a, b)): &(usize, (u64, u64)), (_, (c, d)): &(usize, (u64, u64))| a < d && c < b;
     let joined = |also_by_launch: bool| -> Vec<usize> {
-        let mut of: Vec<usize> = (0..touches.len()).collect();
+        let mut touching: Vec<usize> = (0..touches.len()).collect();
         for _ in 0..touches.len() {
-            for (one, other) in (0..of.len()).flat_map(|one| (0..one).map(move |other| (one, other))) {
+            for (one, other) in (0..touching.len()).flat_map(|one| (0..one).map(move |other| (one, other))) {
                 if overlap(&touches[one], &touches[other]) || also_by_launch && touches[one].0 == touches[other].0 {
-                    let lower = of[one].min(of[other]);
-                    (of[one], of[other]) = (lower, lower);
+                    let lower = touching[one].min(touching[other]);
+                    (touching[one], touching[other]) = (lower, lower);
                 }
             }
         }
-        of
+        touching
     };
     let (slices, groups) = (joined(false), joined(true));
     let mut all: Vec<(u64, usize, usize)> = Vec::new();
@@ -85,26 +85,26 @@ proptest! {
         let usage = ObjectUsage::new(&trace, Rules::default());
         let found = find(&usage);
         for object in (0..program.sizes.len()).filter(|object| program.sizes[*object] > 0) {
-            let of = |pattern: Pattern| found.iter().find(|found| found.pattern == pattern && found.object.index() == object);
+            let match_of = |pattern: Pattern| found.iter().find(|hit| hit.pattern == pattern && hit.object.index() == object);
             let opaque = usage.opaque_in(trace.life(MemoryObjectId::new(object)));
             let kernels = counts(&program, object, opaque).unwrap_or_default();
             let touched: Vec<bool> =
                 (0..program.sizes[object] as usize).map(|byte| kernels.iter().any(|kernel| kernel[byte] > 0)).collect();
             let sum = touched.iter().filter(|touched| **touched).count() as u64;
             let over = !kernels.is_empty() && (sum as f64) < 0.8 * program.sizes[object] as f64;
-            let measured = of(Pattern::Overallocation).and_then(|found| found.measure.clone());
+            let measured = match_of(Pattern::Overallocation).and_then(|found| found.measure.clone());
             let expected = over.then(|| {
                 let (hole, rest) = (longest_hole(&touched), program.sizes[object] - sum);
                 Measure::Touched { bytes: sum, largest_hole: hole, fragmentation: 1.0 - hole as f64 / rest as f64 }
             });
             prop_assert_eq!(measured, expected);
             let largest = kernels.iter().map(|kernel| variation(kernel)).fold(0.0, f64::max);
-            match of(Pattern::NonUniformAccess).and_then(|found| found.measure.clone()) {
+            match match_of(Pattern::NonUniformAccess).and_then(|found| found.measure.clone()) {
                 Some(Measure::Frequency { variation, .. }) => prop_assert!((variation - largest).abs() < 1e-9),
                 _ => prop_assert!(largest <= 0.2 + 1e-9, "{}", largest),
             }
             let disjoint = (0..touched.len()).all(|byte| kernels.iter().filter(|kernel| kernel[byte] > 0).count() <= 1);
-            let structured = of(Pattern::StructuredAccess);
+            let structured = match_of(Pattern::StructuredAccess);
             // Definition 3.10, for kernels of any name.
             prop_assert!(structured.is_some() || kernels.len() < 2 || !disjoint);
             let needed = if kernels.is_empty() { None } else { needed_in_slices(&program, object) };
@@ -113,12 +113,12 @@ proptest! {
     }
 
     #[test]
-    fn ours_is_no_worse_than_the_papers(program in programs(40, 1)) {
+    fn reuse_saves_at_least_as_much_as_the_papers_algorithm(program in programs(40, 1)) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let takers = |objects: Vec<MemoryObjectId>| objects.iter().map(|object| program.sizes[object.index()]).sum::<u64>();
         // The paper's algorithm ignores copies that prepare an object within the lifetime of the other one.
-        let sound = |pair: &(MemoryObjectId, MemoryObjectId)| usage.done_before(pair.1, pair.0);
+        let sound = |pair: &(MemoryObjectId, MemoryObjectId)| usage.is_done_before(pair.1, pair.0);
         let paper = takers(paper_one_pass(&usage).into_iter().filter(sound).map(|pair| pair.0).collect());
         let redundant = find(&usage).into_iter().filter(|found| found.pattern == Pattern::RedundantAllocation);
         prop_assert!(paper <= takers(redundant.map(|found| found.object).collect()));

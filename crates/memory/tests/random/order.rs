@@ -66,7 +66,7 @@ fn edge(program: &Program, from: usize, to: usize) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn order_is_reachability(program in programs(28, 4)) {
+    fn order_equals_reachability(program in programs(28, 4)) {
         let trace = program.trace();
         let calls = program.steps.len();
         let before = reachable(&program);
@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn an_event_orders_streams() {
+fn events_order_streams() {
     let mut program = Program { sizes: vec![], ..Program::default() };
     let kernel = || Step::Touch { kind: MemoryCallKind::Kernel, touches: vec![], flags: 0 };
     program.steps = vec![(kernel(), 0), (Step::Record, 0), (kernel(), 1), (Step::Wait(1), 1), (kernel(), 1)];
@@ -103,7 +103,7 @@ fn an_event_orders_streams() {
 
 /// Without room for clocks, the order of different streams is unknown; calls of one stream are still ordered.
 #[test]
-fn without_room_only_streams_have_an_order() {
+fn only_stream_order_is_known_beyond_the_clock_limit() {
     let kernel = || Step::Touch { kind: MemoryCallKind::Kernel, touches: vec![], flags: 0 };
     let steps = vec![(kernel(), 0), (Step::Record, 0), (kernel(), 1), (Step::Wait(1), 1), (kernel(), 0)];
     let trace = Program { steps, ..Program::default() }.trace();

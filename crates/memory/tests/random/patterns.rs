@@ -14,8 +14,8 @@ struct Naive<'a> {
 }
 
 impl Naive<'_> {
-    fn find(&self, wanted: impl Fn(&Step) -> bool) -> Option<usize> {
-        self.program.steps.iter().position(|(step, _)| wanted(step))
+    fn find(&self, is_match: impl Fn(&Step) -> bool) -> Option<usize> {
+        self.program.steps.iter().position(|(step, _)| is_match(step))
     }
 
     fn allocated(&self, object: usize) -> usize {
@@ -135,7 +135,7 @@ fn by_object(found: &[PatternMatch], pattern: Pattern) -> BTreeMap<usize, &Patte
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn patterns_are_their_definitions(program in programs(60, 3)) {
+    fn patterns_match_their_definitions(program in programs(60, 3)) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let found = patterns::find(&usage);
@@ -144,40 +144,40 @@ proptest! {
         let accesses = trace.has_accesses;
         for object in (0..program.sizes.len()).filter(|object| program.sizes[*object] > 0) {
             let (uses, freed) = (naive.uses(object), naive.freed(object));
-            let of = |pattern: Pattern| by_object(&found, pattern).get(&object).copied();
+            let count_of = |pattern: Pattern| by_object(&found, pattern).get(&object).copied();
             let early = uses.first().map(|_| naive.kernels(naive.allocated(object), naive.needed(object))).filter(|k| *k > 0);
-            prop_assert_eq!(of(Pattern::EarlyAllocation).map(|found| found.kernels), early);
+            prop_assert_eq!(count_of(Pattern::EarlyAllocation).map(|found| found.kernels), early);
             let late = uses.last().zip(freed).map(|(last, freed)| naive.kernels(*last, freed)).filter(|k| *k > 0);
-            prop_assert_eq!(of(Pattern::LateDeallocation).map(|found| found.kernels), late);
-            prop_assert_eq!(of(Pattern::MemoryLeak).is_some(), program.ends && freed.is_none());
+            prop_assert_eq!(count_of(Pattern::LateDeallocation).map(|found| found.kernels), late);
+            prop_assert_eq!(count_of(Pattern::MemoryLeak).is_some(), program.ends && freed.is_none());
             let apart = naive.ends_apart(object, &before);
-            if let (Some(late), Some(last)) = (of(Pattern::LateDeallocation), uses.last()) {
+            if let (Some(late), Some(last)) = (count_of(Pattern::LateDeallocation), uses.last()) {
                 let sure = if apart { Certainty::Inferred } else { naive.certainty(*last, freed.unwrap()) };
                 prop_assert_eq!(late.certainty, sure);
             }
-            if let Some(leak) = of(Pattern::MemoryLeak).filter(|_| accesses) {
+            if let Some(leak) = count_of(Pattern::MemoryLeak).filter(|_| accesses) {
                 let unneeded = uses.last().map_or(naive.allocated(object), |last| last + 1);
                 let opaque = apart || naive.opaque(unneeded, naive.calls);
                 prop_assert_eq!(leak.certainty, if opaque { Certainty::Inferred } else { Certainty::Exact });
             }
             let whole = accesses && uses.is_empty() && (program.ends || freed.is_some()) && !naive.opaque_in_life(object);
-            prop_assert_eq!(of(Pattern::UnusedAllocation).is_some(), whole && !naive.is_touched(object));
-            prop_assert_eq!(of(Pattern::NeverRead).is_some(), whole && naive.is_touched(object));
+            prop_assert_eq!(count_of(Pattern::UnusedAllocation).is_some(), whole && !naive.is_touched(object));
+            prop_assert_eq!(count_of(Pattern::NeverRead).is_some(), whole && naive.is_touched(object));
             let idle = Some(naive.idle(object)).filter(|(times, _)| *times > 0);
-            prop_assert_eq!(of(Pattern::TemporaryIdleness).map(|found| (found.times, found.kernels)), idle);
-            if let Some(idle) = of(Pattern::TemporaryIdleness) {
+            prop_assert_eq!(count_of(Pattern::TemporaryIdleness).map(|found| (found.times, found.kernels)), idle);
+            if let Some(idle) = count_of(Pattern::TemporaryIdleness) {
                 let (after, until) = (idle.from.index(), idle.to.index());
                 prop_assert!(idle.certainty >= naive.certainty(after, until));
                 prop_assert!(idle.certainty == Certainty::Inferred || naive.is_apart(object, (after, until), &before));
             }
             let dead = Some(naive.dead_writes(object)).filter(|dead| *dead > 0);
-            prop_assert_eq!(of(Pattern::DeadWrite).map(|found| found.times), dead, "object {}", object);
+            prop_assert_eq!(count_of(Pattern::DeadWrite).map(|found| found.times), dead, "object {}", object);
         }
         redundant(&program, &found)?;
     }
 
     #[test]
-    fn the_curve_is_the_sum_of_what_is_alive(program in programs(60, 3)) {
+    fn curve_equals_the_sum_of_live_objects(program in programs(60, 3)) {
         let trace = program.trace();
         let mut live = vec![0u64];
         for (step, _) in &program.steps {
@@ -256,7 +256,7 @@ fn most(program: &Program, rows: &[(usize, Vec<usize>)], taken: &mut Vec<usize>)
 
 /// An opaque kernel may have used any live object.
 #[test]
-fn nothing_is_unused_beside_an_opaque_kernel() {
+fn opaque_kernels_rule_out_unused_objects() {
     let unused = |text: &str| {
         let trace = stackline_ingest::memory::text::read("test", text).unwrap();
         let usage = ObjectUsage::new(&trace, Rules::default());

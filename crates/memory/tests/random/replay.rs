@@ -116,30 +116,30 @@ impl Changed {
         }
     }
 
-    /// Let `object` reuse the memory of `of`: the earlier allocation and the later free remain.
-    fn reuse(&mut self, object: usize, of: usize, needed: usize, last_use_of: usize) -> usize {
+    /// Let `object` reuse the memory of `owner`: the earlier allocation and the later free remain.
+    fn reuse(&mut self, object: usize, owner: usize, needed: usize, last_use_of: usize) -> usize {
         let at = self.at(needed);
         let fills = self.take_fills(object, |place| place < at);
         let at = self.at(last_use_of);
-        self.take_fills(of, |place| place > at);
+        self.take_fills(owner, |place| place > at);
         let positions = |ops: &[Op], step: &Step| ops.iter().position(|op| op.step == *step);
         let first =
-            positions(&self.ops, &Step::Allocate(object)).min(positions(&self.ops, &Step::Allocate(of))).unwrap();
-        let frees = (positions(&self.ops, &Step::Free(object)), positions(&self.ops, &Step::Free(of)));
+            positions(&self.ops, &Step::Allocate(object)).min(positions(&self.ops, &Step::Allocate(owner))).unwrap();
+        let frees = (positions(&self.ops, &Step::Free(object)), positions(&self.ops, &Step::Free(owner)));
         let last = frees.0.zip(frees.1).map(|(a, b)| a.max(b));
         for (at, op) in self.ops.iter_mut().enumerate() {
             match &mut op.step {
-                Step::Allocate(o) | Step::Free(o) if *o == object || *o == of => {
+                Step::Allocate(o) | Step::Free(o) if *o == object || *o == owner => {
                     op.step = if at == first {
-                        Step::Allocate(of)
+                        Step::Allocate(owner)
                     } else if Some(at) == last {
-                        Step::Free(of)
+                        Step::Free(owner)
                     } else {
                         Step::Record
                     };
                 }
                 Step::Touch { touches, .. } => {
-                    touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = of);
+                    touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = owner);
                 }
                 _ => {}
             }
@@ -147,10 +147,10 @@ impl Changed {
         let moved = fills.len();
         for fill in fills {
             let Step::Touch { kind, mut touches, flags } = fill else { continue };
-            touches.iter_mut().for_each(|touch| touch.object = of);
+            touches.iter_mut().for_each(|touch| touch.object = owner);
             self.insert_before(needed, Step::Touch { kind, touches, flags });
         }
-        self.sizes[of] = self.sizes[of].max(self.sizes[object]);
+        self.sizes[owner] = self.sizes[owner].max(self.sizes[object]);
         moved
     }
 
@@ -189,10 +189,10 @@ fn changed(program: &Program, usage: &ObjectUsage<'_>, applied: &[&Suggestion]) 
     applied.iter().for_each(|suggestion| changed.apply(suggestion));
     let mut renamed: Vec<usize> = (0..program.sizes.len()).collect();
     for suggestion in applied {
-        if let Action::Reuse { of } | Action::InPlace { of } = &suggestion.action {
-            let (object, of) = (suggestion.object.index(), of.index());
-            let (needed, last) = (usage.uses[object].needed_from.index(), usage.uses[of].last_use.index());
-            let (now, target) = (renamed[object], renamed[of]);
+        if let Action::Reuse { owner } | Action::InPlace { owner } = &suggestion.action {
+            let (object, owner) = (suggestion.object.index(), owner.index());
+            let (needed, last) = (usage.uses[object].needed_from.index(), usage.uses[owner].last_use.index());
+            let (now, target) = (renamed[object], renamed[owner]);
             let moved = changed.reuse(now, target, needed, last);
             if applied.len() == 1 {
                 assert_eq!(moved, suggestion.fills as usize, "the calls that move with it: {suggestion:?}");
@@ -236,7 +236,7 @@ fn has_its_bytes(program: &Program, suggestion: &Suggestion) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn predicted_peaks_come_true(program in programs(50, 2), picks in proptest::collection::vec(any::<u16>(), 0..12)) {
+    fn predictions_equal_rerun(program in programs(50, 2), picks in proptest::collection::vec(any::<u16>(), 0..12)) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let all = suggestions(&usage, &patterns::find(&usage));
@@ -266,7 +266,7 @@ proptest! {
     }
 
     #[test]
-    fn lowering_never_raises(program in programs(50, 2)) {
+    fn suggestions_never_raise_the_peak(program in programs(50, 2)) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let all = suggestions(&usage, &patterns::find(&usage));
@@ -283,7 +283,7 @@ proptest! {
     /// Grouped suggestions: their saving at any position equals the reduction after they are applied, and they are
     /// undone together.
     #[test]
-    fn groups_are_their_members(program in programs(50, 2), groups in 1..4usize) {
+    fn groups_save_as_much_as_their_members(program in programs(50, 2), groups in 1..4usize) {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let all = suggestions(&usage, &patterns::find(&usage));

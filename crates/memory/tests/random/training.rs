@@ -199,8 +199,8 @@ impl Program {
                 self.insert_after(after.index(), Op::Leave(object));
                 self.insert_before(before.index(), Op::Return(object));
             }
-            Action::InPlace { of } => {
-                let (old, new) = (self.block[object], self.block[of.index()]);
+            Action::InPlace { owner } => {
+                let (old, new) = (self.block[object], self.block[owner.index()]);
                 self.block.iter_mut().filter(|block| **block == old).for_each(|block| *block = new);
             }
             Action::SmallerDtype { to } => self.sizes[object] = self.sizes[object].min(*to),
@@ -315,7 +315,7 @@ fn compare(program: &Program, trace: &MemoryTrace, all: &[Suggestion], picks: &[
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
-    fn numbers_and_peaks_stay_true(program in programs(), picks in proptest::collection::vec(any::<u16>(), 0..16)) {
+    fn values_and_peaks_are_correct(program in programs(), picks in proptest::collection::vec(any::<u16>(), 0..16)) {
         let trace = program.trace();
         let all = suggested(&trace);
         for at in 0..all.len() {

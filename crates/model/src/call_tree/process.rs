@@ -161,7 +161,7 @@ mod tests {
     use super::thread_words;
 
     #[test]
-    fn numbers_of_threads_are_said_once() {
+    fn thread_numbers_are_not_repeated_in_names() {
         let words = [("loader", 9), ("", 9), ("native thread 9", 9), ("Thread-9", 9)]
             .map(|(name, tid)| thread_words(name, tid));
         assert_eq!(words, ["loader (9)", "9", "native thread 9", "Thread-9 (9)"]);

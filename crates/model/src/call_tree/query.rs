@@ -76,10 +76,10 @@ impl CallingContextTree {
     }
 
     /// Exclusive values of each node, over the wanted threads.
-    pub fn exclusive(&self, metric: CallMetric, wanted: impl Fn(CallThreadId) -> bool) -> Vec<CallStats> {
+    pub fn exclusive(&self, metric: CallMetric, is_included: impl Fn(CallThreadId) -> bool) -> Vec<CallStats> {
         let mut values = vec![CallStats::default(); self.nodes.len()];
         for (node, thread, found, stats) in self.metrics.iter() {
-            if found == metric && wanted(thread) {
+            if found == metric && is_included(thread) {
                 values[node.index()].merge(stats);
             }
         }

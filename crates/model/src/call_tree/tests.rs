@@ -52,10 +52,10 @@ proptest! {
     fn values_are_those_of_all_paths(hits in hits(), second: bool, threads in 1_u32..8) {
         let tree = build(&hits);
         prop_assert_eq!(tree.check(), Ok(()));
-        let wanted = |thread: u32| threads >> thread & 1 == 1;
-        let exclusive = tree.exclusive(metric(second), |thread| wanted(thread.0));
+        let is_included = |thread: u32| threads >> thread & 1 == 1;
+        let exclusive = tree.exclusive(metric(second), |thread| is_included(thread.0));
         let inclusive = tree.inclusive(metric(second), &exclusive);
-        let counts = |hit: &&Hit| hit.2 == second && wanted(u32::from(hit.1));
+        let counts = |hit: &&Hit| hit.2 == second && is_included(u32::from(hit.1));
         for node in tree.nodes.ids() {
             let path = names(&tree, node);
             let own = sum(hits.iter().filter(counts).filter(|hit| hit.0 == path));
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn children_are_those_with_this_parent(hits in hits()) {
+    fn children_are_the_nodes_with_this_parent(hits in hits()) {
         let tree = build(&hits);
         let children = tree.children();
         for node in tree.nodes.ids() {
@@ -90,14 +90,14 @@ proptest! {
     }
 
     #[test]
-    fn callers_account_for_each_path_with_the_frame_once(hits in hits(), wanted in 0_u8..4) {
+    fn callers_account_for_each_path_with_the_frame_once(hits in hits(), is_included in 0_u8..4) {
         let tree = build(&hits);
-        let matches = |frame: FrameId| tree.frames[frame.index()].name(&tree.strings) == wanted.to_string();
+        let matches = |frame: FrameId| tree.frames[frame.index()].name(&tree.strings) == is_included.to_string();
         let exclusive = tree.exclusive(CallMetric::OperatorTime, |_| true);
         let callers = tree.callers(matches, &tree.inclusive(CallMetric::OperatorTime, &exclusive));
         let mut expected: HashMap<Option<u8>, CallStats> = HashMap::new();
         for hit in hits.iter().filter(|hit| !hit.2) {
-            if let Some(at) = hit.0.iter().position(|&part| part == wanted) {
+            if let Some(at) = hit.0.iter().position(|&part| part == is_included) {
                 let caller = at.checked_sub(1).map(|before| hit.0[before]);
                 expected.entry(caller).or_default().merge(&CallStats::from_value(hit.3));
             }
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn deviation_is_the_textbook_s(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
+    fn deviation_equals_the_textbook_formula(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
         let mut stats = CallStats::default();
         values.iter().for_each(|&value| stats.merge(&CallStats::from_value(value)));
         let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
@@ -165,7 +165,7 @@ fn broken_handles_are_found() {
 }
 
 #[test]
-fn roles_have_names_of_their_own() {
+fn roles_have_distinct_names() {
     for role in [CallRole::Main, CallRole::Fork, CallRole::Spawn] {
         assert_eq!(CallRole::from_name(role.name()), Some(role));
     }

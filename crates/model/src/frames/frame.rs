@@ -241,7 +241,7 @@ mod tests {
     use super::tensors;
 
     #[test]
-    fn tensors_are_kept_and_the_rest_is_left_out() {
+    fn only_tensors_remain_of_inputs() {
         for (inputs, kept) in [
             ("", ""),
             ("scalar, -, scalars", ""),

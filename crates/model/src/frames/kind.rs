@@ -58,7 +58,7 @@ mod tests {
     use super::FrameKind;
 
     #[test]
-    fn kinds_have_names_of_their_own() {
+    fn kinds_have_distinct_names() {
         for &kind in FrameKind::ALL {
             assert_eq!(FrameKind::from_name(kind.name()), Some(kind));
         }

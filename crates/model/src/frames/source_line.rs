@@ -62,18 +62,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_python_make_frames_of_python() {
+    fn python_files_make_python_frames() {
         let mut strings = StringTable::new();
         let [step, train, gemm] = ["step", "train.py", "gemm.cpp"].map(|text| strings.intern(text));
-        let of = |file, line| Frame::of_line(step, file, line, &strings);
+        let frame_at = |file, line| Frame::of_line(step, file, line, &strings);
         let python = Frame::Python { function: step, file: train, line: 3, first_line: 0 };
-        assert_eq!(of(train, 3), python);
-        let kinds = [of(train, 0), of(gemm, 7), of(StrId::NONE, 0)].map(|frame| frame.kind());
+        assert_eq!(frame_at(train, 3), python);
+        let kinds = [frame_at(train, 0), frame_at(gemm, 7), frame_at(StrId::NONE, 0)].map(|frame| frame.kind());
         assert_eq!(kinds, [FrameKind::Python, FrameKind::Native, FrameKind::Native]);
     }
 
     #[test]
-    fn function_file_and_line_come_back() {
+    fn function_file_and_line_survive_a_round_trip() {
         let (function, file) = (StrId(0), StrId(1));
         for &kind in FrameKind::ALL {
             let frame = Frame::with_line(kind, function, file, 12);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_were_given_keep_their_handles() {
+    fn explicit_rows_keep_their_handles() {
         let mut table = FrameTable::from(vec![operator(1), operator(1)]);
         assert_eq!(table.push(operator(2)), FrameId(2));
         let rows = [1, 2, 3, 1].map(|name| table.intern(operator(name)).0);

@@ -23,7 +23,7 @@ impl Naive {
 
 proptest! {
     #[test]
-    fn addresses_lead_to_the_newest_object(steps in proptest::collection::vec((0..64u64, 0..12u64, 0..3u8), 0..120)) {
+    fn addresses_map_to_the_newest_object(steps in proptest::collection::vec((0..64u64, 0..12u64, 0..3u8), 0..120)) {
         let (mut map, mut naive) = (AddressMap::default(), Naive::default());
         for (number, (address, bytes, what)) in steps.into_iter().enumerate() {
             let object = MemoryObjectId::new(number);
@@ -99,7 +99,7 @@ fn wrong_handles_are_refused() {
 
 /// A damaged file may name very many of them, so each is found without a linear search.
 #[test]
-fn devices_and_streams_are_found_whoever_added_them() {
+fn devices_and_streams_are_found_independent_of_their_writer() {
     let mut trace = MemoryTrace::default();
     let device = trace.device("cuda:0");
     let first = trace.stream(device, 7);

@@ -105,7 +105,7 @@ fn backward_operators_belong_to_the_forward_one_that_comes_before() {
 }
 
 #[test]
-fn work_of_another_thread_belongs_to_what_handed_it_over() {
+fn work_of_another_thread_belongs_to_the_submitting_call() {
     let mut builder = Builder::new();
     let from = builder.event(MAIN, EventKind::Other, (0, 10), &[]);
     let around = builder.event(OTHER, EventKind::Other, (0, 100), &[]);
@@ -119,7 +119,7 @@ fn work_of_another_thread_belongs_to_what_handed_it_over() {
 }
 
 #[test]
-fn ids_name_the_annotation_that_a_device_shows() {
+fn ids_connect_device_annotations_to_host_ones() {
     let mut builder = Builder::new();
     builder.event(MAIN, EventKind::Annotation, (0, 100), &[("External id", 4)]);
     builder.event(GROUPS, EventKind::GpuAnnotation, (50, 150), &[("External id", 4)]);

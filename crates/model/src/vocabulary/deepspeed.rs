@@ -135,8 +135,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_the_engine_and_of_zero_tell_phases() {
-        for (name, told) in [
+    fn engine_and_zero_ranges_map_to_phases() {
+        for (name, expected) in [
             ("DeepSpeedEngine.forward", Some(Forward)),
             ("DeepSpeedEngine.backward", Some(Backward)),
             ("DeepSpeedEngine.allreduce_gradients", Some(Communication)),
@@ -149,21 +149,21 @@ mod tests {
             ("DeepSpeedZeroOptimizer_Stage3.step", Some(Optimizer)),
             ("DeepSpeedZeroOptimizer_Stage3._partition_all_parameters", None),
         ] {
-            assert_eq!(phase_span(name).map(|span| span.phase), Some(told), "{name}");
+            assert_eq!(phase_span(name).map(|span| span.phase), Some(expected), "{name}");
         }
         assert!(phase_span("MyEngine.forward").is_none());
     }
 
     #[test]
-    fn functions_of_the_engine_and_of_zero_tell_phases() {
-        for (file, function, told) in [
+    fn engine_and_zero_functions_map_to_phases() {
+        for (file, function, expected) in [
             ("deepspeed/comm/comm.py", "all_reduce", Communication),
             ("deepspeed/runtime/zero/stage_1_and_2.py", "average_tensor", Communication),
             ("deepspeed/runtime/zero/stage3.py", "DeepSpeedZeroOptimizer_Stage3.step", Optimizer),
             ("deepspeed/runtime/pipe/engine.py", "PipelineEngine._exec_backward_pass", Backward),
             ("deepspeed/ops/adam/fused_adam.py", "step", Optimizer),
         ] {
-            assert_eq!(phase_of_code(file, function), Some(told), "{file}: {function}");
+            assert_eq!(phase_of_code(file, function), Some(expected), "{file}: {function}");
         }
         assert_eq!(phase_of_code("deepspeed/runtime/zero/stage3.py", "__init__"), None);
     }

@@ -85,9 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn actions_of_the_trainer_tell_phases() {
+    fn trainer_actions_map_to_phases() {
         let phase = |name: &str| phase_span(name).map(|span| span.phase);
-        for (name, told) in [
+        for (name, expected) in [
             ("[pl][profile][_TrainingEpochLoop].train_dataloader_next", DataLoading),
             ("[pl][profile][_EvaluationLoop].val_next", DataLoading),
             ("[pl][profile][Strategy]SingleDeviceStrategy.batch_to_device", DataLoading),
@@ -95,7 +95,7 @@ mod tests {
             ("[pl][profile][Strategy]DDPStrategy.backward", Backward),
             ("[pl][profile][LightningModule]Net.optimizer_step", Optimizer),
         ] {
-            assert_eq!(phase(name), Some(Some(told)), "{name}");
+            assert_eq!(phase(name), Some(Some(expected)), "{name}");
         }
         assert!(phase_span("[pl][profile][Strategy]DDPStrategy.training_step").is_some_and(|span| span.in_closure));
         for name in [

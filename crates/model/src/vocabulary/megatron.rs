@@ -71,8 +71,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_schedules_and_layers_tell_phases() {
-        for (name, told) in [
+    fn schedule_and_layer_ranges_map_to_phases() {
+        for (name, expected) in [
             ("megatron.core.pipeline_parallel.p2p_communication.send_forward_recv_backward", Some(Communication)),
             (
                 "megatron.core.pipeline_parallel.schedules.forward_backward_pipelining_with_interleaving.warmup",
@@ -86,21 +86,21 @@ mod tests {
             ("megatron.core.transformer.mlp.forward.linear_fc1", Some(Forward)),
             ("megatron.core.fusions.fused_bias_swiglu.backward", Some(Backward)),
         ] {
-            assert_eq!(phase_span(name).map(|span| span.phase), Some(told), "{name}");
+            assert_eq!(phase_span(name).map(|span| span.phase), Some(expected), "{name}");
         }
         assert!(phase_span("forward-backward").is_none());
     }
 
     #[test]
-    fn functions_of_the_core_tell_phases() {
-        for (file, function, told) in [
+    fn core_functions_map_to_phases() {
+        for (file, function, expected) in [
             ("megatron/core/pipeline_parallel/schedules.py", "forward_step", Forward),
             ("megatron/core/pipeline_parallel/schedules.py", "backward_step", Backward),
             ("/opt/Megatron-LM/megatron/core/optimizer/optimizer.py", "step_with_ready_grads", Optimizer),
             ("megatron/core/distributed/finalize_model_grads.py", "finalize_model_grads", Communication),
             ("megatron/core/tensor_parallel/mappings.py", "_reduce", Communication),
         ] {
-            assert_eq!(phase_of_code(file, function), Some(told), "{file}: {function}");
+            assert_eq!(phase_of_code(file, function), Some(expected), "{file}: {function}");
         }
         let schedule = phase_of_code("megatron/core/pipeline_parallel/schedules.py", "forward_backward_no_pipelining");
         assert_eq!(schedule, None);

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_have_the_form_that_those_who_ask_rely_on() {
+    fn vocabulary_entries_have_the_required_form() {
         for framework in FRAMEWORKS {
             let name = framework.name;
             assert!(
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_known_by_file_and_name() {
+    fn functions_are_matched_by_file_and_name() {
         let phase = phase_of_code("/venv/lib/python3.11/site-packages/deepspeed/runtime/engine.py", "step");
         assert_eq!(phase, Some(TrainingPhase::Optimizer));
         assert_eq!(

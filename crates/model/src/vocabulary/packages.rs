@@ -69,7 +69,7 @@ const PUBLIC_PARTS_OF_TORCH: &[&str] = &[
 const WITH_PRIVATE_MODULES: &[&str] = &["profiler", "utils"];
 
 /// Words in names of private modules that programs have (`torch/_train.py`), and PyTorch does not.
-const WORDS_OF_PROGRAMS: &[&str] = &[
+const PROGRAM_WORDS: &[&str] = &[
     "data",
     "dataset",
     "datasets",
@@ -159,7 +159,7 @@ const MODULES: &[&str] = &[
 
 /// Modules that start programs and threads. They are Python's own in every folder, because a program with a file of
 /// such a name does not run.
-const STARTERS: &[&str] = &["contextlib.py", "runpy.py", "threading.py"];
+const STARTING_MODULES: &[&str] = &["contextlib.py", "runpy.py", "threading.py"];
 
 /// True if a file belongs to a framework, independent of its installation.
 #[must_use]
@@ -214,7 +214,7 @@ pub fn is_own_code(file: &str) -> bool {
         || has(STANDARD)
         || has(WITHOUT_FILE)
         || is_pythons()
-        || STARTERS.contains(&name)
+        || STARTING_MODULES.contains(&name)
         || is_generated_code(file)
         || is_framework_code(file)
         || is_in_any(file, LIBRARIES)
@@ -236,7 +236,7 @@ fn is_private_in_torch(path: &str) -> bool {
     let name = if WITH_PRIVATE_MODULES.contains(&package) { rest } else { path };
     let Some(name) = name.strip_prefix('_').filter(|name| !name.starts_with('_')) else { return false };
     match name.strip_suffix(".py").filter(|module| !module.contains('/')) {
-        Some(module) => !module.split('_').any(|word| WORDS_OF_PROGRAMS.contains(&word)),
+        Some(module) => !module.split('_').any(|word| PROGRAM_WORDS.contains(&word)),
         None => name.contains('/'),
     }
 }
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_known_where_they_are_installed_checked_out_or_shortened() {
+    fn packages_are_found_installed_checked_out_or_shortened() {
         for file in [
             "megatron/core/transformer/mlp.py",
             "/opt/Megatron-LM/megatron/core/transformer/mlp.py",
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn own_code() {
+    fn user_code_is_distinguished_from_libraries() {
         for own in [
             "train.py",
             "my_torch/a.py",
@@ -370,7 +370,7 @@ mod tests {
         _a_module_of_tomorrow.py _tomorrow/ utils/_tomorrow.py";
 
     #[test]
-    fn private_modules_of_an_unpacked_pytorch_are_no_own_code() {
+    fn private_modules_of_an_unpacked_pytorch_are_not_user_code() {
         for part in PRIVATE_IN_TORCH.split_whitespace() {
             let file = if part.ends_with('/') { format!("{part}a.py") } else { part.to_owned() };
             assert!(!is_own_code(&format!("/mnt/unpacked-1/torch/{file}")), "{file}");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_inductor_are_generated_in_any_cache() {
+    fn inductor_files_in_any_cache_are_generated_code() {
         let hash = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrs";
         assert!(is_generated_code(&format!("/cache/inductor/ab/c{hash}.py")));
         for own in ["/w/ab/cab.py", "/w/train.py", "/w/l4/cl4model.py", "train.py"] {

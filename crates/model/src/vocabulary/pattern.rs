@@ -19,7 +19,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn star_matches_any_text() {
         assert!(matches("step[*]", "step[DECODE bs=31]") && matches("step[*]", "step[]"));
         assert!(!matches("step[*]", "step[") && !matches("step", "steps"));
         assert!(matches("*a*b", "xaxb") && !matches("*a*b", "xbxa"));

@@ -61,7 +61,7 @@ mod tests {
     use super::makes_weights;
 
     #[test]
-    fn functions_that_make_move_or_load_weights() {
+    fn functions_that_create_move_or_load_weights() {
         let torch = |file: &str| format!("/env/lib/python3.11/site-packages/torch/nn/modules/{file}");
         assert!(makes_weights(&torch("module.py"), "_apply"));
         assert!(makes_weights(&torch("linear.py"), "Linear.__init__"));

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Maximum number of lanes with one object each, per device. Beyond it, objects with disjoint lifetimes share lanes.
-const OWN_LANES: usize = 256;
+const MAX_OWN_LANES: usize = 256;
 
 /// A time in which an object is of no use.
 #[derive(Clone, Debug)]
@@ -28,12 +28,12 @@ pub struct Waste {
 }
 
 /// Callback for additional attributes of an object, as names and texts.
-pub type Told<'a> = dyn Fn(MemoryObjectId) -> Vec<(&'static str, String)> + 'a;
+pub type ObjectAttributes<'a> = dyn Fn(MemoryObjectId) -> Vec<(&'static str, String)> + 'a;
 
-/// Lanes of a memory trace, with waste and the attributes of each object from `told`. Start times never decrease,
+/// Lanes of a memory trace, with waste and the attributes of each object from `attributes`. Start times never decrease,
 /// except for operators, which are listed at their end and drawn from their start.
-pub fn lanes(memory: &MemoryTrace, waste: &[Waste], told: &Told<'_>) -> Trace {
-    let mut writer = Writer::new(memory, told);
+pub fn lanes(memory: &MemoryTrace, waste: &[Waste], attributes: &ObjectAttributes<'_>) -> Trace {
+    let mut writer = Writer::new(memory, attributes);
     writer.counters();
     writer.calls();
     writer.objects(waste);
@@ -43,14 +43,14 @@ pub fn lanes(memory: &MemoryTrace, waste: &[Waste], told: &Told<'_>) -> Trace {
 
 struct Writer<'a> {
     memory: &'a MemoryTrace,
-    told: &'a Told<'a>,
+    attributes: &'a ObjectAttributes<'a>,
     trace: Trace,
     /// Start of each call, and one more value for the end.
     clock: Vec<i64>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(memory: &'a MemoryTrace, told: &'a Told<'a>) -> Self {
+    fn new(memory: &'a MemoryTrace, attributes: &'a ObjectAttributes<'a>) -> Self {
         let calls = &memory.calls;
         let (mut clock, mut now) = (Vec::with_capacity(calls.len() + 1), calls.start_ns.first().copied().unwrap_or(0));
         for start in &calls.start_ns {
@@ -63,7 +63,7 @@ impl<'a> Writer<'a> {
         let mut trace = Trace::default();
         trace.meta.name.clone_from(&memory.label);
         trace.meta.format = "memory".to_owned();
-        Self { memory, told, trace, clock }
+        Self { memory, attributes, trace, clock }
     }
 
     fn track(&mut self, device: MemoryDeviceId, kind: TrackKind, number: usize, name: &str) -> TrackId {
@@ -206,7 +206,7 @@ impl<'a> Writer<'a> {
                 .ids()
                 .filter(|object| self.memory.objects.device[object.index()] == device)
                 .collect();
-            for (object, lane) in self.placed(objects) {
+            for (object, lane) in self.assign_lanes(objects) {
                 let name = lane.map_or_else(|| self.memory.object_name(object), |lane| format!("objects {lane}"));
                 // Below the lanes of the streams.
                 let number = self.memory.streams.len() + 1 + lane.unwrap_or(object.index());
@@ -218,9 +218,9 @@ impl<'a> Writer<'a> {
 
     /// Memory objects in the order of their allocation, each with the lane that it shares, if there are too many for
     /// one each.
-    fn placed(&self, mut objects: Vec<MemoryObjectId>) -> Vec<(MemoryObjectId, Option<usize>)> {
+    fn assign_lanes(&self, mut objects: Vec<MemoryObjectId>) -> Vec<(MemoryObjectId, Option<usize>)> {
         objects.sort_by_key(|object| self.memory.life(*object).start);
-        if objects.len() <= OWN_LANES {
+        if objects.len() <= MAX_OWN_LANES {
             return objects.into_iter().map(|object| (object, None)).collect();
         }
         let (mut open, mut lanes) = (BinaryHeap::new(), 0);
@@ -241,8 +241,8 @@ impl<'a> Writer<'a> {
         let (begin, end) = (self.clock[life.start], self.clock[life.end]);
         let texts = [("kind", objects.kind[row].name()), ("dtype", memory.strings.get(objects.dtype[row]))];
         let texts = texts.into_iter().chain([("shape", memory.strings.get(objects.shape[row]))]);
-        let told = (self.told)(object);
-        let texts = texts.chain(told.iter().map(|(key, text)| (*key, text.as_str())));
+        let attributes = (self.attributes)(object);
+        let texts = texts.chain(attributes.iter().map(|(key, text)| (*key, text.as_str())));
         let mut args = vec![("object", int(row as u64)), ("bytes", int(objects.bytes[row]))];
         for (key, text) in texts.filter(|(_, text)| !text.is_empty()) {
             args.push((key, AttrValue::Str(self.trace.strings.intern(text))));
@@ -284,15 +284,15 @@ mod tests {
     }
 
     #[test]
-    fn an_object_lies_on_its_lane_from_its_allocation_to_its_free() {
+    fn objects_span_their_lane_from_allocation_to_free() {
         let memory = text::read("m", PROGRAM).unwrap();
         let (none, object) = (MemoryCallId::NONE, MemoryObjectId(1));
         let waste = Waste { object, name: "unused allocation", from: none, to: none, bytes: 50 };
         let late = Waste { object: MemoryObjectId(0), name: "late", from: MemoryCallId(3), to: none, bytes: 100 };
-        let told = |object: MemoryObjectId| {
+        let attributes = |object: MemoryObjectId| {
             vec![("call path", format!("train.py:{}", object.0 + 1)), ("suggestion", String::new())]
         };
-        let trace = lanes(&memory, &[waste, late], &told);
+        let trace = lanes(&memory, &[waste, late], &attributes);
         let found = spans(&trace);
         for expected in [
             "in use: in use 5 0",
@@ -320,8 +320,8 @@ mod tests {
     }
 
     #[test]
-    fn many_objects_share_lanes_while_they_do_not_meet() {
-        let lines = (0..OWN_LANES + 10).map(|at| format!("a o{at} 8; f o{at}\n"));
+    fn objects_with_disjoint_lifetimes_share_lanes() {
+        let lines = (0..MAX_OWN_LANES + 10).map(|at| format!("a o{at} 8; f o{at}\n"));
         let memory = text::read("m", &lines.collect::<String>()).unwrap();
         let trace = lanes(&memory, &[], &nothing);
         assert_eq!(trace.tracks.tracks.len(), 3, "a counter, a stream, one lane");

@@ -273,7 +273,7 @@ mod tests {
         {"ph": "X", "cat": "cpu_op", "name": "no time", "pid": 7, "tid": 8, "dur": 4}]}"#;
 
     #[test]
-    fn what_is_written_decodes_nests_and_links() {
+    fn written_packets_decode_nest_and_link() {
         let trace = read_bytes("t", TRACE, &ReadOptions::default()).unwrap();
         let mut bytes = Vec::new();
         assert_eq!(write(&[&trace], &mut bytes).unwrap(), 1);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_side_by_side_share_no_ids() {
+    fn traces_of_one_file_share_no_ids() {
         let trace = read_bytes("t", TRACE, &ReadOptions::default()).unwrap();
         let mut bytes = Vec::new();
         assert_eq!(write(&[&trace, &trace], &mut bytes).unwrap(), 2);

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crossing_spans_get_lanes_of_their_own() {
+    fn crossing_spans_get_separate_lanes() {
         let mut lanes = Lanes::default();
         let spans = [(0, 10), (2, 8), (6, 12), (10, 20), (11, 13)];
         let placed: Vec<_> = spans.map(|(s, e)| lanes.place(s, e)).into_iter().collect();

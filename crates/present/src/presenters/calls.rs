@@ -226,7 +226,7 @@ mod tests {
     use stackline_model::CallMetric;
 
     #[test]
-    fn a_tree_fits_and_folds() {
+    fn call_tree_fits_and_folds() {
         let files = stackline_testkit::recording::streams(&stackline_testkit::recording::Config::default());
         let streams = files.iter().map(|(name, file)| (name.as_str(), file.as_slice()));
         let tree = stackline_ingest::recording::read_streams(streams);

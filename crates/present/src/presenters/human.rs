@@ -73,19 +73,19 @@ mod tests {
     }
 
     #[test]
-    fn times_since_an_epoch_stay_apart() {
-        let of = |values: [i64; 2]| {
+    fn times_since_an_epoch_stay_distinguishable() {
+        let formatted = |values: [i64; 2]| {
             let values = Values::I64(values.map(Some).to_vec());
             scale(&Column { name: "time_ns".to_owned(), unit: Unit::Ns, values })
         };
-        let epoch = of([1_621_401_187_000_123_000, 1_621_401_187_001_000_000]);
+        let epoch = formatted([1_621_401_187_000_123_000, 1_621_401_187_001_000_000]);
         assert_eq!((epoch.suffix, number(1_621_401_187_000_123_000.0, &epoch)), ("s", "1621401187.000123".into()));
-        assert_eq!(of([0, 1_621_401_187_000_123_000]).decimals, 0, "durations");
-        assert_eq!(of([1_000, 2_000_000]).suffix, "µs");
+        assert_eq!(formatted([0, 1_621_401_187_000_123_000]).decimals, 0, "durations");
+        assert_eq!(formatted([1_000, 2_000_000]).suffix, "µs");
     }
 
     #[test]
-    fn durations_and_sizes_choose_their_own() {
+    fn durations_and_sizes_have_separate_units() {
         assert_eq!(duration(950), "950 ns");
         assert_eq!(duration(15_200), "15.20 µs");
         assert_eq!(duration(-1_234_000_000), "-1234 ms");

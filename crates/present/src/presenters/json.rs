@@ -167,7 +167,7 @@ mod tests {
     use stackline_model::{Severity, Trace, Unit};
 
     #[test]
-    fn a_document_keeps_order_precision_and_report() {
+    fn json_documents_keep_order_precision_and_report() {
         let mut trace = Trace::default();
         trace.meta.name = "rank0.json".into();
         trace.report.count("bare_quote", Severity::Repaired, "A quote was not escaped.", Some(17), "\"x");

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_stay_whole() {
+    fn long_words_are_not_split() {
         let word = "x".repeat(60);
         let style = Style { width: 40, ..Style::default() };
         assert_eq!(wrapped(&format!("a {word} b"), ("", ""), &style), format!("a\n{word}\nb\n"));

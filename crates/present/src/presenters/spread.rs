@@ -14,12 +14,12 @@ const LARGE_PERCENT: f64 = 1000.0;
 /// The scale of a column of a table that has a whole spread: the unit of the median, and digits enough for the least value of all; where
 /// that takes too many, the smallest unit of them.
 pub(super) fn scale(columns: &[Column], at: usize) -> Option<Scale> {
-    let of = |name: &str| columns.iter().find(|column| column.name == name);
-    if !COLUMNS.contains(&&*columns[at].name) || !COLUMNS[..WHOLE].iter().all(|name| of(name).is_some()) {
+    let find_column = |name: &str| columns.iter().find(|column| column.name == name);
+    if !COLUMNS.contains(&&*columns[at].name) || !COLUMNS[..WHOLE].iter().all(|name| find_column(name).is_some()) {
         return None;
     }
-    let median = human::scale(of("median_us")?);
-    let all = || COLUMNS.iter().filter_map(|name| of(name));
+    let median = human::scale(find_column("median_us")?);
+    let all = || COLUMNS.iter().filter_map(|name| find_column(name));
     let values = || all().flat_map(|column| magnitudes(&column.values)).filter(|value| *value > 0.0);
     let (least, most) = values().fold((f64::INFINITY, 0.0_f64), |(least, most), v| (least.min(v), most.max(v)));
     let decimals = |scale: &Scale| {

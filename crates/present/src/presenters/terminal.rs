@@ -4,7 +4,7 @@
 //! right, with a note. Color never carries meaning alone.
 
 use super::{human, spread};
-use crate::cells::cut_apart;
+use crate::cells::shorten_distinctly;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, presets};
 use stackline_model::kernel_names::short_names;
 use stackline_model::{Column, Table, Unit, Values};
@@ -59,7 +59,7 @@ pub fn table(table: &Table, style: &Style) -> String {
     let mut lanes: Vec<TextColumn> = Vec::new();
     let bar = bar_column(table);
     for (i, column) in table.columns.iter().enumerate().filter(|(_, c)| rows == 0 || has_value(&c.values)) {
-        lanes.push(lane(column, &scale_beside(table, i), shown));
+        lanes.push(lane(column, &scale_of_size_columns(table, i), shown));
         if Some(i) == bar && style.width >= WIDTH_FOR_BARS {
             lanes.push(bars(column, shown));
         }
@@ -132,8 +132,9 @@ pub fn wrap_lines(text: &str, style: &Style) -> String {
 
 /// Check for a character that controls a terminal: control characters, line breaks, and marks of text direction.
 pub(super) fn is_unseen(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || c.is_control()
+    let changes_direction =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    changes_direction || c.is_control()
 }
 
 /// Replace characters that could control a terminal by blanks.
@@ -206,7 +207,7 @@ fn bar_column(table: &Table) -> Option<usize> {
 }
 
 /// Scale of a column. Sizes in a memory table share the scale of the largest adjacent column.
-fn scale_beside(table: &Table, at: usize) -> human::Scale {
+fn scale_of_size_columns(table: &Table, at: usize) -> human::Scale {
     let (columns, own) = (&table.columns, human::scale(&table.columns[at]));
     let is_size = |column: &Column| column.unit == Unit::Bytes && matches!(column.values, Values::I64(_));
     if let Some(scale) = spread::scale(columns, at) {
@@ -216,9 +217,9 @@ fn scale_beside(table: &Table, at: usize) -> human::Scale {
         return own;
     }
     let before = columns[..at].iter().rev().take_while(|column| is_size(column));
-    let beside = before.chain(columns[at + 1..].iter().take_while(|column| is_size(column)));
+    let size_columns = before.chain(columns[at + 1..].iter().take_while(|column| is_size(column)));
     let largest = |column: &Column| human::largest(&column.values);
-    let Some(most) = beside.max_by(|a, b| largest(a).total_cmp(&largest(b))) else { return own };
+    let Some(most) = size_columns.max_by(|a, b| largest(a).total_cmp(&largest(b))) else { return own };
     let (mine, theirs) = (largest(&columns[at]), largest(most));
     if mine < theirs && theirs < mine * COMPARABLE { human::scale(most) } else { own }
 }
@@ -306,7 +307,7 @@ fn fit(lanes: &mut Vec<TextColumn>, width: usize) -> usize {
         if lane.wraps {
             lane.cells.iter_mut().for_each(|cell| *cell = wrap_hard(cell, most).join("\n"));
         } else {
-            lane.cells = cut_apart(&lane.cells, most, shorten);
+            lane.cells = shorten_distinctly(&lane.cells, most, shorten);
         }
         lane.header = shorten(&lane.header, most);
     }
@@ -411,14 +412,14 @@ mod tests {
     }
 
     #[test]
-    fn what_drives_terminals_is_not_passed_on() {
+    fn terminal_control_characters_are_removed() {
         let name = "\u{202e}gnp.\u{1b}[31mx\u{2066}\u{2028}\nä\u{200d}";
         assert_eq!(clean(name), " gnp. [31mx   ä\u{200d}");
         assert_eq!(clean_lines("a\u{202e}b\nc\u{7}"), "a b\nc ");
     }
 
     #[test]
-    fn tables_fit_and_say_what_was_left_out() {
+    fn tables_fit_and_report_omitted_columns() {
         for width in [24, 40, 60, 80, 100, 200] {
             let text = table(&sample(), &Style { width, ..Style::default() });
             let grid = text.lines().skip(1).filter(|l| !l.starts_with("  "));
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_whole_and_sizes_of_one_unit() {
+    fn sentences_are_complete_and_sizes_have_one_unit() {
         let long = "free object 6 (leak.py:12 step) just after kernel aten::sum (call 7, leak.py:14), with a_name_of_more_than_fifty_letters_that_no_line_holds";
         let sample = Table::new("memory_suggestions", "What to change")
             .i64("number", Unit::None, [1, 2])
@@ -442,15 +443,15 @@ mod tests {
             assert!(text.lines().all(|line| line.width() <= width), "{text}");
             let letters: String =
                 text.lines().skip(3).flat_map(|line| line.chars().filter(|c| c.is_alphabetic())).collect();
-            let told: String = long.chars().filter(|c| c.is_alphabetic()).collect();
-            assert!(letters.contains(&told), "width {width}:\n{text}");
+            let drawn: String = long.chars().filter(|c| c.is_alphabetic()).collect();
+            assert!(letters.contains(&drawn), "width {width}:\n{text}");
         }
         let text = table(&sample, &Style { width: 120, ..Style::default() });
         assert!(text.contains("9.50") && text.contains("0.50") && text.contains("tiny (B)"), "{text}");
     }
 
     #[test]
-    fn colour_only_adds_escapes() {
+    fn color_only_adds_escapes() {
         let plain = table(&sample(), &Style::default());
         let colored = table(&sample(), &Style { color: true, ..Style::default() });
         let mut stripped = String::new();

@@ -115,9 +115,9 @@ impl<'a> Label<'a> {
 pub(super) const COLUMNS: &[&str] = &["row", "parent", "depth", "label", "inclusive", "exclusive", "calls", "before?"];
 
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
-    let asked = Asked::new(opened, arguments)?;
-    let place = asked.place(opened, arguments)?;
-    boxes(&place, &asked)
+    let request = ViewRequest::new(opened, arguments)?;
+    let place = request.place(opened, arguments)?;
+    boxes(&place, &request)
 }
 
 /// Number of calls of the frame in a row of the call tree view; `None` if not counted.
@@ -175,38 +175,41 @@ impl ViewRow {
 }
 
 /// Request for a view, with its options.
-struct Asked<'o> {
+struct ViewRequest<'o> {
     source: Source<'o>,
-    beside: Option<Source<'o>>,
+    baseline: Option<Source<'o>>,
     options: ViewOptions,
     /// Minimum width of boxes, if given.
     least: Option<f64>,
 }
 
-impl<'o> Asked<'o> {
+impl<'o> ViewRequest<'o> {
     fn new(opened: &'o OpenRun, arguments: &Arguments) -> Result<Self, QueryError> {
         let (rank, part) = (arguments.number("rank")?, arguments.part()?);
         let is_compared = arguments.choice("beside", &[("before", ())])?.is_some();
         let before = if is_compared { Some(opened.before()?) } else { None };
         // Where nobody chose steps, a warm-up of either side is left out of both.
-        let own = before.filter(|_| opened.is_all(rank, part)).map_or(part, |before| opened.like(rank, part, before));
+        let own = before
+            .filter(|_| opened.is_default_part(rank, part))
+            .map_or(part, |before| opened.corresponding_part(rank, part, before));
         let source = opened.calls(rank, own)?;
         let measured = source.tree().measured();
         if measured.is_empty() {
             return Err(QueryError::unavailable("no call has measurements, so there is no tree to draw"));
         }
         let options = options(source.tree(), &measured, arguments)?;
-        let beside = before.map(|before| before.calls(rank, before.like(rank, part, opened))).transpose()?;
-        if let Some(before) = &beside {
+        let baseline =
+            before.map(|before| before.calls(rank, before.corresponding_part(rank, part, opened))).transpose()?;
+        if let Some(before) = &baseline {
             check_measured(before.tree(), source.tree(), options.metric)?;
         }
-        Ok(Self { source, beside, options, least: arguments.number("least")? })
+        Ok(Self { source, baseline, options, least: arguments.number("least")? })
     }
 
     fn view(&self, metric: CallMetric) -> CallView {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
-        match &self.beside {
+        match &self.baseline {
             Some(before) => {
                 let mut view = calls::compare(before.tree(), tree, &options);
                 view.scale_before(before.steps(), self.source.steps());
@@ -224,12 +227,12 @@ impl<'o> Asked<'o> {
     }
 
     /// Node by another metric at the path of these labels; `None` if that needs the whole view.
-    fn there(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
+    fn view_at_path(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, uncounted_calls) = (self.source.tree(), self.source.uncounted_calls());
         // Nobody sees any callers of it.
         let view = || calls::view_upwards(tree, &options, uncounted_calls, labels, f64::INFINITY);
-        if self.beside.is_some() { None } else { view() }
+        if self.baseline.is_some() { None } else { view() }
     }
 
     /// Check for a request of rows that are too narrow to be visible.
@@ -248,7 +251,7 @@ impl<'o> Asked<'o> {
         let key = self.key(arguments);
         let view = opened.view(&key, || self.view(self.options.metric));
         let root: u64 = arguments.number("root")?.unwrap_or(0);
-        let has_parts = !self.is_fine() && self.beside.is_none() && calls::can_view_upwards(&self.options);
+        let has_parts = !self.is_fine() && self.baseline.is_none() && calls::can_view_upwards(&self.options);
         if root == 0 || !has_parts {
             let row = row(&view, root)?;
             return Ok(ViewRow { view, row, part: None });
@@ -321,9 +324,9 @@ fn options(
 }
 
 /// Boxes of the call tree view below a row, and how many were left out.
-fn boxes(place: &ViewRow, asked: &Asked<'_>) -> Result<Answer, QueryError> {
+fn boxes(place: &ViewRow, request: &ViewRequest<'_>) -> Result<Answer, QueryError> {
     let (view, root) = (&*place.view, place.row);
-    let least = asked.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
+    let least = request.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
     let kept = kept(view, root, least);
     let mut at = vec![u32::MAX; view.nodes.len()];
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -350,12 +353,12 @@ fn boxes(place: &ViewRow, asked: &Asked<'_>) -> Result<Answer, QueryError> {
         before: view.before.map(|before| before.sum),
         nodes: view.nodes.len(),
         left_out: place.left_out(kept.len()),
-        metrics: asked.metrics(),
-        guessed: asked.source.guesses_lines(),
-        steps: asked
-            .beside
+        metrics: request.metrics(),
+        guessed: request.source.guesses_lines(),
+        steps: request
+            .baseline
             .as_ref()
-            .map(|before| ComparedSteps { before: before.steps(), after: asked.source.steps() }),
+            .map(|before| ComparedSteps { before: before.steps(), after: request.source.steps() }),
         path: place.path().into_iter().map(|(row, label)| (row, label.short())).collect(),
         labels: labels.list,
     };
@@ -444,8 +447,9 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
         }
         Stage::Merged => {
             let named = || chosen(opened).with("merge", "name");
-            let ways = [named(), chosen(opened).with("recursion", "collapsed"), named().with("recursion", "collapsed")];
-            ways.iter().flat_map(shapes).collect()
+            let argument_sets =
+                [named(), chosen(opened).with("recursion", "collapsed"), named().with("recursion", "collapsed")];
+            argument_sets.iter().flat_map(shapes).collect()
         }
         Stage::WholeTree => shapes(&Part::Whole.arguments(opened)),
         Stage::Step(number, ..) => shapes(&alone(number)),

@@ -1,6 +1,6 @@
 //! Query of the comparison with the baseline, as in `stackline diff --format json`.
 
-use crate::prefetch::{Stage, plain};
+use crate::prefetch::{Stage, one_empty_set};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_diff as diff;
@@ -95,5 +95,5 @@ fn peaks(opened: &OpenRun) -> BTreeMap<String, u64> {
 }
 
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
-    if stage == Stage::Comparison && opened.before().is_ok() { plain() } else { Vec::new() }
+    if stage == Stage::Comparison && opened.before().is_ok() { one_empty_set() } else { Vec::new() }
 }

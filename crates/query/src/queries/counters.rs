@@ -66,7 +66,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     points.truncate(MOST);
     let document =
         CounterDocument { counters: counters.list.iter().map(About::new).collect(), more: counters.left_out, left_out };
-    let values = |of: fn(&Point) -> f64| Column::F64(points.iter().map(of).collect());
+    let values = |value_of: fn(&Point) -> f64| Column::F64(points.iter().map(value_of).collect());
     let columns = vec![
         ("counter", Column::U32(points.iter().map(|point| point.counter as u32).collect())),
         ("start", Column::F64(points.iter().map(|point| point.start.saturating_sub(origin) as f64).collect())),

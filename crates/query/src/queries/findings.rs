@@ -1,6 +1,6 @@
 //! Queries of findings, one finding, and rules.
 
-use crate::prefetch::{Stage, plain, with};
+use crate::prefetch::{Stage, one_empty_set, with};
 use crate::source;
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
@@ -57,7 +57,7 @@ pub(super) fn all(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     // In the words of the terminal, so that both say the same.
     let uncovered_text = uncovered(found);
     let of_page = FindingsKeys {
-        rules: looked(found),
+        rules: checked_rules(found),
         nearest: nearest(found),
         uncovered_text,
         with_gpu_work: found.with_gpu_work,
@@ -75,11 +75,11 @@ pub(super) fn all(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
 }
 
 /// Rules that were checked, because their data exist, whether they found anything or not.
-fn looked(found: &Findings) -> Vec<Rule<'_>> {
+fn checked_rules(found: &Findings) -> Vec<Rule<'_>> {
     let could = |rule: &&Arc<RuleInfo>| found.unchecked.iter().all(|one| one.rule.code != rule.code);
     let rules = found.rules.iter().filter(could);
     rules
-        .map(|of| Rule { code: &of.code, name: &of.name, about: &of.about, thresholds: thresholds(&of.code) })
+        .map(|info| Rule { code: &info.code, name: &info.name, about: &info.about, thresholds: thresholds(&info.code) })
         .collect()
 }
 
@@ -103,7 +103,7 @@ fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
 /// Thresholds of a rule for `--set`: name, value, meaning. Empty for Python rules.
 fn thresholds(code: &str) -> Vec<(&'static str, f64, &'static str)> {
     let settings = findings::rules::find(code).map_or(&[][..], |rule| rule.settings);
-    settings.iter().map(|of| (of.name, of.default, of.about)).collect()
+    settings.iter().map(|setting| (setting.name, setting.default, setting.about)).collect()
 }
 
 /// The documentation of a rule, as Markdown.
@@ -202,7 +202,7 @@ fn excerpt<'a>(opened: &'a OpenRun, finding: &'a Finding) -> Option<source::Exce
 }
 
 pub(super) fn first_list(_: &OpenRun, stage: Stage) -> Vec<Arguments> {
-    if matches!(stage, Stage::Opening | Stage::FindingsOfMemory) { plain() } else { Vec::new() }
+    if matches!(stage, Stage::Opening | Stage::FindingsOfMemory) { one_empty_set() } else { Vec::new() }
 }
 
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {

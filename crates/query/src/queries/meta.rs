@@ -1,6 +1,6 @@
 //! Query that describes the run: its traces, sources, devices and missing records.
 
-use crate::prefetch::{Stage, of_before, plain};
+use crate::prefetch::{Stage, for_baseline, one_empty_set};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_model::{CallProcess, CallingContextTree, DeviceClock, EventKind, FrameKind, ReadReport, Trace};
@@ -163,7 +163,7 @@ pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryErr
         .zip(opened.set.traces.iter().zip(&opened.infos))
         .map(|(at, (trace, info))| of_trace(trace, info, opened.chosen(at)))
         .collect();
-    let query = |of: &super::Query| QueryMeta { name: of.name, about: of.about, arguments: of.arguments };
+    let query = |entry: &super::Query| QueryMeta { name: entry.name, about: entry.about, arguments: entry.arguments };
     Answer::document(&Meta {
         name: opened.name(),
         hash: opened.hash(),
@@ -225,16 +225,16 @@ fn of_trace<'a>(trace: &'a Trace, info: &'a TraceInfo, chosen: Option<(i64, i64)
     }
 }
 
-fn clock(of: &DeviceClock) -> Clock {
+fn clock(device_clock: &DeviceClock) -> Clock {
     Clock {
-        device: of.device,
-        least_ns: of.least_ns,
-        most_ns: of.most_ns,
-        shift_ns: of.shift_ns(),
-        applied_ns: of.applied_ns,
-        contradictory: of.is_contradictory(),
-        early: of.early,
-        late: of.late,
+        device: device_clock.device,
+        least_ns: device_clock.least_ns,
+        most_ns: device_clock.most_ns,
+        shift_ns: device_clock.shift_ns(),
+        applied_ns: device_clock.applied_ns,
+        contradictory: device_clock.is_contradictory(),
+        early: device_clock.early,
+        late: device_clock.late,
     }
 }
 
@@ -254,7 +254,9 @@ fn process(process: &CallProcess) -> Process<'_> {
         command: &process.command,
         python: &process.python,
         torch: &process.torch,
-        sources: sources.map(|of| RecordedSource { name: &of.name, on: of.on, detail: &of.detail }).collect(),
+        sources: sources
+            .map(|source| RecordedSource { name: &source.name, on: source.on, detail: &source.detail })
+            .collect(),
         lost: process.lost.iter().map(|(what, count)| Lost { what, count: *count }).collect(),
     }
 }
@@ -267,8 +269,8 @@ fn has_python(opened: &OpenRun) -> bool {
 
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
-        Stage::Soonest | Stage::Opening | Stage::OpeningOfMemory => plain(),
-        Stage::Comparison => of_before(opened, |_| plain()),
+        Stage::Urgent | Stage::Opening | Stage::OpeningOfMemory => one_empty_set(),
+        Stage::Comparison => for_baseline(opened, |_| one_empty_set()),
         _ => Vec::new(),
     }
 }

@@ -402,7 +402,7 @@ pub const READ_FILES: [&str; 3] = ["excerpt", "finding", "source"];
 ///
 /// # Errors
 /// If there is no such query or argument, an argument is wrong, or the run cannot answer it.
-pub fn ask(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub fn run_query(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<Answer, QueryError> {
     let query = ALL.iter().find(|query| query.name == name);
     let query = query.ok_or_else(|| QueryError::NoQuery { name: name.to_owned() })?;
     // A name that is mistyped must not be answered as if it had not been there.

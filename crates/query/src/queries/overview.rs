@@ -1,7 +1,7 @@
 //! Query of the overview, as in `stackline report --format json`; or, with `only=first`, only the tables that are
 //! computed fastest.
 
-use crate::prefetch::{Part, Stage, alone, chosen, plain};
+use crate::prefetch::{Part, Stage, alone, chosen, one_empty_set};
 use crate::{Answer, Arguments, FailedCheck, OpenRun, QueryError};
 use serde::Serialize;
 use serde_json::Value;
@@ -49,10 +49,10 @@ fn printed(opened: &OpenRun, tables: &[Table], keys: &OverviewKeys<'_>) -> Resul
 
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
-        Stage::Soonest if opened.set.traces.is_empty() => Vec::new(),
-        Stage::Soonest => vec![chosen(opened).with("only", "first")],
+        Stage::Urgent if opened.set.traces.is_empty() => Vec::new(),
+        Stage::Urgent => vec![chosen(opened).with("only", "first")],
         Stage::Opening => vec![chosen(opened)],
-        Stage::Unchosen => plain(),
+        Stage::Unchosen => one_empty_set(),
         Stage::Whole => vec![Part::Whole.arguments(opened)],
         Stage::Step(number, ..) => vec![alone(number)],
         _ => Vec::new(),

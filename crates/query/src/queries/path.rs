@@ -1,7 +1,7 @@
 //! Query of the critical path by segment.
 
 use super::Texts;
-use crate::prefetch::{Part, Stage, alone, chosen, plain};
+use crate::prefetch::{Part, Stage, alone, chosen, one_empty_set};
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_critical_path::exact::{Category, PathSegment};
@@ -81,7 +81,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Opening => vec![chosen(opened)],
-        Stage::Unchosen => plain(),
+        Stage::Unchosen => one_empty_set(),
         Stage::Whole => vec![Part::Whole.arguments(opened)],
         Stage::Step(number, ..) => vec![alone(number)],
         _ => Vec::new(),

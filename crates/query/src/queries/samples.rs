@@ -1,6 +1,6 @@
 //! Runs of simulated programs, and their answers to all queries, for tests.
 
-use crate::{Answer, Arguments, OpenRun, ask};
+use crate::{Answer, Arguments, OpenRun, run_query};
 use stackline_engine::OpenOptions;
 
 /// Two runs of a training step for comparison, and a memory snapshot with a segment.
@@ -35,6 +35,6 @@ const OTHERS: [(&str, &[(&str, &str)]); 8] = [
 /// Answers to all queries about an opened run, for most queries with several arguments.
 pub(super) fn answers(opened: &OpenRun) -> Vec<(&'static str, Answer)> {
     let others = OTHERS.into_iter().map(|(name, given)| (name, Arguments::new(given.iter().copied())));
-    let asked = opened.first_questions().into_iter().chain(others);
-    asked.filter_map(|(name, arguments)| Some((name, ask(opened, name, &arguments).ok()?))).collect()
+    let questions = opened.first_questions().into_iter().chain(others);
+    questions.filter_map(|(name, arguments)| Some((name, run_query(opened, name, &arguments).ok()?))).collect()
 }

@@ -58,18 +58,18 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let Some(text) = arguments.text("text")? else {
         return Err(QueryError::Argument { name: "text", why: "is missing".to_owned() });
     };
-    let wanted = text.to_lowercase();
+    let needle = text.to_lowercase();
     let rank = arguments.number("rank")?;
     // A recording of sums has frames alone.
     let (names, left_out) = match opened.trace(rank) {
-        Ok((_, trace)) => events(trace, opened.names(rank)?, opened.origin(rank)?, &wanted),
+        Ok((_, trace)) => events(trace, opened.names(rank)?, opened.origin(rank)?, &needle),
         Err(QueryError::Unavailable { .. }) => (Vec::new(), 0),
         Err(error) => return Err(error),
     };
-    let holds = |file: &&String| file.to_lowercase().contains(&wanted);
+    let holds = |file: &&String| file.to_lowercase().contains(&needle);
     let files: Vec<&str> = opened.files().iter().filter(holds).map(String::as_str).take(MOST).collect();
     let flat = flat(opened, arguments)?;
-    let frames = flat.as_deref().map_or_else(Vec::new, |view| frames(view, &wanted));
+    let frames = flat.as_deref().map_or_else(Vec::new, |view| frames(view, &needle));
     let is_nothing = names.is_empty() && frames.is_empty() && files.is_empty();
     let nearest = if is_nothing { near(opened, rank, flat.as_deref(), text)? } else { Vec::new() };
     Answer::document(&SearchAnswer { text, names, left_out, frames, files, nearest })
@@ -88,8 +88,8 @@ fn near(opened: &OpenRun, rank: Option<i64>, flat: Option<&CallView>, text: &str
 }
 
 /// Matching event names with total times, longest first, and the number of omitted ones.
-fn events(trace: &Trace, names: &Names, origin: i64, wanted: &str) -> (Vec<FoundName>, usize) {
-    let mut rows = names.holding(trace, wanted);
+fn events(trace: &Trace, names: &Names, origin: i64, needle: &str) -> (Vec<FoundName>, usize) {
+    let mut rows = names.containing(trace, needle);
     let total = rows.len();
     rows.truncate(MOST);
     let row = |found: &Found| {
@@ -123,10 +123,10 @@ fn flat(opened: &OpenRun, arguments: &Arguments) -> Result<Option<Arc<CallView>>
 }
 
 /// Frames of calls whose name or file contains a text.
-fn frames<'v>(view: &'v CallView, wanted: &str) -> Vec<FoundFrame<'v>> {
+fn frames<'v>(view: &'v CallView, needle: &str) -> Vec<FoundFrame<'v>> {
     let rows = (1..view.nodes.len()).filter(|&row| {
         let label = view.label(row);
-        label.name.to_lowercase().contains(wanted) || label.file.to_lowercase().contains(wanted)
+        label.name.to_lowercase().contains(needle) || label.file.to_lowercase().contains(needle)
     });
     let row = |row: usize| {
         let (label, node) = (view.label(row), &view.nodes[row]);

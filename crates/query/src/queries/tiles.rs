@@ -5,7 +5,7 @@
 //! independent of the number of events. Times count from the start of the trace.
 
 use super::Texts;
-use crate::prefetch::{Stage, of_before, plain};
+use crate::prefetch::{Stage, for_baseline, one_empty_set};
 use crate::slices::{CoarseSlices, Slice, merged, reaching};
 use crate::track_layout::TrackLayout;
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
@@ -239,7 +239,9 @@ impl Boxes {
         let names: Vec<u32> = boxes.iter().map(|(.., one)| texts.index(trace.name(one.event))).collect();
         let mut types = NameTypes::new(trace, RULES);
         let kinds = boxes.iter().map(|(.., one)| drawn_as(trace, &mut types, one.event) as u8).collect();
-        let numbers = |of: &dyn Fn(&Slice) -> i64| Column::F64(boxes.iter().map(|(.., one)| of(one) as f64).collect());
+        let numbers = |value_of: &dyn Fn(&Slice) -> i64| {
+            Column::F64(boxes.iter().map(|(.., one)| value_of(one) as f64).collect())
+        };
         let columns = vec![
             ("track", Column::U32(boxes.iter().map(|(track, ..)| track.0).collect())),
             ("depth", Column::U32(boxes.iter().map(|&(_, depth, _)| depth).collect())),
@@ -268,8 +270,8 @@ fn drawn_as(trace: &Trace, types: &mut NameTypes<'_>, event: EventId) -> usize {
 
 pub(super) fn first_lanes(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
-        Stage::Opening => plain(),
-        Stage::Comparison => of_before(opened, |_| plain()),
+        Stage::Opening => one_empty_set(),
+        Stage::Comparison => for_baseline(opened, |_| one_empty_set()),
         _ => Vec::new(),
     }
 }
@@ -278,7 +280,7 @@ pub(super) fn first_lanes(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
 pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Timeline => whole(opened),
-        Stage::Comparison => of_before(opened, whole),
+        Stage::Comparison => for_baseline(opened, whole),
         _ => Vec::new(),
     }
 }

@@ -14,7 +14,7 @@ const FILE: &str = "../../web/src/generated/answers.ts";
 const HEAD: &str = "\
 /**
  * Answers of queries. Generated from crates/query; to regenerate:
- * STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query types_of_the_page
+ * STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query typescript_types
  */
 
 import type { Column } from \"../transport/decode\";
@@ -53,8 +53,11 @@ impl Declarations {
     /// Text of the file with the TypeScript declarations of all answers.
     fn text(&self) -> String {
         let types: String = self.types.values().map(|declared| format!("\n{declared}")).collect();
-        let documents: String =
-            self.documents.iter().map(|(query, of)| format!("  readonly \"{query}\": {};\n", of.name)).collect();
+        let documents: String = self
+            .documents
+            .iter()
+            .map(|(query, document)| format!("  readonly \"{query}\": {};\n", document.name))
+            .collect();
         let columns: String = ALL.iter().filter(|query| !query.columns.is_empty()).map(columns).collect();
         format!(
             "{HEAD}{types}\n/** The document of each query. */\nexport interface Answers {{\n{documents}}}\n\n\
@@ -84,7 +87,7 @@ impl TypeVisitor for Declarations {
 }
 
 #[test]
-fn types_of_the_page_are_those_of_the_queries() {
+fn typescript_types_are_up_to_date() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
     let text = Declarations::all().text();
     if std::env::var_os("STACKLINE_UPDATE_TYPES").is_some() {
@@ -94,7 +97,7 @@ fn types_of_the_page_are_those_of_the_queries() {
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         kept == text,
-        "web/src/generated/answers.ts is stale: run `STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query types_of_the_page`"
+        "web/src/generated/answers.ts is stale: run `STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query typescript_types`"
     );
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 type Function = unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void;
 
 /// The interpreter's own functions, null until [`watch`] was called.
-static THEIRS: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
+static ORIGINALS: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
 // The signature and text of the interpreter's own function.
 pub(super) const EXECV: Method = method(
@@ -43,9 +43,9 @@ pub(super) unsafe extern "C" fn watch(_module: *mut c_void, arguments: *mut c_vo
         // Python's error is set.
         return null_mut();
     }
-    for (theirs, function) in THEIRS.iter().zip([execv, execve]) {
+    for (original, function) in ORIGINALS.iter().zip([execv, execve]) {
         // The first time they are the interpreter's own. Later they may be our replacements, wrapped by other code.
-        if theirs.compare_exchange(null_mut(), function, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if original.compare_exchange(null_mut(), function, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             // SAFETY: an object that the tuple keeps alive; the reference is kept forever. The caller holds the GIL.
             unsafe { (api.increment)(function) };
         }
@@ -55,25 +55,25 @@ pub(super) unsafe extern "C" fn watch(_module: *mut c_void, arguments: *mut c_vo
 
 unsafe extern "C" fn execv(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     // SAFETY: by contract of the interpreter.
-    unsafe { replace(&THEIRS[0], arguments, keywords) }
+    unsafe { replace(&ORIGINALS[0], arguments, keywords) }
 }
 
 unsafe extern "C" fn execve(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
     // SAFETY: by contract of the interpreter.
-    unsafe { replace(&THEIRS[1], arguments, keywords) }
+    unsafe { replace(&ORIGINALS[1], arguments, keywords) }
 }
 
 /// Call the interpreter's own function while the recording is paused. It returns only with an error.
 ///
 /// # Safety
 /// The caller holds the GIL, the tuple and the dictionary, which may be null.
-unsafe fn replace(theirs: &AtomicPtr<c_void>, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
-    let theirs = theirs.load(Ordering::Acquire);
-    let Some(api) = API.get().filter(|_| !theirs.is_null()) else { return none() };
+unsafe fn replace(original: &AtomicPtr<c_void>, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
+    let original = original.load(Ordering::Acquire);
+    let Some(api) = API.get().filter(|_| !original.is_null()) else { return none() };
     // A panic was reported on stderr; the program continues as requested.
     let held = std::panic::catch_unwind(|| Session::hold().filter(|session| session.prepare_exec())).unwrap_or(None);
     // SAFETY: `watch` keeps a reference to the function; the rest by contract.
-    let result = unsafe { (api.call)(theirs, arguments, keywords) };
+    let result = unsafe { (api.call)(original, arguments, keywords) };
     let _ = std::panic::catch_unwind(|| held.iter().for_each(|session| session.exec_failed()));
     result
 }

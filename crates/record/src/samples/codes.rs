@@ -96,7 +96,7 @@ mod tests {
     use super::{Codes, PROBES};
 
     #[test]
-    fn a_code_is_found_once_its_names_are_known() {
+    fn code_objects_are_found_once_their_names_are_known() {
         let codes = Codes::new();
         let number = codes.reserve(64, 5).unwrap();
         assert_eq!(codes.find(64, 5), None);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_refuses_until_it_is_emptied() {
+    fn full_tables_refuse_until_cleared() {
         let codes = Codes::new();
         for fingerprint in 0..PROBES as u64 {
             codes.publish(codes.reserve(64, fingerprint).unwrap());

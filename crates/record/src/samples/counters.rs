@@ -57,13 +57,13 @@ struct Attributes {
 
 /// Indices of the known counters in a list of names.
 pub(crate) fn parse(names: &str) -> Vec<u16> {
-    let mut wanted = Vec::new();
+    let mut numbers = Vec::new();
     for name in names.split(',').map(str::trim) {
         let number = stackline_recording::COUNTERS.iter().position(|&known| known == name).map(|number| number as u16);
-        wanted.extend(number.filter(|number| !wanted.contains(number)));
+        numbers.extend(number.filter(|number| !numbers.contains(number)));
     }
-    wanted.truncate(MAX_COUNTERS);
-    wanted
+    numbers.truncate(MAX_COUNTERS);
+    numbers
 }
 
 /// Requested counters that the machine has.
@@ -75,10 +75,10 @@ pub(super) struct Available {
 }
 
 /// Test which of the requested counters this machine has, and why it lacks the others.
-pub(super) fn available(wanted: &[u16]) -> Available {
+pub(super) fn available(numbers: &[u16]) -> Available {
     let mut found = Available::default();
     let (mut there, mut missing) = (Vec::new(), Vec::new());
-    for &counter in wanted {
+    for &counter in numbers {
         let name = stackline_recording::COUNTERS.get(usize::from(counter)).copied().unwrap_or_default();
         match open(counter, 0) {
             Ok(opened) => {
@@ -87,7 +87,7 @@ pub(super) fn available(wanted: &[u16]) -> Available {
                 found.counters.push(counter);
                 there.push(format!("{name}{part}"));
             }
-            Err(error) => missing.push(format!("; no counter {name}: {}", why(&error))),
+            Err(error) => missing.push(format!("; no counter {name}: {}", unavailable_reason(&error))),
         }
     }
     let what = if there.len() == 1 { "counter" } else { "counters" };
@@ -97,7 +97,7 @@ pub(super) fn available(wanted: &[u16]) -> Available {
 }
 
 /// Reason why a hardware counter cannot be read, as a sentence part.
-fn why(error: &io::Error) -> String {
+fn unavailable_reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
             "not available on this machine".to_owned()
@@ -108,7 +108,7 @@ fn why(error: &io::Error) -> String {
 }
 
 /// Number of open counter files.
-static OPEN: AtomicU64 = AtomicU64::new(0);
+static OPEN_FILES: AtomicU64 = AtomicU64::new(0);
 
 /// A counter of one thread; without file (-1) it counts nothing.
 #[derive(Debug)]
@@ -133,15 +133,16 @@ impl Default for Counters {
 impl Counters {
     /// Start the counters of a thread, and return the number of counters without file. No handler of the thread may
     /// run meanwhile.
-    pub(super) fn start(&self, wanted: &[u16], tid: u32) -> u64 {
+    pub(super) fn start(&self, numbers: &[u16], tid: u32) -> u64 {
         let mut refused = 0;
-        for (counter, &number) in self.0.iter().zip(wanted) {
-            let opened = if OPEN.load(Ordering::Relaxed) < most_files() { open(number, tid).ok() } else { None };
+        for (counter, &number) in self.0.iter().zip(numbers) {
+            let opened =
+                if OPEN_FILES.load(Ordering::Relaxed) < max_counter_files() { open(number, tid).ok() } else { None };
             let Some(opened) = opened else {
                 refused += 1;
                 continue;
             };
-            OPEN.fetch_add(1, Ordering::Relaxed);
+            OPEN_FILES.fetch_add(1, Ordering::Relaxed);
             counter.id.store(opened.id, Ordering::Relaxed);
             counter.last.store(0, Ordering::Relaxed);
             counter.file.store(opened.file, Ordering::Release);
@@ -155,14 +156,14 @@ impl Counters {
         for counter in &self.0 {
             let file = counter.file.swap(-1, Ordering::AcqRel);
             if file >= 0 {
-                OPEN.fetch_sub(1, Ordering::Relaxed);
+                OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
                 close_own(file, counter.id.load(Ordering::Relaxed));
             }
         }
     }
 
-    /// Read the increase of each counter since the values last passed to [`Self::settle`], and the totals. For the
-    /// handler of the thread.
+    /// Read the increase of each counter since the values last passed to [`Self::restart_interval`], and the totals.
+    /// For the handler of the thread.
     pub(super) fn read(&self, counts: &mut [u64], totals: &mut [u64; MAX_COUNTERS]) {
         for ((counter, count), total) in self.0.iter().zip(counts).zip(totals) {
             let last = counter.last.load(Ordering::Relaxed);
@@ -172,7 +173,7 @@ impl Counters {
     }
 
     /// Set the values from which the next increase is counted. For the handler of the thread.
-    pub(super) fn settle(&self, totals: &[u64; MAX_COUNTERS], counters: usize) {
+    pub(super) fn restart_interval(&self, totals: &[u64; MAX_COUNTERS], counters: usize) {
         for (counter, &total) in self.0.iter().zip(totals).take(counters) {
             counter.last.fetch_max(total, Ordering::Relaxed);
         }
@@ -192,9 +193,9 @@ impl Counter {
         if read != size.cast_signed() {
             return None;
         }
-        let [value, wanted, ran] = words;
+        let [value, enabled_ns, ran] = words;
         // If there are more counters than the processor has, the kernel multiplexes them.
-        Some(if ran == 0 { 0 } else { (u128::from(value) * u128::from(wanted) / u128::from(ran)) as u64 })
+        Some(if ran == 0 { 0 } else { (u128::from(value) * u128::from(enabled_ns) / u128::from(ran)) as u64 })
     }
 }
 
@@ -231,7 +232,7 @@ fn open(counter: u16, tid: u32) -> io::Result<Opened> {
 }
 
 /// Limit of counter files: a program that opens many files itself must not notice.
-fn most_files() -> u64 {
+fn max_counter_files() -> u64 {
     (files_limit() / 8).min(256)
 }
 
@@ -267,30 +268,30 @@ fn id_of(file: i32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, MAX_COUNTERS, available, parse, why};
+    use super::{Counters, MAX_COUNTERS, available, parse, unavailable_reason};
     use std::io;
 
     #[test]
-    fn names_are_those_of_the_recording() {
+    fn counter_names_equal_those_of_the_recording() {
         assert_eq!(parse("cycles, page-faults,unheard-of,cycles"), [4, 0]);
         assert_eq!(parse(""), [0; 0]);
     }
 
     #[test]
-    fn counters_that_are_missing_stand_behind_those_that_are_read() {
+    fn missing_counters_follow_available_ones() {
         let there = available(&parse("page-faults,cycles,context-switches"));
         let parts: Vec<&str> = there.remarks.split("; ").skip(1).collect();
         let missing = parts.iter().filter(|part| part.starts_with("no counter ")).count();
         assert_eq!(missing, 3 - there.counters.len(), "{parts:?}");
         assert_eq!(parts.len(), missing + usize::from(!there.counters.is_empty()), "{parts:?}");
         assert!(there.counters.is_empty() || parts[0].starts_with("counter"), "{parts:?}");
-        let lacks = why(&io::Error::from_raw_os_error(libc::ENOENT));
+        let lacks = unavailable_reason(&io::Error::from_raw_os_error(libc::ENOENT));
         assert_eq!(lacks, "not available on this machine");
     }
 
     /// Each first access of a page is a fault, so at least this many are counted, independent of other work.
     #[test]
-    fn faults_of_pages_are_counted() {
+    fn page_faults_are_counted() {
         let there = available(&parse("page-faults"));
         if there.counters.is_empty() {
             assert!(there.remarks.starts_with("; no counter page-faults: "), "{}", there.remarks);
@@ -300,7 +301,7 @@ mod tests {
         assert_eq!(counters.start(&there.counters, 0), 0);
         let (mut counts, mut totals) = ([0; 1], [0; MAX_COUNTERS]);
         counters.read(&mut counts, &mut totals);
-        counters.settle(&totals, 1);
+        counters.restart_interval(&totals, 1);
         let size = 300 * 4096;
         // SAFETY: a mapping of this test, accessed within its size and unmapped once.
         unsafe {
@@ -318,13 +319,13 @@ mod tests {
             assert!(counts[0] > 0, "{counts:?}");
         }
         counters.stop();
-        counters.settle(&totals, 1);
+        counters.restart_interval(&totals, 1);
         counters.read(&mut counts, &mut totals);
         assert_eq!(counts, [0], "a counter that was stopped counts nothing");
     }
 
     #[test]
-    fn a_number_that_became_another_file_is_left_alone() {
+    fn reused_descriptors_are_not_closed() {
         let there = available(&parse("page-faults"));
         let counters = Counters::default();
         counters.start(&there.counters, 0);

@@ -15,29 +15,29 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
 /// A response that is this much later (ns) than its request does not show where the thread waited.
-const LATE: u64 = 5_000_000;
+const MAX_RESPONSE_NS: u64 = 5_000_000;
 
 /// Tag in the values of our signals, between the serial number and the record, because other senders may use the same
 /// signal.
-const OURS: usize = 0x5_ac4e << 12;
-const MARK: usize = 0xf_ffff << 12;
+const SIGNAL_TAG: usize = 0x5_ac4e << 12;
+const TAG_MASK: usize = 0xf_ffff << 12;
 
 /// Value of a signal of a timer or a request: record, serial number and clock.
 pub(super) fn value(record: usize, serial: u32, clock: Clock) -> usize {
-    (serial as usize) << 32 | OURS | record << 2 | clock as usize
+    (serial as usize) << 32 | SIGNAL_TAG | record << 2 | clock as usize
 }
 
 /// Decode a value; `None` if it is not ours.
 fn parse(value: usize) -> Option<(usize, u32, Clock)> {
-    let parts = ((value & !MARK & 0xffff_ffff) >> 2, (value >> 32) as u32, Clock::numbered(value as u64 & 3));
-    (value & MARK == OURS).then_some(parts)
+    let parts = ((value & !TAG_MASK & 0xffff_ffff) >> 2, (value >> 32) as u32, Clock::from_number(value as u64 & 3));
+    (value & TAG_MASK == SIGNAL_TAG).then_some(parts)
 }
 
 /// Value of a signal of this process's timers and requests.
 ///
 /// # Safety
 /// `info` is the argument of a signal handler.
-unsafe fn ours(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
+unsafe fn signal_of_sampler(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
     // SAFETY: by contract; with these codes the signal has a value, and with the second one a sender.
     unsafe {
         let code = (*info).si_code;
@@ -52,10 +52,10 @@ unsafe fn ours(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
 /// True if a signal comes from this process's timers and requests.
 ///
 /// # Safety
-/// Same as for [`ours`].
-pub(super) unsafe fn is_ours(info: *const libc::siginfo_t) -> bool {
+/// Same as for [`signal_of_sampler`].
+pub(super) unsafe fn is_from_sampler(info: *const libc::siginfo_t) -> bool {
     // SAFETY: by contract.
-    unsafe { ours(info) }.is_some()
+    unsafe { signal_of_sampler(info) }.is_some()
 }
 
 /// The handler. Only a small part of it runs on the interrupted stack.
@@ -63,15 +63,15 @@ pub(super) unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t
     // SAFETY: the kernel passes a valid `siginfo_t`; `errno` is a plain variable of the thread.
     unsafe {
         let errno = *libc::__errno_location();
-        match ours(info) {
-            Some(whose) => take(whose, context),
-            None => signal::pass_on(signal, info, context),
+        match signal_of_sampler(info) {
+            Some(whose) => write_sample(whose, context),
+            None => signal::call_previous(signal, info, context),
         }
         *libc::__errno_location() = errno;
     }
 }
 
-/// Arguments of a sample, for [`on_scratch`].
+/// Arguments of a sample, for [`write_on_scratch_stack`].
 struct Call {
     sampler: &'static Sampler,
     record: &'static ThreadRecord,
@@ -83,7 +83,7 @@ struct Call {
 ///
 /// # Safety
 /// Only the signal handler may call it, with its context.
-unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_void) {
+unsafe fn write_sample((record, serial, clock): (usize, u32, Clock), context: *mut c_void) {
     let Some(sampler) = Sampler::current() else { return };
     let Some(record) = sampler.record(record) else { return };
     // SAFETY: takes nothing and cannot fail.
@@ -107,8 +107,8 @@ unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_voi
         // returns.
         unsafe {
             match &record.stack {
-                Some(stack) => stack.run(on_scratch, data),
-                None => on_scratch(data),
+                Some(stack) => stack.run(write_on_scratch_stack, data),
+                None => write_on_scratch_stack(data),
             }
         }
     }
@@ -119,15 +119,15 @@ unsafe fn take((record, serial, clock): (usize, u32, Clock), context: *mut c_voi
 ///
 /// # Safety
 /// `call` points to a [`Call`] of this thread's handler.
-unsafe extern "C" fn on_scratch(call: *mut c_void) {
+unsafe extern "C" fn write_on_scratch_stack(call: *mut c_void) {
     // SAFETY: by contract.
     let Call { sampler, record, clock, context } = unsafe { &*call.cast::<Call>() };
     let clock = *clock;
     if clock == Clock::Wait {
-        let asked = record.asked.swap(0, Ordering::Relaxed);
+        let requested_ns = record.requested_ns.swap(0, Ordering::Relaxed);
         // A late response: the thread may do something else by now.
         let now = clock.now(record.tid.load(Ordering::Relaxed));
-        if now.is_none_or(|now| now.saturating_sub(asked) > LATE) {
+        if now.is_none_or(|now| now.saturating_sub(requested_ns) > MAX_RESPONSE_NS) {
             return;
         }
     }
@@ -135,7 +135,7 @@ unsafe extern "C" fn on_scratch(call: *mut c_void) {
     let at = unsafe { Registers::of_signal(*context) };
     let is_written = write(sampler, record, clock, at);
     if clock == Clock::Real {
-        record.wall.answer(at, is_written);
+        record.wall.note_response(at, is_written);
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     use super::{Clock, parse, value};
 
     #[test]
-    fn values_carry_what_they_are_for() {
+    fn signal_values_carry_their_call() {
         for (record, serial, clock) in
             [(0, 0, Clock::Cpu), (1023, 77, Clock::Real), (5, u32::MAX, Clock::Cpu), (1023, 1, Clock::Wait)]
         {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_others_are_none() {
+    fn foreign_signal_values_are_none() {
         for other in [0, 7, usize::MAX, value(3, 1, Clock::Cpu) ^ 1 << 20] {
             assert_eq!(parse(other), None, "{other:x}");
         }

@@ -22,9 +22,9 @@ mod waits;
 mod wall;
 mod watch;
 
-pub(crate) use open::Open;
+pub(crate) use open::OpenOperators;
 
-use crate::process::{Kept, Process};
+use crate::process::{ExtraData, Process};
 use codes::Codes;
 use record::ThreadRecord;
 use resolve::Resolver;
@@ -38,10 +38,10 @@ use watch::Watched;
 const MAX_THREADS: usize = 1024;
 
 /// Largest number of OpenMP libraries in a process: `PyTorch` has its own, and so do other packages.
-const OPENMP: usize = 4;
+const MAX_OPENMP_LIBRARIES: usize = 4;
 
 /// Longest wait for running handlers.
-const PATIENCE: Duration = Duration::from_millis(20);
+const MAX_HANDLER_WAIT: Duration = Duration::from_millis(20);
 
 /// The sampler of this process, null without one. It is never freed, because a signal may arrive at any time.
 static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
@@ -74,7 +74,7 @@ struct Settings {
 
 /// Task of the watcher thread.
 #[derive(Debug, Default)]
-struct Course {
+struct WatcherTask {
     /// `None`: the thread ends.
     rates: Option<Rates>,
     /// Number of the current or last recording ([`Process::number`]).
@@ -95,11 +95,11 @@ pub(crate) struct Sampler {
     /// While true, handlers return at once.
     paused: AtomicBool,
     watched: Mutex<Watched>,
-    course: Mutex<Course>,
+    task: Mutex<WatcherTask>,
     wake: Condvar,
     resolver: Mutex<Resolver>,
     /// Address ranges of the OpenMP libraries, 0 for none.
-    openmp: [[AtomicUsize; 2]; OPENMP],
+    openmp: [[AtomicUsize; 2]; MAX_OPENMP_LIBRARIES],
     /// Number of threads without CPU timer.
     refused: AtomicU64,
     /// Number of checks at which no signal number was free.
@@ -107,7 +107,7 @@ pub(crate) struct Sampler {
     /// Number of threads that block their signals.
     closed: AtomicU64,
     /// Number of checks that found a thread waiting in a system call that must not be interrupted.
-    unasked: AtomicU64,
+    uninterruptible: AtomicU64,
     /// Number of counters that handlers read with each sample.
     counting: AtomicUsize,
     /// Number of threads without record, because [`MAX_THREADS`] others had one.
@@ -125,8 +125,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// A sentence with the reason why nothing is sampled.
 pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result<String, String> {
-    Open::forget_all();
-    let own = Sampler::own();
+    OpenOperators::forget_all();
+    let own = Sampler::current_of_this_process();
     if own.is_none() {
         // A forked child inherits its parent's files, but no running handlers.
         for (_, record) in Sampler::current().into_iter().flat_map(Sampler::all_records) {
@@ -136,15 +136,15 @@ pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result
     if rates == Rates::default() {
         return Err("off".into());
     }
-    let can_see_waits = rates.waits == 0 || waits::can_be_seen();
+    let can_see_waits = rates.waits == 0 || waits::can_read_system_calls();
     let rates = if can_see_waits { rates } else { Rates { waits: 0, ..rates } };
     let counters::Available { counters, mut remarks } = counters::available(counters);
     if !can_see_waits {
         remarks.push_str("; waits are not sampled, because /proc/self/task/*/syscall is not readable");
     }
-    let Kept { python, native, .. } = process.kept();
+    let ExtraData { python, native, .. } = process.extra_data();
     let settings = Arc::new(Settings { rates, counters, remarks, python, native });
-    let sampler = own.unwrap_or_else(Sampler::make);
+    let sampler = own.unwrap_or_else(Sampler::create);
     sampler.begin_recording(process, &settings).map_err(|error| format!("cannot start a thread: {error}"))?;
     Ok(sampler.describe(&settings))
 }
@@ -152,7 +152,7 @@ pub(crate) fn start(process: &Process, rates: Rates, counters: &[u16]) -> Result
 /// Add the new samples to trees of `process`. Returns a description of the sampling; `None` if it is not sampled, or
 /// if another recording has begun.
 pub(crate) fn drain(process: &Process) -> Option<String> {
-    let sampler = Sampler::own()?;
+    let sampler = Sampler::current_of_this_process()?;
     let settings = lock(&sampler.resolver).drain(sampler, process)?;
     Some(sampler.describe(&settings))
 }
@@ -160,41 +160,41 @@ pub(crate) fn drain(process: &Process) -> Option<String> {
 /// Number of threads that were not sampled in this recording, because of the limit; `None` if it is not sampled, or
 /// if another recording has begun.
 pub(crate) fn over_limit(process: &Process) -> Option<u64> {
-    let sampler = Sampler::own()?;
+    let sampler = Sampler::current_of_this_process()?;
     let is_sampled = lock(&sampler.resolver).recording() == process.number();
     is_sampled.then(|| sampler.over_limit.load(Ordering::Relaxed))
 }
 
-/// Stop requests for samples of all threads, until [`go_on`].
-pub(crate) fn hold() {
-    if let Some(sampler) = Sampler::own() {
-        lock(&sampler.watched).hold();
+/// Stop requests for samples of all threads, until [`resume_all`].
+pub(crate) fn pause_all() {
+    if let Some(sampler) = Sampler::current_of_this_process() {
+        lock(&sampler.watched).pause_all();
     }
 }
 
-/// Deliver the pending sampler signals of the calling thread. After [`hold`], no more follow.
-pub(crate) fn settle() {
-    if let Some(sampler) = Sampler::own() {
-        signal::take_pending(sampler.signal.load(Ordering::Acquire), handler::is_ours);
+/// Deliver the pending sampler signals of the calling thread. After [`pause_all`], no more follow.
+pub(crate) fn deliver_pending_signals() {
+    if let Some(sampler) = Sampler::current_of_this_process() {
+        signal::take_pending(sampler.signal.load(Ordering::Acquire), handler::is_from_sampler);
     }
 }
 
-/// Resume requests for samples of all threads after [`hold`].
-pub(crate) fn go_on() {
-    if let Some(sampler) = Sampler::own().filter(|sampler| lock(&sampler.course).rates.is_some()) {
-        lock(&sampler.watched).go_on(sampler);
+/// Resume requests for samples of all threads after [`pause_all`].
+pub(crate) fn resume_all() {
+    if let Some(sampler) = Sampler::current_of_this_process().filter(|sampler| lock(&sampler.task).rates.is_some()) {
+        lock(&sampler.watched).resume_all(sampler);
     }
 }
 
 /// Delete all timers of a recording. The handler remains, because a signal may be pending.
 pub(crate) fn stop(process: &Process) {
-    let Some(sampler) = Sampler::own() else { return };
+    let Some(sampler) = Sampler::current_of_this_process() else { return };
     {
-        let mut course = lock(&sampler.course);
-        if course.recording != process.number() {
+        let mut task = lock(&sampler.task);
+        if task.recording != process.number() {
             return;
         }
-        course.rates = None;
+        task.rates = None;
         sampler.wake.notify_all();
     }
     sampler.paused.store(true, Ordering::SeqCst);
@@ -205,7 +205,7 @@ pub(crate) fn stop(process: &Process) {
 
 /// Free the trees of a recording that has ended.
 pub(crate) fn forget(process: &Process) {
-    if let Some(sampler) = Sampler::own() {
+    if let Some(sampler) = Sampler::current_of_this_process() {
         let mut resolver = lock(&sampler.resolver);
         if resolver.recording() == process.number() {
             resolver.begin(0, Arc::default());
@@ -215,7 +215,7 @@ pub(crate) fn forget(process: &Process) {
 
 impl Sampler {
     /// Create the sampler of a process.
-    fn make() -> &'static Self {
+    fn create() -> &'static Self {
         let sampler: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
             signal: AtomicI32::new(0),
@@ -223,14 +223,14 @@ impl Sampler {
             codes: Codes::new(),
             paused: AtomicBool::new(true),
             watched: Mutex::default(),
-            course: Mutex::default(),
+            task: Mutex::default(),
             wake: Condvar::new(),
             resolver: Mutex::default(),
             openmp: Default::default(),
             refused: AtomicU64::new(0),
             unsignaled: AtomicU64::new(0),
             closed: AtomicU64::new(0),
-            unasked: AtomicU64::new(0),
+            uninterruptible: AtomicU64::new(0),
             counting: AtomicUsize::new(0),
             over_limit: AtomicU64::new(0),
             without_file: AtomicU64::new(0),
@@ -255,14 +255,14 @@ impl Sampler {
                 watched.free.push(index);
             }
         }
-        let mut course = lock(&self.course);
-        (course.rates, course.recording) = (Some(settings.rates), process.number());
-        if !course.is_watched {
+        let mut task = lock(&self.task);
+        (task.rates, task.recording) = (Some(settings.rates), process.number());
+        if !task.is_watched {
             if let Err(error) = self.spawn_watcher() {
-                course.rates = None;
+                task.rates = None;
                 return Err(error);
             }
-            course.is_watched = true;
+            task.is_watched = true;
         }
         self.wake.notify_all();
         self.counting.store(settings.counters.len(), Ordering::Relaxed);
@@ -272,7 +272,7 @@ impl Sampler {
 
     /// Counters of samples and threads that the sampler omitted in this recording.
     fn counts(&self) -> [&AtomicU64; 6] {
-        [&self.refused, &self.unsignaled, &self.closed, &self.unasked, &self.over_limit, &self.without_file]
+        [&self.refused, &self.unsignaled, &self.closed, &self.uninterruptible, &self.over_limit, &self.without_file]
     }
 
     /// Sampler of CPU and wall time whose handler receives the signals, possibly a parent process's.
@@ -282,7 +282,7 @@ impl Sampler {
     }
 
     /// The sampler of this process itself: locks of a parent process may be locked forever.
-    fn own() -> Option<&'static Self> {
+    fn current_of_this_process() -> Option<&'static Self> {
         Self::current().filter(|sampler| sampler.process == std::process::id())
     }
 
@@ -290,7 +290,7 @@ impl Sampler {
     fn wait_for_handlers(&self) -> bool {
         let since = Instant::now();
         while self.all_records().any(|(_, record)| record.busy.load(Ordering::SeqCst)) {
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > MAX_HANDLER_WAIT {
                 return false;
             }
             std::thread::yield_now();
@@ -334,7 +334,8 @@ impl Sampler {
         let taken = rates.into_iter().filter(|&(_, hz)| hz > 0).map(|(name, hz)| format!("{name} at {hz} Hz"));
         let mut line = taken.collect::<Vec<_>>().join(", ");
         line.push_str(&settings.remarks);
-        let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
+        let sum =
+            |counter: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| counter(record)).sum::<u64>();
         let losses = [
             (
                 sum(|record| record.losses.full.load(Ordering::Relaxed)),
@@ -355,7 +356,7 @@ impl Sampler {
             (self.refused.load(Ordering::Relaxed), "threads got no timer of CPU time"),
             (self.unsignaled.load(Ordering::Relaxed), "checks for threads found no free signal number"),
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
-            (self.unasked.load(Ordering::Relaxed), "checks for waits found calls that must not be interrupted"),
+            (self.uninterruptible.load(Ordering::Relaxed), "checks for waits found calls that must not be interrupted"),
             (self.over_limit.load(Ordering::Relaxed), "threads were not sampled, as 1,024 others were"),
             (self.without_file.load(Ordering::Relaxed), "counters of threads got no file"),
         ];

@@ -6,11 +6,11 @@ use dlmonitor::OpenOperator;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// Largest nesting depth for samples. Samples of deeper operators count for the operator at this depth.
-const DEPTH: usize = 48;
+const MAX_DEPTH: usize = 48;
 
 /// All entries, linked by `next`; they are never freed or removed. The list needs no lock, so it is consistent in a
 /// forked child.
-static FIRST: AtomicPtr<Open> = AtomicPtr::new(std::ptr::null_mut());
+static FIRST: AtomicPtr<OpenOperators> = AtomicPtr::new(std::ptr::null_mut());
 
 #[derive(Debug, Default)]
 struct Entry {
@@ -23,7 +23,7 @@ struct Entry {
 
 /// An operator in progress at a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interrupted {
+pub(crate) struct InterruptedOperator {
     /// Tree and node of the operator.
     pub(crate) tree: u32,
     pub(crate) node: u32,
@@ -37,18 +37,18 @@ pub(crate) struct Interrupted {
 
 /// Open operators of one thread, outermost first.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenOperators {
     /// The thread, 0 for none.
     tid: AtomicU32,
     tree: AtomicU32,
     /// True if the next tree may take it.
     free: AtomicBool,
     depth: AtomicU32,
-    entries: [Entry; DEPTH],
-    next: AtomicPtr<Open>,
+    entries: [Entry; MAX_DEPTH],
+    next: AtomicPtr<OpenOperators>,
 }
 
-impl Open {
+impl OpenOperators {
     /// Register the open operators of a thread that records into `tree`.
     pub(crate) fn register(tree: u32) -> &'static Self {
         if let Some(open) = all().find(|open| open.free.swap(false, Ordering::AcqRel)) {
@@ -82,7 +82,7 @@ impl Open {
     }
 
     /// Release it: its tree has no thread and gets none.
-    pub(crate) fn give_back(&self) {
+    pub(crate) fn release_entry(&self) {
         self.enter(0);
         self.free.store(true, Ordering::Release);
     }
@@ -105,20 +105,20 @@ impl Open {
     /// Note for samples that an operator has ended; `open` are still running.
     #[inline]
     pub(crate) fn ends(&self, open: &[OpenOperator]) {
-        if open.len() < DEPTH {
+        if open.len() < MAX_DEPTH {
             self.depth.store(open.len() as u32, Ordering::Relaxed);
             let published = open.len().checked_sub(1).and_then(|last| self.entries.get(last));
             if let (Some(entry), Some(last)) = (published, open.last())
                 && entry.handle.load(Ordering::Relaxed) != last.handle
             {
-                self.write_anew(open);
+                self.rewrite(open);
             }
         }
     }
 
     /// Write all entries of open operators anew, because one ended before its callees.
     #[cold]
-    fn write_anew(&self, open: &[OpenOperator]) {
+    fn rewrite(&self, open: &[OpenOperator]) {
         self.depth.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::Release);
         for (outer, opened) in open.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Open {
     }
 
     /// Innermost open operator of the thread. For the thread's own signal handler.
-    pub(crate) fn innermost(&self, tid: u32) -> Option<Interrupted> {
+    pub(crate) fn innermost(&self, tid: u32) -> Option<InterruptedOperator> {
         if tid == 0 || self.tid.load(Ordering::Acquire) != tid {
             return None;
         }
@@ -139,7 +139,7 @@ impl Open {
         if node as u32 == 0 {
             return None;
         }
-        Some(Interrupted {
+        Some(InterruptedOperator {
             tree: self.tree.load(Ordering::Relaxed),
             node: node as u32,
             span: node & SPAN != 0,
@@ -167,15 +167,15 @@ impl Open {
     }
 }
 
-fn all() -> impl Iterator<Item = &'static Open> {
+fn all() -> impl Iterator<Item = &'static OpenOperators> {
     // SAFETY: pointers in the list are null or came from leaked boxes.
-    let at = |pointer: &AtomicPtr<Open>| unsafe { pointer.load(Ordering::Acquire).as_ref() };
+    let at = |pointer: &AtomicPtr<OpenOperators>| unsafe { pointer.load(Ordering::Acquire).as_ref() };
     std::iter::successors(at(&FIRST), move |open| at(&open.next))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Open;
+    use super::OpenOperators;
     use dlmonitor::{OpenOperator, PythonFrame};
 
     fn operator(handle: usize) -> OpenOperator {
@@ -184,16 +184,17 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_operator_is_seen() {
-        let open = Open::register(7);
+    fn innermost_operator_is_found() {
+        let open = OpenOperators::register(7);
         open.enter(70_000_001);
         assert_eq!(open.innermost(70_000_001), None);
         let operators = [operator(10), operator(20), operator(30)];
         for (outer, opened) in operators.iter().enumerate() {
             open.begins(outer, opened.client[0] as u32, opened);
         }
-        let handle =
-            || Open::of_thread(70_000_001).and_then(|open| open.innermost(70_000_001)).map(|found| found.handle);
+        let handle = || {
+            OpenOperators::of_thread(70_000_001).and_then(|open| open.innermost(70_000_001)).map(|found| found.handle)
+        };
         assert_eq!(handle(), Some(30));
         open.ends(&operators[..2]);
         assert_eq!(handle(), Some(20));
@@ -209,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_used_again() {
-        let open = Open::register(5);
+    fn released_entries_are_reused() {
+        let open = OpenOperators::register(5);
         open.enter(70_000_003);
-        open.give_back();
+        open.release_entry();
         // Other tests take entries, too.
-        let others: Vec<_> = (0..50).map(|_| Open::register(9)).collect();
+        let others: Vec<_> = (0..50).map(|_| OpenOperators::register(9)).collect();
         let distinct: std::collections::HashSet<_> = others.iter().map(|open| std::ptr::from_ref(*open)).collect();
         assert_eq!(distinct.len(), others.len());
         for other in &others {
@@ -227,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_counts_for_the_deepest() {
-        let open = Open::register(0);
+    fn operators_beyond_the_depth_count_for_the_deepest() {
+        let open = OpenOperators::register(0);
         open.enter(70_000_002);
         let operators: Vec<_> = (1..=60).map(operator).collect();
         for (outer, opened) in operators.iter().enumerate() {

@@ -3,12 +3,12 @@
 use super::Sampler;
 use super::codes::{Codes, UNKNOWN};
 use super::counters::Counters;
-use super::open::{Interrupted, Open};
+use super::open::{InterruptedOperator, OpenOperators};
 use super::ring::Ring;
 use super::scratch::ScratchStack;
 use super::timer::Clock;
 use super::wall::WallTime;
-use dlmonitor::native::{self, Ended, MAX_NATIVE, NativeStack, Registers};
+use dlmonitor::native::{self, MAX_NATIVE, NativeStack, Registers, WalkEnd};
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
 use stackline_recording::MAX_COUNTERS;
 use std::cell::UnsafeCell;
@@ -20,14 +20,14 @@ use std::sync::{Mutex, PoisonError};
 const SAMPLES: usize = 1 << 14;
 const NAMES: usize = 1 << 17;
 /// Words of a sample before its frames.
-const HEAD: usize = 5;
+const HEAD_WORDS: usize = 5;
 /// Words per module, and largest number of modules per sample.
 pub(super) const MODULE: usize = 3;
 const MAX_MODULES: usize = 64;
 
 /// Counts of incomplete samples of a thread.
 #[derive(Debug, Default)]
-pub(super) struct Losses {
+pub(super) struct IncompleteSamples {
     /// The ring was full.
     pub(super) full: AtomicU64,
     /// The Python frames were inconsistent.
@@ -55,11 +55,11 @@ pub(super) struct ThreadRecord {
     pub(super) serial: AtomicU32,
     /// True while the handler runs.
     pub(super) busy: AtomicBool,
-    pub(super) open: AtomicPtr<Open>,
+    pub(super) open: AtomicPtr<OpenOperators>,
     /// Name of the thread when it was found.
     pub(super) name: Mutex<String>,
     /// Time in ns at which the thread was asked where it waits, if it has not responded yet; otherwise 0.
-    pub(super) asked: AtomicU64,
+    pub(super) requested_ns: AtomicU64,
     /// State of its samples of wall time.
     pub(super) wall: WallTime,
     last: [AtomicU64; 3],
@@ -67,7 +67,7 @@ pub(super) struct ThreadRecord {
     /// Position in the ring of the first sample of the current thread.
     first_sample: AtomicU64,
     pub(super) names: Ring,
-    pub(super) losses: Losses,
+    pub(super) losses: IncompleteSamples,
     pub(super) counters: Counters,
     /// Stack on which the handler runs.
     pub(super) stack: Option<ScratchStack>,
@@ -87,13 +87,13 @@ impl ThreadRecord {
             busy: AtomicBool::new(false),
             open: AtomicPtr::default(),
             name: Mutex::default(),
-            asked: AtomicU64::new(0),
+            requested_ns: AtomicU64::new(0),
             wall: WallTime::default(),
             last: Default::default(),
             samples: Ring::new(SAMPLES),
             first_sample: AtomicU64::new(0),
             names: Ring::new(NAMES),
-            losses: Losses::default(),
+            losses: IncompleteSamples::default(),
             counters: Counters::default(),
             stack: ScratchStack::new(),
             scratch: UnsafeCell::new(Scratch { python: None, native: None, words }),
@@ -153,7 +153,7 @@ impl ThreadRecord {
             self.last[clock as usize].store(clock.now(tid).unwrap_or(0), Ordering::Relaxed);
         }
         self.open.store(std::ptr::null_mut(), Ordering::Relaxed);
-        self.asked.store(0, Ordering::Relaxed);
+        self.requested_ns.store(0, Ordering::Relaxed);
         self.wall.reset();
         self.serial.fetch_add(1, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
@@ -176,7 +176,7 @@ impl ThreadRecord {
         let scratch = unsafe { &mut *self.scratch.get() };
         // SAFETY: null or a leaked box.
         let operator = unsafe { self.open.load(Ordering::Acquire).as_ref() }.and_then(|open| open.innermost(tid));
-        let mut found = Found::default();
+        let mut found = PythonWalk::default();
         if let (Some(interpreter), Some(python)) = (dlmonitor::interpreter(), &mut scratch.python) {
             let walk = python.walk(interpreter, operator.and_then(|operator| operator.python));
             found = self.python(codes, interpreter, python, &mut scratch.words);
@@ -186,7 +186,7 @@ impl ThreadRecord {
             Some(native) if native.is_ready() && self.stack.is_some() => {
                 let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
                 let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
-                let ended = native.interrupted(at, bounds, Memory::of_thread(tid));
+                let ended = native.walk_interrupted_segment(at, bounds, Memory::of_thread(tid));
                 self.native(ended, native.frames(), &mut found, &mut scratch.words);
             }
             Some(_) => _ = self.losses.no_stack.fetch_add(1, Ordering::Relaxed),
@@ -206,7 +206,7 @@ impl ThreadRecord {
             // The time of a dropped sample becomes a part of the next interval.
             last.store(now, Ordering::Relaxed);
             if clock != Clock::Wait {
-                self.counters.settle(&totals, counters);
+                self.counters.restart_interval(&totals, counters);
             }
         } else {
             self.wall.add_waited(waited);
@@ -216,12 +216,18 @@ impl ThreadRecord {
     }
 
     /// Write the frames of a walk to `words`, followed by the modules that they call.
-    fn python(&self, codes: &Codes, interpreter: &Interpreter, python: &mut FrameSampler, words: &mut [u64]) -> Found {
+    fn python(
+        &self,
+        codes: &Codes,
+        interpreter: &Interpreter,
+        python: &mut FrameSampler,
+        words: &mut [u64],
+    ) -> PythonWalk {
         let depth = python.frames().len();
-        let mut found = Found { frames: depth, words: depth, ..Found::default() };
+        let mut found = PythonWalk { frames: depth, words: depth, ..PythonWalk::default() };
         for index in 0..depth {
             let Some(&frame) = python.frames().get(index) else { break };
-            let number = self.number(codes, interpreter, python, frame);
+            let number = self.code_number(codes, interpreter, python, frame);
             if let Some(word) = words.get_mut(index) {
                 *word = u64::from(number) << 32 | u64::from(frame.offset);
             }
@@ -237,8 +243,8 @@ impl ThreadRecord {
     }
 
     /// Append the native frames of an unwound stack to the words of a sample.
-    fn native(&self, ended: Option<Ended>, frames: &[usize], found: &mut Found, words: &mut [u64]) {
-        if ended == Some(Ended::Lost) {
+    fn native(&self, ended: Option<WalkEnd>, frames: &[usize], found: &mut PythonWalk, words: &mut [u64]) {
+        if ended == Some(WalkEnd::Lost) {
             self.losses.lost.fetch_add(1, Ordering::Relaxed);
         }
         for (word, &address) in words.get_mut(found.words..).unwrap_or(&mut []).iter_mut().zip(frames) {
@@ -249,13 +255,13 @@ impl ThreadRecord {
     }
 
     /// Attribute the wall time so far to the thread's last sample.
-    pub(super) fn wait_on(&self, now: u64) {
+    pub(super) fn extend_last_sample(&self, now: u64) {
         let last = self.last[Clock::Real as usize].swap(now, Ordering::Relaxed);
         self.wall.add_waited(now.saturating_sub(last));
     }
 
     /// Set the begin of the next interval of a clock.
-    pub(super) fn settle(&self, clock: Clock, now: u64) {
+    pub(super) fn restart_interval(&self, clock: Clock, now: u64) {
         self.last[clock as usize].store(now, Ordering::Relaxed);
     }
 
@@ -263,21 +269,21 @@ impl ThreadRecord {
     pub(super) fn skip(&self, clock: Clock, counters: usize) {
         let (mut counts, mut totals) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
         self.counters.read(counts.get_mut(..counters).unwrap_or(&mut []), &mut totals);
-        self.counters.settle(&totals, counters);
+        self.counters.restart_interval(&totals, counters);
         if let Some(now) = clock.now(self.tid.load(Ordering::Relaxed)) {
-            self.settle(clock, now);
+            self.restart_interval(clock, now);
         }
     }
 
     /// Interpret the Python frames of a stack walk as the first part of a sample.
-    fn head(&self, clock: Clock, operator: Option<Interrupted>, found: &mut Found) -> Head {
+    fn head(&self, clock: Clock, operator: Option<InterruptedOperator>, found: &mut PythonWalk) -> Head {
         let mut operator = operator;
         match found.walk {
             Walk::Broken => {
                 self.losses.broken.fetch_add(1, Ordering::Relaxed);
             }
             // The frame that opened a span has returned, so its common frames with this path are unknown.
-            Walk::Elsewhere => operator = None,
+            Walk::NotReached => operator = None,
             // The frame that called an operator is above it already. For a span it continues to run.
             Walk::Whole if operator.is_some_and(|operator| operator.python.is_some() && !operator.span) => {
                 found.caller = true;
@@ -298,7 +304,13 @@ impl ThreadRecord {
     }
 
     /// Number of a frame's code object; new code objects are named.
-    fn number(&self, codes: &Codes, interpreter: &Interpreter, python: &mut FrameSampler, frame: SampledFrame) -> u32 {
+    fn code_number(
+        &self,
+        codes: &Codes,
+        interpreter: &Interpreter,
+        python: &mut FrameSampler,
+        frame: SampledFrame,
+    ) -> u32 {
         let code = frame.code as u64;
         if let Some(number) = codes.find(code, frame.fingerprint) {
             return number;
@@ -316,7 +328,7 @@ impl ThreadRecord {
 
 /// Results of the handler's Python walk.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct PythonWalk {
     walk: Walk,
     frames: usize,
     modules: u8,
@@ -328,7 +340,7 @@ struct Found {
     openmp: bool,
 }
 
-impl Default for Found {
+impl Default for PythonWalk {
     fn default() -> Self {
         Self {
             walk: Walk::Nothing,
@@ -377,7 +389,7 @@ pub(super) struct Times {
 }
 
 impl Head {
-    fn pack(self, times: Times) -> [u64; HEAD] {
+    fn pack(self, times: Times) -> [u64; HEAD_WORDS] {
         let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
         let flags = u64::from(self.cut) << 1 | u64::from(self.caller) << 2 | u64::from(self.counters & 31) << 3;
         [
@@ -398,7 +410,7 @@ impl Head {
     pub(super) fn unpack(words: &[u64]) -> Option<(Self, Times, &[u64])> {
         let [facts, interval, waited, operator, at, frames @ ..] = words else { return None };
         let head = Self {
-            clock: Clock::numbered(facts >> 61 & 3),
+            clock: Clock::from_number(facts >> 61 & 3),
             python: (facts >> 32) as u32 & (u32::MAX >> 3),
             modules: (facts >> 8) as u8,
             native: (facts >> 16) as u16,
@@ -417,7 +429,7 @@ mod tests {
     use super::{Clock, Head, Times};
 
     #[test]
-    fn heads_come_back_as_they_were() {
+    fn sample_heads_survive_packing() {
         for operator in [None, Some((3, 70_000))] {
             let head = Head {
                 clock: if operator.is_some() { Clock::Wait } else { Clock::Real },

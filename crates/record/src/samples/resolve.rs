@@ -8,7 +8,7 @@ use super::watch::thread_name;
 use super::{Sampler, Settings, lock};
 use crate::event_queue::TimedSample;
 use crate::process::{Process, Registered};
-use crate::tree::{Key, NodeId, Owner, ROOT};
+use crate::tree::{Key, NodeId, ROOT, TreeOwner};
 use dlmonitor::native;
 use dlmonitor::{Memory, SampledCode};
 use rustc_hash::FxHashMap;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Number of ended threads that keep their trees of samples; beyond it, new threads continue these trees.
-const SPARE: usize = 64;
+const MAX_SPARE_TREES: usize = 64;
 
 /// Largest number of samples that a wait adds at once, for processes that were stopped for hours.
 const MOST_AT_ONCE: u64 = 1000;
@@ -25,7 +25,7 @@ const MOST_AT_ONCE: u64 = 1000;
 /// Tree of the samples of one thread.
 #[derive(Debug)]
 struct Tree {
-    owner: Owner,
+    owner: TreeOwner,
     name: String,
     is_main: bool,
     /// Nodes in this tree for operators of other trees.
@@ -72,7 +72,7 @@ impl Resolver {
             return None;
         }
         let ended = std::mem::take(&mut lock(&sampler.watched).ended);
-        self.take(sampler, process);
+        self.take_samples(sampler, process);
         for &index in &ended {
             let tree = self.trees.remove(&index);
             if process.traces() {
@@ -96,7 +96,7 @@ impl Resolver {
         Some(Arc::clone(&self.settings))
     }
 
-    fn take(&mut self, sampler: &Sampler, process: &Process) {
+    fn take_samples(&mut self, sampler: &Sampler, process: &Process) {
         // A sample may refer to a code object that another thread named: read the names after the ends of the samples
         // were read.
         let end = |(index, record): (_, &'static ThreadRecord)| Some((index, record, record.end_of_samples()?));
@@ -115,7 +115,7 @@ impl Resolver {
             let waited = if waits_on { record.wall.take_waited() } else { 0 };
             while record.samples.pop(end, &mut entry) {
                 let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
-                self.put(process, &trees, tree, &entry);
+                self.add_sample(process, &trees, tree, &entry);
             }
             if waited > 0 {
                 let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
@@ -147,7 +147,7 @@ impl Resolver {
             return tree;
         }
         let name = name.unwrap_or_else(|| lock(&record.name).clone());
-        if self.spare.len() > SPARE && tid != std::process::id() {
+        if self.spare.len() > MAX_SPARE_TREES && tid != std::process::id() {
             let same = self.spare.iter().position(|tree| tree.name.starts_with(&name));
             let mut tree = self.spare.swap_remove(same.unwrap_or(0));
             process.rename(tree.owner.shared.id, tid, &format!("{name} and threads before it"));
@@ -159,7 +159,7 @@ impl Resolver {
         Tree { owner, name, is_main, operators: FxHashMap::default(), wall: None, slots: FxHashMap::default() }
     }
 
-    fn put(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
+    fn add_sample(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
         let Some((head, Times { interval, waited, at }, frames)) = Head::unpack(sample) else { return };
         tree.wait(self.settings.rates.real, process, waited, at);
         let (frames, counts) = frames.split_at(frames.len().saturating_sub(usize::from(head.counters)));
@@ -214,7 +214,7 @@ impl Resolver {
         let number = (word >> 32) as u32;
         let word = if number == UNKNOWN { u64::MAX } else { word };
         let code = self.codes.get(&number);
-        remembered(&mut self.lines, word, process.overflow, || {
+        cached_frame(&mut self.lines, word, process.overflow, || {
             process.intern(full, |frames| match code {
                 Some(code) => FrameKey::Python {
                     function: frames.text(&code.function),
@@ -246,7 +246,7 @@ impl Resolver {
             self.generation = native::generation();
             self.natives.clear();
         }
-        remembered(&mut self.natives, address, process.overflow, || {
+        cached_frame(&mut self.natives, address, process.overflow, || {
             process.native_frame(full, address as usize, native::module_at(address as usize).as_deref())
         })
     }
@@ -255,19 +255,19 @@ impl Resolver {
     fn forget_codes(&mut self, sampler: &Sampler, process: &Process) {
         sampler.paused.store(true, Ordering::SeqCst);
         if sampler.wait_for_handlers() {
-            self.take(sampler, process);
+            self.take_samples(sampler, process);
             sampler.codes.clear();
             self.codes.clear();
             self.lines.clear();
         }
-        if lock(&sampler.course).rates.is_some() {
+        if lock(&sampler.task).rates.is_some() {
             sampler.paused.store(false, Ordering::SeqCst);
         }
     }
 }
 
 /// Frame from the cache, or from `frame`. The overflow frame is not cached, because another tree may have space.
-fn remembered(known: &mut FxHashMap<u64, u32>, key: u64, overflow: u32, frame: impl FnOnce() -> u32) -> u32 {
+fn cached_frame(known: &mut FxHashMap<u64, u32>, key: u64, overflow: u32, frame: impl FnOnce() -> u32) -> u32 {
     if let Some(&frame) = known.get(&key) {
         return frame;
     }

@@ -79,7 +79,7 @@ mod tests {
     use super::Ring;
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn oversized_entries_are_refused() {
         let ring = Ring::new(8);
         assert!(ring.push(&[&[1, 2], &[3]]));
         assert!(!ring.push(&[&[4, 5, 6]]));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_makes_room() {
+    fn skipped_entries_free_space() {
         let ring = Ring::new(8);
         assert!(ring.push(&[&[1, 2, 3, 4]]));
         let end = ring.end();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_arrive_whole_and_in_order() {
+    fn entries_arrive_complete_and_in_order() {
         let ring = Ring::new(256);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -68,7 +68,7 @@ mod tests {
     use std::ffi::c_void;
 
     /// Use some kilobytes of stack, and write its address.
-    unsafe extern "C" fn look(data: *mut c_void) {
+    unsafe extern "C" fn use_stack(data: *mut c_void) {
         let room = std::hint::black_box([7_u64; 2000]);
         // SAFETY: the test passes a variable.
         unsafe { *data.cast::<(usize, u64)>() = (&raw const room as usize, room.iter().sum()) };
@@ -80,7 +80,7 @@ mod tests {
         for _ in 0..3 {
             let mut seen = (0_usize, 0_u64);
             // SAFETY: no other code uses the stack, and the function expects the variable.
-            unsafe { stack.run(look, (&raw mut seen).cast()) };
+            unsafe { stack.run(use_stack, (&raw mut seen).cast()) };
             assert!((stack.top - SIZE..stack.top).contains(&seen.0) && seen.1 == 14_000, "{seen:?}");
         }
         let guard = std::fs::read_to_string("/proc/self/maps").unwrap();

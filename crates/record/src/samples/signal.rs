@@ -40,7 +40,7 @@ const SA_RESTORER: c_ulong = 0x0400_0000;
 /// Install `handler` unless it is installed, and return its signal number, which changes if the program took the
 /// previous one. Only the watcher thread may call it: glibc installs its own handler for [`RESERVED`] when a process
 /// starts its first thread.
-pub(super) fn keep(handler: Handler) -> Option<c_int> {
+pub(super) fn ensure_installed(handler: Handler) -> Option<c_int> {
     let known = SIGNAL.load(Ordering::Acquire);
     let found = (known != 0).then(|| action(known)).flatten();
     if found.is_some_and(|action| action.handler == handler as usize) {
@@ -74,7 +74,7 @@ fn is_reserved() -> bool {
 ///
 /// # Safety
 /// Only the signal handler may call it, with its own arguments.
-pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+pub(super) unsafe fn call_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let previous = PREVIOUS.load(Ordering::Acquire);
     if signal == RESERVED && previous != libc::SIG_DFL && previous != libc::SIG_IGN {
         // SAFETY: the kernel called this address for the same signal before. Handlers with one parameter ignore the others.
@@ -87,7 +87,7 @@ pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context:
 ///
 /// Signals that are not blocked have arrived before this returns: the system delivers them at the end of a system
 /// call.
-pub(super) fn take_pending(signal: c_int, is_ours: unsafe fn(*const libc::siginfo_t) -> bool) {
+pub(super) fn take_pending(signal: c_int, is_from_sampler: unsafe fn(*const libc::siginfo_t) -> bool) {
     let Some(bit) = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1)) else { return };
     let (set, now) = (1_u64 << bit, libc::timespec { tv_sec: 0, tv_nsec: 0 });
     let mut others = Vec::new();
@@ -108,7 +108,7 @@ pub(super) fn take_pending(signal: c_int, is_ours: unsafe fn(*const libc::siginf
             break;
         }
         // SAFETY: the system wrote it, as for a handler.
-        if !unsafe { is_ours(&raw const info) } {
+        if !unsafe { is_from_sampler(&raw const info) } {
             others.push(info);
         }
     }

@@ -19,7 +19,7 @@ impl Clock {
     pub(super) const ALL: [Self; 3] = [Self::Cpu, Self::Real, Self::Wait];
 
     /// Clock with this number; the CPU clock for unknown numbers.
-    pub(super) fn numbered(number: u64) -> Self {
+    pub(super) fn from_number(number: u64) -> Self {
         Self::ALL.into_iter().find(|&clock| clock as u64 == number).unwrap_or(Self::Cpu)
     }
 

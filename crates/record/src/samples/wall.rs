@@ -9,7 +9,7 @@
 
 use super::record::ThreadRecord;
 use super::timer::Clock;
-use super::waits::ANSWER;
+use super::waits::MAX_RESPONSE_CPU_NS;
 use super::watch::Watched;
 use super::{Sampler, lock};
 use crate::session::Session;
@@ -17,7 +17,7 @@ use dlmonitor::native::Registers;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// First interval after which a waiting thread is sampled again, in ns.
-const AGAIN: u64 = 1_000_000_000;
+const FIRST_INTERVAL_NS: u64 = 1_000_000_000;
 /// Largest size of a system call instruction in bytes. The system restarts an interrupted call by returning to this
 /// instruction.
 const CALL_BYTES: usize = 4;
@@ -27,7 +27,7 @@ const CALL_BYTES: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct WallTime {
     /// True if the response to a request is outstanding.
-    is_asked: AtomicBool,
+    is_requested: AtomicBool,
     /// True if its last response was written.
     is_written: AtomicBool,
     /// Program counter at its last response.
@@ -39,10 +39,10 @@ pub(super) struct WallTime {
 
 /// State of requests to a thread, used by the watcher thread.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct WallRequest {
     /// Time of the next request during a wait, in ns, and the current interval.
-    again: u64,
-    put_off: u64,
+    next_request: u64,
+    interval: u64,
     /// CPU time at the last request, and at the last check that found it waiting.
     used: u64,
     waiting: u64,
@@ -50,38 +50,38 @@ pub(super) struct Asked {
     call: Option<String>,
 }
 
-impl Default for Asked {
+impl Default for WallRequest {
     fn default() -> Self {
-        Self { again: 0, put_off: AGAIN, used: 0, waiting: 0, call: None }
+        Self { next_request: 0, interval: FIRST_INTERVAL_NS, used: 0, waiting: 0, call: None }
     }
 }
 
 /// Action at a check of a thread.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum WallAction {
     /// Request a sample.
-    Ask,
+    Request,
     /// Attribute the time to its last sample, because it is still waiting there.
     Count,
     /// No action: its response is outstanding, or did not fit into the ring.
-    Leave,
+    Skip,
 }
 
 impl WallTime {
     /// Reset a thread record's state of wall-time samples, for another thread.
     pub(super) fn reset(&self) {
-        self.is_asked.store(false, Ordering::Relaxed);
+        self.is_requested.store(false, Ordering::Relaxed);
         self.is_written.store(false, Ordering::Relaxed);
         self.waited.store(0, Ordering::Relaxed);
     }
 
     /// Called by the handler: the thread responded, and wrote a sample or none (if nothing is recorded or the ring is
     /// full).
-    pub(super) fn answer(&self, at: Registers, is_written: bool) {
+    pub(super) fn note_response(&self, at: Registers, is_written: bool) {
         self.pc.store(at.pc, Ordering::Relaxed);
         self.sp.store(at.sp, Ordering::Relaxed);
         self.is_written.store(is_written, Ordering::Relaxed);
-        self.is_asked.store(false, Ordering::Release);
+        self.is_requested.store(false, Ordering::Release);
     }
 
     /// Take the time that belongs to the thread's last sample, in ns.
@@ -95,7 +95,7 @@ impl WallTime {
     }
 
     /// True if a system call, in the system's text, is at the position of the thread's last response.
-    fn is_at(&self, call: &str) -> bool {
+    fn is_at_last_response(&self, call: &str) -> bool {
         let mut last = call.rsplit(' ').map(|word| usize::from_str_radix(word.trim_start_matches("0x"), 16));
         let (Some(Ok(pc)), Some(Ok(sp))) = (last.next(), last.next()) else { return false };
         sp == self.sp.load(Ordering::Relaxed)
@@ -103,21 +103,21 @@ impl WallTime {
     }
 }
 
-impl Asked {
+impl WallRequest {
     /// Choose the action for a thread at a time, with its CPU time.
-    fn next(&mut self, wall: &WallTime, now: u64, used: u64, call: impl FnOnce() -> String) -> Next {
-        if wall.is_asked.load(Ordering::Acquire) {
+    fn next(&mut self, wall: &WallTime, now: u64, used: u64, call: impl FnOnce() -> String) -> WallAction {
+        if wall.is_requested.load(Ordering::Acquire) {
             // A thread that has run since has lost the request: its handler may have been busy.
-            let is_lost = now >= self.again && used > self.used.saturating_add(ANSWER);
-            return if is_lost { self.ask(now, used, false) } else { Next::Leave };
+            let is_lost = now >= self.next_request && used > self.used.saturating_add(MAX_RESPONSE_CPU_NS);
+            return if is_lost { self.request_sample(now, used, false) } else { WallAction::Skip };
         }
         if !self.waits_on(wall, used, call) {
-            return self.ask(now, used, false);
+            return self.request_sample(now, used, false);
         }
-        if now >= self.again {
-            return self.ask(now, used, true);
+        if now >= self.next_request {
+            return self.request_sample(now, used, true);
         }
-        if wall.is_written.load(Ordering::Relaxed) { Next::Count } else { Next::Leave }
+        if wall.is_written.load(Ordering::Relaxed) { WallAction::Count } else { WallAction::Skip }
     }
 
     /// True if the thread still waits at the position of its last response.
@@ -128,27 +128,27 @@ impl Asked {
         let call = call();
         let waits_on = match &self.call {
             Some(before) => *before == call,
-            None => wall.is_at(&call),
+            None => wall.is_at_last_response(&call),
         };
         self.waiting = used;
         self.call = waits_on.then_some(call);
         waits_on
     }
 
-    fn ask(&mut self, now: u64, used: u64, waits_on: bool) -> Next {
-        self.put_off = if waits_on { self.put_off.saturating_mul(2) } else { AGAIN };
-        self.again = now.saturating_add(self.put_off);
+    fn request_sample(&mut self, now: u64, used: u64, waits_on: bool) -> WallAction {
+        self.interval = if waits_on { self.interval.saturating_mul(2) } else { FIRST_INTERVAL_NS };
+        self.next_request = now.saturating_add(self.interval);
         self.used = used;
         // After an interruption the system's text for the same call may differ.
         self.call = None;
-        Next::Ask
+        WallAction::Request
     }
 }
 
 impl Sampler {
     /// Check each thread that does not block its signals, and request samples from those that no longer wait at their
     /// last position.
-    pub(super) fn look_at_wall_time(&self) {
+    pub(super) fn sample_wall_time(&self) {
         let signal = self.signal.load(Ordering::Acquire);
         if signal == 0 {
             return;
@@ -156,62 +156,62 @@ impl Sampler {
         let is_open = Session::hold().is_some_and(|session| session.window.is_sampled());
         let mut watched = lock(&self.watched);
         let Watched { threads, stopped: false, .. } = &mut *watched else { return };
-        for thread in threads.iter_mut().filter(|thread| !thread.is_closed()) {
+        for thread in threads.iter_mut().filter(|thread| !thread.blocks_signals()) {
             let Some(record) = self.record(thread.record) else { continue };
             let (Some(now), Some(used)) = (Clock::Real.now(thread.tid), Clock::Cpu.now(thread.tid)) else { continue };
             if !is_open {
                 // Time that is not recorded is excluded.
-                thread.asked = Asked::default();
-                if !record.wall.is_asked.load(Ordering::Acquire) {
-                    record.settle(Clock::Real, now);
+                thread.request = WallRequest::default();
+                if !record.wall.is_requested.load(Ordering::Acquire) {
+                    record.restart_interval(Clock::Real, now);
                     record.wall.is_written.store(false, Ordering::Relaxed);
                     record.wall.sp.store(0, Ordering::Relaxed);
                 }
                 continue;
             }
             let call = || std::fs::read_to_string(format!("/proc/self/task/{}/syscall", thread.tid));
-            match thread.asked.next(&record.wall, now, used, || call().unwrap_or_default().trim_end().to_owned()) {
-                Next::Ask => self.ask_for_wall_time(signal, thread.record, record),
-                Next::Count => record.wait_on(now),
-                Next::Leave => {}
+            match thread.request.next(&record.wall, now, used, || call().unwrap_or_default().trim_end().to_owned()) {
+                WallAction::Request => self.request_wall_sample(signal, thread.record, record),
+                WallAction::Count => record.extend_last_sample(now),
+                WallAction::Skip => {}
             }
         }
     }
 
-    fn ask_for_wall_time(&self, signal: i32, index: usize, record: &ThreadRecord) {
-        record.wall.is_asked.store(true, Ordering::Release);
+    fn request_wall_sample(&self, signal: i32, index: usize, record: &ThreadRecord) {
+        record.wall.is_requested.store(true, Ordering::Release);
         if !self.send(signal, index, record, Clock::Real) {
-            record.wall.is_asked.store(false, Ordering::Release);
+            record.wall.is_requested.store(false, Ordering::Release);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{AGAIN, ANSWER, Asked, Next, Ordering, Registers, WallTime};
+    use super::{FIRST_INTERVAL_NS, MAX_RESPONSE_CPU_NS, Ordering, Registers, WallAction, WallRequest, WallTime};
 
     const POLL: &str = "7 0x0 0x0 0x12c 0x0 0x0 0x0 0x7ffc10 0x7f5a12";
 
-    fn waiting() -> (WallTime, Asked) {
-        let (wall, mut asked) = (WallTime::default(), Asked::default());
-        assert_eq!(asked.next(&wall, 0, 0, || POLL.to_owned()), Next::Ask, "where it is is not known");
-        wall.is_asked.store(true, Ordering::Relaxed);
-        assert_eq!(asked.next(&wall, 10, 5, || POLL.to_owned()), Next::Leave);
+    fn waiting() -> (WallTime, WallRequest) {
+        let (wall, mut request) = (WallTime::default(), WallRequest::default());
+        assert_eq!(request.next(&wall, 0, 0, || POLL.to_owned()), WallAction::Request, "where it is is not known");
+        wall.is_requested.store(true, Ordering::Relaxed);
+        assert_eq!(request.next(&wall, 10, 5, || POLL.to_owned()), WallAction::Skip);
         // A restarted call: two bytes back.
-        wall.answer(Registers { pc: 0x7f5a10, sp: 0x7ffc10, fp: 0, lr: 0 }, true);
-        (wall, asked)
+        wall.note_response(Registers { pc: 0x7f5a10, sp: 0x7ffc10, fp: 0, lr: 0 }, true);
+        (wall, request)
     }
 
     #[test]
-    fn a_wait_is_asked_about_more_and_more_rarely() {
-        let (wall, mut asked) = waiting();
+    fn waits_are_probed_at_growing_intervals() {
+        let (wall, mut request) = waiting();
         let mut questions = Vec::new();
-        for look in 1..100_000_u64 {
+        for check in 1..100_000_u64 {
             // At each interruption, or at the end of its timeout, it logs that and waits again.
-            match asked.next(&wall, look * 10_000_000, look * 200_000, || POLL.to_owned()) {
-                Next::Ask => questions.push(look / 100),
-                Next::Count => wall.add_waited(1),
-                Next::Leave => panic!("it answered"),
+            match request.next(&wall, check * 10_000_000, check * 200_000, || POLL.to_owned()) {
+                WallAction::Request => questions.push(check / 100),
+                WallAction::Count => wall.add_waited(1),
+                WallAction::Skip => panic!("it answered"),
             }
         }
         assert_eq!(questions, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
@@ -219,36 +219,47 @@ mod tests {
     }
 
     #[test]
-    fn another_wait_is_asked_about_at_once() {
-        let (wall, mut asked) = waiting();
-        assert_eq!(asked.next(&wall, 20, 10, || POLL.to_owned()), Next::Count);
-        assert_eq!(asked.next(&wall, 30, 10, || panic!("it used no time since")), Next::Count);
+    fn new_waits_are_probed_immediately() {
+        let (wall, mut request) = waiting();
+        assert_eq!(request.next(&wall, 20, 10, || POLL.to_owned()), WallAction::Count);
+        assert_eq!(request.next(&wall, 30, 10, || panic!("it used no time since")), WallAction::Count);
         let other = |call: &str| POLL.replace("0x12c", call);
-        assert_eq!(asked.next(&wall, 40, 11, || other("0x1")), Next::Ask, "the same place, with other arguments");
+        assert_eq!(
+            request.next(&wall, 40, 11, || other("0x1")),
+            WallAction::Request,
+            "the same place, with other arguments"
+        );
         for call in ["running", "", "-1 0x7ffc10 0x7f5a12x", "7 0x0 0x7ffc18 0x7f5a12", "7 0x0 0x7ffc10 0x7f5a18"] {
-            let (wall, mut asked) = waiting();
-            assert_eq!(asked.next(&wall, 20, 10, || call.to_owned()), Next::Ask, "{call}");
+            let (wall, mut request) = waiting();
+            assert_eq!(request.next(&wall, 20, 10, || call.to_owned()), WallAction::Request, "{call}");
         }
     }
 
     #[test]
-    fn what_finds_no_room_is_not_asked_for_all_the_time() {
-        let (wall, mut asked) = waiting();
-        wall.answer(Registers { pc: 0x7f5a12, sp: 0x7ffc10, fp: 0, lr: 0 }, false);
-        let looks = (1..100).map(|look| asked.next(&wall, look * 10_000_000, look, || POLL.to_owned()));
-        assert!(looks.into_iter().all(|next| next == Next::Leave));
-        assert_eq!(asked.next(&wall, AGAIN, 100, || POLL.to_owned()), Next::Ask);
+    fn probes_without_room_are_delayed() {
+        let (wall, mut request) = waiting();
+        wall.note_response(Registers { pc: 0x7f5a12, sp: 0x7ffc10, fp: 0, lr: 0 }, false);
+        let checks = (1..100).map(|check| request.next(&wall, check * 10_000_000, check, || POLL.to_owned()));
+        assert!(checks.into_iter().all(|next| next == WallAction::Skip));
+        assert_eq!(request.next(&wall, FIRST_INTERVAL_NS, 100, || POLL.to_owned()), WallAction::Request);
     }
 
     #[test]
-    fn a_question_that_is_lost_is_asked_again() {
-        let (wall, mut asked) = waiting();
-        assert_eq!(asked.next(&wall, 20, 10, || "running".to_owned()), Next::Ask);
-        wall.is_asked.store(true, Ordering::Relaxed);
-        assert_eq!(asked.next(&wall, 30, 10 + 2 * ANSWER, String::new), Next::Leave);
-        assert_eq!(asked.next(&wall, 2 * AGAIN, 10, String::new), Next::Leave, "it did not run: the signal waits");
-        assert_eq!(asked.next(&wall, 2 * AGAIN, 11 + ANSWER, String::new), Next::Ask);
+    fn lost_probes_are_repeated() {
+        let (wall, mut request) = waiting();
+        assert_eq!(request.next(&wall, 20, 10, || "running".to_owned()), WallAction::Request);
+        wall.is_requested.store(true, Ordering::Relaxed);
+        assert_eq!(request.next(&wall, 30, 10 + 2 * MAX_RESPONSE_CPU_NS, String::new), WallAction::Skip);
+        assert_eq!(
+            request.next(&wall, 2 * FIRST_INTERVAL_NS, 10, String::new),
+            WallAction::Skip,
+            "it did not run: the signal waits"
+        );
+        assert_eq!(
+            request.next(&wall, 2 * FIRST_INTERVAL_NS, 11 + MAX_RESPONSE_CPU_NS, String::new),
+            WallAction::Request
+        );
         wall.reset();
-        assert_eq!(Asked::default().next(&wall, 30, 10, || POLL.to_owned()), Next::Ask);
+        assert_eq!(WallRequest::default().next(&wall, 30, 10, || POLL.to_owned()), WallAction::Request);
     }
 }

@@ -3,11 +3,11 @@
 //! The thread reads `/proc/self/task` periodically. Threads come from Python, from C++ and from unknown libraries, and none
 //! of them has to run code of the recorder.
 
-use super::open::Open;
+use super::open::OpenOperators;
 use super::record::ThreadRecord;
 use super::timer::{Clock, Timer};
 use super::waits::{self, Waiting};
-use super::wall::Asked;
+use super::wall::WallRequest;
 use super::{Sampler, Settings, handler, lock, signal};
 use dlmonitor::native;
 use std::collections::HashSet;
@@ -20,19 +20,19 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Number of checks between two checks if a thread blocks its signals.
-const CHECK: u32 = 20;
+const CHECK_EVERY: u32 = 20;
 
 /// Number of such checks after which a thread counts as blocking its signals: many threads do so briefly, for example
 /// to start a thread.
-const LASTS: u32 = 4;
+const MAX_BLOCKED_CHECKS: u32 = 4;
 
 /// Stack of the watcher thread. It builds the unwinder caches of handlers itself, for which 256 KiB must be left: it
 /// holds locks that other threads wait for, so it must not wait for another thread. Physical memory is used only for
 /// accessed pages.
-const STACK: usize = 1 << 20;
+const STACK_BYTES: usize = 1 << 20;
 
 /// Prefix of the names of the recorder's threads.
-const OURS: &str = "stackline";
+const THREAD_PREFIX: &str = "stackline";
 
 #[derive(Debug)]
 pub(super) struct Thread {
@@ -41,7 +41,7 @@ pub(super) struct Thread {
     /// CPU time at the last check: a thread that used less is another one with the same number.
     used: u64,
     pub(super) waiting: Waiting,
-    pub(super) asked: Asked,
+    pub(super) request: WallRequest,
     /// Number of checks since it blocks its signals, 0 while it does not. It has no timer then.
     closed: u32,
     timer: Option<Timer>,
@@ -53,7 +53,7 @@ pub(super) struct Thread {
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub(super) threads: Vec<Thread>,
-    ours: HashSet<u32>,
+    recorder_threads: HashSet<u32>,
     /// Threads without record, because all records are in use. A number in this set cannot belong to a later thread:
     /// no system starts as many threads as it has numbers between two checks.
     refused: HashSet<u32>,
@@ -66,7 +66,7 @@ pub(super) struct Watched {
     settings: Arc<Settings>,
     /// Signal number of the timers.
     signal: i32,
-    looks: u32,
+    checks: u32,
 }
 
 /// True for the file name of an OpenMP library.
@@ -75,12 +75,12 @@ fn is_openmp(file: &str) -> bool {
 }
 
 /// Schedule of a periodic task.
-struct Due {
+struct Schedule {
     every: Option<Duration>,
     next: Instant,
 }
 
-impl Due {
+impl Schedule {
     /// Create a task of the watcher thread with a rate of `hz`; 0 is never.
     fn new(hz: u32) -> Self {
         Self { every: (hz > 0).then(|| Duration::from_secs(1) / hz), next: Instant::now() }
@@ -100,7 +100,7 @@ impl Due {
 
 impl Thread {
     /// True if the thread blocks the sampler's signals.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(super) fn blocks_signals(&self) -> bool {
         self.closed > 0
     }
 
@@ -112,12 +112,12 @@ impl Thread {
 }
 
 /// Tasks of the watcher thread in one recording, with their schedules.
-struct Beat {
+struct WatcherTasks {
     recording: usize,
     pause: Duration,
-    looked: Option<Instant>,
-    waits: Due,
-    wall_time: Due,
+    last_update: Option<Instant>,
+    waits: Schedule,
+    wall_time: Schedule,
 }
 
 impl Watched {
@@ -132,13 +132,13 @@ impl Watched {
     }
 
     /// Pause sampling of all threads: no requests and no timers.
-    pub(super) fn hold(&mut self) {
+    pub(super) fn pause_all(&mut self) {
         self.stopped = true;
         self.threads.iter_mut().for_each(|thread| thread.timer = None);
     }
 
-    /// Resume sampling after [`Self::hold`], with new timers for all threads.
-    pub(super) fn go_on(&mut self, sampler: &Sampler) {
+    /// Resume sampling after [`Self::pause_all`], with new timers for all threads.
+    pub(super) fn resume_all(&mut self, sampler: &Sampler) {
         self.stopped = false;
         let (signal, hz) = (self.signal, self.settings.rates.cpu);
         self.threads.iter_mut().for_each(|thread| thread.renew_timer(sampler, signal, hz));
@@ -148,62 +148,65 @@ impl Watched {
 impl Sampler {
     pub(super) fn spawn_watcher(&'static self) -> io::Result<()> {
         dlmonitor::without_signals(|| {
-            std::thread::Builder::new().name("stackline-cpu".into()).stack_size(STACK).spawn(move || self.watch())
+            std::thread::Builder::new()
+                .name("stackline-cpu".into())
+                .stack_size(STACK_BYTES)
+                .spawn(move || self.run_watcher())
         })
         .map(drop)
     }
 
-    fn watch(&self) {
+    fn run_watcher(&self) {
         // Numbers of loads and unloads at the last check of the libraries.
         let mut libraries = (0, 0);
         let mut beat = None;
-        while let Some(mut next) = self.next_beat(beat) {
-            if next.looked.is_none_or(|looked| looked.elapsed() >= INTERVAL) {
-                next.looked = Some(Instant::now());
+        while let Some(mut next) = self.next_tasks(beat) {
+            if next.last_update.is_none_or(|looked| looked.elapsed() >= INTERVAL) {
+                next.last_update = Some(Instant::now());
                 // Release our lock while the linker's is taken: a thread that ends the recording waits for ours.
                 if let Some(ranges) = native::ranges_of(&mut libraries, is_openmp) {
                     self.set_openmp(&ranges);
                 }
-                self.look();
+                self.update_threads();
                 native::renew();
             }
             if next.waits.is_due() {
-                self.look_for_waits();
+                self.sample_waiting_threads();
             }
             if next.wall_time.is_due() {
-                self.look_at_wall_time();
+                self.sample_wall_time();
             }
             beat = Some(next);
         }
     }
 
     /// Wait for the next task; `None` if the thread is to end. The recording may have changed meanwhile.
-    fn next_beat(&self, last: Option<Beat>) -> Option<Beat> {
-        let mut course = lock(&self.course);
+    fn next_tasks(&self, last: Option<WatcherTasks>) -> Option<WatcherTasks> {
+        let mut task = lock(&self.task);
         if let Some(last) = &last
-            && course.rates.is_some()
-            && course.recording == last.recording
+            && task.rates.is_some()
+            && task.recording == last.recording
         {
-            course = self.wake.wait_timeout(course, last.pause).unwrap_or_else(PoisonError::into_inner).0;
+            task = self.wake.wait_timeout(task, last.pause).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let Some(rates) = course.rates else {
-            course.is_watched = false;
+        let Some(rates) = task.rates else {
+            task.is_watched = false;
             return None;
         };
-        Some(last.filter(|last| last.recording == course.recording).unwrap_or_else(|| Beat {
-            recording: course.recording,
+        Some(last.filter(|last| last.recording == task.recording).unwrap_or_else(|| WatcherTasks {
+            recording: task.recording,
             pause: match rates.waits.max(rates.real) {
                 0 => INTERVAL,
                 hz => INTERVAL.min(Duration::from_secs(1) / hz),
             },
-            looked: None,
-            waits: Due::new(rates.waits),
-            wall_time: Due::new(rates.real),
+            last_update: None,
+            waits: Schedule::new(rates.waits),
+            wall_time: Schedule::new(rates.real),
         }))
     }
 
     /// Find threads of the program that began or ended.
-    fn look(&self) {
+    fn update_threads(&self) {
         let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
         let tids: HashSet<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
         let mut watched = lock(&self.watched);
@@ -211,7 +214,7 @@ impl Sampler {
         if watched.stopped {
             return;
         }
-        watched.ours.retain(|tid| tids.contains(tid));
+        watched.recorder_threads.retain(|tid| tids.contains(tid));
         watched.refused.retain(|tid| tids.contains(tid));
         let ended = &mut watched.ended;
         watched.threads.retain_mut(|thread| {
@@ -223,7 +226,7 @@ impl Sampler {
             lives
         });
         self.keep_signal(watched);
-        let mut new: Vec<u32> = tids.into_iter().filter(|tid| !watched.ours.contains(tid)).collect();
+        let mut new: Vec<u32> = tids.into_iter().filter(|tid| !watched.recorder_threads.contains(tid)).collect();
         let known: HashSet<u32> = watched.threads.iter().map(|thread| thread.tid).collect();
         new.retain(|tid| !known.contains(tid));
         new.sort_unstable();
@@ -239,8 +242,8 @@ impl Sampler {
             let was_refused = watched.refused.contains(&tid);
             // Already ended if it has no name.
             let Some(name) = (room > 0 || !was_refused).then(|| thread_name(tid)).flatten() else { continue };
-            if name.starts_with(OURS) {
-                watched.ours.insert(tid);
+            if name.starts_with(THREAD_PREFIX) {
+                watched.recorder_threads.insert(tid);
             } else if let Some(thread) = self.begin(watched, tid, name) {
                 watched.refused.remove(&tid);
                 watched.threads.push(thread);
@@ -255,7 +258,7 @@ impl Sampler {
     /// Ensure that the handler is installed. If the program took its number, all timers are created again with
     /// another one.
     fn keep_signal(&self, watched: &mut Watched) {
-        let signal = signal::keep(handler::handle).unwrap_or(0);
+        let signal = signal::ensure_installed(handler::handle).unwrap_or(0);
         self.unsignaled.fetch_add(u64::from(signal == 0), Ordering::Relaxed);
         if std::mem::replace(&mut watched.signal, signal) != signal {
             // Pending signals with the old number cannot be revoked.
@@ -269,23 +272,23 @@ impl Sampler {
 
     /// A thread that blocks all signals expects no interruption: it has a timer only while it does not block them.
     fn check_masks(&self, watched: &mut Watched) {
-        watched.looks = watched.looks.wrapping_add(1);
-        let checks_all = watched.looks.is_multiple_of(CHECK);
-        let Watched { threads, ours, ended, signal, settings, .. } = watched;
+        watched.checks = watched.checks.wrapping_add(1);
+        let checks_all = watched.checks.is_multiple_of(CHECK_EVERY);
+        let Watched { threads, recorder_threads: ours, ended, signal, settings, .. } = watched;
         threads.retain_mut(|thread| {
             if thread.closed == 0 && !checks_all {
                 return true;
             }
             let before = thread.closed;
-            thread.closed = if waits::is_closed(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
+            thread.closed = if waits::blocks_signals(thread.tid, *signal) { before.saturating_add(1) } else { 0 };
             if (before == 0) != (thread.closed == 0) {
                 thread.renew_timer(self, *signal, settings.rates.cpu);
             }
-            if thread.closed != LASTS {
+            if thread.closed != MAX_BLOCKED_CHECKS {
                 return true;
             }
             // The recorder's threads block all signals, and have their names soon after their begin.
-            let is_ours = thread_name(thread.tid).is_some_and(|name| name.starts_with(OURS));
+            let is_ours = thread_name(thread.tid).is_some_and(|name| name.starts_with(THREAD_PREFIX));
             if is_ours {
                 ours.insert(thread.tid);
                 ended.push(thread.record);
@@ -306,22 +309,23 @@ impl Sampler {
         let interpreter = dlmonitor::interpreter().filter(|_| watched.settings.python);
         record.assign(tid, name, interpreter, watched.settings.native);
         let without_file = record.counters.start(&watched.settings.counters, tid);
-        count_of_living(&self.without_file, without_file, tid);
-        let closed = u32::from(waits::is_closed(tid, watched.signal));
-        let (waiting, asked) = (Waiting::default(), Asked::default());
-        let mut thread = Thread { tid, record: index, used: 0, waiting, asked, closed, timer: None, is_refused: false };
+        count_unless_ended(&self.without_file, without_file, tid);
+        let closed = u32::from(waits::blocks_signals(tid, watched.signal));
+        let (waiting, request) = (Waiting::default(), WallRequest::default());
+        let mut thread =
+            Thread { tid, record: index, used: 0, waiting, request, closed, timer: None, is_refused: false };
         thread.renew_timer(self, watched.signal, watched.settings.rates.cpu);
         Some(thread)
     }
 
     /// Create the timer of a thread's CPU time; `None` without signal, or for a thread that blocks its signals.
     fn make_timer(&self, signal: i32, hz: u32, thread: &mut Thread) -> Option<Timer> {
-        let is_wanted = hz > 0 && signal != 0 && !thread.is_closed();
-        let record = self.record(thread.record).filter(|_| is_wanted)?;
+        let is_sampled = hz > 0 && signal != 0 && !thread.blocks_signals();
+        let record = self.record(thread.record).filter(|_| is_sampled)?;
         let value = handler::value(thread.record, record.serial.load(Ordering::Relaxed), Clock::Cpu);
         let timer = Timer::start(thread.tid, signal, value, hz);
         if timer.is_err() && !thread.is_refused {
-            thread.is_refused = count_of_living(&self.refused, 1, thread.tid);
+            thread.is_refused = count_unless_ended(&self.refused, 1, thread.tid);
         }
         timer.ok()
     }
@@ -338,7 +342,7 @@ impl Sampler {
         for thread in &watched.threads {
             let Some(record) = self.record(thread.record) else { continue };
             if record.open.load(Ordering::Relaxed).is_null()
-                && let Some(open) = Open::of_thread(thread.tid)
+                && let Some(open) = OpenOperators::of_thread(thread.tid)
             {
                 record.open.store(std::ptr::from_ref(open).cast_mut(), Ordering::Release);
             }
@@ -347,7 +351,7 @@ impl Sampler {
 }
 
 /// Count a failure for a thread, unless the thread has ended. Returns true if it was counted.
-fn count_of_living(count: &AtomicU64, refused: u64, tid: u32) -> bool {
+fn count_unless_ended(count: &AtomicU64, refused: u64, tid: u32) -> bool {
     let counts = refused > 0 && Clock::Cpu.now(tid).is_some();
     if counts {
         count.fetch_add(refused, Ordering::Relaxed);
@@ -369,7 +373,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn a_thread_that_has_ended_lacks_nothing() {
+    fn ended_threads_are_not_counted_as_missed() {
         // SAFETY: takes nothing and cannot fail.
         let tid = || unsafe { libc::gettid() }.cast_unsigned();
         let gone = std::thread::spawn(tid).join().unwrap();
@@ -377,25 +381,25 @@ mod tests {
         while Clock::Cpu.now(gone).is_some() {
             std::thread::yield_now();
         }
-        let sampler = Sampler::make();
+        let sampler = Sampler::create();
         let rates = Rates { cpu: 99, ..Rates::default() };
         let settings = Settings { rates, counters: counters::parse("page-faults"), ..Settings::default() };
         let mut watched = Watched { settings: Arc::new(settings), signal: libc::SIGRTMAX(), ..Watched::default() };
-        let of = |watched: &mut Watched, tid| {
+        let look_at_thread = |watched: &mut Watched, tid| {
             let thread = sampler.begin(watched, tid, "thread".into()).unwrap();
             let counts = [&sampler.refused, &sampler.without_file].map(|count| count.load(Ordering::Relaxed));
             (thread.timer.is_some(), counts)
         };
-        assert_eq!(of(&mut watched, gone), (false, [0, 0]));
-        assert!(of(&mut watched, tid()).0, "one that is there has a timer");
+        assert_eq!(look_at_thread(&mut watched, gone), (false, [0, 0]));
+        assert!(look_at_thread(&mut watched, tid()).0, "one that is there has a timer");
     }
 
     #[test]
-    fn a_thread_that_gets_no_timer_is_counted_once() {
+    fn threads_without_a_timer_are_counted_once() {
         const NO_SIGNAL: i32 = 1000;
         // SAFETY: takes nothing and cannot fail.
         let tid = unsafe { libc::gettid() }.cast_unsigned();
-        let sampler = Sampler::make();
+        let sampler = Sampler::create();
         let rates = Rates { cpu: 99, ..Rates::default() };
         let settings = Arc::new(Settings { rates, ..Settings::default() });
         let mut watched = Watched { settings, signal: libc::SIGRTMAX(), ..Watched::default() };

@@ -12,16 +12,16 @@ impl Session {
             held.finish();
             held.replace();
         }
-        Self::reclaim();
+        Self::free_replaced();
     }
 
     fn finish(&self) {
-        if !self.leave_running(Phase::Ending) {
+        if !self.begin_ending(Phase::Ending) {
             return;
         }
         dlmonitor::finalize();
         crate::samples::stop(&self.process);
-        if self.started.is_completed() { self.write_last(None) } else { self.write_existence(None) }
+        if self.started.is_completed() { self.write_last(None) } else { self.write_child_without_operators(None) }
     }
 
     /// Write the remaining data first, because the program calls `os._exit`. The caller may hold Python's lock, and
@@ -33,10 +33,10 @@ impl Session {
         if self.pid != std::process::id() {
             return;
         }
-        if !self.started.is_completed() && self.leave_running(Phase::Exiting(code)) {
-            return self.write_existence(Some(code));
+        if !self.started.is_completed() && self.begin_ending(Phase::Exiting(code)) {
+            return self.write_child_without_operators(Some(code));
         }
-        if self.leave_running(Phase::Exiting(code)) && !self.has_writer.load(Ordering::Acquire) {
+        if self.begin_ending(Phase::Exiting(code)) && !self.has_writer.load(Ordering::Acquire) {
             return self.write_last(Some(code));
         }
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,18 +44,18 @@ impl Session {
     }
 
     /// Write the stream of a forked child that ends without an operator: its existence and its exit code.
-    fn write_existence(&self, exit: Option<i32>) {
+    fn write_child_without_operators(&self, exit: Option<i32>) {
         let mut made = Ok(());
         self.started.call_once(|| made = self.make_stream());
         if let Err(reason) = made {
-            self.complain(&reason, "the program continues without recording");
+            self.report_failure(&reason, "the program continues without recording");
         }
         self.close_stream(exit);
     }
 
     /// Begin the end; `false` if it has begun before. Another thread may be waiting for a replacement of this
     /// program, which may fail.
-    fn leave_running(&self, next: Phase) -> bool {
+    fn begin_ending(&self, next: Phase) -> bool {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let running = matches!(*phase, Phase::Running | Phase::Replacing | Phase::Replaced);
         if running {
@@ -76,7 +76,7 @@ impl Session {
         if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
             && let Err(error) = stream.end(clock::monotonic_ns(), exit)
         {
-            self.complain(&error.to_string(), "the end of the recording is missing");
+            self.report_failure(&error.to_string(), "the end of the recording is missing");
         }
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
         self.written.notify_all();
@@ -103,21 +103,21 @@ mod tests {
     }
 
     #[test]
-    fn os_exit_waits_for_whoever_ends_the_recording() {
+    fn os_exit_waits_for_the_thread_that_ends_the_recording() {
         for begun in [Phase::Ending, Phase::Exiting(1)] {
             let session = session();
-            assert!(session.leave_running(begun));
+            assert!(session.begin_ending(begun));
             let since = Instant::now();
             // The end does not come: the program is not blocked forever.
             session.exit(2);
             assert!(since.elapsed() >= LONGEST_EXIT, "{begun:?}: {:?}", since.elapsed());
-            assert!(!session.leave_running(Phase::Exiting(3)));
+            assert!(!session.begin_ending(Phase::Exiting(3)));
         }
     }
 
     /// `begins` ends the recording while a thread is about to replace this program by another one, which fails to
     /// start.
-    fn ends_meanwhile(begins: impl FnOnce(&Session)) {
+    fn end_before_failed_exec(begins: impl FnOnce(&Session)) {
         let session = session();
         assert!(session.prepare_exec());
         assert_eq!(phase(session), Phase::Replaced);
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn an_end_does_not_wait_for_another_program() {
-        ends_meanwhile(Session::finish);
-        ends_meanwhile(|session| session.exit(7));
+    fn ends_do_not_wait_for_a_replacing_program() {
+        end_before_failed_exec(Session::finish);
+        end_before_failed_exec(|session| session.exit(7));
         // Once no thread waits, the recording continues.
         let session = session();
         assert!(session.prepare_exec() && session.prepare_exec());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_last_says_so() {
+    fn last_writer_ends_the_session() {
         let session = session();
         session.exit(1);
         assert_eq!(phase(session), Phase::Ended);

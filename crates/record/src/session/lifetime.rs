@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 /// The session of this process, null without one.
 static CURRENT: AtomicPtr<Session> = AtomicPtr::new(null_mut());
 /// Users outside of callbacks of operators.
-static USERS: Gate = Gate::new();
+static OTHER_USERS: Gate = Gate::new();
 /// Replaced sessions that are not freed yet, linked by [`Lifetime::next`]. The list needs no lock, so it is
 /// consistent in a forked child.
 static REPLACED: AtomicPtr<Session> = AtomicPtr::new(null_mut());
 /// Number of writers that have left.
-static LEFT: AtomicUsize = AtomicUsize::new(0);
+static ENDED_WRITERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Users of a session.
 #[derive(Debug, Default)]
@@ -28,12 +28,12 @@ pub(super) struct Lifetime {
 
 /// The session of this process, with a guard that keeps it alive.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldSession {
     session: &'static Session,
     _inside: Inside<'static>,
 }
 
-impl Deref for Held {
+impl Deref for HeldSession {
     type Target = Session;
 
     fn deref(&self) -> &Session {
@@ -41,12 +41,12 @@ impl Deref for Held {
     }
 }
 
-impl Held {
+impl HeldSession {
     /// Detach the recording session from this process.
     pub(super) fn replace(&self) {
         let session = std::ptr::from_ref(self.session).cast_mut();
         if CURRENT.compare_exchange(session, null_mut(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            Session::retire(self.session);
+            Session::keep_replaced(self.session);
         }
     }
 }
@@ -65,14 +65,14 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.0.lifetime.writers.fetch_sub(1, Ordering::SeqCst);
         // The session may be freed from here on.
-        LEFT.fetch_add(1, Ordering::SeqCst);
-        Session::reclaim();
+        ENDED_WRITERS.fetch_add(1, Ordering::SeqCst);
+        Session::free_replaced();
     }
 }
 
 /// Reset in a forked child, in which users of the parent's session do not exist.
 pub(super) fn forked() {
-    USERS.forked();
+    OTHER_USERS.forked();
 }
 
 impl Session {
@@ -87,11 +87,11 @@ impl Session {
     }
 
     /// Recording session of this process, kept alive by the guard. Signal-safe.
-    pub(crate) fn hold() -> Option<Held> {
-        let inside = USERS.enter();
+    pub(crate) fn hold() -> Option<HeldSession> {
+        let inside = OTHER_USERS.enter();
         // SAFETY: the pointer is null or came from `new`, and is freed at the earliest after the guard was dropped.
         let session = unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }?;
-        Some(Held { session, _inside: inside })
+        Some(HeldSession { session, _inside: inside })
     }
 
     /// Guard for the writer thread. The caller must be a valid user of the session.
@@ -108,15 +108,15 @@ impl Session {
 
     pub(super) fn make_current(&'static self) {
         let before = CURRENT.swap(std::ptr::from_ref(self).cast_mut(), Ordering::SeqCst);
-        // SAFETY: null, or from `new`; it is freed after `retire` at the earliest.
+        // SAFETY: null, or from `new`; it is freed after `keep_replaced` at the earliest.
         if let Some(before) = unsafe { before.as_ref() } {
-            Self::retire(before);
+            Self::keep_replaced(before);
         }
     }
 
     /// Keep a session that is no longer current until it can be freed. The caller has just replaced it, or taken it
     /// out of the list.
-    fn retire(session: &'static Self) {
+    fn keep_replaced(session: &'static Self) {
         // In a forked child, threads that do not exist may have changed the parent's data partly: the session is
         // leaked.
         if session.pid != std::process::id() {
@@ -131,9 +131,9 @@ impl Session {
 
     /// Free replaced sessions without users. The others wait for the next call: at the exit of a writer, and at the
     /// end and the begin of each recording.
-    pub(super) fn reclaim() {
+    pub(super) fn free_replaced() {
         loop {
-            let left = LEFT.load(Ordering::SeqCst);
+            let left = ENDED_WRITERS.load(Ordering::SeqCst);
             let mut next = REPLACED.swap(null_mut(), Ordering::SeqCst);
             // SAFETY: null, or a session that was not freed: the thread that takes the list is its only owner.
             while let Some(session) = unsafe { next.as_ref() } {
@@ -142,11 +142,11 @@ impl Session {
                     // SAFETY: it came from `new`, has no users, and is no longer reachable.
                     unsafe { Self::free(session) };
                 } else {
-                    Self::retire(session);
+                    Self::keep_replaced(session);
                 }
             }
             // A writer that left meanwhile did not find its session in the list.
-            if LEFT.load(Ordering::SeqCst) == left {
+            if ENDED_WRITERS.load(Ordering::SeqCst) == left {
                 return;
             }
         }
@@ -155,7 +155,7 @@ impl Session {
     /// True if this replaced session has no users. The writer is checked last, because users and callbacks may have
     /// started it.
     fn is_left(&self) -> bool {
-        USERS.is_left() && callbacks_ended() && self.lifetime.writers.load(Ordering::SeqCst) == 0
+        OTHER_USERS.is_left() && callbacks_ended() && self.lifetime.writers.load(Ordering::SeqCst) == 0
     }
 
     /// # Safety
@@ -163,7 +163,7 @@ impl Session {
     unsafe fn free(session: *const Self) {
         // SAFETY: by contract.
         let session = unsafe { Box::from_raw(session.cast_mut()) };
-        crate::samples::forget(&session.process);
+        crate::samples::forget_trees(&session.process);
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     /// A current session, and a weak pointer that shows if its trees are alive.
-    fn begin() -> (&'static Session, std::sync::Weak<crate::tree::Shared>) {
+    fn begin() -> (&'static Session, std::sync::Weak<crate::tree::SharedTree>) {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
         let session = Session::new(options, Role::Main, Vec::new());
         session.started.call_once(|| ());
@@ -187,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn a_session_goes_when_its_last_user_does() {
+    fn sessions_are_freed_with_their_last_user() {
         let (session, tree) = begin();
         let (user, writer) = (Session::hold().unwrap(), session.writer());
         Session::end();
         assert!(CURRENT.load(Ordering::SeqCst).is_null() && Session::hold().is_none());
         assert!(tree.strong_count() > 0, "a user and the writer are there");
         drop(user);
-        Session::reclaim();
+        Session::free_replaced();
         assert!(tree.strong_count() > 0, "the writer is there");
         drop(writer);
         assert_eq!(tree.strong_count(), 0, "the writer left last");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_nobody_uses_go_at_once() {
+    fn unused_sessions_are_freed_immediately() {
         for _ in 0..3 {
             let (_, tree) = begin();
             let writer = Session::hold().unwrap().writer();
@@ -220,7 +220,7 @@ mod tests {
         assert!(!user.session().report_operators(Change::Pause), "it changes nothing of the next recording");
         assert!(Session::hold().unwrap().report_operators(Change::Pause));
         drop(user);
-        Session::reclaim();
+        Session::free_replaced();
         assert_eq!((first.strong_count(), second.strong_count() > 0), (0, true), "the second one took its place");
         Session::end();
     }

@@ -27,7 +27,7 @@ impl Session {
         // Another thread may have begun the end meanwhile.
         let is_written = |phase: &Phase| matches!(phase, Phase::Running | Phase::Replaced | Phase::Ended);
         drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| !is_written(phase)));
-        crate::samples::settle();
+        crate::samples::deliver_pending_signals();
         true
     }
 
@@ -48,12 +48,12 @@ impl Session {
         }
         if self.has_writer.load(Ordering::Acquire) {
             // Immediately: a program that crashes next has not ended normally.
-            self.take_back_end();
+            self.retract_end();
             self.wake.notify_all();
         } else {
             self.update(false);
         }
-        crate::samples::go_on();
+        crate::samples::resume_all();
     }
 
     /// Begin the last write; `false` if the recording ends or has ended.
@@ -66,7 +66,7 @@ impl Session {
             *phase = Phase::Replacing;
         }
         // Before the write, which takes the last samples.
-        crate::samples::hold();
+        crate::samples::pause_all();
         if self.has_writer.load(Ordering::Acquire) {
             self.wake.notify_all();
         } else {
@@ -82,7 +82,7 @@ impl Session {
         if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
             && let Err(error) = stream.end_provisionally(clock::monotonic_ns())
         {
-            self.complain_of_replacing(&error.to_string());
+            self.report_replacing(&error.to_string());
         }
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         if *phase == Phase::Replacing {
@@ -91,17 +91,17 @@ impl Session {
         } else {
             // The waiting thread has continued meanwhile, or the end has begun.
             drop(phase);
-            self.take_back_end();
+            self.retract_end();
         }
     }
 
     /// Undo the end that [`Self::write_replaced`] wrote. It does not wait, because its caller may hold Python's lock:
     /// a thread that holds the stream undoes the end after its own write.
-    fn take_back_end(&self) {
+    fn retract_end(&self) {
         if let Ok(mut stream) = self.stream.try_lock()
             && let Some(stream) = stream.as_mut()
         {
-            stream.take_back_end();
+            stream.retract_end();
         }
     }
 
@@ -121,16 +121,17 @@ mod tests {
 
     /// The error has its own message, printed once, and later errors have theirs.
     #[test]
-    fn what_is_said_before_another_program_is_no_complaint_of_the_recording() {
+    fn messages_before_exec_are_no_recording_complaints() {
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
         let session = Session::new(options, Role::Main, Vec::new());
-        session.complain_of_replacing("disk full");
-        let said = [&session.complained, &session.complained_of_replacing].map(|said| said.load(Ordering::Relaxed));
-        assert_eq!(said, [false, true]);
+        session.report_replacing("disk full");
+        let flags =
+            [&session.has_reported_failure, &session.has_reported_replacing].map(|flags| flags.load(Ordering::Relaxed));
+        assert_eq!(flags, [false, true]);
     }
 
     #[test]
-    fn an_end_is_taken_back_as_soon_as_the_program_goes_on() {
+    fn provisional_ends_are_retracted_when_the_program_continues() {
         let run = tempfile::tempdir().unwrap();
         let path = run.path().display().to_string();
         let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| path.clone())).unwrap();

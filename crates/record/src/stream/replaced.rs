@@ -7,7 +7,7 @@ use std::io;
 
 impl Stream {
     /// Write a provisional end, by the replacement of the program at this time of `CLOCK_MONOTONIC`, valid until
-    /// [`Self::take_back_end`].
+    /// [`Self::retract_end`].
     ///
     /// # Errors
     /// If the file is not up to date. Counts of the missing records are written if they fit.
@@ -34,9 +34,9 @@ impl Stream {
     }
 
     /// Remove the provisional end, because no other program replaced this one.
-    pub(crate) fn take_back_end(&mut self) {
+    pub(crate) fn retract_end(&mut self) {
         if let Some(mark) = self.provisional.take() {
-            self.output.take_back(mark);
+            self.output.undo_since(mark);
         }
     }
 }

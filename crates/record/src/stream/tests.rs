@@ -1,10 +1,10 @@
 use super::{CHUNK, MAX_WAITING, Stream};
 use crate::event_queue::{Call, Sequence};
 use crate::output::{Output, Target};
-use crate::process::{Kept, Process};
+use crate::process::{ExtraData, Process};
 use crate::state::State;
 use crate::tree::{Key, NodeId, ROOT};
-use crate::window::{Wanted, Window};
+use crate::window::{Selection, Window};
 use proptest::prelude::*;
 use stackline_recording::{CallDetail, FrameKey, Metric, Reader, Record};
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ struct Recorded {
 
 impl Recorded {
     fn new(trace: bool, room: usize) -> Self {
-        let process = Process::new(1 << 20, Kept { trace, ..Kept::default() });
+        let process = Process::new(1 << 20, ExtraData { trace, ..ExtraData::default() });
         let state = process.enter_thread();
         let disk = Disk::new(room);
         let output = Output::new(Box::new(disk.clone()));
@@ -79,7 +79,7 @@ impl Recorded {
         let stream = Stream::new(Path::new("nowhere"), head, u64::MAX, output);
         Self {
             process,
-            window: Window::new(Wanted::default(), trace, 0, std::time::Duration::ZERO),
+            window: Window::new(Selection::default(), trace, 0, std::time::Duration::ZERO),
             state,
             stream,
             disk,
@@ -114,7 +114,7 @@ impl Recorded {
     }
 
     fn read(&self) -> Read {
-        Read::of(&self.disk.bytes())
+        Read::parse(&self.disk.bytes())
     }
 }
 
@@ -133,7 +133,7 @@ struct Read {
 
 impl Read {
     /// Fails if a record refers to a missing one.
-    fn of(file: &[u8]) -> Self {
+    fn parse(file: &[u8]) -> Self {
         let mut reader = Reader::new(file).unwrap();
         let (mut read, mut last, mut number) = (Self::default(), 0, 0);
         let (mut texts, mut frames, mut nodes) = (0, 0, 1);
@@ -190,7 +190,7 @@ impl Read {
 }
 
 #[test]
-fn a_disk_that_is_full_for_a_while_loses_nothing() {
+fn temporarily_full_disks_lose_nothing() {
     for trace in [false, true] {
         let mut program = Recorded::new(trace, usize::MAX);
         // Chunks that tear at their first byte, within their length, and within their records.
@@ -198,8 +198,8 @@ fn a_disk_that_is_full_for_a_while_loses_nothing() {
             (0..3000).for_each(|call| program.call(call % 500));
             assert!(program.update());
             program.disk.leave(room);
-            for turn in 0..4 {
-                (0..40_000).for_each(|call| program.call(room as u32 + turn * 1000 + call % 700));
+            for iteration in 0..4 {
+                (0..40_000).for_each(|call| program.call(room as u32 + iteration * 1000 + call % 700));
                 program.update();
                 assert_eq!(program.stream.error().and_then(|error| error.raw_os_error()), Some(libc::ENOSPC));
                 // If the process were killed now, the file would be complete.
@@ -219,7 +219,7 @@ fn a_disk_that_is_full_for_a_while_loses_nothing() {
 }
 
 #[test]
-fn a_disk_that_stays_full_loses_what_came_then_and_says_so() {
+fn full_disks_lose_later_records_and_report_it() {
     for (trace, room) in [(false, 200), (true, 200), (false, 10), (true, 10)] {
         let mut program = Recorded::new(trace, usize::MAX);
         (0..1000).for_each(|call| program.call(call % 100));
@@ -241,7 +241,7 @@ fn a_disk_that_stays_full_loses_what_came_then_and_says_so() {
 
 /// For any available space: a file has its header and its process, or nothing.
 #[test]
-fn a_disk_that_is_full_from_the_begin_leaves_a_stream_that_can_be_read() {
+fn disks_full_from_the_begin_leave_a_readable_stream() {
     let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
     for room in (0..2 * whole).step_by(5) {
         for more in [0, 1, 20, whole, usize::MAX / 2] {
@@ -264,7 +264,7 @@ fn a_disk_that_is_full_from_the_begin_leaves_a_stream_that_can_be_read() {
 
 /// Another program was to replace this one, but failed to start.
 #[test]
-fn an_end_that_is_taken_back_leaves_nothing() {
+fn retracted_ends_leave_no_record() {
     for (trace, room) in [(false, None), (true, None), (false, Some(200)), (true, Some(200)), (true, Some(10))] {
         let mut program = Recorded::new(trace, usize::MAX);
         (0..1000).for_each(|call| program.call(call % 100));
@@ -280,7 +280,7 @@ fn an_end_that_is_taken_back_leaves_nothing() {
         let has_room = room != Some(10);
         assert_eq!((read.ended, read.replaced), (has_room, has_room));
         assert_eq!(read.outages.len(), usize::from(room == Some(200)));
-        program.stream.take_back_end();
+        program.stream.retract_end();
         assert!(program.disk.bytes() == before, "trace: {trace}, room: {room:?}");
         program.disk.set_room(usize::MAX);
         (0..100).for_each(|call| program.call(call));
@@ -294,7 +294,7 @@ fn an_end_that_is_taken_back_leaves_nothing() {
 
 /// The same if another program replaces this one, or was to.
 #[test]
-fn an_end_that_may_be_taken_back_is_not_written_without_a_begin() {
+fn provisional_ends_are_not_written_without_a_begin() {
     let whole = Recorded::new(false, usize::MAX).disk.bytes().len();
     for room in (0..2 * whole).step_by(5) {
         let mut program = Recorded::new(false, room);
@@ -307,7 +307,7 @@ fn an_end_that_may_be_taken_back_is_not_written_without_a_begin() {
         } else {
             program.read();
         }
-        program.stream.take_back_end();
+        program.stream.retract_end();
         program.disk.set_room(usize::MAX);
         assert!(program.update() && program.end().is_ok());
         let read = program.read();
@@ -318,17 +318,17 @@ fn an_end_that_may_be_taken_back_is_not_written_without_a_begin() {
 
 /// Waiting calls are bounded; further ones are counted, and their sums are recorded.
 #[test]
-fn what_finds_no_room_while_the_disk_is_full_is_counted() {
+fn records_dropped_while_the_disk_is_full_are_counted() {
     let mut program = Recorded::new(true, usize::MAX);
     program.call(1);
     assert!(program.update());
     program.disk.leave(0);
-    let mut turns = 0;
+    let mut iterations = 0;
     while program.stream.output.waiting_bytes() < MAX_WAITING {
         (0..100_000).for_each(|call| program.call(call % 10));
         program.update();
-        turns += 1;
-        assert!(turns < 100, "{} bytes wait", program.stream.output.waiting_bytes());
+        iterations += 1;
+        assert!(iterations < 100, "{} bytes wait", program.stream.output.waiting_bytes());
     }
     for _ in 0..4 {
         (0..100_000).for_each(|call| program.call(call % 10));
@@ -379,12 +379,12 @@ fn chunks_can_be_read_without_those_before() {
 proptest! {
     /// For any space at any time: the file is complete, and all of its data were recorded.
     #[test]
-    fn any_room_leaves_a_whole_file(
+    fn files_are_complete_for_any_free_space(
         trace: bool,
-        turns in proptest::collection::vec((0_u32..400, prop_oneof![Just(usize::MAX), 0_usize..4000], any::<bool>()), 1..12),
+        iterations in proptest::collection::vec((0_u32..400, prop_oneof![Just(usize::MAX), 0_usize..4000], any::<bool>()), 1..12),
     ) {
         let mut program = Recorded::new(trace, usize::MAX);
-        for (calls, room, is_replaced) in turns {
+        for (calls, room, is_replaced) in iterations {
             match room {
                 usize::MAX => program.disk.set_room(room),
                 room => program.disk.leave(room),
@@ -394,7 +394,7 @@ proptest! {
             if is_replaced {
                 let _ = program.stream.end_provisionally(1 << 50);
                 program.read();
-                program.stream.take_back_end();
+                program.stream.retract_end();
             }
             let read = program.read();
             prop_assert!(!read.replaced && (!trace || program.calls.starts_with(&read.calls)));

@@ -44,10 +44,10 @@ work(0.6)
 numbers = list(numbers_of_streams())
 assert numbers, "nothing is recorded"
 os.closerange(3, 65536)
-own = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-os.write(own, b"own" * 333_333)
+own_file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.write(own_file, b"own" * 333_333)
 for number in numbers:
-    os.dup2(own, number)
+    os.dup2(own_file, number)
 _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
 if len(sys.argv) > 2:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), most))

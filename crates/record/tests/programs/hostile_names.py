@@ -15,14 +15,14 @@ class Closed(torch.optim.SGD):
     """An optimizer whose state raises when it is read outside of its steps."""
 
     steps = False
-    told = RuntimeError("closed")
+    raised_error = RuntimeError("closed")
 
     @property
     def state(self):
         if not self.steps:
-            if self.told is None:
+            if self.raised_error is None:
                 signal.raise_signal(signal.SIGUSR1)
-            raise self.told
+            raise self.raised_error
         return self.__dict__["state"]
 
     @state.setter
@@ -41,8 +41,8 @@ def late(number, frame):
     raise Late
 
 
-def step(told):
-    optimizer.told = told
+def step(raised_error):
+    optimizer.raised_error = raised_error
     optimizer.zero_grad()
     model(torch.ones(2, 4)).sum().backward()
     try:

@@ -8,7 +8,7 @@ IDLE = 1100
 LATER = 200
 
 
-def looks():
+def thread_checks():
     """Number of waits of the recorder's thread that searches for threads."""
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/status") as status:
@@ -18,15 +18,15 @@ def looks():
     raise SystemExit("no thread looks for threads")
 
 
-def wait_for_looks(count):
-    end = looks() + count
-    while looks() < end:
+def wait_for_thread_checks(count):
+    end = thread_checks() + count
+    while thread_checks() < end:
         time.sleep(0.02)
 
 
 def spin():
     # It is found first.
-    wait_for_looks(4)
+    wait_for_thread_checks(4)
     end = time.thread_time() + 0.3
     while time.thread_time() < end:
         sum(range(100))
@@ -51,14 +51,14 @@ events = [threading.Event() for _ in range(IDLE)]
 threads = [threading.Thread(target=event.wait) for event in events]
 for thread in threads:
     thread.start()
-wait_for_looks(4)
+wait_for_thread_checks(4)
 run(too_many)
 for event in events[:LATER]:
     event.set()
 for thread in threads[:LATER]:
     thread.join()
 # Twice a second the samples of threads that ended are taken out; their places are free then.
-wait_for_looks(40)
+wait_for_thread_checks(40)
 run(with_a_place)
 for event in events:
     event.set()

@@ -20,7 +20,7 @@ def record(number, hz, work):
         bootstrap.end()
 
 
-def looks():
+def thread_checks():
     """Number of waits of the recorder's thread that searches for threads; 0 if it did not begin yet."""
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/status") as status:
@@ -30,9 +30,9 @@ def looks():
     return 0
 
 
-def wait_for_looks():
-    end = looks() + 4
-    while looks() < end:
+def wait_for_thread_checks():
+    end = thread_checks() + 4
+    while thread_checks() < end:
         time.sleep(0.02)
 
 
@@ -41,9 +41,9 @@ event = threading.Event()
 threads = [threading.Thread(target=event.wait) for _ in range(IDLE)]
 for thread in threads:
     thread.start()
-record(0, "99", wait_for_looks)
+record(0, "99", wait_for_thread_checks)
 event.set()
 for thread in threads:
     thread.join()
 record(1, "0", lambda: None)
-record(2, "99", wait_for_looks)
+record(2, "99", wait_for_thread_checks)

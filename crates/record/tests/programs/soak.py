@@ -86,7 +86,7 @@ def coroutines():
     return asyncio.run(all_of_them())
 
 
-def made_anew():
+def recompiled():
     """Code that is compiled again and again, functions that are made again and again, modules too."""
     total = torch.zeros(1)
     for number in range(30):
@@ -167,7 +167,7 @@ def loaded():
 
 def one_round():
     digest = hashlib.sha256()
-    for part in (generators, exceptions, coroutines, made_anew, trained, threaded, collected, forked, loaded):
+    for part in (generators, exceptions, coroutines, recompiled, trained, threaded, collected, forked, loaded):
         digest.update(part().detach().numpy().tobytes())
     return digest.hexdigest()
 

@@ -33,12 +33,12 @@ fn call(node: u32, detail: CallDetail) -> Record {
 /// A call in format 1.
 fn old_call(node: u32, detail: CallDetail) -> Vec<Record> {
     let thread = 3;
-    let said = match detail {
+    let details = match detail {
         CallDetail::Autograd { delta, forward_thread } => Some(Record::Sequence { thread, delta, forward_thread }),
         CallDetail::Name(name) => Some(Record::EventName { thread, name }),
         CallDetail::None => None,
     };
-    said.into_iter().chain([Record::Event { thread, node, start_delta_ns: -40, duration_ns: 700 }]).collect()
+    details.into_iter().chain([Record::Event { thread, node, start_delta_ns: -40, duration_ns: 700 }]).collect()
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn files_of_format_1_open() {
 }
 
 #[test]
-fn single_records_are_known_by_the_heads_of_blocks() {
+fn single_records_are_identified_by_block_heads() {
     let file = |records: &[Record]| {
         let mut writer = ChunkWriter::new();
         records.iter().for_each(|record| writer.push(record).unwrap());
@@ -94,7 +94,7 @@ fn single_records_are_known_by_the_heads_of_blocks() {
 }
 
 #[test]
-fn records_without_fields_come_back() {
+fn records_without_fields_survive_a_round_trip() {
     let mut writer = ChunkWriter::new();
     let records = [Record::Restart, Record::Restart, text(0), Record::Restart];
     records.iter().for_each(|record| writer.push(record).unwrap());
@@ -102,7 +102,7 @@ fn records_without_fields_come_back() {
 }
 
 #[test]
-fn a_block_of_an_unknown_kind_hides_itself_alone() {
+fn blocks_of_unknown_kinds_hide_no_others() {
     let known = |id| {
         let mut writer = ChunkWriter::new();
         writer.push(&text(id)).unwrap();
@@ -119,7 +119,7 @@ fn a_block_of_an_unknown_kind_hides_itself_alone() {
 
 /// A valid checksum of invalid data: the rest of the block is skipped, and later blocks are read.
 #[test]
-fn a_block_that_makes_no_sense_hides_its_rest_alone() {
+fn invalid_blocks_hide_only_their_rest() {
     let block = |count: u32, texts: &[u8]| {
         [postcard::to_allocvec(&(2_u32, count, texts.len() as u32)).unwrap(), texts.to_vec()].concat()
     };
@@ -138,7 +138,7 @@ fn a_block_that_makes_no_sense_hides_its_rest_alone() {
 
 /// Size of single calls in typical programs: most have a number or no detail, spans have names.
 #[test]
-fn a_call_takes_no_more_than_in_format_1() {
+fn calls_take_no_more_bytes_than_in_format_1() {
     let detail = |at: u32| match at % 10 {
         0..5 => CallDetail::None,
         5..9 => CallDetail::Autograd { delta: 1, forward_thread: 0 },
@@ -159,7 +159,7 @@ fn read(file: &[u8]) -> (Vec<Record>, Vec<Damage>) {
 }
 
 #[test]
-fn a_torn_chunk_in_the_middle_hides_nothing_behind_it() {
+fn torn_chunks_hide_no_later_chunks() {
     let (first, torn, last) = (chunk(0..3), chunk(3..200), chunk(200..203));
     for kept in [1, 4, 8, 9, 500, torn.len() - 1] {
         let file = [HEADER.as_slice(), &first, &torn[..kept], &last].concat();
@@ -171,7 +171,7 @@ fn a_torn_chunk_in_the_middle_hides_nothing_behind_it() {
 }
 
 #[test]
-fn holes_of_zeros_are_skipped_in_no_time() {
+fn runs_of_zeros_are_skipped_quickly() {
     let hole = vec![0_u8; 32 << 20];
     let file = [HEADER.as_slice(), &chunk(0..3), &hole, &chunk(3..5)].concat();
     let (records, damages) = read(&file);
@@ -180,7 +180,7 @@ fn holes_of_zeros_are_skipped_in_no_time() {
 
 /// Each of these bytes looks like the begin of a long chunk: the search ends before it takes too long.
 #[test]
-fn a_hostile_file_is_given_up() {
+fn hostile_files_are_abandoned() {
     let file: Vec<u8> =
         HEADER.iter().copied().chain([0xff, 0xff, 0x3f, 0x00].into_iter().cycle().take(16 << 20)).collect();
     let since = std::time::Instant::now();
@@ -191,7 +191,7 @@ fn a_hostile_file_is_given_up() {
 
 /// Bytes that mostly look like lengths do not hide the next chunk.
 #[test]
-fn long_records_of_small_numbers_are_searched() {
+fn corrupt_chunks_of_long_records_are_searched() {
     let mut writer = ChunkWriter::new();
     while writer.len() < 1 << 18 {
         let id = writer.len() as u32;
@@ -210,7 +210,7 @@ proptest! {
     /// Cuts, flips and insertions: only written records are returned, in order and once, and all undamaged chunks are
     /// returned.
     #[test]
-    fn only_what_was_written_is_read(
+    fn only_written_records_are_read(
         sizes in proptest::collection::vec(1_u32..40, 1..8),
         damages in proptest::collection::vec((any::<prop::sample::Index>(), 0_usize..64, any::<u8>(), 0_u8..3), 0..6),
     ) {

@@ -1,7 +1,7 @@
 //! Arguments of events, from the wide columns of the event table and the long table.
 
 use super::long::{Long, LongRows};
-use super::table::{Batch, Meanings, TableFile};
+use super::table::{Batch, DictionaryValues, TableFile};
 use super::{Attributes, Files};
 use crate::Error;
 use crate::attr_type;
@@ -22,7 +22,7 @@ const BATCH: usize = 32 * 1024;
 struct Field {
     key: StrId,
     kind: AttrType,
-    wanted: bool,
+    is_selected: bool,
     /// Index in the list of wide columns to read; `None` for values in the long table.
     wide: Option<usize>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Plan {
     shape: Vec<AttrLayoutId>,
     long: Long,
     /// True if values of the long table are needed.
-    wants_long: bool,
+    needs_long: bool,
 }
 
 impl Plan {
@@ -60,18 +60,18 @@ impl Plan {
         if shape.iter().any(|s| s.index() >= layout.shapes.len()) {
             return Err(Error::damaged(&files.folder, "the arguments of an event have no layout"));
         }
-        let wants_long = layout.shapes.iter().flatten().any(|f| f.wanted && f.wide.is_none());
+        let needs_long = layout.shapes.iter().flatten().any(|f| f.is_selected && f.wide.is_none());
         let long = match files.required("attributes")? {
-            Some(file) if wants_long => Long::read(strings, file)?,
+            Some(file) if needs_long => Long::read(strings, file)?,
             _ => Long::default(),
         };
-        Ok(Self { folder: files.folder.clone(), layout, shape, long, wants_long })
+        Ok(Self { folder: files.folder.clone(), layout, shape, long, needs_long })
     }
 
     /// Allocate a slot for every selected argument value.
-    pub(super) fn room(&self) -> Result<Vec<u64>, Error> {
-        let wanted = self.wanted();
-        let count: usize = self.shape.iter().map(|s| wanted[s.index()]).sum();
+    pub(super) fn allocate_values(&self) -> Result<Vec<u64>, Error> {
+        let selected_counts = self.selected_counts();
+        let count: usize = self.shape.iter().map(|s| selected_counts[s.index()]).sum();
         let too_many = |_| Error::damaged(&self.folder, format!("out of memory for {count} arguments of events"));
         // A failed allocation of zeros would abort the program; a fallible reservation reports it.
         Vec::<u64>::new().try_reserve_exact(count).map_err(too_many)?;
@@ -79,8 +79,8 @@ impl Plan {
     }
 
     /// Number of selected arguments of an event, by its layout.
-    fn wanted(&self) -> Vec<usize> {
-        self.layout.shapes.iter().map(|fields| fields.iter().filter(|f| f.wanted).count()).collect()
+    fn selected_counts(&self) -> Vec<usize> {
+        self.layout.shapes.iter().map(|fields| fields.iter().filter(|f| f.is_selected).count()).collect()
     }
 
     /// Divide the reading into parts, each of which fills its range of `values`.
@@ -90,23 +90,23 @@ impl Plan {
         strings: &'a StringTable,
         values: &'a mut [u64],
     ) -> Result<Parts<'a>, Error> {
-        let (wanted, mut rest, mut first, mut long) = (self.wanted(), values, 0, 0);
+        let (selected_counts, mut rest, mut first, mut long) = (self.selected_counts(), values, 0, 0);
         let mut parts = Vec::new();
         for (group, rows) in events.iter().flat_map(|file| file.groups()).enumerate() {
             let shape = &self.shape[first..first + rows];
-            let (values, after) = rest.split_at_mut(shape.iter().map(|s| wanted[s.index()]).sum());
+            let (values, after) = rest.split_at_mut(shape.iter().map(|s| selected_counts[s.index()]).sum());
             let part = Part { group, first, shape, values, long: self.long.part(long, first + rows) };
             (rest, first, long) = (after, first + rows, part.long.end);
             parts.push(part);
         }
-        self.long.ends_at(long)?;
+        self.long.check_end(long)?;
         Ok(Parts { plan: self, file: events, strings, left: Mutex::new(parts.into_iter()), error: Mutex::default() })
     }
 
     /// Table of all values, after they were read.
     pub(super) fn table(self, values: Vec<u64>) -> Result<AttrTable, Error> {
         drop(self.long);
-        let shapes = self.layout.shapes.iter().map(|fields| reduced(fields)).collect();
+        let shapes = self.layout.shapes.iter().map(|fields| selected_layout(fields)).collect();
         AttrTable::from_columns(shapes, self.shape, values).map_err(|e| Error::damaged(&self.folder, e))
     }
 }
@@ -138,7 +138,7 @@ impl Parts<'_> {
     }
 
     /// Read parts of the event arguments until none is left. Any number of threads may run it concurrently.
-    pub(super) fn work(&self) {
+    pub(super) fn read_parts(&self) {
         let next = || self.left.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(part) = next() {
             let group = part.group;
@@ -161,14 +161,15 @@ impl Parts<'_> {
         let (columns, shape) = (&self.plan.layout.columns, part.shape);
         let mut merge = Merge {
             shapes: &self.plan.layout.shapes,
-            skip_long: !self.plan.wants_long,
+            skip_long: !self.plan.needs_long,
             long: part.long,
             values: part.values.iter_mut(),
         };
         match self.file {
             Some(file) if !columns.is_empty() => {
                 let names: Vec<&str> = columns.iter().map(|c| c.0.as_str()).collect();
-                let mut meanings: Vec<Meanings<StrId>> = names.iter().map(|_| Meanings::default()).collect();
+                let mut meanings: Vec<DictionaryValues<StrId>> =
+                    names.iter().map(|_| DictionaryValues::default()).collect();
                 let mut done = 0;
                 file.read_group(part.group, &names, BATCH, |batch| {
                     let kinds = columns.iter().enumerate().zip(&mut meanings);
@@ -187,8 +188,8 @@ impl Parts<'_> {
     }
 }
 
-fn reduced(fields: &[Field]) -> AttrLayout {
-    AttrLayout { fields: fields.iter().filter(|f| f.wanted).map(|f| (f.key, f.kind)).collect() }
+fn selected_layout(fields: &[Field]) -> AttrLayout {
+    AttrLayout { fields: fields.iter().filter(|f| f.is_selected).map(|f| (f.key, f.kind)).collect() }
 }
 
 /// Read the layouts. `has_wide`: true if some fields are columns of the event table.
@@ -213,11 +214,11 @@ fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_w
             let text = keys.get(row).filter(|_| positions.value(row) as usize == fields.len()).ok_or_else(wrong)?;
             let key = strings.find(text).ok_or_else(wrong)?;
             let kind = types.get(row).and_then(attr_type::from_name).ok_or_else(wrong)?;
-            let wanted = selection.wants(text);
+            let is_selected = selection.selects(text);
             let name = column.filter(|c| c.is_valid(row)).map(|c| c.value(row));
             let wide = name.map(|name| match index.get(name) {
                 // An unselected column is not read, so its index does not matter.
-                _ if !wanted => Ok(usize::MAX),
+                _ if !is_selected => Ok(usize::MAX),
                 Some(&found) if layout.columns[found].1 == kind => Ok(found),
                 Some(_) => Err(wrong()),
                 None => {
@@ -226,7 +227,7 @@ fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_w
                     Ok(layout.columns.len() - 1)
                 }
             });
-            fields.push(Field { key, kind, wanted, wide: wide.transpose()? });
+            fields.push(Field { key, kind, is_selected, wide: wide.transpose()? });
         }
         Ok(())
     })?;
@@ -248,7 +249,7 @@ impl<'a> Wide<'a> {
         batch: &Batch<'a>,
         column: usize,
         kind: AttrType,
-        meanings: &'a mut Meanings<StrId>,
+        meanings: &'a mut DictionaryValues<StrId>,
         strings: &StringTable,
     ) -> Result<Self, Error> {
         Ok(match kind {
@@ -293,10 +294,10 @@ impl Merge<'_> {
         for (row, id) in shape.iter().enumerate() {
             for (position, field) in self.shapes[id.index()].iter().enumerate() {
                 let raw = match field.wide {
-                    Some(column) if field.wanted => columns[column].raw(row),
+                    Some(column) if field.is_selected => columns[column].raw(row),
                     None if !self.skip_long => {
                         let raw = self.long.take(first + row, position, field.kind)?;
-                        if !field.wanted {
+                        if !field.is_selected {
                             continue;
                         }
                         raw

@@ -1,7 +1,7 @@
 //! Reader of the string table and of the event table of a run directory.
 
 use super::Files;
-use super::table::{Batch, Meanings, TableFile};
+use super::table::{Batch, DictionaryValues, TableFile};
 use crate::Error;
 use crate::write::table::ROW_GROUP;
 use arrow_array::Array;
@@ -32,7 +32,7 @@ const LEVEL: &str = "level";
 
 /// Read the events without arguments. Without a level column, levels follow from kinds.
 pub(super) fn read(file: &TableFile, strings: &StringTable, has_levels: bool) -> Result<EventTable, Error> {
-    let mut reading = Reading::new(file);
+    let mut reading = EventColumns::new(file);
     let columns: Vec<&str> = COLUMNS.iter().copied().chain(has_levels.then_some(LEVEL)).collect();
     file.read(&columns, BATCH, |batch| reading.push(strings, batch, has_levels))?;
     Ok(reading.events)
@@ -61,16 +61,16 @@ const BATCH: usize = 32 * 1024;
 /// Limit of reservations, because the size in a damaged file may be wrong.
 const MAX_RESERVE: usize = 1 << 24;
 
-struct Reading {
+struct EventColumns {
     events: EventTable,
-    names: Meanings<StrId>,
-    categories: Meanings<StrId>,
-    kinds: Meanings<EventKind>,
-    levels: Meanings<Level>,
-    phases: Meanings<Phase>,
+    names: DictionaryValues<StrId>,
+    categories: DictionaryValues<StrId>,
+    kinds: DictionaryValues<EventKind>,
+    levels: DictionaryValues<Level>,
+    phases: DictionaryValues<Phase>,
 }
 
-impl Reading {
+impl EventColumns {
     fn new(file: &TableFile) -> Self {
         let rows = file.rows().min(MAX_RESERVE);
         let events = EventTable {
@@ -88,11 +88,11 @@ impl Reading {
         };
         Self {
             events,
-            names: Meanings::default(),
-            categories: Meanings::default(),
-            kinds: Meanings::default(),
-            levels: Meanings::default(),
-            phases: Meanings::default(),
+            names: DictionaryValues::default(),
+            categories: DictionaryValues::default(),
+            kinds: DictionaryValues::default(),
+            levels: DictionaryValues::default(),
+            phases: DictionaryValues::default(),
         }
     }
 

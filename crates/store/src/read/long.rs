@@ -1,6 +1,6 @@
 //! Read the long table: arguments of events without their own column.
 
-use super::table::{Meanings, TableFile};
+use super::table::{DictionaryValues, TableFile};
 use crate::Error;
 use crate::attr_type;
 use crate::write::table::ROW_GROUP;
@@ -20,7 +20,7 @@ pub(super) struct Long {
 impl Long {
     pub(super) fn read(strings: &StringTable, file: TableFile) -> Result<Self, Error> {
         let mut long = Self::default();
-        let (mut kinds, mut texts) = (Meanings::default(), Meanings::default());
+        let (mut kinds, mut texts) = (DictionaryValues::default(), DictionaryValues::default());
         file.read(&["event", "position", "type", "int", "uint", "float", "text"], ROW_GROUP, |batch| {
             let from = long.kind.len();
             long.event.extend_from_slice(batch.values::<UInt32Type>(0)?);
@@ -50,7 +50,7 @@ impl Long {
     }
 
     /// Check that the parts up to row `end` cover all rows.
-    pub(super) fn ends_at(&self, end: usize) -> Result<(), Error> {
+    pub(super) fn check_end(&self, end: usize) -> Result<(), Error> {
         let rows = self.event.len();
         if rows == end { Ok(()) } else { Err(self.damaged(format!("{rows} values instead of {end}"))) }
     }

@@ -1,6 +1,6 @@
 //! Reader of memory traces from the tables of a run directory.
 
-use super::table::{Batch, Meanings};
+use super::table::{Batch, DictionaryValues};
 use super::{Files, events};
 use crate::manifest::MemoryEntry;
 use crate::write::table::ROW_GROUP;
@@ -52,14 +52,14 @@ fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Er
     objects(&mut trace, &files)?;
     accesses(&mut trace, &files)?;
     segments(&mut trace, &files)?;
-    said(&mut trace, &files)?;
+    allocator_data(&mut trace, &files)?;
     trace.check().map_err(|detail| Error::damaged(&files.folder, detail))?;
     Ok(trace)
 }
 
 fn texts(batch: &Batch<'_>, column: usize, strings: &StringTable) -> Result<Vec<StrId>, Error> {
     let mut out = Vec::with_capacity(batch.rows());
-    batch.text(column)?.push_interned(&mut out, &mut Meanings::default(), strings)?;
+    batch.text(column)?.push_interned(&mut out, &mut DictionaryValues::default(), strings)?;
     Ok(out)
 }
 
@@ -78,7 +78,7 @@ fn words<T: Copy + PartialEq>(
 ) -> Result<Vec<T>, Error> {
     let mut out = Vec::with_capacity(batch.rows());
     let find = |text: &str| all.iter().position(|known| name(*known) == text);
-    batch.text(column)?.push_mapped(&mut out, usize::MAX, &mut Meanings::default(), find)?;
+    batch.text(column)?.push_mapped(&mut out, usize::MAX, &mut DictionaryValues::default(), find)?;
     let known = |at: usize| all.get(at).copied().ok_or_else(|| batch.empty(column));
     out.into_iter().map(known).collect()
 }
@@ -307,7 +307,7 @@ fn blocks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-fn said(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+fn allocator_data(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["after_call", "time_ns", "device", "allocated", "reserved"];
     files.read("memory_totals", &columns, |_, batch| {
         let (after, time_ns) = (handles(batch, 0, MemoryCallId)?, batch.values::<Int64Type>(1)?);

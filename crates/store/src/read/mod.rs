@@ -30,7 +30,7 @@ pub enum Attributes {
 }
 
 impl Attributes {
-    fn wants(&self, key: &str) -> bool {
+    fn selects(&self, key: &str) -> bool {
         match self {
             Self::All => true,
             Self::Keys(keys) => keys.contains(key),
@@ -68,9 +68,9 @@ impl ReadSelection {
 pub fn read_run(dir: &Path, selection: &ReadSelection) -> Result<TraceSet, Error> {
     let manifest = read_manifest(dir)?;
     let count = manifest.traces.len();
-    let wanted = selection.traces.clone().unwrap_or_else(|| (0..count).collect());
+    let positions = selection.traces.clone().unwrap_or_else(|| (0..count).collect());
     let mut set = TraceSet::default();
-    for index in wanted {
+    for index in positions {
         let entry = manifest.traces.get(index).ok_or(Error::NoSuchTrace { index, count })?;
         set.traces.push(read_trace(dir, index, entry, selection)?);
     }
@@ -100,18 +100,18 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     small::tracks(&mut trace, &files)?;
     let file = files.required("events")?;
     let plan = attrs::Plan::new(file.as_ref(), &trace.strings, &files, &selection.attributes)?;
-    let mut values = plan.room()?;
+    let mut values = plan.allocate_values()?;
     let parts = plan.parts(file.as_ref(), &trace.strings, &mut values)?;
     let others = std::thread::scope(|scope| {
         for _ in 1..thread_count(selection.threads).min(MOST_THREADS).min(parts.count() + 1) {
             // If the system provides no more threads, this one does all the work.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.work());
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.read_parts());
         }
         let events = file
             .as_ref()
             .map_or_else(|| Ok(EventTable::default()), |file| events::read(file, &trace.strings, !entry.no_levels));
         let others = events.and_then(|events| Ok((events, small::gpu(&files)?, events::order(&mut files)?)));
-        parts.work();
+        parts.read_parts();
         others
     });
     parts.result()?;
@@ -153,8 +153,8 @@ fn note_missing(trace: &mut Trace, mut tables: Vec<String>) {
 const MOST_THREADS: usize = 8;
 
 /// Number of threads to use; 0 means the number of cores.
-pub fn thread_count(asked: usize) -> usize {
-    if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
+pub fn thread_count(requested: usize) -> usize {
+    if requested > 0 { requested } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
 }
 
 /// Files of one trace, of the calling context tree, or of one memory trace.

@@ -1,7 +1,7 @@
 //! Read tracks, processes, GPU operations, links, stacks, steps and top-level entries of the source.
 
 use super::Files;
-use super::table::{Batch, Meanings, TableFile, Text};
+use super::table::{Batch, DictionaryValues, TableFile, Text};
 use crate::Error;
 use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
@@ -158,7 +158,7 @@ pub(super) fn links(trace: &mut Trace, files: &mut Files<'_>, (is_old, with_flow
 fn push_links(name: &str, kind: Option<LinkKind>, trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     let Some(file) = files.optional(name)? else { return Ok(()) };
     let (links, strings) = (&mut trace.links, &trace.strings);
-    let (mut texts, mut kinds) = (Meanings::default(), Meanings::default());
+    let (mut texts, mut kinds) = (DictionaryValues::default(), DictionaryValues::default());
     let columns: Vec<&str> = ["from", "to", "category"].into_iter().chain(kind.is_none().then_some("kind")).collect();
     file.read(&columns, ROW_GROUP, |batch| {
         batch.push_handles(0, &mut links.from, EventId)?;
@@ -191,7 +191,7 @@ fn stacks(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     // Without frames, the stacks of events have no meaning.
     let Some(frames) = frames else { return Ok(()) };
     let (stacks, strings) = (&mut trace.stacks, &trace.strings);
-    let (mut names, mut categories) = (Meanings::default(), Meanings::default());
+    let (mut names, mut categories) = (DictionaryValues::default(), DictionaryValues::default());
     frames.read(&["parent", "frame", "category"], ROW_GROUP, |batch| {
         let (mut parent, mut name, mut category) = (Vec::new(), Vec::new(), Vec::new());
         batch.push_handles(0, &mut parent, StackId)?;

@@ -31,7 +31,7 @@ impl TableFile {
             Err(e) => return Err(Error::io(&path, "read")(e)),
         };
         verify(&path, &data, entry)?;
-        let metadata = guarded(&path, || ArrowReaderMetadata::load(&data, ArrowReaderOptions::new()))?;
+        let metadata = decode_step(&path, || ArrowReaderMetadata::load(&data, ArrowReaderOptions::new()))?;
         let rows = metadata.metadata().file_metadata().num_rows();
         if u64::try_from(rows) != Ok(entry.rows) || entry.rows >= u64::from(u32::MAX) {
             let detail = format!("{rows} rows, but the manifest lists {}", entry.rows);
@@ -83,7 +83,7 @@ impl TableFile {
     ) -> Result<(), Error> {
         let (mask, order) = self.projection(columns)?;
         let rows = self.metadata.metadata().row_groups().get(group).map_or(0, rows_of);
-        let mut reader = guarded(&self.path, || {
+        let mut reader = decode_step(&self.path, || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(self.data.clone(), self.metadata.clone())
                 .with_projection(mask)
                 .with_row_groups(vec![group])
@@ -91,7 +91,7 @@ impl TableFile {
                 .build()
         })?;
         let mut seen = 0;
-        while let Some(batch) = guarded(&self.path, || Ok(reader.next().transpose()?))? {
+        while let Some(batch) = decode_step(&self.path, || Ok(reader.next().transpose()?))? {
             seen += batch.num_rows();
             use_batch(&Batch { file: self, batch: &batch, order: &order })?;
         }
@@ -141,7 +141,7 @@ fn verify(path: &Path, data: &[u8], entry: &TableEntry) -> Result<(), Error> {
 
 /// Run a step of the Parquet decoder. Files without checksum (version 1), or malicious ones, may have unexpected
 /// content; any failure becomes an error of the file.
-fn guarded<T>(path: &Path, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, Error> {
+fn decode_step<T>(path: &Path, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, Error> {
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(Error::damaged(path, error)),
@@ -161,7 +161,7 @@ impl<'a> Batch<'a> {
         self.batch.num_rows()
     }
 
-    fn wrong(&self, column: usize) -> Error {
+    fn unexpected_type(&self, column: usize) -> Error {
         let column = self.order[column];
         let schema = self.batch.schema();
         let field = schema.field(column);
@@ -176,7 +176,7 @@ impl<'a> Batch<'a> {
     /// Numeric column of a batch of rows, possibly with nulls.
     pub(crate) fn numbers<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a PrimitiveArray<T>, Error> {
         let array = self.batch.column(self.order[column]);
-        array.as_primitive_opt::<T>().ok_or_else(|| self.wrong(column))
+        array.as_primitive_opt::<T>().ok_or_else(|| self.unexpected_type(column))
     }
 
     /// Values of a numeric column of a batch; nulls are an error.
@@ -190,19 +190,19 @@ impl<'a> Batch<'a> {
 
     /// Boolean column of a batch of rows.
     pub(crate) fn bools(&self, column: usize) -> Result<&'a arrow_array::BooleanArray, Error> {
-        self.batch.column(self.order[column]).as_boolean_opt().ok_or_else(|| self.wrong(column))
+        self.batch.column(self.order[column]).as_boolean_opt().ok_or_else(|| self.unexpected_type(column))
     }
 
     /// Text column of a batch of rows that is not dictionary-encoded.
     pub(crate) fn plain_text(&self, column: usize) -> Result<&'a StringArray, Error> {
-        self.batch.column(self.order[column]).as_string_opt::<i32>().ok_or_else(|| self.wrong(column))
+        self.batch.column(self.order[column]).as_string_opt::<i32>().ok_or_else(|| self.unexpected_type(column))
     }
 
     /// Dictionary-encoded text column of a batch of rows.
     pub(crate) fn text(&self, column: usize) -> Result<Text<'a>, Error> {
         let array = self.batch.column(self.order[column]);
-        let array = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| self.wrong(column))?;
-        let texts = array.values().as_string_opt::<i32>().ok_or_else(|| self.wrong(column))?;
+        let array = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| self.unexpected_type(column))?;
+        let texts = array.values().as_string_opt::<i32>().ok_or_else(|| self.unexpected_type(column))?;
         Ok(Text { file: self.file, array, texts })
     }
 
@@ -262,18 +262,18 @@ pub(crate) struct Text<'a> {
 }
 
 /// Converted values of a column's distinct texts, kept between batches: all batches of a row group share a dictionary.
-pub(crate) struct Meanings<T> {
-    of: Option<StringArray>,
+pub(crate) struct DictionaryValues<T> {
+    dictionary: Option<StringArray>,
     pub(crate) table: Vec<T>,
 }
 
-impl<T> Default for Meanings<T> {
+impl<T> Default for DictionaryValues<T> {
     fn default() -> Self {
-        Self { of: None, table: Vec::new() }
+        Self { dictionary: None, table: Vec::new() }
     }
 }
 
-impl<T> Meanings<T> {
+impl<T> DictionaryValues<T> {
     /// Convert each distinct text of `column` with `map`, unless the previous batch has the same dictionary.
     pub(crate) fn update<'t>(
         &mut self,
@@ -288,17 +288,17 @@ impl<T> Meanings<T> {
                 && old.value_data().as_ptr() == texts.value_data().as_ptr()
         };
         // A column of nulls has a dictionary with an empty text without references.
-        if column.array.null_count() == column.array.len() || self.of.as_ref().is_some_and(same) {
+        if column.array.null_count() == column.array.len() || self.dictionary.as_ref().is_some_and(same) {
             return Ok(());
         }
-        self.of = None;
+        self.dictionary = None;
         self.table.clear();
         self.table.reserve(texts.len());
         for i in 0..texts.len() {
             let text = texts.value(i);
-            self.table.push(map(text).ok_or_else(|| column.unknown(text))?);
+            self.table.push(map(text).ok_or_else(|| column.unknown_text(text))?);
         }
-        self.of = Some(texts.clone());
+        self.dictionary = Some(texts.clone());
         Ok(())
     }
 }
@@ -309,7 +309,7 @@ impl<'a> Text<'a> {
         &self,
         out: &mut Vec<T>,
         none: T,
-        meanings: &mut Meanings<T>,
+        meanings: &mut DictionaryValues<T>,
         map: impl FnMut(&'a str) -> Option<T>,
     ) -> Result<(), Error> {
         meanings.update(self, map)?;
@@ -322,7 +322,7 @@ impl<'a> Text<'a> {
     pub(crate) fn push_interned(
         &self,
         out: &mut Vec<StrId>,
-        meanings: &mut Meanings<StrId>,
+        meanings: &mut DictionaryValues<StrId>,
         strings: &StringTable,
     ) -> Result<(), Error> {
         self.push_mapped(out, StrId::NONE, meanings, |text| strings.find(text))
@@ -333,7 +333,7 @@ impl<'a> Text<'a> {
         self.array.keys()
     }
 
-    fn unknown(&self, text: &str) -> Error {
+    fn unknown_text(&self, text: &str) -> Error {
         let short: String = text.chars().take(60).collect();
         self.file.damaged(format!("'{short}' is not an allowed value"))
     }

@@ -17,7 +17,7 @@ fn type_text(discriminant: u32) -> Option<&'static str> {
 pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     write_shapes(trace, plan, names, files)?;
     let rows = LongRows::from_trace(trace, plan);
-    files.put("attributes", rows.event.len(), &rows.columns(trace))
+    files.write_table("attributes", rows.event.len(), &rows.columns(trace))
 }
 
 /// Layout, and position, key and type of a field.
@@ -48,11 +48,12 @@ fn write_shapes(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) ->
             dictionary(rows[r].iter().map(|x| x.1.map_or(u32::MAX, |f| f.2 as u32)), type_text)
         }),
         Column::new("column", DataType::Utf8, true, Packing::Dictionary, |r| {
-            let of = |x: &Row| x.1.and_then(|f| plan.column_of(AttrLayoutId(x.0), f.0)).map(|c| names.get(trace, c));
-            Ok(Arc::new(StringArray::from_iter(rows[r].iter().map(of))))
+            let column_name =
+                |x: &Row| x.1.and_then(|f| plan.column_of(AttrLayoutId(x.0), f.0)).map(|c| names.get(trace, c));
+            Ok(Arc::new(StringArray::from_iter(rows[r].iter().map(column_name))))
         }),
     ];
-    files.put("shapes", rows.len(), &columns)
+    files.write_table("shapes", rows.len(), &columns)
 }
 
 /// Rows of the long table: one per value, by event and position.
@@ -109,20 +110,20 @@ impl LongRows {
                 dictionary(self.field[r].iter().map(|f| f.1 as u32), type_text)
             }),
             Column::new("int", DataType::Int64, true, Packing::Dictionary, move |r| {
-                let of = |(kind, raw): (AttrType, &u64)| matches!(kind, Int | Bool).then_some(*raw as i64);
-                Ok(Arc::new(Int64Array::from_iter(values(r).map(of))))
+                let integer = |(kind, raw): (AttrType, &u64)| matches!(kind, Int | Bool).then_some(*raw as i64);
+                Ok(Arc::new(Int64Array::from_iter(values(r).map(integer))))
             }),
             Column::new("uint", DataType::UInt64, true, Packing::Dictionary, move |r| {
                 Ok(Arc::new(UInt64Array::from_iter(values(r).map(|(kind, raw)| (kind == Uint).then_some(*raw)))))
             }),
             Column::new("float", DataType::Float64, true, Packing::Dictionary, move |r| {
-                let of = |(kind, raw): (AttrType, &u64)| (kind == Float).then(|| f64::from_bits(*raw));
-                Ok(Arc::new(Float64Array::from_iter(values(r).map(of))))
+                let float = |(kind, raw): (AttrType, &u64)| (kind == Float).then(|| f64::from_bits(*raw));
+                Ok(Arc::new(Float64Array::from_iter(values(r).map(float))))
             }),
             Column::new("text", text_type(), true, Packing::Dictionary, move |r| {
-                let of =
+                let boolean =
                     |(kind, raw): (AttrType, &u64)| if matches!(kind, Str | Json) { *raw as u32 } else { u32::MAX };
-                let ids: Vec<u32> = values(r).map(of).collect();
+                let ids: Vec<u32> = values(r).map(boolean).collect();
                 interned(ids.into_iter(), &trace.strings)
             }),
         ]

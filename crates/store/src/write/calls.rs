@@ -1,6 +1,6 @@
 //! Write the calling context tree of a recording into its run directory, to which running processes may still write.
 
-use super::cells::{numbers32, numbers64, plain, rows, text, times, truths, words};
+use super::cells::{booleans, numbers32, numbers64, owned_text, rows, text, times, words};
 use super::{Files, WriteOptions, write_manifest};
 use crate::columns::{Column, Packing};
 use crate::manifest::{self, CallsEntry, FILE, FORMAT, FORMAT_VERSION, Manifest};
@@ -138,7 +138,7 @@ fn row(frame: &Frame) -> Row {
 }
 
 fn frames(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
-    let of = |at: usize| row(&tree.frames[at]);
+    let frame_row = |at: usize| row(&tree.frames[at]);
     let columns = [
         rows("frame", |at| at as u32),
         words(
@@ -146,24 +146,24 @@ fn frames(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error>
             |at| tree.frames[at].kind() as u32,
             |kind| FrameKind::ALL.get(kind as usize).map(|kind| kind.name()),
         ),
-        text("name", &tree.strings, move |at| of(at).name),
-        text("file", &tree.strings, move |at| of(at).file),
-        numbers32("line", move |at| of(at).line),
-        numbers32("first_line", move |at| of(at).first_line),
-        numbers64("offset", move |at| of(at).offset),
-        text("detail", &tree.strings, move |at| of(at).detail),
-        numbers32("process", move |at| of(at).process),
-        text("source", &tree.strings, move |at| of(at).source),
-        numbers32("inlined", move |at| of(at).inlined),
+        text("name", &tree.strings, move |at| frame_row(at).name),
+        text("file", &tree.strings, move |at| frame_row(at).file),
+        numbers32("line", move |at| frame_row(at).line),
+        numbers32("first_line", move |at| frame_row(at).first_line),
+        numbers64("offset", move |at| frame_row(at).offset),
+        text("detail", &tree.strings, move |at| frame_row(at).detail),
+        numbers32("process", move |at| frame_row(at).process),
+        text("source", &tree.strings, move |at| frame_row(at).source),
+        numbers32("inlined", move |at| frame_row(at).inlined),
     ];
-    files.put("call_frames", tree.frames.len(), &columns)
+    files.write_table("call_frames", tree.frames.len(), &columns)
 }
 
 fn nodes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let nodes = &tree.nodes;
     let columns =
         [rows("node", |at| at as u32), rows("parent", |at| nodes.parent[at].0), rows("frame", |at| nodes.frame[at].0)];
-    files.put("call_nodes", nodes.len(), &columns)
+    files.write_table("call_nodes", nodes.len(), &columns)
 }
 
 fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
@@ -176,7 +176,7 @@ fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
     let columns = [
         rows("node", |at| metrics.node[at].0),
         rows("thread", |at| metrics.thread[at].0),
-        plain("metric", |at| name(metrics.metric[at])),
+        owned_text("metric", |at| name(metrics.metric[at])),
         numbers64("count", move |at| Some(stats(at).count)),
         numbers64("sum", move |at| Some(stats(at).sum)),
         numbers64("min", move |at| Some(stats(at).min)),
@@ -188,7 +188,7 @@ fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
             Ok(Arc::new(array.map_err(|error| error.to_string())?))
         }),
     ];
-    files.put("call_metrics", metrics.len(), &columns)
+    files.write_table("call_metrics", metrics.len(), &columns)
 }
 
 fn threads(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
@@ -200,7 +200,7 @@ fn threads(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
         numbers64("torch_id", |at| Some(threads[at].torch_id)),
         text("name", &tree.strings, |at| threads[at].name),
     ];
-    files.put("call_threads", threads.len(), &columns)
+    files.write_table("call_threads", threads.len(), &columns)
 }
 
 fn processes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
@@ -209,16 +209,16 @@ fn processes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Err
         rows("process", |at| at as u32),
         numbers32("pid", |at| Some(processes[at].pid)),
         numbers32("parent_pid", |at| Some(processes[at].parent_pid)),
-        plain("role", |at| processes[at].role.name().to_owned()),
+        owned_text("role", |at| processes[at].role.name().to_owned()),
         numbers32("rank", |at| processes[at].rank),
         times("start_unix_ns", |at| processes[at].start_unix_ns),
         numbers64("lasted_ns", |at| processes[at].lasted_ns),
-        plain("command", |at| serde_json::to_string(&processes[at].command).unwrap_or_default()),
-        plain("python", |at| processes[at].python.clone()),
-        plain("torch", |at| processes[at].torch.clone()),
-        plain("recorder", |at| processes[at].recorder.clone()),
+        owned_text("command", |at| serde_json::to_string(&processes[at].command).unwrap_or_default()),
+        owned_text("python", |at| processes[at].python.clone()),
+        owned_text("torch", |at| processes[at].torch.clone()),
+        owned_text("recorder", |at| processes[at].recorder.clone()),
     ];
-    files.put("call_processes", processes.len(), &columns)
+    files.write_table("call_processes", processes.len(), &columns)
 }
 
 fn sources(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
@@ -227,30 +227,30 @@ fn sources(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
         each().flat_map(|(process, at)| process.sources.iter().map(move |source| (at, source))).collect();
     let columns = [
         rows("process", |at| sources[at].0),
-        plain("name", |at| sources[at].1.name.clone()),
-        truths("on", |at| sources[at].1.on),
-        plain("detail", |at| sources[at].1.detail.clone()),
+        owned_text("name", |at| sources[at].1.name.clone()),
+        booleans("on", |at| sources[at].1.on),
+        owned_text("detail", |at| sources[at].1.detail.clone()),
     ];
-    files.put("call_sources", sources.len(), &columns)?;
+    files.write_table("call_sources", sources.len(), &columns)?;
     let lost: Vec<_> = each().flat_map(|(process, at)| process.lost.iter().map(move |lost| (at, lost))).collect();
     let columns = [
         rows("process", |at| lost[at].0),
-        plain("what", |at| lost[at].1.0.clone()),
+        owned_text("what", |at| lost[at].1.0.clone()),
         numbers64("count", |at| Some(lost[at].1.1)),
     ];
-    files.put("call_losses", lost.len(), &columns)?;
+    files.write_table("call_losses", lost.len(), &columns)?;
     let overheads: Vec<_> = each().filter_map(|(process, at)| Some((at, process.overhead?))).collect();
     let fraction = |at: usize| overheads[at].1.fraction.unwrap_or_default();
     let columns = [
         rows("process", |at| overheads[at].0),
         numbers64("unrecorded_steps", |at| Some(overheads[at].1.unrecorded_steps)),
         numbers32("comparisons", |at| Some(overheads[at].1.comparisons)),
-        truths("measured", |at| overheads[at].1.fraction.is_some()),
+        booleans("measured", |at| overheads[at].1.fraction.is_some()),
         times("low_ppm", |at| fraction(at).low_ppm),
         times("median_ppm", |at| fraction(at).median_ppm),
         times("high_ppm", |at| fraction(at).high_ppm),
     ];
-    files.put("call_overheads", overheads.len(), &columns)?;
+    files.write_table("call_overheads", overheads.len(), &columns)?;
     let ends: Vec<_> = each().filter_map(|(process, at)| Some((at, process.step_ends?))).collect();
     let columns = [
         rows("process", |at| ends[at].0),
@@ -258,5 +258,5 @@ fn sources(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
         numbers64("first_ns", |at| Some(ends[at].1.first_ns)),
         numbers64("last_ns", |at| Some(ends[at].1.last_ns)),
     ];
-    files.put("call_step_ends", ends.len(), &columns)
+    files.write_table("call_step_ends", ends.len(), &columns)
 }

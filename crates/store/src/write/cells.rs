@@ -30,7 +30,7 @@ pub(super) fn times<'a>(name: &str, value: impl Fn(usize) -> i64 + 'a) -> Column
 }
 
 /// Arrow column of boolean values.
-pub(super) fn truths<'a>(name: &str, value: impl Fn(usize) -> bool + 'a) -> Column<'a> {
+pub(super) fn booleans<'a>(name: &str, value: impl Fn(usize) -> bool + 'a) -> Column<'a> {
     Column::new(name, DataType::Boolean, false, Packing::Dictionary, move |rows: Range<usize>| {
         Ok(Arc::new(BooleanArray::from_iter(rows.map(|row| Some(value(row))))))
     })
@@ -60,7 +60,7 @@ pub(super) fn words<'a>(
 }
 
 /// Arrow column of texts that are not interned.
-pub(super) fn plain<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
+pub(super) fn owned_text<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
     Column::new(name, DataType::Utf8, false, Packing::Dictionary, move |rows| {
         Ok(Arc::new(StringArray::from_iter_values(rows.map(&value))) as ArrayRef)
     })

@@ -16,7 +16,7 @@ pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files
         Ok(Arc::new(UInt32Array::from_iter_values(shapes[r].iter().map(|s| s.0))))
     }));
     columns.extend(super::attrs::wide_columns(trace, plan, names));
-    files.put("events", trace.events.len(), &columns)?;
+    files.write_table("events", trace.events.len(), &columns)?;
     write_order(trace, files)?;
     strings("strings", &trace.strings, files)
 }
@@ -29,7 +29,7 @@ pub(super) fn strings(table: &str, strings: &StringTable, files: &mut Files) -> 
         i32::try_from(bytes).map_err(|_| "more than 2 GiB of text in one row group".to_owned())?;
         Ok(Arc::new(StringArray::from_iter_values(&strings[r])))
     });
-    files.put(table, strings.len(), &[text])
+    files.write_table(table, strings.len(), &[text])
 }
 
 /// Write the time order, so that opening a run does not sort. A trace that was never indexed has none.
@@ -41,5 +41,5 @@ fn write_order(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let event = Column::new("event", DataType::UInt32, false, Packing::Delta, |r| {
         Ok(Arc::new(UInt32Array::from_iter_values(order[r].iter().map(|e| e.0))))
     });
-    files.put("track_order", order.len(), &[event])
+    files.write_table("track_order", order.len(), &[event])
 }

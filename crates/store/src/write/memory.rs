@@ -1,6 +1,6 @@
 //! Write memory traces: one table each for calls, objects, accesses and data of the allocator.
 
-use super::cells::{numbers32, numbers64, rows, text, times, truths, words};
+use super::cells::{booleans, numbers32, numbers64, rows, text, times, words};
 use super::{Files, WriteOptions, events};
 use crate::columns::Column;
 use crate::manifest::MemoryEntry;
@@ -18,7 +18,7 @@ pub(super) fn write(trace: &MemoryTrace, folder: PathBuf, options: &WriteOptions
     let mut files = Files { folder, options, tables: BTreeMap::new() };
     events::strings("memory_strings", &trace.strings, &mut files)?;
     for table in tables(trace) {
-        files.put(table.name, table.rows, &table.columns)?;
+        files.write_table(table.name, table.rows, &table.columns)?;
     }
     if options.sync {
         commit::sync_dir(&files.folder)?;
@@ -41,7 +41,9 @@ impl<'a> MemoryTable<'a> {
 
 /// All tables of a memory trace except the strings.
 pub(crate) fn tables(trace: &MemoryTrace) -> impl Iterator<Item = MemoryTable<'_>> {
-    [places, stacks, calls, objects, accesses, segments, said].into_iter().flat_map(move |of| of(trace))
+    [places, stacks, calls, objects, accesses, segments, allocator_data]
+        .into_iter()
+        .flat_map(move |tables_of| tables_of(trace))
 }
 
 /// Tables of the devices, streams and phases of a memory trace.
@@ -206,8 +208,8 @@ fn segments(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
         rows("stream", move |at| segments[at].stream.0),
         numbers64("address", move |at| Some(segments[at].address)),
         numbers64("bytes", move |at| Some(segments[at].bytes)),
-        truths("small", move |at| segments[at].small),
-        truths("expandable", move |at| segments[at].expandable),
+        booleans("small", move |at| segments[at].small),
+        booleans("expandable", move |at| segments[at].expandable),
         text("pool", &trace.strings, move |at| segments[at].pool),
         rows("stack", move |at| segments[at].stack.0),
         numbers64("first_block", move |at| Some(segments[at].blocks.start as u64)),
@@ -228,7 +230,7 @@ fn segments(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
 }
 
 /// Tables of totals and failed requests from the source.
-fn said(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
+fn allocator_data(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (totals, failed) = (&trace.totals, &trace.out_of_memory);
     let columns = vec![
         rows("after_call", move |at| totals[at].after.0),

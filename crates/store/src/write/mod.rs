@@ -9,7 +9,7 @@ mod small;
 pub(crate) mod table;
 
 use crate::columns::Column;
-use crate::commit::Partial;
+use crate::commit::TemporaryDirectory;
 use crate::manifest::{self, FORMAT, FORMAT_VERSION, Manifest, TableEntry, TraceEntry};
 use crate::plan::{Names, Plan};
 use crate::{Error, check};
@@ -66,7 +66,7 @@ pub fn write_run_with(set: &TraceSet, memory: &[MemoryTrace], dir: &Path, option
     for trace in &set.traces {
         check::trace(trace).map_err(|detail| invalid(trace, detail))?;
     }
-    let partial = Partial::create(dir, options.overwrite)?;
+    let partial = TemporaryDirectory::create(dir, options.overwrite)?;
     let names = Names::from_traces(set);
     let mut traces = Vec::with_capacity(set.traces.len());
     for (index, trace) in set.traces.iter().enumerate() {
@@ -132,7 +132,7 @@ struct Files<'a> {
 
 impl Files<'_> {
     /// Write a table; one without rows gets no file.
-    fn put(&mut self, name: &str, rows: usize, columns: &[Column<'_>]) -> Result<(), Error> {
+    fn write_table(&mut self, name: &str, rows: usize, columns: &[Column<'_>]) -> Result<(), Error> {
         if rows == 0 {
             return Ok(());
         }

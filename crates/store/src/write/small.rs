@@ -26,7 +26,7 @@ pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
             Ok(Arc::new(StringArray::from_iter_values(entries[r].iter().map(|e| &e.1))))
         }),
     ];
-    files.put("entries", entries.len(), &columns)
+    files.write_table("entries", entries.len(), &columns)
 }
 
 /// Arrow column of row numbers of another table, with nulls.
@@ -54,8 +54,8 @@ fn row_number(name: &str) -> Column<'static> {
 /// Columns of a source key: text for people, and the number if the key is one (which distinguishes `7` from `"7"`).
 fn key_columns<'a>(name: &str, trace: &'a Trace, key: impl Fn(usize) -> Key + Copy + 'a) -> [Column<'a>; 2] {
     let as_text = Column::new(name, DataType::Utf8, true, Packing::Dictionary, move |r: Range<usize>| {
-        let of = |i| (key(i) != Key::None).then(|| trace.key_text(key(i)));
-        Ok(Arc::new(StringArray::from_iter(r.map(of))) as ArrayRef)
+        let label = |i| (key(i) != Key::None).then(|| trace.key_text(key(i)));
+        Ok(Arc::new(StringArray::from_iter(r.map(label))) as ArrayRef)
     });
     [as_text, ints(&format!("{name}_number"), move |i| key(i).as_int())]
 }
@@ -80,7 +80,7 @@ fn tracks(trace: &Trace, files: &mut Files) -> Result<(), Error> {
             Ok(nullable::<i64, Int64Type>(rows[r].iter().map(|t| t.stream), -1))
         }),
     ];
-    files.put("tracks", rows.len(), &columns)
+    files.write_table("tracks", rows.len(), &columns)
 }
 
 fn processes(trace: &Trace, files: &mut Files) -> Result<(), Error> {
@@ -94,7 +94,7 @@ fn processes(trace: &Trace, files: &mut Files) -> Result<(), Error> {
         text("labels", trace, |i| rows[i].labels),
         ints("sort_index", |i| rows[i].sort_index),
     ];
-    files.put("processes", rows.len(), &columns)
+    files.write_table("processes", rows.len(), &columns)
 }
 
 fn gpu<'a>(trace: &'a Trace, files: &mut Files) -> Result<(), Error> {
@@ -118,7 +118,7 @@ fn gpu<'a>(trace: &'a Trace, files: &mut Files) -> Result<(), Error> {
         events("annotation", &g.annotation),
         refs("step", |r| g.step[r].to_vec()),
     ];
-    files.put("gpu", g.len(), &columns)
+    files.write_table("gpu", g.len(), &columns)
 }
 
 fn links(trace: &Trace, files: &mut Files) -> Result<(), Error> {
@@ -131,7 +131,7 @@ fn links(trace: &Trace, files: &mut Files) -> Result<(), Error> {
         refs("to", |r| links.to[r].iter().map(|e| e.0).collect()),
         text("category", trace, |i| links.category[i]),
     ];
-    files.put("links", links.len(), &columns)
+    files.write_table("links", links.len(), &columns)
 }
 
 fn stacks(trace: &Trace, files: &mut Files) -> Result<(), Error> {
@@ -142,12 +142,12 @@ fn stacks(trace: &Trace, files: &mut Files) -> Result<(), Error> {
         text("frame", trace, |i| s.name[i]),
         text("category", trace, |i| s.category[i]),
     ];
-    files.put("frames", s.parent.len(), &frames)?;
+    files.write_table("frames", s.parent.len(), &frames)?;
     let of_events = [
         refs("event", |r| s.event[r].iter().map(|e| e.0).collect()),
         refs("stack", |r| s.stack[r].iter().map(|e| e.0).collect()),
     ];
-    files.put("event_stacks", s.event.len(), &of_events)
+    files.write_table("event_stacks", s.event.len(), &of_events)
 }
 
 fn steps(trace: &Trace, files: &mut Files) -> Result<(), Error> {
@@ -159,5 +159,5 @@ fn steps(trace: &Trace, files: &mut Files) -> Result<(), Error> {
         ints("start_ns", |i| Some(rows[i].start)),
         ints("end_ns", |i| Some(rows[i].end)),
     ];
-    files.put("steps", rows.len(), &columns)
+    files.write_table("steps", rows.len(), &columns)
 }

@@ -91,14 +91,15 @@ pub fn build_id(path: &Path) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Start and size of the functions whose names satisfy `wanted`, by `nm`.
-pub fn functions(path: &Path, wanted: impl Fn(&str) -> bool) -> Vec<(String, u64, u64)> {
+/// Start and size of the functions whose names satisfy `is_included`, by `nm`.
+pub fn functions(path: &Path, is_included: impl Fn(&str) -> bool) -> Vec<(String, u64, u64)> {
     let text = run("nm", path.parent().unwrap(), &["-S", "--defined-only", path.to_str().unwrap()]);
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [start, size, kind, name] = words[..] else { return None };
         let number = |text| u64::from_str_radix(text, 16).unwrap();
-        (matches!(kind, "T" | "t" | "W" | "w") && wanted(name)).then(|| (name.to_owned(), number(start), number(size)))
+        (matches!(kind, "T" | "t" | "W" | "w") && is_included(name))
+            .then(|| (name.to_owned(), number(start), number(size)))
     };
     text.lines().filter_map(row).collect()
 }

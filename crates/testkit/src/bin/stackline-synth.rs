@@ -95,7 +95,7 @@ fn run() -> Result<(), String> {
     }
     let mut arguments = Arguments::parse(std::env::args().skip(1))?;
     let plain: Vec<PathBuf> = arguments.plain.iter().map(PathBuf::from).collect();
-    let say = |result: Result<()>| result.map_err(|error| error.to_string());
+    let as_text = |result: Result<()>| result.map_err(|error| error.to_string());
     match (arguments.plain.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), plain.as_slice()) {
         (["demo", _], [_, out]) => {
             let standard = demo::Config::default();
@@ -110,7 +110,7 @@ fn run() -> Result<(), String> {
             };
             arguments.finish()?;
             let text = demo::generate(&config);
-            say(io::write(out, |file| Ok(file.write_all(text.as_bytes())?)))
+            as_text(io::write(out, |file| Ok(file.write_all(text.as_bytes())?)))
         }
         (["recording", _], [_, run]) => {
             let standard = recording::Config::default();
@@ -129,7 +129,7 @@ fn run() -> Result<(), String> {
             let events = arguments.take("events").ok_or("replicate needs --events N")?;
             let events = events.parse().map_err(|_| format!("--events needs a number, not {events:?}"))?;
             arguments.finish()?;
-            say(io::read(from).and_then(|text| io::write(out, |file| replicate::replicate(&text, events, file))))
+            as_text(io::read(from).and_then(|text| io::write(out, |file| replicate::replicate(&text, events, file))))
         }
         (["damage", "all"], _) => list_kinds().map_err(|error| error.to_string()),
         (["damage", _, _], [_, from, out]) => {
@@ -137,7 +137,7 @@ fn run() -> Result<(), String> {
             let kind = damage::kind(&name).ok_or_else(|| format!("no damage {name:?}; `damage all` lists them"))?;
             let seed = arguments.number("seed", 1)?;
             arguments.finish()?;
-            say(break_file(from, out, kind, seed))
+            as_text(break_file(from, out, kind, seed))
         }
         _ => Err(USAGE.to_owned()),
     }

@@ -67,14 +67,14 @@ impl<'a> Doc<'a> {
         self.value(index, "ph") == b"\"X\""
     }
 
-    /// Indices of all events of the trace that satisfy `wanted`.
-    pub(super) fn all(&self, wanted: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
-        (0..self.events.len()).filter(|&index| wanted(self, index)).collect()
+    /// Indices of all events of the trace that satisfy `is_candidate`.
+    pub(super) fn all(&self, is_candidate: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
+        (0..self.events.len()).filter(|&index| is_candidate(self, index)).collect()
     }
 
-    /// One to `most` random events that satisfy `wanted`.
-    pub(super) fn some(&self, rng: &mut Rng, most: usize, wanted: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
-        let found = self.all(wanted);
+    /// One to `most` random events that satisfy `is_candidate`.
+    pub(super) fn some(&self, rng: &mut Rng, most: usize, is_candidate: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
+        let found = self.all(is_candidate);
         let count = 1 + rng.below(most);
         rng.sample(found.len(), count).into_iter().map(|i| found[i]).collect()
     }

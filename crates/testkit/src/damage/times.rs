@@ -119,11 +119,11 @@ pub(super) fn time_before_window(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
 /// Start of the runtime call with the same correlation as each selected GPU event.
 fn launches(doc: &Doc<'_>) -> std::collections::BTreeMap<Vec<u8>, i128> {
     let calls = doc.all(|doc, i| doc.is(i, &["cuda_runtime", "cuda_driver", "Runtime"]));
-    let of = |i: usize| {
+    let time_of = |i: usize| {
         let id = doc.argument(i, "correlation").or_else(|| doc.argument(i, "External id"))?;
         Some((doc.text[id.value].to_vec(), ns(doc.value(i, "ts"))?))
     };
-    calls.into_iter().filter_map(of).collect()
+    calls.into_iter().filter_map(time_of).collect()
 }
 
 pub(super) fn kernel_before_launch(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
@@ -206,7 +206,7 @@ fn streams(doc: &Doc<'_>) -> Vec<Vec<(usize, i128, i128)>> {
 }
 
 /// Let some GPU events end `past(rng)` after the start of the next one on their stream.
-fn stretch(doc: &mut Doc<'_>, rng: &mut Rng, mut past: impl FnMut(&mut Rng) -> i64) -> Out {
+fn lengthen(doc: &mut Doc<'_>, rng: &mut Rng, mut past: impl FnMut(&mut Rng) -> i64) -> Out {
     let pairs: Vec<_> =
         streams(doc).iter().flat_map(|s| s.windows(2).map(|w| (w[0].0, w[1].1 - w[0].1)).collect::<Vec<_>>()).collect();
     let count = 1 + rng.below(PLACES);
@@ -222,15 +222,15 @@ fn stretch(doc: &mut Doc<'_>, rng: &mut Rng, mut past: impl FnMut(&mut Rng) -> i
 }
 
 pub(super) fn stream_overlap(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
-    stretch(doc, rng, |rng| rng.between(1_000, 6_000))
+    lengthen(doc, rng, |rng| rng.between(1_000, 6_000))
 }
 
 pub(super) fn boundary_tie(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
-    stretch(doc, rng, |_| 0)
+    lengthen(doc, rng, |_| 0)
 }
 
 pub(super) fn late_flush(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
-    stretch(doc, rng, |rng| rng.between(1_000_000_000, 9_000_000_000))
+    lengthen(doc, rng, |rng| rng.between(1_000_000_000, 9_000_000_000))
 }
 
 /// Lengthen some Python frames by `more(rng)`.

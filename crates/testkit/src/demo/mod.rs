@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_by_the_seed() {
+    fn traces_are_determined_by_the_seed() {
         let config = Config { steps: 2, layers: 2, ..Config::default() };
         assert_eq!(generate(&config), generate(&config));
         assert_ne!(generate(&config), generate(&Config { seed: 2, ..config.clone() }));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_the_loss_makes_the_gpu_wait() {
+    fn reading_the_loss_leaves_the_gpu_idle() {
         let busy = |host_sync| {
             let all = slices(&Config { host_sync, ..Config::default() });
             let compute: Vec<_> = all.iter().filter(|e| e["cat"] == "kernel" && e["tid"] == 7).collect();

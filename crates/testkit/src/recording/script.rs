@@ -120,7 +120,7 @@ const INPUTS: &[(&str, &str, &str)] = &[
 pub(super) fn shaped(path: &str) -> String {
     let wide = path.contains("feed_forward");
     let part = |part: &str| match INPUTS.iter().find(|(name, ..)| *name == part) {
-        Some((name, in_wide, elsewhere)) => format!("{name}#{}", if wide { in_wide } else { elsewhere }),
+        Some((name, in_wide, in_others)) => format!("{name}#{}", if wide { in_wide } else { in_others }),
         None => part.to_owned(),
     };
     path.split('|').map(part).collect::<Vec<_>>().join("|")

@@ -61,7 +61,7 @@ mod tests {
     use stackline_recording::{Reader, Record};
 
     #[test]
-    fn it_has_as_many_nodes_as_are_asked_for() {
+    fn tree_has_the_requested_number_of_nodes() {
         for nodes in [1, 2, 5_000] {
             let file = tree(nodes, 7);
             assert_eq!(file, tree(nodes, 7));

@@ -149,14 +149,14 @@ fn inside(steps: &[Step], name: &str) -> Vec<bool> {
     marks
 }
 
-fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, wanted: &str) -> bool {
-    let marks = inside(steps, wanted);
+fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, target: &str) -> bool {
+    let marks = inside(steps, target);
     let mut any = false;
     let old = std::mem::take(steps);
     for (step, marked) in old.into_iter().zip(marks) {
         match step {
-            Step::Sync { ref name, .. } | Step::Poll { ref name, .. } if marked || name.contains(wanted) => any = true,
-            Step::Blocking { name, op, ret } if marked || name.contains(wanted) => {
+            Step::Sync { ref name, .. } | Step::Poll { ref name, .. } if marked || name.contains(target) => any = true,
+            Step::Blocking { name, op, ret } if marked || name.contains(target) => {
                 any = true;
                 let own = ops[op].latency;
                 ops[op].latency = 501;
@@ -168,9 +168,9 @@ fn remove_syncs(ops: &mut [Op], steps: &mut Vec<Step>, wanted: &str) -> bool {
     any
 }
 
-fn scale_host(steps: &mut [Step], wanted: &str, factor: f64) -> bool {
+fn scale_host(steps: &mut [Step], target: &str, factor: f64) -> bool {
     let mut any = false;
-    let marks = inside(steps, wanted);
+    let marks = inside(steps, target);
     for (marked, step) in marks.into_iter().zip(steps) {
         if let (
             true,

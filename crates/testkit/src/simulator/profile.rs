@@ -47,7 +47,7 @@ pub struct Profile {
     /// All streams share the queue.
     pub queue_shared: bool,
     /// All steps repeat the first one, with its times.
-    pub alike: bool,
+    pub has_equal_steps: bool,
     /// A Python frame around all work of the main thread.
     pub main_frame: bool,
     /// Draw again until the trace is unambiguous. Large programs hardly ever are.
@@ -79,7 +79,7 @@ impl Profile {
             dependent_launch: false,
             queue_limit: 1024,
             queue_shared: false,
-            alike: false,
+            has_equal_steps: false,
             main_frame: true,
             unique: true,
         }
@@ -122,7 +122,7 @@ impl Profile {
             backward: coin(50),
             queue_limit: 1022,
             queue_shared: coin(50),
-            alike: coin(50),
+            has_equal_steps: coin(50),
             unique: false,
             ..Self::plain()
         }

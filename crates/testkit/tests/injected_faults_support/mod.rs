@@ -134,8 +134,8 @@ const END: &str = "<!-- table: end -->";
 /// A page with its table replaced.
 pub fn put_into(page: &str, table: &str) -> String {
     let (before, rest) = page.split_once(BEGIN).unwrap();
-    let (_, behind) = rest.split_once(END).unwrap();
-    format!("{before}{BEGIN}\n\n{table}\n{END}{behind}")
+    let (_, after) = rest.split_once(END).unwrap();
+    format!("{before}{BEGIN}\n\n{table}\n{END}{after}")
 }
 
 /// Print the table; with `STACKLINE_BLESS=1` it is also written into its page.
@@ -168,10 +168,10 @@ pub fn try_clean(seed: u64, score: &mut Score) {
 
 /// Inject a fault, and find it.
 pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
-    let planted = kind.plant(seed).unwrap_or_else(|| panic!("{kind:?}: seed {seed}: never costs enough"));
-    let findings = found_in(&planted.planted);
+    let injected = kind.inject(seed).unwrap_or_else(|| panic!("{kind:?}: seed {seed}: never costs enough"));
+    let findings = found_in(&injected.faulty);
     score.programs += 1;
-    score.refused += planted.refused;
+    score.refused += injected.refused;
     let is_alarmed = score.note_alarms(&findings, |code| code == kind.code || kind.also.contains(&code));
     let own = findings.findings.iter().filter(|f| f.rule.code == kind.code);
     let Some(finding) = own.max_by_key(|f| f.gain_ns()) else {
@@ -181,7 +181,7 @@ pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
     if !kind.is_gain {
         return assert_eq!(finding.gain, None, "{kind:?}: seed {seed}");
     }
-    let truth = truth(planted, &findings, finding).unwrap();
+    let truth = truth(injected, &findings, finding).unwrap();
     let gain = finding.gain.unwrap();
     let is_inside = (gain.low_ns..=gain.high_ns).contains(&truth);
     let error = 100.0 * (gain.ns - truth).abs() as f64 / truth.abs().max(1) as f64;
@@ -195,22 +195,22 @@ pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
 }
 
 /// Real gain per step in ns of the repair that the finding names; the steps are those of the finding.
-fn truth(planted: InjectedFault, findings: &Findings, finding: &Finding) -> Option<i64> {
-    let (first, last) = planted.planted.step_numbers()?;
+fn truth(injected: InjectedFault, findings: &Findings, finding: &Finding) -> Option<i64> {
+    let (first, last) = injected.faulty.step_numbers()?;
     let steps = findings.steps as i64;
     // The first step may be left out.
     let first = first.max(last + 1 - steps);
     let workers = finding.edits.iter().find_map(|edit| edit.strip_prefix("more-workers ")?.parse().ok());
     // Without workers the repair is that there are some, enough of them.
-    let planted = match workers.filter(|_| planted.has_workers()) {
-        Some(workers) => planted.with_workers(workers)?,
-        None => planted,
+    let injected = match workers.filter(|_| injected.has_workers()) {
+        Some(workers) => injected.with_workers(workers)?,
+        None => injected,
     };
-    Some(planted.gain_ns(first, last)? / steps)
+    Some(injected.gain_ns(first, last)? / steps)
 }
 
 fn show(seed: u64, name: &str, findings: &Findings, truth: Option<i64>) {
-    if std::env::var("PLANTED_SHOW").is_err() {
+    if std::env::var("FAULTS_SHOW").is_err() {
         return;
     }
     println!("seed {seed}: {name}: step {} ns, true gain {truth:?}", findings.step_ns);

@@ -32,9 +32,9 @@ fn measure(programs: u64) -> (Methods, Methods) {
         handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     });
     let in_order = |seed: u64| &parts[(seed % threads) as usize][(seed / threads) as usize];
-    let over = |wanted: &dyn Fn(&Profile) -> bool| {
+    let over = |is_included: &dyn Fn(&Profile) -> bool| {
         let mut all: Methods = found::METHODS.iter().map(|(name, _)| (*name, Accuracy::default())).collect();
-        for seed in (0..programs).filter(|&seed| wanted(&Profile::any(seed))) {
+        for seed in (0..programs).filter(|&seed| is_included(&Profile::any(seed))) {
             for ((_, accuracy), sample) in all.iter_mut().zip(in_order(seed)) {
                 accuracy.add(sample.as_ref());
             }
@@ -83,7 +83,7 @@ fn methods_over_ten_thousand_programs() {
 
 /// The page has the markers for the table, so that the long test cannot fail at its end.
 #[test]
-fn the_page_has_a_place_for_the_table() {
+fn page_has_markers_for_the_table() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     assert!(table::put_into(&page, "a table").contains("\na table\n"));
 }

@@ -79,7 +79,7 @@ fn features(seed: u64) -> String {
 }
 
 /// True if a kind of edits is selected: `WHAT_IF_ONLY=MoreWorkers` excludes the others.
-pub fn asked_for(kind: &str) -> bool {
+pub fn is_selected_kind(kind: &str) -> bool {
     std::env::var("WHAT_IF_ONLY").map_or(true, |only| only == kind)
 }
 
@@ -87,7 +87,7 @@ pub fn asked_for(kind: &str) -> bool {
 pub fn try_program(
     seed: u64,
     (simulated, json): (&Simulated, &str),
-    wanted: &dyn Fn(&str) -> bool,
+    is_included: &dyn Fn(&str) -> bool,
     table: &mut BTreeMap<String, Accuracy>,
 ) {
     let trace = stackline_ingest::read_bytes("sim.json", json.as_bytes(), &Default::default()).unwrap();
@@ -97,7 +97,7 @@ pub fn try_program(
     for edit in simulated.possible_edits() {
         let Some(text) = as_what_if(&edit) else { continue };
         let kind = format!("{edit:?}").split([' ', '(']).next().unwrap_or("").to_owned();
-        if !wanted(&kind) {
+        if !is_included(&kind) {
             continue;
         }
         let truth = simulated.edit(&edit).unwrap().window_ns;

@@ -58,8 +58,8 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
             let report = analyze(args, &session)?.summary();
             let window = (report.window_start_ns, report.window_end_ns);
             let of_window = [WarningCode::LastStepLeftOut, WarningCode::MissingInstances];
-            let told = report.warnings.iter().filter(|w| of_window.contains(&w.code));
-            left_out = told.map(|w| format!("{} {}", w.count, w.code.message())).collect();
+            let warnings = report.warnings.iter().filter(|w| of_window.contains(&w.code));
+            left_out = warnings.map(|w| format!("{} {}", w.count, w.code.message())).collect();
             Ok((report.graph_nodes, window, (report.weight_us * 1e3) as i64, report.bound_by))
         }),
     ];
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         return Err(failure);
     }
     let start_ns = session.infos.first().and_then(|i| i.start_ns).unwrap_or(0);
-    let tables = session.pick(vec![table(&rows, start_ns)])?;
+    let tables = session.select_tables(vec![table(&rows, start_ns)])?;
     // Where the window is, people learn from a note if it matters.
     let people = common.format == Format::Table;
     let mut columns = vec!["method", "graph_nodes", "window_ns", "path_ns", "path_percent", "bound_by"];

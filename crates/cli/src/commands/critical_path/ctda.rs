@@ -69,11 +69,11 @@ fn answer(path: &CtdaPath, before: Option<&(i64, CtdaReport)>, session: &Session
     let report = path.report();
     let people = common.format == Format::Table && common.tables.is_empty();
     let mut tables = report.tables();
-    let asked = common.tables.iter().any(|name| name == PATH);
-    if !asked && common.format != Format::Csv {
+    let is_path_requested = common.tables.iter().any(|name| name == PATH);
+    if !is_path_requested && common.format != Format::Csv {
         tables.retain(|t| t.name != PATH);
     }
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let head = if people { head(&report, before) } else { String::new() };
     let extra = if common.format == Format::Json { extra(&report, before)? } else { Vec::new() };
     Answer { command: "critical-path", session, extra, tables, head, shown: None }.write(common)

@@ -27,7 +27,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     // An overlay is drawn into the text of one trace.
     let scope = session.scope;
     let look = |trace: &Trace| window(trace, args.annotation(), args.instance, &scope);
-    let slowest = if args.overlay.is_none() { session.keep_slowest(look)? } else { None };
+    let slowest = if args.overlay.is_none() { session.select_slowest_trace(look)? } else { None };
     let trace = one_trace(&session)?;
     let StepSelection { choice, mut notes, .. } = look(trace)?;
     notes.splice(0..0, slowest);
@@ -54,7 +54,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     {
         all.push(exact::segments_table(&hops));
     }
-    let tables = session.pick_or(all, &exact::ON_DEMAND)?;
+    let tables = session.select_tables_or(all, &exact::ON_DEMAND)?;
     let head = if people { head(&report, &choice, &notes) } else { String::new() };
     let extra =
         if common.format == Format::Json { extra(&report, &hops, &harmless, &steps, &notes)? } else { Vec::new() };
@@ -140,10 +140,10 @@ fn assumed(report: &ExactReport) -> String {
         "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),
     };
-    let told: Vec<String> =
+    let assumptions: Vec<String> =
         rules.iter().take(4).map(|&(rule, ns)| format!("{} ({:.1} %)", words(rule), percent(ns))).collect();
-    let more = if rules.len() > told.len() { ", others" } else { "" };
-    if told.is_empty() { String::new() } else { format!("Assumed: {}{more}\n", told.join(", ")) }
+    let more = if rules.len() > assumptions.len() { ", others" } else { "" };
+    if assumptions.is_empty() { String::new() } else { format!("Assumed: {}{more}\n", assumptions.join(", ")) }
 }
 
 fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {

@@ -101,10 +101,11 @@ impl Condition {
             Subject::Step(measure) => table == ChangeTable::Steps && change.measure == *measure,
             _ if change.measure == Measure::CpuTotal => false,
             // New names are often old ones renamed; the step as a whole says what they cost. Of no time there are no percents.
-            Subject::Any(of) => table == *of && change.percent().is_some(),
-            Subject::Named(of, name) => {
+            Subject::Any(table_name) => table == *table_name && change.percent().is_some(),
+            Subject::Named(table_name, name) => {
                 let operator = change.operator.as_ref().is_some_and(|operator| matches(name, operator));
-                table == *of && (operator || matches(name, &change.name) || matches(name, without_file(*of, change)))
+                table == *table_name
+                    && (operator || matches(name, &change.name) || matches(name, without_file(*table_name, change)))
             }
         }
     }
@@ -161,9 +162,9 @@ impl Condition {
         match &self.subject {
             _ if !about.is_empty() => {}
             Subject::Any(table) | Subject::Named(table, _) if !diff.changes.contains_key(table) => {
-                let (text, of) = (&self.text, table.name());
+                let (text, table_name) = (&self.text, table.name());
                 return Err(anyhow!(
-                    "--fail-on {text:?} cannot be judged: A or B lacks its {of}, or they are recorded differently"
+                    "--fail-on {text:?} cannot be judged: A or B lacks its {table_name}, or they are recorded differently"
                 ));
             }
             // All its rows are new: of no time there are no percents.
@@ -198,14 +199,14 @@ impl Condition {
     }
 
     fn unknown(&self, table: ChangeTable, near: &str) -> anyhow::Error {
-        let (text, of) = (&self.text, table.name());
+        let (text, table_name) = (&self.text, table.name());
         if table == ChangeTable::Functions {
             return anyhow!(
                 "--fail-on {text:?} cannot be judged: neither side has samples of this function; short functions need \
                  more samples (record --sample-hz), or more steps{near}"
             );
         }
-        wrong_use(format!("--fail-on {text:?}: no row of {of} has this name{near}"))
+        wrong_use(format!("--fail-on {text:?}: no row of {table_name} has this name{near}"))
     }
 
     /// Verdicts of rows. p values of named rows are adjusted among these rows only, not the whole table, since any of
@@ -314,7 +315,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn conditions_as_text() {
+    fn conditions_are_parsed_and_printed() {
         let subject = |text: &str| Condition::parse(text).unwrap().subject;
         assert_eq!(subject("step>3%"), Subject::Step(Measure::Step));
         assert_eq!(subject("kernels >= 10 %"), Subject::Any(ChangeTable::Kernels));
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_by_name_is_no_question_among_many() {
+    fn named_conditions_are_not_adjusted_for_many_comparisons() {
         let mut rows: Vec<Change> = (0..50).map(|i| change(&format!("a.py: f{i}"), (5.0, 6.0), 0.6)).collect();
         rows.push(change("train.py: tokens", (1.0, 1284.0), 0.007));
         let mut diff = stackline_diff::compare(&Vec::new(), &Vec::new(), Options::default());

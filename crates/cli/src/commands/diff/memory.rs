@@ -50,13 +50,13 @@ fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     } else {
         head.push_str(&sentences(&peaks));
     }
-    let session = Session::of_reports(traces.iter().map(described).collect(), common);
+    let session = Session::from_reports(traces.iter().map(described).collect(), common);
     let mut lines = comparison_table(first, second);
     if common.format == Format::Table {
         // Places need the room.
         lines.columns.retain(|column| !column.name.starts_with("objects") && (column.name != "device" || devices > 1));
     }
-    let tables = session.pick(vec![peaks, lines])?;
+    let tables = session.select_tables(vec![peaks, lines])?;
     let names = [("before", before), ("after", after)];
     let extra = names.map(|(key, run)| (key, serde_json::json!([run.name()]).into())).into();
     Answer { command: "memory-diff", session: &session, extra, tables, head, shown: None }.write(common)

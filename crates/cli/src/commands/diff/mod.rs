@@ -5,9 +5,9 @@ mod memory;
 
 use crate::args::{Common, DiffArgs, DiffDocument, Format, KernelsBy};
 use crate::failure::{is_closed_pipe, wrong_use};
-use crate::output::{Answer, say, say_read_report, style, to_output};
+use crate::output::{Answer, print_message, print_read_report, style, to_output};
 use crate::progress::ProgressDisplay;
-use crate::session::{Session, lost_part, not_an_input};
+use crate::session::{Session, incomplete_part, not_an_input};
 use anyhow::{Result, anyhow};
 use conditions::{Condition, Outcome};
 use serde_json::json;
@@ -68,10 +68,10 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
         return Err(anyhow!("--fail-on cannot be judged: {reason}"));
     }
     if !conditions.is_empty() {
-        diff.warnings.iter().try_for_each(|warning| say(&format!("warning: {warning}")))?;
+        diff.warnings.iter().try_for_each(|warning| print_message(&format!("warning: {warning}")))?;
     }
     for words in held.iter().chain(&within) {
-        say(&format!("--fail-on {words}"))?;
+        print_message(&format!("--fail-on {words}"))?;
     }
     // What held is an answer; what could not be judged beside it is said.
     let mut unjudged = judged.into_iter().filter_map(Result::err);
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     {
         return Err(error);
     }
-    unjudged.try_for_each(|error| say(&format!("warning: {error}")))?;
+    unjudged.try_for_each(|error| print_message(&format!("warning: {error}")))?;
     Ok(!held.is_empty())
 }
 
@@ -90,7 +90,7 @@ fn incomplete(opened: &OpenedSides) -> Option<String> {
     if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {
         return Some(format!("{} has no events with a duration", empty.name));
     }
-    lost_part(&opened.infos, opened.reports.iter())
+    incomplete_part(&opened.infos, opened.reports.iter())
 }
 
 /// Paths of the runs before the change and of those after.
@@ -169,11 +169,11 @@ fn write(
     let shown = Shown { diff, before, after, top: args.top.unwrap_or(TOP), held };
     if args.document == Some(DiffDocument::Markdown) {
         to_output(common, |out| out.write_all(markdown(&shown).as_bytes()))?;
-        return say_read_report(&session.set);
+        return print_read_report(&session.set);
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     let head = if people { text(&shown, &style(common)) } else { String::new() };
-    let tables = session.pick(diff::tables(diff, &opened.before, &opened.after))?;
+    let tables = session.select_tables(diff::tables(diff, &opened.before, &opened.after))?;
     let tables = if people { Vec::new() } else { tables };
     let extra = vec![
         ("before", json!(before).into()),

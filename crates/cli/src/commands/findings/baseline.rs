@@ -65,7 +65,7 @@ struct Row {
 }
 
 /// Unlisted findings for the document, with the data that decides if they are new or gone in another run.
-pub(super) fn not_listed(found: &Findings) -> (&'static str, Value) {
+pub(super) fn unlisted_findings(found: &Findings) -> (&'static str, Value) {
     let row = |(finding, why): (&Finding, &str)| {
         let place = &finding.place;
         json!({
@@ -88,7 +88,7 @@ pub(super) fn not_listed(found: &Findings) -> (&'static str, Value) {
 }
 
 /// Gain of a finding, in ns per step, or in bytes for memory.
-fn gained(finding: &Finding) -> i64 {
+fn gain_of(finding: &Finding) -> i64 {
     let bytes = finding.memory.as_ref().map(|saved| i64::try_from(saved.bytes).unwrap_or(i64::MAX));
     bytes.unwrap_or_else(|| finding.gain_ns())
 }
@@ -156,7 +156,7 @@ impl Baseline {
     }
 
     /// Codes in the baseline that were not checked this time, as a sentence.
-    pub(crate) fn not_looked_for(&self, looked: impl Fn(&str) -> bool) -> Option<String> {
+    pub(crate) fn unchecked_codes(&self, looked: impl Fn(&str) -> bool) -> Option<String> {
         let listed = self.earlier.iter().filter(|(_, earlier)| earlier.listed.contains(&true));
         let codes: BTreeSet<&str> = listed.map(|(identity, _)| identity.code()).filter(|code| !looked(code)).collect();
         let codes: Vec<&str> = codes.into_iter().collect();
@@ -185,7 +185,7 @@ impl Baseline {
             let marks: Vec<Mark> = at.iter().map(|&at| Mark::from_finding(findings[at])).collect();
             let pairs = pair(&earlier.marks, &marks);
             for (&at, then) in at.iter().zip(&pairs).filter_map(|(at, then)| Some((at, (*then)?))) {
-                changes[at] = change(earlier.gains[then], gained(findings[at]));
+                changes[at] = change(earlier.gains[then], gain_of(findings[at]));
             }
             let left = (0..earlier.titles.len()).filter(|then| earlier.listed[*then] && !pairs.contains(&Some(*then)));
             let left = left.filter(|_| looked(identity.code()));

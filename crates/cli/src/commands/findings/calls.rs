@@ -1,6 +1,6 @@
 //! Findings of recordings without single calls, and of profiles.
 
-use super::python_rules::OwnRules;
+use super::python_rules::PythonRules;
 use super::suppress::Suppressions;
 use crate::args::Common;
 use crate::commands::calls::read_report_of;
@@ -12,18 +12,18 @@ use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, Options, files_of_calls, find_in_calls};
 
 /// Findings of an input that contains only sums of calls.
-pub(super) fn of_run<'a>(
+pub(super) fn find_in_sums<'a>(
     run: &Run,
     common: &'a Common,
-    (options, own): (&Options, Option<OwnRules>),
+    (options, own): (&Options, Option<PythonRules>),
     suppressions: &Suppressions,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<(Session<'a>, Findings)> {
     let path = &run.inputs()[0];
     let tree = fold_imports(reading(run, Run::profile)?);
     suppressions.note_files(files_of_calls(&tree));
-    let others = own.map(OwnRules::finish).transpose()?.unwrap_or_default();
+    let others = own.map(PythonRules::finish).transpose()?.unwrap_or_default();
     let found = find_in_calls(&tree, common.rank, options, &others, keep);
     let found = found.map_err(|reason| wrong_use(format!("{}: {reason}", path.display())))?;
-    Ok((Session::of_reports(vec![read_report_of(path, &tree)], common), found))
+    Ok((Session::from_reports(vec![read_report_of(path, &tree)], common), found))
 }

@@ -84,7 +84,7 @@ mod tests {
     use super::Condition;
 
     #[test]
-    fn conditions_as_text() {
+    fn conditions_are_parsed_and_printed() {
         assert_eq!(Condition::parse("gain>5%").unwrap(), Condition::Gain(5.0));
         assert_eq!(Condition::parse(" together > 10 %").unwrap(), Condition::Together(10.0));
         assert_eq!(Condition::parse("new").unwrap(), Condition::New);

@@ -9,7 +9,7 @@ use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, Options};
 
 /// Search a file with memory data only for findings.
-pub(super) fn alone<'a>(
+pub(super) fn find_in_memory<'a>(
     run: &Run,
     common: &'a Common,
     (options, has_own): (&Options, bool),
@@ -26,5 +26,5 @@ pub(super) fn alone<'a>(
     }
     let trace = reading(run, |run| run.memory(None))?;
     let found = stackline_engine::findings_of_memory(&trace, options, keep);
-    Ok((Session::of_reports(vec![described(&trace)], common), found))
+    Ok((Session::from_reports(vec![described(&trace)], common), found))
 }

@@ -9,16 +9,16 @@ mod ranks;
 pub(super) mod suppress;
 mod worker;
 
-pub(super) use ranks::of_session;
+pub(super) use ranks::find_in_session;
 
 use crate::args::{Common, Document, FindingsArgs, Format};
 use crate::failure::{did_you_mean, is_closed_pipe, wrong_use};
-use crate::output::{Answer, say, say_read_report, style, to_output};
-use crate::session::{Session, lost_part, reading, run_of};
+use crate::output::{Answer, print_message, print_read_report, style, to_output};
+use crate::session::{Session, incomplete_part, reading, run_of};
 use anyhow::{Context, Result, anyhow};
 use baseline::Baseline;
 use conditions::Condition;
-use python_rules::OwnRules;
+use python_rules::PythonRules;
 use serde_json::{Value, json};
 use stackline_engine::{Part, Run};
 use stackline_findings as findings;
@@ -41,10 +41,10 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
         return explain(code, args, common).map(|()| false);
     }
-    let (conditions, options) = asked(args, common)?;
+    let (conditions, options) = parse_options(args, common)?;
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
-    let own = OwnRules::start(args, common)?;
-    let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
+    let own = PythonRules::start(args, common)?;
+    let rules = own.as_ref().map(PythonRules::rules).unwrap_or_default();
     let sources = suppress::comment_sources(&args.comments, &args.inputs.inputs)?;
     let suppressions = Suppressions::read(args.ignore.as_deref(), sources, rules)?;
     let keep = |finding: &Finding| suppressions.suppression_of(finding).is_none();
@@ -58,15 +58,15 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let mut own = own;
     let run = run_of(&args.inputs.inputs, common)?;
     let (session, mut found) = match (reading(&run, Run::parts)?.first(), common.rank) {
-        (Some(Part::Memory), None) => memory::alone(&run, common, (&options, own.is_some()), &keep)?,
-        (Some(Part::Profile), _) => calls::of_run(&run, common, (&options, own), &suppressions, &keep)?,
-        (_, Some(_)) => ranks::of_one(run, common, (&options, &mut own), &keep, &mut see)?,
-        (_, None) => ranks::of_all(run, common, (&options, &mut own), &keep, &mut see)?,
+        (Some(Part::Memory), None) => memory::find_in_memory(&run, common, (&options, own.is_some()), &keep)?,
+        (Some(Part::Profile), _) => calls::find_in_sums(&run, common, (&options, own), &suppressions, &keep)?,
+        (_, Some(_)) => ranks::find_in_one_rank(run, common, (&options, &mut own), &keep, &mut see)?,
+        (_, None) => ranks::find_in_all_ranks(run, common, (&options, &mut own), &keep, &mut see)?,
     };
     let by = |finding| Some((finding, suppressions.suppression_of(finding)?));
     let suppressed: Vec<(&Finding, Ignored)> = found.ignored.iter().filter_map(by).collect();
     found.notes.extend(baseline.as_ref().and_then(Baseline::note));
-    let unknown = baseline.as_ref().and_then(|baseline| baseline.not_looked_for(|code| has_looked(&found, code)));
+    let unknown = baseline.as_ref().and_then(|baseline| baseline.unchecked_codes(|code| was_checked(&found, code)));
     found.notes.extend(unknown);
     let (listed, gone) = compared(&found, baseline.as_ref());
     let held: Vec<String> = conditions.iter().filter_map(|c| c.holds(&found, &listed)).collect();
@@ -85,10 +85,10 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
-    suppressions.told().iter().try_for_each(|text| say(text))?;
-    held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
+    suppressions.warnings().iter().try_for_each(|text| print_message(text))?;
+    held.iter().try_for_each(|text| print_message(&format!("--fail-on: {text}")))?;
     // What holds for a part is an answer; that nothing holds is none.
-    let lost = lost_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report));
+    let lost = incomplete_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report));
     match lost.or_else(|| failed_rule(&found)).filter(|_| held.is_empty() && !conditions.is_empty()) {
         Some(reason) => Err(anyhow!("--fail-on cannot be judged: {reason}")),
         None => Ok(!held.is_empty()),
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
 }
 
 /// Parse conditions and options, before the input is read.
-fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
+fn parse_options(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
         return Err(wrong_use(
@@ -121,21 +121,22 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
 fn explain(code: &str, args: &FindingsArgs, common: &Common) -> Result<()> {
     let page = match findings::rules::find(code) {
         Some(rule) => rule.page(),
-        None => own_page(code, args, common)?,
+        None => python_rule_page(code, args, common)?,
     };
     to_output(common, |out| out.write_all(explained(&page, &style(common)).as_bytes()))
 }
 
 /// The page of a rule of the user's own.
-fn own_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<String> {
-    let own = OwnRules::start(args, common)?;
+fn python_rule_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<String> {
+    let own = PythonRules::start(args, common)?;
     if let Some(page) = own.as_ref().and_then(|own| own.page(code)) {
         return Ok(page);
     }
-    let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
+    let rules = own.as_ref().map(PythonRules::rules).unwrap_or_default();
     let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
     let near = did_you_mean(code, known.chain(rules.iter().flat_map(|rule| [rule.code.as_str(), rule.name.as_str()])));
-    let hint = if own.is_none() && suppress::looks_own(code) { " (load Python rules with --rules)" } else { "" };
+    let hint =
+        if own.is_none() && suppress::is_python_rule_code(code) { " (load Python rules with --rules)" } else { "" };
     Err(wrong_use(format!("unknown finding {code:?}{hint}{near}")))
 }
 
@@ -148,14 +149,14 @@ pub(super) fn compared<'f>(
     match baseline {
         Some(baseline) => {
             let unlisted = found.small.iter().chain(&found.ignored);
-            baseline.compare(&kept, unlisted, |code| has_looked(found, code))
+            baseline.compare(&kept, unlisted, |code| was_checked(found, code))
         }
         None => (kept.into_iter().map(|finding| (finding, None)).collect(), Vec::new()),
     }
 }
 
 /// Check if the rule with this code ran.
-fn has_looked(found: &Findings, code: &str) -> bool {
+fn was_checked(found: &Findings, code: &str) -> bool {
     let is_unchecked = || found.unchecked.iter().any(|unchecked| unchecked.rule.code == code);
     found.rules.iter().any(|rule| rule.code == code) && !is_unchecked()
 }
@@ -180,11 +181,11 @@ fn write(
     if let Some(document) = args.document {
         let text = for_tools(document, view, args.inputs.inputs.first().map(PathBuf::as_path))?;
         to_output(common, |out| out.write_all(text.as_bytes()))?;
-        say_failed(view.found)?;
-        return say_read_report(&session.set);
+        print_failed_rules(view.found)?;
+        return print_read_report(&session.set);
     }
     if common.format == Format::Csv {
-        say_failed(view.found)?;
+        print_failed_rules(view.found)?;
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     let head = if people { text(view, &style(common)) } else { String::new() };
@@ -193,7 +194,7 @@ fn write(
     if common.tables.iter().any(|name| name == IGNORED) || common.format == Format::Csv && !view.suppressed.is_empty() {
         tables.push(ignored(view));
     }
-    let tables = session.pick_or(tables, &[IGNORED])?;
+    let tables = session.select_tables_or(tables, &[IGNORED])?;
     let tables = if people { Vec::new() } else { tables };
     let extra = if common.format == Format::Json { extra(view, (listed, held, evidence)) } else { Vec::new() };
     let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();
@@ -217,11 +218,15 @@ pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Pat
 }
 
 /// Print on standard error which Python rules of the user failed, with the reasons.
-fn say_failed(found: &Findings) -> Result<()> {
+fn print_failed_rules(found: &Findings) -> Result<()> {
     for SkippedRule { rule, reason } in &found.unchecked {
         if let Reason::Failed(why, _) | Reason::Cut(why) = reason {
-            say(&format!("rule {}: {why}", rule.code))?;
-            reason.traceback().into_iter().flat_map(str::lines).try_for_each(|line| say(&format!("  {line}")))?;
+            print_message(&format!("rule {}: {why}", rule.code))?;
+            reason
+                .traceback()
+                .into_iter()
+                .flat_map(str::lines)
+                .try_for_each(|line| print_message(&format!("  {line}")))?;
         }
     }
     Ok(())
@@ -241,7 +246,7 @@ pub(super) fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) ->
 /// Findings that were asked not to be shown, as a table.
 fn ignored(view: &Shown<'_>) -> Table {
     let rows = view.suppressed;
-    let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(move |(finding, _)| of(finding));
+    let text = |text_of: fn(&Finding) -> Option<String>| rows.iter().map(move |(finding, _)| text_of(finding));
     Table::new(IGNORED, "Ignored findings")
         .text("code", text(|f| Some(f.rule.code.clone())))
         .text("title", text(|f| Some(f.title.clone())))
@@ -261,6 +266,6 @@ pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Valu
         .iter()
         .map(|(f, by)| json!({"code": f.rule.code, "title": f.title, "place": f.place.text(), "by": by.to_string()}))
         .collect();
-    let not_listed = baseline::not_listed(view.found);
+    let not_listed = baseline::unlisted_findings(view.found);
     [not_listed, ("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))]
 }

@@ -3,10 +3,10 @@
 //! Python enforces the time limit of rules. This module detects rules that block in native code or end the interpreter,
 //! reports them, and restarts the interpreter with the remaining rules.
 
-use super::worker::{Said, Worker};
+use super::worker::{Worker, WorkerEvent};
 use crate::args::{Common, FindingsArgs};
 use crate::failure::wrong_use;
-use crate::output::say;
+use crate::output::print_message;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use stackline_findings::{ExternalRules, Message, RuleInfo, rules};
@@ -26,7 +26,7 @@ const PROTOCOL: u32 = 2;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Rules that are being run.
-pub(super) struct OwnRules {
+pub(super) struct PythonRules {
     python: OsString,
     request: Value,
     limit: Duration,
@@ -36,7 +36,7 @@ pub(super) struct OwnRules {
     done: BTreeSet<String>,
 }
 
-impl OwnRules {
+impl PythonRules {
     /// Starts an interpreter, and learns which rules there are.
     ///
     /// # Errors
@@ -55,12 +55,12 @@ impl OwnRules {
         let python = named.unwrap_or_else(|| "python3".into());
         let request = json!({
             "inputs": args.inputs.inputs.iter().map(|path| text(path)).collect::<Result<Vec<_>>>()?,
-            "rules": each_once(&args.rules)?.into_iter().map(text).collect::<Result<Vec<_>>>()?,
+            "rules": without_duplicates(&args.rules)?.into_iter().map(text).collect::<Result<Vec<_>>>()?,
             "rank": common.rank,
             "steps": common.steps.map(|range| (range.first, range.last)),
             "threads": common.threads,
             "timeout": args.rule_timeout,
-            "settings": own_settings(args).collect::<Vec<_>>(),
+            "settings": python_rule_settings(args).collect::<Vec<_>>(),
             "skip": [],
         });
         let limit = Duration::from_secs_f64(args.rule_timeout) + GRACE;
@@ -87,18 +87,18 @@ impl OwnRules {
         loop {
             let deadline = loading.as_ref().map(|(_, since)| *since + self.limit);
             match self.worker.next(deadline)? {
-                Said::Message(Message::Loaded) => return Ok(()),
-                Said::Message(Message::Hello { protocol, version }) => check_version(protocol, &version)?,
-                Said::Message(Message::Loading { source }) => loading = Some((source, Instant::now())),
-                Said::Message(Message::Refused { reason, .. }) => return Err(wrong_use(reason)),
-                Said::Message(Message::Rule(rule))
+                WorkerEvent::Message(Message::Loaded) => return Ok(()),
+                WorkerEvent::Message(Message::Hello { protocol, version }) => check_version(protocol, &version)?,
+                WorkerEvent::Message(Message::Loading { source }) => loading = Some((source, Instant::now())),
+                WorkerEvent::Message(Message::Refused { reason, .. }) => return Err(wrong_use(reason)),
+                WorkerEvent::Message(Message::Rule(rule))
                     if self.rules().iter().any(|known| known.code == rule.code) && !self.done.is_empty() => {}
-                Said::Message(message) => self.others.add(message).map_err(wrong_use)?,
-                Said::Nothing => {
+                WorkerEvent::Message(message) => self.others.add(message).map_err(wrong_use)?,
+                WorkerEvent::TimedOut => {
                     let source = loading.map_or_else(String::new, |(source, _)| source);
                     return Err(wrong_use(format!("{source} was not loaded in {} s (--rule-timeout)", self.seconds())));
                 }
-                Said::Ended(how) => {
+                WorkerEvent::Ended(how) => {
                     return Err(anyhow!("the Python interpreter for rules exited unexpectedly ({how})"));
                 }
             }
@@ -132,11 +132,11 @@ impl OwnRules {
         loop {
             let deadline = current.as_ref().map(|(_, since)| *since + self.limit);
             let failed = match self.worker.next(deadline)? {
-                Said::Message(Message::Begin { code }) => {
+                WorkerEvent::Message(Message::Begin { code }) => {
                     current = Some((code, Instant::now()));
                     continue;
                 }
-                Said::Message(Message::End { code }) => {
+                WorkerEvent::Message(Message::End { code }) => {
                     current = None;
                     self.done.insert(code);
                     // Threads that a rule left behind would keep the interpreter from ending.
@@ -145,24 +145,26 @@ impl OwnRules {
                     }
                     continue;
                 }
-                Said::Message(Message::Refused { reason, .. }) => {
+                WorkerEvent::Message(Message::Refused { reason, .. }) => {
                     return Err(anyhow!("the rules cannot be run: {reason}"));
                 }
-                Said::Message(message) => {
+                WorkerEvent::Message(message) => {
                     self.others
                         .add(message)
                         .map_err(|reason| anyhow!("a rule returned an invalid result: {reason}"))?;
                     continue;
                 }
-                Said::Nothing => {
+                WorkerEvent::TimedOut => {
                     format!(
                         "the rule did not end in {} s and was stopped, outside of Python (--rule-timeout)",
                         self.seconds()
                     )
                 }
-                Said::Ended(how) if current.is_some() => format!("the rule ended its interpreter ({how})"),
-                Said::Ended(_) if self.rules().iter().all(|rule| self.done.contains(&rule.code)) => return Ok(None),
-                Said::Ended(how) => {
+                WorkerEvent::Ended(how) if current.is_some() => format!("the rule ended its interpreter ({how})"),
+                WorkerEvent::Ended(_) if self.rules().iter().all(|rule| self.done.contains(&rule.code)) => {
+                    return Ok(None);
+                }
+                WorkerEvent::Ended(how) => {
                     return Err(anyhow!("the Python interpreter for rules exited unexpectedly ({how})"));
                 }
             };
@@ -175,7 +177,7 @@ impl OwnRules {
 }
 
 /// Settings of rules of the user's own: those whose code no built-in rule has.
-fn own_settings(args: &FindingsArgs) -> impl Iterator<Item = &String> {
+fn python_rule_settings(args: &FindingsArgs) -> impl Iterator<Item = &String> {
     args.set.iter().filter(|text| is_own(text))
 }
 
@@ -190,12 +192,12 @@ pub(super) fn is_own(setting: &str) -> bool {
 }
 
 /// Rule files without duplicates, which are reported.
-fn each_once(given: &[PathBuf]) -> Result<Vec<&Path>> {
+fn without_duplicates(given: &[PathBuf]) -> Result<Vec<&Path>> {
     let mut once: Vec<&Path> = Vec::new();
     let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
     for path in given {
         match once.iter().any(|known| same(known, path)) {
-            true => say(&format!("--rules {}: given twice and loaded once", path.display()))?,
+            true => print_message(&format!("--rules {}: given twice and loaded once", path.display()))?,
             false => once.push(path),
         }
     }

@@ -1,6 +1,6 @@
 //! Findings of one rank, or of all ranks of a job, which are read one after another.
 
-use super::python_rules::OwnRules;
+use super::python_rules::PythonRules;
 use crate::args::Common;
 use crate::commands::critical_path::{one_trace, refuse};
 use crate::failure::wrong_use;
@@ -15,17 +15,17 @@ use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
 /// Options, and Python rules that are running.
-type How<'o> = (&'o Options, &'o mut Option<OwnRules>);
+type How<'o> = (&'o Options, &'o mut Option<PythonRules>);
 
 /// Callback for each rank's trace with its findings, while the trace is in memory.
 type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
 
-fn others(own: &mut Option<OwnRules>) -> Result<ExternalRules> {
-    Ok(own.take().map(OwnRules::finish).transpose()?.unwrap_or_default())
+fn external_rules(own: &mut Option<PythonRules>) -> Result<ExternalRules> {
+    Ok(own.take().map(PythonRules::finish).transpose()?.unwrap_or_default())
 }
 
 /// Search the trace of the selected rank for findings.
-pub(super) fn of_one<'a>(
+pub(super) fn find_in_one_rank<'a>(
     mut run: Run,
     common: &'a Common,
     (options, own): How<'_>,
@@ -35,7 +35,7 @@ pub(super) fn of_one<'a>(
     let session = Session::from_run(&mut run, common)?;
     let trace = one_trace(&session)?;
     let options = &Options { is_alone: true, ..options.clone() };
-    let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
+    let found = findings::find_with(trace, options, &external_rules(own)?, keep).map_err(refuse)?;
     see(session.infos.first().map_or(0, |info| info.rank), trace, &found);
     let memory = run.find_memory(common.rank)?;
     let found = stackline_engine::findings_with_memory(found, memory.as_ref(), options, keep);
@@ -44,7 +44,7 @@ pub(super) fn of_one<'a>(
 
 /// Results of the ranks analyzed so far.
 #[derive(Default)]
-struct Looked {
+struct RankResults {
     infos: Vec<TraceInfo>,
     reports: Vec<ReadReport>,
     found: Vec<(i64, Findings)>,
@@ -52,7 +52,7 @@ struct Looked {
     failed: Vec<(i64, CriticalPathError)>,
 }
 
-impl Looked {
+impl RankResults {
     /// Adds a trace of a rank; a newer profiler cycle of a process in place of an older one, of which nothing is kept.
     fn describe(&mut self, trace: &Trace, rank: i64, takes_place_of: Option<usize>) {
         let (info, report) = (TraceInfo::new(trace, rank), trace.report.clone());
@@ -63,13 +63,13 @@ impl Looked {
             return;
         };
         (*known, *known_report) = (info, report);
-        self.found.retain(|(of, _)| *of != rank);
-        self.failed.retain(|(of, _)| *of != rank);
+        self.found.retain(|(described, _)| *described != rank);
+        self.failed.retain(|(described, _)| *described != rank);
     }
 }
 
 /// Search all traces for findings, and merge the results of several ranks.
-pub(super) fn of_all<'a>(
+pub(super) fn find_in_all_ranks<'a>(
     mut run: Run,
     common: &'a Common,
     (options, own): How<'_>,
@@ -77,7 +77,7 @@ pub(super) fn of_all<'a>(
     see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
     let progress = ProgressDisplay::start(&run.options().watch);
-    let mut looked = Looked::default();
+    let mut looked = RankResults::default();
     let options = &Options { is_alone: run.is_one_trace(), ..options.clone() };
     let (has_own, mut known) = (own.is_some(), None);
     let left_out = run.each_rank(&mut |trace: Trace, takes_place_of: Option<usize>| -> Result<()> {
@@ -89,7 +89,7 @@ pub(super) fn of_all<'a>(
         let rank = trace.meta.rank.unwrap_or(0);
         looked.describe(&trace, rank, takes_place_of);
         if known.is_none() {
-            known = Some(others(own)?);
+            known = Some(external_rules(own)?);
         }
         match findings::find_with(&trace, options, known.as_ref().unwrap_or(&ExternalRules::default()), keep) {
             Ok(found) => {
@@ -102,11 +102,11 @@ pub(super) fn of_all<'a>(
     })?;
     let memory = run.find_memory(None)?;
     drop(progress);
-    let Looked { infos, mut reports, found, failed } = looked;
+    let RankResults { infos, mut reports, found, failed } = looked;
     if let Some(first) = reports.first_mut() {
         stackline_engine::note_left_out(first, &left_out);
     }
-    let merged = together((found, failed), memory.as_ref(), (options, keep))?;
+    let merged = combined((found, failed), memory.as_ref(), (options, keep))?;
     Ok((Session::described(&infos, &reports, common), merged))
 }
 
@@ -115,7 +115,7 @@ pub(super) fn of_all<'a>(
 ///
 /// # Errors
 /// If nothing can be looked for in any trace, or memory cannot be read.
-pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Result<Findings> {
+pub(in crate::commands) fn find_in_session(session: &Session<'_>, run: &Run) -> Result<Findings> {
     let is_job = session.infos.iter().all(|info| info.rank_from_file);
     let looked_at = if is_job { session.infos.len() } else { 1 };
     let (scope, threads) = (session.scope, session.common.threads);
@@ -128,7 +128,7 @@ pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Resul
         }
     }
     let memory = run.find_memory(session.common.rank)?;
-    let mut merged = together((found, failed), memory.as_ref(), (&options, &|_| true))?;
+    let mut merged = combined((found, failed), memory.as_ref(), (&options, &|_| true))?;
     if let Some(first) = session.infos.first().filter(|_| looked_at < session.infos.len()) {
         let (name, all) = (&first.name, session.infos.len());
         merged.notes.push(format!("findings cover {name} alone: the {all} traces are not marked as ranks of one job"));
@@ -137,11 +137,11 @@ pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Resul
 }
 
 /// Something of ranks, by their numbers.
-type OfRanks<T> = Vec<(i64, T)>;
+type ByRank<T> = Vec<(i64, T)>;
 
 /// Findings of ranks as one, with those of memory, and why ranks are left out.
-fn together(
-    (found, failed): (OfRanks<Findings>, OfRanks<CriticalPathError>),
+fn combined(
+    (found, failed): (ByRank<Findings>, ByRank<CriticalPathError>),
     memory: Option<&MemoryTrace>,
     (options, keep): (&Options, &dyn Fn(&Finding) -> bool),
 ) -> Result<Findings> {

@@ -2,7 +2,7 @@
 
 use crate::args::CommentArgs;
 use crate::failure::{did_you_mean, unreadable, wrong_use};
-use crate::output::say;
+use crate::output::print_message;
 use anyhow::Result;
 use stackline_critical_path as critical_path;
 use stackline_findings::{Finding, RuleInfo, rules};
@@ -110,7 +110,7 @@ impl Suppressions {
     }
 
     /// Warnings after all rules ran: unknown codes, and comments and lines that matched no finding.
-    pub(crate) fn told(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let (mut unknown, mut idle) = (Vec::new(), Vec::new());
         let mut room = MOST_BYTES;
         for file in self.named.borrow().iter() {
@@ -127,16 +127,16 @@ impl Suppressions {
     fn comments(&self, file: &str, text: &str, (unknown, idle): (&mut Vec<String>, &mut Vec<String>)) {
         let used = self.used_comments.borrow();
         for (number, line) in (1..).zip(text.lines()) {
-            if names_nothing(line) {
+            if has_empty_list(line) {
                 unknown.push(format!("{file}:{number}: # {MARK} ignore[] has no code and ignores no finding"));
             }
             let Some(codes) = codes(line, &self.rules) else { continue };
             let is_unknown = |code: &&String| self.rules.find(code).is_none();
-            let told = |code: &String| {
+            let quoted_code = |code: &String| {
                 let hint = if self.rules.is_of_users(code) { " (load Python rules with --rules)" } else { "" };
                 format!("{file}:{number}: unknown finding {code:?} to ignore{hint}")
             };
-            unknown.extend(codes.iter().filter(is_unknown).map(told));
+            unknown.extend(codes.iter().filter(is_unknown).map(quoted_code));
             if !used.contains(&(file.to_owned(), number)) {
                 let list = if codes.is_empty() { String::new() } else { format!("[{}]", codes.join(", ")) };
                 idle.push(format!("{file}:{number}: # {MARK} ignore{list} matches no finding"));
@@ -167,7 +167,7 @@ pub(crate) fn comment_sources(args: &CommentArgs, inputs: &[PathBuf]) -> Result<
         return Err(wrong_use(format!("--source-root {}: no such directory", missing.display())));
     }
     if args.source.is_some() {
-        say("--source was renamed to --source-root")?;
+        print_message("--source was renamed to --source-root")?;
     }
     if args.no_source {
         return Ok(SourceRoots::default());
@@ -184,7 +184,7 @@ const MOST_BYTES: usize = 1 << 26;
 const MARK: &str = "stackline:";
 
 /// Check if a code looks like one of a Python rule, such as `MY001`, and not like a misspelled name.
-pub(super) fn looks_own(code: &str) -> bool {
+pub(super) fn is_python_rule_code(code: &str) -> bool {
     !code.starts_with("SL") && code.ends_with(|c: char| c.is_ascii_digit())
 }
 
@@ -195,8 +195,11 @@ fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
         let Some(code) = line.split_whitespace().next() else { continue };
         let Some(known) = rules.find(code) else {
             let near = did_you_mean(code, rules.names());
-            let hint =
-                if rules.is_of_users(code) && looks_own(code) { " (load Python rules with --rules)" } else { "" };
+            let hint = if rules.is_of_users(code) && is_python_rule_code(code) {
+                " (load Python rules with --rules)"
+            } else {
+                ""
+            };
             return Err(format!("line {number}: unknown finding {code:?}{hint}{near}"));
         };
         let path = line[code.len()..].trim();
@@ -218,7 +221,7 @@ fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
 }
 
 /// Check if a line has the comment with an empty list, which ignores nothing.
-fn names_nothing(line: &str) -> bool {
+fn has_empty_list(line: &str) -> bool {
     let list = || line.split_once('#')?.1.split_once(MARK)?.1.trim_start().strip_prefix("ignore[")?.split_once(']');
     list().is_some_and(|(list, _)| list.chars().all(|c| c == ',' || c.is_whitespace()))
 }
@@ -245,8 +248,8 @@ mod tests {
             assert_eq!(codes(none), None, "{none}");
         }
         assert_eq!(codes("x  # noqa"), None);
-        assert!(names_nothing("x  # stackline: ignore[ , ]") && !names_nothing("x  # stackline: ignore[SL004]"));
-        assert!(!names_nothing("x  # stackline: ignore") && !names_nothing("x = ignore[]"));
+        assert!(has_empty_list("x  # stackline: ignore[ , ]") && !has_empty_list("x  # stackline: ignore[SL004]"));
+        assert!(!has_empty_list("x  # stackline: ignore") && !has_empty_list("x = ignore[]"));
     }
 
     #[test]
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_looked_for_in_source_files_below_directories_alone() {
+    fn comments_are_searched_only_in_source_files_below_directories() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["train.py", "notes", "outside.py", "code/train.py"] {
             let path = folder.path().join(name);
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_fit_from_a_folder_on() {
+    fn path_patterns_match_from_any_folder() {
         assert!(matches("train.py", "src/train.py") && matches("src/*.py", "a/src/b/c.py") && matches("*", "x"));
         assert!(!matches("train.py", "src/retrain.py") && !matches("src/*.py", "src/a.pyx"));
     }

@@ -32,10 +32,10 @@ pub(super) struct Worker {
 }
 
 /// Event from the interpreter.
-pub(super) enum Said {
+pub(super) enum WorkerEvent {
     Message(Message),
     /// The deadline has passed; the interpreter was stopped.
-    Nothing,
+    TimedOut,
     /// The interpreter exited, with this status.
     Ended(String),
 }
@@ -72,7 +72,7 @@ impl Worker {
     }
 
     /// Waits for the next message, to a deadline if there is one.
-    pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<Said> {
+    pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<WorkerEvent> {
         let line = match deadline {
             Some(deadline) => self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())),
             None => self.lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -81,16 +81,16 @@ impl Worker {
             Ok(line) => {
                 let line = line.context("cannot read the results of rules")?;
                 let message = serde_json::from_str(&line).map_err(|error| not_understood(&line, &error))?;
-                Ok(Said::Message(message))
+                Ok(WorkerEvent::Message(message))
             }
             Err(RecvTimeoutError::Timeout) => {
                 self.stop();
-                Ok(Said::Nothing)
+                Ok(WorkerEvent::TimedOut)
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let ended =
                     self.child.wait().context("cannot get the exit status of the Python interpreter for rules")?;
-                Ok(Said::Ended(ended.to_string()))
+                Ok(WorkerEvent::Ended(ended.to_string()))
             }
         }
     }

@@ -44,7 +44,7 @@ mod tests {
     use crate::commands::findings::baseline::parse_document;
 
     #[test]
-    fn what_is_no_memory_is_refused() {
+    fn baselines_without_memory_are_refused() {
         let read = |text: &str| parse_document(text, Baseline::of_document);
         let whole = r#"{"schema": "stackline/memory/1", "peaks": [{"device": "cpu", "bytes": 7, "mended_bytes": null}],
                         "tables": {"findings": {"rows": []}, "memory_peaks": {"rows": [{"peak": "P1"}]}}}"#;

@@ -8,7 +8,7 @@ use stackline_present::human::{bytes, count};
 use std::collections::BTreeMap;
 
 /// Two sizes in words that tell them apart: to the byte, if less does not.
-fn told_apart(one: u64, other: u64) -> (String, String) {
+fn distinguishable_sizes(one: u64, other: u64) -> (String, String) {
     let (short, long) = ((bytes(one), bytes(other)), (count_of_bytes(one), count_of_bytes(other)));
     if short.0 == short.1 { long } else { short }
 }
@@ -125,7 +125,7 @@ impl Condition {
                 })
             }
             Self::Peak(limit) => judged.peaks.iter().find(|peak| peak.bytes as f64 > limit).map(|peak| {
-                let (now, most) = told_apart(peak.bytes, limit as u64);
+                let (now, most) = distinguishable_sizes(peak.bytes, limit as u64);
                 format!("the peak of {} is {now}, more than {most}", peak.device)
             }),
             Self::PeakRise(limit) => rise(&|now, before| 100.0 * (now - before) > limit * before),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_as_text() {
+    fn conditions_are_parsed_and_printed() {
         assert_eq!(parse("new"), Condition::New);
         assert_eq!(parse(" peak > +2 %"), Condition::PeakRise(2.0));
         assert_eq!(parse("peak>+100MiB"), Condition::PeakMore(104_857_600.0));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn peaks_beside_those_before() {
+    fn peaks_are_compared_with_the_baseline() {
         let peak = |bytes, mended_bytes| DevicePeak {
             device: "cpu".to_owned(),
             bytes,

@@ -7,7 +7,7 @@ use crate::args::{Common, Document, MemoryArgs, MemoryGateArgs};
 use crate::commands::findings::suppress::{Suppressions, comment_sources};
 use crate::commands::findings::{compared, for_tools, outcome, tables};
 use crate::failure::{is_closed_pipe, wrong_use};
-use crate::output::{say, say_read_report, to_output};
+use crate::output::{print_message, print_read_report, to_output};
 use anyhow::Result;
 use serde_json::{Value, json};
 use stackline_engine::memory_findings;
@@ -43,7 +43,7 @@ impl Gate {
     }
 
     /// Check if output in addition to the tables of waste and suggestions is requested.
-    pub(super) fn is_asked(&self, args: &MemoryGateArgs) -> bool {
+    pub(super) fn is_requested(&self, args: &MemoryGateArgs) -> bool {
         args.document.is_some() || args.ignore.is_some() || self.baseline.is_some() || !self.conditions.is_empty()
     }
 
@@ -120,7 +120,7 @@ impl Judged {
     /// Keys that memory findings add to JSON documents: peaks, excluded findings and gate results.
     pub(super) fn keys(&self) -> Vec<(&'static str, Value)> {
         let before = |peak: &DevicePeak| self.before.as_ref().and_then(|before| before.get(&peak.device)).copied();
-        let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes, "before_bytes": before(of)});
+        let peak = |device_peak: &DevicePeak| json!({"device": device_peak.device, "bytes": device_peak.bytes, "mended_bytes": device_peak.mended_bytes, "before_bytes": before(device_peak)});
         let peaks = json!(self.found.peaks.iter().map(peak).collect::<Vec<_>>());
         let keys = [("peaks", peaks), ("left_out", json!(self.found.small.len()))];
         keys.into_iter().chain(self.shown(|shown| outcome(shown, &self.held))).collect()
@@ -130,7 +130,7 @@ impl Judged {
     pub(super) fn text(&self) -> String {
         let mut lines = Vec::new();
         for peak in self.found.peaks.iter().filter(|_| self.before.is_some()) {
-            lines.push(beside(peak, self.before.as_ref().and_then(|before| before.get(&peak.device)).copied()));
+            lines.push(peak_change(peak, self.before.as_ref().and_then(|before| before.get(&peak.device)).copied()));
         }
         let at = |finding: &Finding| Some(finding.place.text()).filter(|place| !place.is_empty());
         let at = |finding: &Finding| at(finding).map_or_else(String::new, |place| format!(" at {place}"));
@@ -157,7 +157,7 @@ impl Judged {
     ) -> Result<()> {
         let text = self.shown(|shown| for_tools(document, shown, args.inputs.first().map(PathBuf::as_path)))?;
         to_output(common, |out| out.write_all(text.as_bytes()))?;
-        say_read_report(&session(common, trace).set)
+        print_read_report(&session(common, trace).set)
     }
 
     /// Report the conditions that hold, after all output.
@@ -167,21 +167,21 @@ impl Judged {
             Err(error) if !self.held.is_empty() && is_closed_pipe(&error) => {}
             other => other?,
         }
-        self.suppressions.told().iter().try_for_each(|text| say(text))?;
+        self.suppressions.warnings().iter().try_for_each(|text| print_message(text))?;
         if self.guesses > 0 {
             let findings =
                 if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
-            say(&format!(
+            print_message(&format!(
                 "--fail-on: waste and new exclude {findings} of low confidence; peak and count include them, and \
                  --fail-on-guesses adds them"
             ))?;
         }
-        self.held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
+        self.held.iter().try_for_each(|text| print_message(&format!("--fail-on: {text}")))?;
         Ok(!self.held.is_empty())
     }
 }
 
-fn beside(peak: &DevicePeak, before: Option<u64>) -> String {
+fn peak_change(peak: &DevicePeak, before: Option<u64>) -> String {
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(before) = before else {
         return format!("The peak of {device} is {now}; the baseline has no memory of this device.");

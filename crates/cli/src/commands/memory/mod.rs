@@ -41,7 +41,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         }
         None if !files.is_empty() => return several::run(&run, &files, args, common).map(|()| false),
         Some(rank) if !files.is_empty() && args.process.is_none() => trace_of_rank(&run, &files, (rank, common))?,
-        rank => opened(&mut run, args.process.as_deref(), rank)?,
+        rank => select_memory(&mut run, args.process.as_deref(), rank)?,
     };
     if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     }
     let analysis = MemoryAnalysis::by_rules(&trace, args.peaks(), rules);
     let people = common.format == Format::Table && common.tables.is_empty();
-    if people && !gate.is_asked(&args.gate) {
+    if people && !gate.is_requested(&args.gate) {
         write(common, &trace, (overview((args, common), &analysis), head(&trace)), Vec::new())?;
         return Ok(false);
     }
@@ -60,11 +60,11 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         None => {
             let mut tables = overview((args, common), &analysis);
             // People are told of them as waste and suggestions.
-            let told = if people { judged.text() } else { String::new() };
+            let gate_text = if people { judged.text() } else { String::new() };
             if !people {
                 tables.extend(judged.tables());
             }
-            let head = if common.format == Format::Table { head(&trace) + &told } else { String::new() };
+            let head = if common.format == Format::Table { head(&trace) + &gate_text } else { String::new() };
             write(common, &trace, (tables, head), judged.keys())
         }
     };
@@ -72,10 +72,10 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
 }
 
 /// The memory trace of the input; of a process or a rank, if one was chosen.
-fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
+fn select_memory(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
     match (process, rank) {
         (Some(_), Some(_)) => return Err(wrong_use("--process and --rank both select a process; give one of them")),
-        (Some(wanted), None) => return of_process(run, wanted),
+        (Some(requested), None) => return memory_of_process(run, requested),
         (None, Some(_)) if run.is_memory_alone()? => {
             return Err(wrong_use("a memory file has no ranks to select"));
         }
@@ -86,17 +86,17 @@ fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<Mem
 }
 
 /// The memory trace of one process of a recording.
-fn of_process(run: &Run, wanted: &str) -> Result<MemoryTrace> {
+fn memory_of_process(run: &Run, requested: &str) -> Result<MemoryTrace> {
     let mut processes = run.memories_of_processes()?;
-    let is_wanted = |label: &str| label == wanted || label.rsplit_once(':').is_some_and(|(_, pid)| pid == wanted);
-    if let Some(at) = processes.iter().position(|trace| is_wanted(&trace.label)) {
+    let is_match = |label: &str| label == requested || label.rsplit_once(':').is_some_and(|(_, pid)| pid == requested);
+    if let Some(at) = processes.iter().position(|trace| is_match(&trace.label)) {
         return Ok(processes.swap_remove(at));
     }
     if processes.is_empty() {
         return Err(wrong_use("--process: the input does not contain memory of several processes"));
     }
     let labels: Vec<&str> = processes.iter().map(|trace| &trace.label[..]).collect();
-    Err(wrong_use(format!("--process: no process {wanted:?}; there are: {}", labels.join(", "))))
+    Err(wrong_use(format!("--process: no process {requested:?}; there are: {}", labels.join(", "))))
 }
 
 /// Thresholds of memory waste patterns, as the `--set` options change them.
@@ -123,7 +123,7 @@ fn write(
     }
     let head = clean_lines(&head);
     let session = session(common, trace);
-    let tables = session.pick(tables)?;
+    let tables = session.select_tables(tables)?;
     let own = [("memory", stackline_query::memory_summary(trace))].into_iter().chain(keys);
     let extra = own.map(|(key, value)| (key, Extra::Value(value))).collect();
     Answer { command: "memory", session: &session, extra, tables, head, shown: None }.write(common)
@@ -131,7 +131,7 @@ fn write(
 
 /// A session that has nothing but the read report.
 fn session<'a>(common: &'a Common, trace: &MemoryTrace) -> Session<'a> {
-    Session::of_reports(vec![described(trace)], common)
+    Session::from_reports(vec![described(trace)], common)
 }
 
 /// The tables of a view other than the usual one.
@@ -164,25 +164,25 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
 /// The tables of the usual view. Those that have nothing to say are there, without rows, only if they are asked for.
 fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_>) -> Vec<Table> {
     let (trace, peaks) = (analysis.trace(), &analysis.peaks[..]);
-    let is_asked = |name: &str| common.tables.iter().any(|asked| asked == name);
+    let is_requested = |name: &str| common.tables.iter().any(|requested| requested == name);
     let mut all = vec![
         tables::peaks_table(trace, peaks),
         tables::composition_table(trace, peaks),
         tables::at_peak_table(trace, peaks, args.by()),
     ];
     // A table that says only that nothing is known is for programs alone.
-    let says_nothing = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);
-    all.retain(|table| is_asked(table.name.as_ref()) || !says_nothing(table));
-    if !trace.out_of_memory.is_empty() || is_asked("memory_out_of_memory") {
+    let is_uninformative = |table: &Table| table.name == "memory_composition" && tables::is_unknown(table);
+    all.retain(|table| is_requested(table.name.as_ref()) || !is_uninformative(table));
+    if !trace.out_of_memory.is_empty() || is_requested("memory_out_of_memory") {
         all.push(tables::failed_requests_table(trace));
     }
-    if !trace.segments.is_empty() || is_asked("memory_allocator") {
+    if !trace.segments.is_empty() || is_requested("memory_allocator") {
         all.push(tables::segments_table(trace));
     }
-    if !analysis.matches.is_empty() || is_asked("memory_waste") {
+    if !analysis.matches.is_empty() || is_requested("memory_waste") {
         all.push(tables::waste_table(trace, &analysis.matches));
     }
-    if !analysis.ranked.is_empty() || is_asked("memory_suggestions") {
+    if !analysis.ranked.is_empty() || is_requested("memory_suggestions") {
         let best = peaks.first().and_then(|peak| analysis.combination(peak.device));
         let listed = tables::listed(&analysis.ranked, best.as_ref());
         let table = tables::suggestions_table(trace, &analysis.ranked, &listed, peaks);
@@ -223,16 +223,17 @@ fn for_people(table: &mut Table) {
     let are_suggestions = table.name == "memory_suggestions";
     let own = if are_suggestions { suggestions } else { &[] };
     let is_part = |name: &str| ["file", "line", "function", "module"].contains(&name) || own.contains(&name);
-    let says_nothing = |values: &Values| matches!(values, Values::I64(values) if values.iter().all(Option::is_none));
-    let is_idle = |column: &Column| are_suggestions && says_nothing(&column.values);
+    let is_empty_column = |values: &Values| matches!(values, Values::I64(values) if values.iter().all(Option::is_none));
+    let is_idle = |column: &Column| are_suggestions && is_empty_column(&column.values);
     let requested = table.column("requested").map(|column| column.values.clone());
-    let is_as_asked = requested.is_some() && requested.as_ref() == table.column("bytes").map(|column| &column.values);
+    let equals_requested =
+        requested.is_some() && requested.as_ref() == table.column("bytes").map(|column| &column.values);
     let is_unknown =
         |values: &Values| matches!(values, Values::Str(all) if all.iter().flatten().all(|kind| kind == "unknown"));
     let is_empty = |column: &Column| match &*column.name {
-        "requested" => is_as_asked,
+        "requested" => equals_requested,
         "kind" => is_unknown(&column.values),
-        "time" | "reserved_bytes" => says_nothing(&column.values),
+        "time" | "reserved_bytes" => is_empty_column(&column.values),
         _ => false,
     };
     table.columns.retain(|column| !is_part(&column.name) && !is_idle(column) && !is_empty(column));

@@ -3,7 +3,7 @@
 use super::described;
 use crate::args::{Common, Format, MemoryArgs};
 use crate::failure::{command_line, wrong_use};
-use crate::output::{Answer, say};
+use crate::output::{Answer, print_message};
 use crate::progress::ProgressDisplay;
 use crate::session::{Session, reading};
 use anyhow::Result;
@@ -36,13 +36,13 @@ pub(super) fn run(run: &Run, files: &Files, args: &MemoryArgs, common: &Common) 
     if common.format == Format::Table {
         head = format!("{}\n{}\n", run.name(), memories.sentences().join("\n"));
     }
-    let session = Session::of_reports(reports, common);
-    let tables = session.pick(memories.tables())?;
+    let session = Session::from_reports(reports, common);
+    let tables = session.select_tables(memories.tables())?;
     let inputs: Vec<String> = run.inputs().iter().map(|path| path.display().to_string()).collect();
     let extra = vec![("inputs", json!(inputs).into())];
     Answer { command: name, session: &session, extra, tables, head, shown: None }.write(common)?;
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
-    if is_for_people { say(&next(&memories, run)) } else { Ok(()) }
+    if is_for_people { print_message(&next(&memories, run)) } else { Ok(()) }
 }
 
 /// Memory trace of a rank. If file names contain the rank, no other file is read.
@@ -55,7 +55,7 @@ pub(in crate::commands) fn trace_of_rank(
     if let Some(mut ranks) = unique_ranks(&names) {
         let Some(at) = ranks.iter().position(|known| *known == rank) else {
             ranks.sort_unstable();
-            return Err(Error::NoRank { wanted: rank, available: ranks }.into());
+            return Err(Error::NoRank { requested: rank, available: ranks }.into());
         };
         let mut traces = reading(run, |run| run.memories_of_file(&files[at].0))?;
         if traces.len() == 1 {
@@ -66,7 +66,7 @@ pub(in crate::commands) fn trace_of_rank(
     let MemorySource { path, member } =
         memories.file_of_rank(rank).map_err(|available| match available.is_empty() {
             true => wrong_use("--rank: these memory files have no ranks; give one of them"),
-            false => Error::NoRank { wanted: rank, available }.into(),
+            false => Error::NoRank { requested: rank, available }.into(),
         })?;
     let traces = reading(run, |run| run.memories_of_file(path))?;
     traces.into_iter().nth(member.unwrap_or(0)).ok_or_else(|| wrong_use("no memory file could be read"))
@@ -90,8 +90,8 @@ pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Re
             let name = &if member.is_some() { name_of_member((path, name), trace, files) } else { name.clone() };
             summaries.push(MemorySummary::new(MemorySource { path: path.clone(), member }, name, trace));
             // People would read the same remarks for each rank.
-            let is_told = |problem: &stackline_model::Problem| problem.severity == Severity::Lost;
-            if common.format != Format::Table || trace.report.problems.iter().any(is_told) {
+            let is_lost = |problem: &stackline_model::Problem| problem.severity == Severity::Lost;
+            if common.format != Format::Table || trace.report.problems.iter().any(is_lost) {
                 let mut report = described(trace);
                 report.meta.name.clone_from(name);
                 reports.push(report);
@@ -124,7 +124,7 @@ fn name_of_member((path, name): (&Path, &str), trace: &MemoryTrace, files: &File
 
 fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     let gate = &args.gate;
-    let asked = [
+    let given = [
         ("--peaks", args.peaks.is_some()),
         ("--by", args.by.is_some()),
         ("--at", args.at.is_some()),
@@ -142,29 +142,29 @@ fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
         ("--no-source", gate.comments.no_source),
         ("--fail-on", !gate.fail_on.is_empty()),
     ];
-    let asked: Vec<&str> = asked.into_iter().filter(|(_, is_asked)| *is_asked).map(|(name, _)| name).collect();
-    if asked.is_empty() {
+    let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect();
+    if given.is_empty() {
         return Ok(());
     }
-    let asked = asked.join(", ");
+    let given = given.join(", ");
     Err(wrong_use(match files {
         [(archive, _)] => {
             let archive = archive.display();
             format!(
-                "{asked} needs one memory trace, and {archive} contains several; unpack it and give one of its files"
+                "{given} needs one memory trace, and {archive} contains several; unpack it and give one of its files"
             )
         }
         _ => {
             let example = files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
             let count = files.len();
-            format!("{asked} needs one memory trace, and these are {count} files; give one, such as {example}")
+            format!("{given} needs one memory trace, and these are {count} files; give one, such as {example}")
         }
     }))
 }
 
 /// Suggested next command: one of the ranks, or the change from the first to the last file.
 fn next(memories: &SeveralMemories, run: &Run) -> String {
-    let files = memories.to_look_at();
+    let files = memories.suggested_files();
     let paths: Vec<PathBuf> = files.iter().map(|(_, source)| source.path.clone()).collect();
     let is_packed = files.iter().any(|(_, source)| source.member.is_some() && !source.path.is_dir());
     let command = match (&files[..], memories.arrangement()) {

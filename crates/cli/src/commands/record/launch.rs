@@ -11,7 +11,7 @@ use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIG
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
-use stackline_ingest::recording::{BEGIN, Begin, Signaled, boot};
+use stackline_ingest::recording::{BEGIN, Begin, SignaledProcess, boot};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -26,7 +26,7 @@ const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<(u32, ExitStatus)> {
     let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "the command is missing")) };
     // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
-    let mut signals = SignalsInfo::<WithOrigin>::new(wanted()).context("cannot handle signals")?;
+    let mut signals = SignalsInfo::<WithOrigin>::new(forwarded_signals()).context("cannot handle signals")?;
     let mut child = start(program, arguments, environment).map_err(|error| not_started(program, &error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
     // The command was told to ignore these, too (`nohup`), and may have a handler for them all the same.
@@ -80,11 +80,11 @@ fn start(program: &OsString, arguments: &[OsString], environment: &[(&str, OsStr
 }
 
 /// The signal that ended a process, if one did.
-pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<Signaled> {
+pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<SignaledProcess> {
     let signal = ended.signal()?;
     let name = Signal::try_from(signal).map_or_else(|_| real_time_name(signal), |known| known.as_str().to_owned());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Some(Signaled { pid, signal, name, at_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(0) })
+    Some(SignaledProcess { pid, signal, name, at_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(0) })
 }
 
 /// First real-time signal that programs may use (`kill -l`).
@@ -113,7 +113,7 @@ fn wait_until_ended(pid: Pid) {
 }
 
 /// Signals to forward. Signals that this process ignores are excluded, since the command inherits that.
-fn wanted() -> impl Iterator<Item = i32> {
+fn forwarded_signals() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal))
 }
 

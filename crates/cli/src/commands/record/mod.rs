@@ -9,7 +9,7 @@ mod surviving_processes;
 
 use crate::args::{Common, Mode, RecordArgs};
 use crate::failure::command_line;
-use crate::output::say;
+use crate::output::print_message;
 use anyhow::Result;
 use run_directory::RunDirectory;
 use stackline_engine::{OpenOptions, Run};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let place = match RunDirectory::create(common.output.as_deref(), &args.command) {
         Ok(place) => place,
         Err(error) if is_full(&error) => {
-            say(&format!("stackline: {error:#}: nothing is recorded, the command runs without recording"))?;
+            print_message(&format!("stackline: {error:#}: nothing is recorded, the command runs without recording"))?;
             return Ok(launch::end_like(launch::run(&args.command, &[])?.1));
         }
         Err(error) => return Err(error),
@@ -51,12 +51,12 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let running = surviving_processes::sentence(place.path());
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
-        Ok(tree) => say(&summary(&tree, (&how, &run, next(args, &tree)), (part(args, common), &running))),
+        Ok(tree) => print_message(&summary(&tree, (&how, &run, next(args, &tree)), (part(args, common), &running))),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
             place.give_up();
-            say(&format!("stackline: {how}{NOTHING}"))
+            print_message(&format!("stackline: {how}{NOTHING}"))
         }
-        Err(error) => say(&not_merged(args, common, &place, (&how, &error))),
+        Err(error) => print_message(&not_merged(args, common, &place, (&how, &error))),
     };
     Ok(launch::end_like(ended))
 }
@@ -178,18 +178,18 @@ mod tests {
     use stackline_model::{CallOverhead, CallProcess, CallingContextTree, Severity};
 
     #[test]
-    fn a_program_that_failed_at_once_is_not_said_to_have_run_without_operators() {
+    fn programs_that_failed_immediately_are_not_reported_as_run_without_operators() {
         let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
-        let of = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
-        let failed = of("the command exited with 1. ");
+        let summary_for = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
+        let failed = summary_for("the command exited with 1. ");
         assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
-        assert!(of("").contains("; no PyTorch operator ran"));
+        assert!(summary_for("").contains("; no PyTorch operator ran"));
         let nothing = summary(&CallingContextTree::default(), ("", "a.stackline", "calls"), (Part::All, ""));
         assert!(nothing.contains("it is unknown if PyTorch operators ran"), "{nothing}");
     }
 
     #[test]
-    fn what_a_disk_did_not_take_is_told_with_its_reason() {
+    fn failed_writes_are_reported_with_their_reason() {
         let mut tree = CallingContextTree::default();
         tree.report.count(
             "not_written",
@@ -204,16 +204,16 @@ mod tests {
     }
 
     #[test]
-    fn why_nothing_of_a_part_was_measured_is_told_by_what_was_asked_for() {
+    fn reason_for_missing_measurements_follows_from_the_requested_part() {
         let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
-        let of = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
-        let (later, ends) = (of(Part::Later), of(Part::Ends));
+        let summary_for = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
+        let (later, ends) = (summary_for(Part::Later), summary_for(Part::Ends));
         assert!(later.contains("may not have been reached. Next"), "{later}");
         assert!(ends.contains("may not have been reached, or ended earlier. Next"), "{ends}");
     }
 
     #[test]
-    fn the_command_that_comes_next_ends_the_line() {
+    fn suggested_command_ends_the_line() {
         let overhead = Some(CallOverhead { unrecorded_steps: 1, ..CallOverhead::default() });
         let process = CallProcess { overhead, ..CallProcess::default() };
         let tree = CallingContextTree { processes: vec![process], ..CallingContextTree::default() };

@@ -197,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_named_after_what_they_run() {
-        let of = |command: &str| name(&command.split(' ').map(OsString::from).collect::<Vec<_>>());
-        assert_eq!(of("python -u examples/train_gpt.py --steps 3"), "train_gpt");
-        assert_eq!(of("torchrun --nproc-per-node 2 train.py"), "train");
-        assert_eq!(of("python -m pkg.train x"), "pkg.train");
-        assert_eq!(of("/usr/bin/python3.11 -c pass"), "python3");
-        assert_eq!(of(".."), "run");
+    fn runs_are_named_after_their_program() {
+        let name_for = |command: &str| name(&command.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(name_for("python -u examples/train_gpt.py --steps 3"), "train_gpt");
+        assert_eq!(name_for("torchrun --nproc-per-node 2 train.py"), "train");
+        assert_eq!(name_for("python -m pkg.train x"), "pkg.train");
+        assert_eq!(name_for("/usr/bin/python3.11 -c pass"), "python3");
+        assert_eq!(name_for(".."), "run");
     }
 }

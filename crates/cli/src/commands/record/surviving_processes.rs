@@ -47,7 +47,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn processes_that_have_their_streams_open_still_run() {
+    fn processes_with_open_streams_are_still_running() {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().canonicalize().unwrap();
         std::fs::create_dir(run.join("streams")).unwrap();

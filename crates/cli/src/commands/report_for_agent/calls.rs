@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 ///
 /// # Errors
 /// If it cannot be read, or has no such rank.
-pub(in crate::commands) fn of_calls(run: &Run, common: &Common, source: &SourceArgs) -> Result<String> {
+pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &SourceArgs) -> Result<String> {
     let tree = crate::commands::calls::of_rank(run.profile()?, (&run.inputs()[0], common.rank))?;
     let (tree, name) = (fold_imports(tree), run.name());
     let mut out = format!(

@@ -25,20 +25,20 @@ const PLACES: usize = 6;
 ///
 /// # Errors
 /// If none can be read.
-pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<String> {
+pub(in crate::commands) fn report_memory(run: &Run, common: &Common) -> Result<String> {
     let (files, path) = (run.memory_files()?, &run.inputs()[0]);
     let trace = match common.rank {
         _ if files.is_empty() => run.memory(None)?,
         Some(rank) => memory::trace_of_rank(run, &files, (rank, common))?,
-        None => return of_several(run, &files, common),
+        None => return report_several_files(run, &files, common),
     };
-    let asked = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
+    let cli = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
     let mut out = String::from("Report of device memory. Numbers are from the file; savings are replayed.\n");
     out.push_str(&clean_lines(&memory::head(&trace)));
-    let tables = match &asked.command {
+    let tables = match &cli.command {
         Command::Memory(args) => {
             let analysis = MemoryAnalysis::by_rules(&trace, PEAKS, Rules::default());
-            memory::overview_for_agent(args, &asked.common, &analysis)
+            memory::overview_for_agent(args, &cli.common, &analysis)
         }
         _ => Vec::new(),
     };
@@ -58,7 +58,7 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
 }
 
 /// Comparison of several files, with the highest peak of each.
-fn of_several(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
+fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
     let memory::Read { memories, reports } = memory::read_several(run, files, common)?;
     let mut out = String::from("Report of device memory from several files. Numbers are from the files.\n");
     for sentence in memories.sentences() {
@@ -78,18 +78,18 @@ fn is_first(table: &Table) -> bool {
 
 /// The findings, those of one kind at one place that save as much as one.
 fn findings_of(found: &Findings, out: &mut String) {
-    let mut told: Vec<(&Finding, usize)> = Vec::new();
+    let mut groups: Vec<(&Finding, usize)> = Vec::new();
     let is_like = |a: &Finding, b: &Finding| {
         a.rule.code == b.rule.code && a.place.text() == b.place.text() && gain(a, found) == gain(b, found)
     };
     for finding in &found.findings {
-        match told.iter_mut().find(|(other, _)| is_like(other, finding)) {
+        match groups.iter_mut().find(|(other, _)| is_like(other, finding)) {
             Some((_, more)) => *more += 1,
-            None => told.push((finding, 0)),
+            None => groups.push((finding, 0)),
         }
     }
     out.push_str("\nFindings, by predicted saving:\n");
-    for (at, (finding, more)) in told.iter().take(FINDINGS).enumerate() {
+    for (at, (finding, more)) in groups.iter().take(FINDINGS).enumerate() {
         let like_it = if *more > 0 { format!("; and {more} more like it") } else { String::new() };
         let title = short(&finding.title, 2 * TITLE);
         let _ = writeln!(out, "{}. {} {title}{}{like_it}", at + 1, finding.rule.code, gain(finding, found));
@@ -98,10 +98,10 @@ fn findings_of(found: &Findings, out: &mut String) {
             let _ = writeln!(out, "   at {}", short(&place, TITLE));
         }
     }
-    if told.is_empty() {
+    if groups.is_empty() {
         out.push_str("none\n");
     }
-    super::more(told.len(), FINDINGS, "findings", out);
+    super::more(groups.len(), FINDINGS, "findings", out);
     for line in memory_together(found) {
         let _ = writeln!(out, "{line}");
     }
@@ -114,11 +114,11 @@ fn rows(table: &Table, out: &mut String) {
     }
     let most = if table.name == "memory_at_peak" { PLACES } else { KERNELS };
     // Most kinds of memory of an allocator are none.
-    let is_told = |text: &str| table.name != "memory_allocator" || text != "0 B";
+    let is_relevant = |text: &str| table.name != "memory_allocator" || text != "0 B";
     let _ = writeln!(out, "\n{}:", table.title);
     for row in 0..table.rows().min(most) {
         let cells = table.columns.iter().filter_map(|column| {
-            let value = cell(&column.values, column.unit, row).filter(|text| is_told(text))?;
+            let value = cell(&column.values, column.unit, row).filter(|text| is_relevant(text))?;
             Some(format!("{} {}", column.name, short(&value, NAME)))
         });
         let _ = writeln!(out, "- {}", cells.collect::<Vec<_>>().join(", "));

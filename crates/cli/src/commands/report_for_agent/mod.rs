@@ -5,8 +5,8 @@ mod memory;
 mod names;
 mod ranks;
 
-pub(super) use calls::of_calls;
-pub(super) use memory::of_memory;
+pub(super) use calls::report_calls;
+pub(super) use memory::report_memory;
 
 use super::how_it_ended::how_it_ended;
 use crate::args::{SourceArgs, options_for};
@@ -70,14 +70,14 @@ const LENGTHS: [Lengths; 9] = [
 
 /// Text of the report for agents, with the longest lines that fit; longer text is cut at a line.
 pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content, source: &SourceArgs) -> String {
-    let found = super::findings::of_session(session, run);
+    let found = super::findings::find_in_session(session, run);
     let work = Work::new(session, content);
     let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, (content, &work), &found, *lengths));
     let options = |command| options_for(command, session.common, Some(source));
     let more = |command| command_line(command, run.inputs(), &options(command));
     let [findings, report] = ["findings", "report"].map(more);
     let more = format!("{findings}, {report} --format json");
-    let fitting = first_that(all, |text| text.len() + more.len() + ROOM <= MOST);
+    let fitting = first_fitting(all, |text| text.len() + more.len() + ROOM <= MOST);
     cut(fitting, &more)
 }
 
@@ -85,7 +85,7 @@ pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content
 const ROOM: usize = 16;
 
 /// The first text that fits, or the last one.
-fn first_that(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) -> String {
+fn first_fitting(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) -> String {
     let mut last = String::new();
     for text in texts {
         last = text;
@@ -196,17 +196,17 @@ fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut Stri
     };
     let rows: Vec<usize> = (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).collect();
     for &row in rows.iter().take(most) {
-        let of = |column| number(spread, column, row).unwrap_or(0.0);
+        let value = |column| number(spread, column, row).unwrap_or(0.0);
         let rank = number(spread, "rank", row).map_or_else(String::new, |rank| format!(" of rank {rank}"));
         let process = text(spread, "process", row).map_or_else(String::new, |name| format!(", process {name}"));
         let _ = writeln!(
             out,
             "Steps{rank}{process}: {}, mean {:.0} us, median {:.0}, min {:.0}, max {:.0}",
-            of("steps"),
-            of("mean_us"),
-            of("median_us"),
-            of("min_us"),
-            of("max_us")
+            value("steps"),
+            value("mean_us"),
+            value("median_us"),
+            value("min_us"),
+            value("max_us")
         );
     }
     more(rows.len(), most, "lines of steps", out);
@@ -221,14 +221,14 @@ fn more(count: usize, listed: usize, what: &str, out: &mut String) {
 
 fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let place_of = |text: &str| if lengths.whole_paths { text.to_owned() } else { names::without_folders(text) };
-    let of = match found.steps {
+    let unit = match found.steps {
         0 => "the trace",
         _ if found.are_inferred => "an inferred step",
         _ => "a step",
     };
     let rank = RankTimes::slowest(&found.ranks).map(|slowest| format!(" of rank {}, the slowest,", slowest.rank));
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
-    let _ = writeln!(out, "\nFindings, by predicted gain ({of}{rank} takes {length}):");
+    let _ = writeln!(out, "\nFindings, by predicted gain ({unit}{rank} takes {length}):");
     if found.with_gpu_work && !found.are_inferred {
         out.push_str("A step here ends when its GPU work ends; \"Steps\" above are CPU spans.\n");
     }
@@ -280,8 +280,9 @@ fn gain(finding: &Finding, found: &Findings) -> String {
         return format!("; predicted saving {}", memory_gain(saved));
     }
     // What is rounded to nothing has no sign.
-    let percent =
-        |ns: i64| Some(100.0 * ns as f64 / found.step_ns.max(1) as f64).filter(|of| of.abs() >= 0.05).unwrap_or(0.0);
+    let percent = |ns: i64| {
+        Some(100.0 * ns as f64 / found.step_ns.max(1) as f64).filter(|share| share.abs() >= 0.05).unwrap_or(0.0)
+    };
     finding.gain.map_or_else(String::new, |gain| {
         let (low, high) = (percent(gain.low_ns), percent(gain.high_ns));
         let bounds = match bounds_are_unknown(found, gain) {
@@ -293,7 +294,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
 }
 
 /// Number of traces that a sum covers; empty for one trace.
-fn summed_over(traces: usize) -> String {
+fn sum_coverage(traces: usize) -> String {
     if traces > 1 { format!(", summed over the {traces} traces") } else { String::new() }
 }
 
@@ -319,7 +320,7 @@ impl Kernels {
         let left_out = if waits > 0.0 { ", without waits and markers on the GPU" } else { "" };
         let head = format!(
             "Kernels by time{} (share of GPU work{left_out}; input shapes of the main launching operator):",
-            summed_over(traces.len())
+            sum_coverage(traces.len())
         );
         let kernels = ranks::by_name(kernels, &["total_ns", "count"]);
         let all: f64 = kernels.iter().map(|kernel| kernel.sums[0]).sum();
@@ -337,7 +338,7 @@ impl Kernels {
     fn write(&self, lengths: Lengths, out: &mut String) {
         let _ = writeln!(out, "\n{}", self.head);
         let names: Vec<&str> = self.rows.iter().map(|kernel| kernel.name.as_str()).collect();
-        for (kernel, shown) in self.rows.iter().zip(names::apart(&names, lengths.name)) {
+        for (kernel, shown) in self.rows.iter().zip(names::distinct_short_names(&names, lengths.name)) {
             let shape = kernel.shape.as_ref();
             let shape = shape.map_or_else(String::new, |shape| format!(", shapes {}", short(shape, lengths.shape)));
             let _ = writeln!(out, "- {shown}: {}{shape}", kernel.cost);
@@ -346,7 +347,7 @@ impl Kernels {
 }
 
 fn operators_of(operators: &[Summed<'_>], traces: usize, lengths: Lengths, out: &mut String) {
-    let _ = writeln!(out, "\nOperators by own CPU time{}:", summed_over(traces));
+    let _ = writeln!(out, "\nOperators by own CPU time{}:", sum_coverage(traces));
     for operator in operators.iter().take(KERNELS) {
         let (name, us, calls) = (short(operator.name, lengths.name), operator.sums[0], operator.sums[1]);
         let _ = writeln!(out, "- {name}: {us:.0} us, {calls} calls");
@@ -428,10 +429,10 @@ fn cut(mut text: String, commands: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LENGTHS, MOST, ROOM, cut, first_that};
+    use super::{LENGTHS, MOST, ROOM, cut, first_fitting};
 
     #[test]
-    fn it_ends_with_a_whole_line() {
+    fn report_ends_with_a_complete_line() {
         let lines = "a kernel of some name – 100 µs\n".repeat(300);
         let text = cut(lines, "stackline");
         assert!(text.len() <= MOST && text.len() > MOST - 100, "{}", text.len());
@@ -445,11 +446,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_shortened_before_any_is_dropped() {
+    fn lines_are_shortened_before_they_are_dropped() {
         let texts = || ["a".repeat(9), "b".repeat(6), "c".repeat(3)].into_iter();
-        assert_eq!(first_that(texts(), |text| text.len() <= 6), "bbbbbb");
-        assert_eq!(first_that(texts(), |_| true), "aaaaaaaaa");
-        assert_eq!(first_that(texts(), |_| false), "ccc");
+        assert_eq!(first_fitting(texts(), |text| text.len() <= 6), "bbbbbb");
+        assert_eq!(first_fitting(texts(), |_| true), "aaaaaaaaa");
+        assert_eq!(first_fitting(texts(), |_| false), "ccc");
         let shorter =
             |at: usize| LENGTHS[at].name >= LENGTHS[at + 1].name && LENGTHS[at].shape >= LENGTHS[at + 1].shape;
         assert!((0..LENGTHS.len() - 1).all(shorter));

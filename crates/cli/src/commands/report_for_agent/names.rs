@@ -5,23 +5,23 @@ use stackline_model::kernel_names::short_names;
 
 /// Shorten kernel names to `most` characters and keep them distinct. Names with equal beginnings get their purpose or
 /// first differing part appended.
-pub(super) fn apart(names: &[&str], most: usize) -> Vec<String> {
+pub(super) fn distinct_short_names(names: &[&str], most: usize) -> Vec<String> {
     let owned: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let cut: Vec<String> = names.iter().map(|name| short(name, most)).collect();
     // Different names have different texts here, of which the beginnings may be alike.
-    let told = short_names(&owned);
+    let shortened = short_names(&owned);
     let name = |row: usize| {
         let others = (0..names.len()).filter(|&other| names[other] != names[row] && cut[other] == cut[row]);
         let others: Vec<usize> = others.collect();
         if others.is_empty() {
             return cut[row].clone();
         }
-        let text = short(&told[row], most);
-        if text != cut[row] && others.iter().all(|other| short(&told[*other], most) != text) {
+        let text = short(&shortened[row], most);
+        if text != cut[row] && others.iter().all(|other| short(&shortened[*other], most) != text) {
             return format!("{} ({text})", cut[row]);
         }
-        let others: Vec<&str> = others.into_iter().map(|other| told[other].as_str()).collect();
-        format!("{} (differs at {})", cut[row], difference(&told[row], &others))
+        let others: Vec<&str> = others.into_iter().map(|other| shortened[other].as_str()).collect();
+        format!("{} (differs at {})", cut[row], difference(&shortened[row], &others))
     };
     (0..names.len()).map(name).collect()
 }
@@ -38,8 +38,8 @@ fn difference(name: &str, others: &[&str]) -> String {
     let word = chars[..from].iter().rev().take_while(|c| c.is_alphanumeric()).count();
     let start = from - word.min(BEFORE);
     let end = (from + PART).min(chars.len());
-    let (before, behind) = (if start > 0 { "…" } else { "" }, if end < chars.len() { "…" } else { "" });
-    short(&format!("{before}{}{behind}", chars[start..end].iter().collect::<String>()), 2 * PART)
+    let (before, after) = (if start > 0 { "…" } else { "" }, if end < chars.len() { "…" } else { "" });
+    short(&format!("{before}{}{after}", chars[start..end].iter().collect::<String>()), 2 * PART)
 }
 
 /// Folders of a file that are shown.
@@ -61,23 +61,23 @@ pub(super) fn without_folders(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{apart, short, without_folders};
+    use super::{distinct_short_names, short, without_folders};
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_that_are_cut_alike_are_told_apart() {
+    fn equally_shortened_names_are_distinguished() {
         let long = |part: &str| format!("Cijk_Alik_Bljk_{}{part}{}_WSGRB0_WS64", "BBS_".repeat(20), "SK0_".repeat(20));
         let names = [long("MT256x128x64_"), long("MT256x96x64_"), "attn_fwd".to_owned()];
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         for most in [72, 40] {
-            let shown = apart(&names, most);
+            let shown = distinct_short_names(&names, most);
             assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), 3, "{shown:?}");
             assert!(shown[0].contains("MT256x128x64") && shown[1].contains("MT256x96x64"), "{shown:?}");
             assert_eq!(shown[2], "attn_fwd");
         }
         // One name may be the beginning of another one; what C++ names mean tells more than where they differ.
         let begun = ["k".repeat(90), "k".repeat(91)];
-        let shown = apart(&[&begun[0], &begun[1]], 72);
+        let shown = distinct_short_names(&[&begun[0], &begun[1]], 72);
         assert_ne!(shown[0], shown[1]);
         let functor = |name: &str| {
             format!(
@@ -86,11 +86,11 @@ mod tests {
             )
         };
         let [mul, add] = ["BinaryFunctor<MulFunctor>", "BinaryFunctor<AddFunctor>"].map(functor);
-        let shown = apart(&[&mul, &add], 40);
+        let shown = distinct_short_names(&[&mul, &add], 40);
         assert!(shown[0].contains("Mul") && shown[1].contains("Add"), "{shown:?}");
         // A name that stands twice is no other one.
-        assert_eq!(apart(&[&begun[0], &begun[0]], 72), [short(&begun[0], 72), short(&begun[0], 72)]);
-        assert_eq!(apart(&["\u{e9}".repeat(100).as_str(), ""], 10).len(), 2);
+        assert_eq!(distinct_short_names(&[&begun[0], &begun[0]], 72), [short(&begun[0], 72), short(&begun[0], 72)]);
+        assert_eq!(distinct_short_names(&["\u{e9}".repeat(100).as_str(), ""], 10).len(), 2);
     }
 
     #[test]

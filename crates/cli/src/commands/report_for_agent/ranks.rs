@@ -27,7 +27,7 @@ pub(super) fn by_name<'t>(table: &'t Table, columns: &[&str]) -> Vec<Summed<'t>>
             *sum += number(table, column, row).unwrap_or(0.0);
         }
     }
-    all.retain(|of| of.sums[0] > 0.0);
+    all.retain(|summed| summed.sums[0] > 0.0);
     all.sort_by(|a, b| b.sums[0].total_cmp(&a.sums[0]));
     all
 }
@@ -53,11 +53,11 @@ pub(super) fn gpu_time(time: &Table, out: &mut String) {
         }
     }
     let whole: f64 = windows.values().sum();
-    let of = match windows.len() {
+    let window_text = match windows.len() {
         1 => "(% of the GPU's window)".to_owned(),
         count => format!("(% of the windows of {count} GPUs combined; range over GPUs)"),
     };
-    let _ = writeln!(out, "\nGPU time by category {of}:");
+    let _ = writeln!(out, "\nGPU time by category {window_text}:");
     for (category, times) in &categories {
         let sum: f64 = times.values().sum();
         if sum > 0.0 {
@@ -91,14 +91,15 @@ mod tests {
     use stackline_model::{Table, Unit};
 
     #[test]
-    fn rows_of_one_name_are_one_over_all_ranks() {
+    fn rows_of_one_name_are_summed_over_ranks() {
         let table = Table::new("gpu_kernels", "")
             .i64("rank", Unit::None, [0, 0, 1, 1])
             .text("name", ["gemm", "fill", "gemm", "idle"].map(str::to_owned))
             .i64("total_ns", Unit::Ns, [50, 70, 30, 0])
             .i64("count", Unit::None, [5, 7, 3, 0]);
         let summed = by_name(&table, &["total_ns", "count"]);
-        let summed: Vec<(&str, &[f64])> = summed.iter().map(|of| (of.name, &of.sums[..])).collect();
+        let summed: Vec<(&str, &[f64])> =
+            summed.iter().map(|summed_row| (summed_row.name, &summed_row.sums[..])).collect();
         assert_eq!(summed, [("gemm", &[80.0, 8.0][..]), ("fill", &[70.0, 7.0][..])]);
     }
 

@@ -20,7 +20,7 @@ use stackline_model::{
     AccessEvidence, AccessExtent, Frame, MemoryCallKind, MemoryObjectId, MemoryStackId, MemoryTrace, NewCall,
     NewObject, StrId, call_flags,
 };
-use storage_lifetimes::{Lives, Use};
+use storage_lifetimes::{StorageLifetimes, Use};
 
 /// Check if a document is an execution trace: a dict with a schema and nodes.
 pub(super) fn is_execution_trace(values: &Values, root: Value) -> bool {
@@ -33,16 +33,16 @@ pub(super) fn is_execution_trace(values: &Values, root: Value) -> bool {
 pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let mut trace = MemoryTrace { label: label.to_owned(), has_accesses: true, ..MemoryTrace::default() };
     let nodes = nodes::read(values, root, &mut trace.report);
-    let mut lives = Lives::default();
+    let mut lives = StorageLifetimes::default();
     let mut leaves: Vec<(usize, Vec<Use>)> = Vec::new();
     for worker in nodes.workers(storage_lifetimes::touches) {
         let uses = lives.uses(&nodes, &worker);
-        lives.seen_at(&uses, worker.at);
+        lives.note_position(&uses, worker.at);
         leaves.push((worker.at, uses));
     }
     let (objects, paths) = (Vec::new(), FxHashMap::default());
     let mut writer = Writer { nodes: &nodes, lives: &lives, objects, paths, trace };
-    writer.older();
+    writer.allocate_preexisting();
     for (at, uses) in &leaves {
         writer.leaf(*at, uses);
     }
@@ -57,7 +57,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
 
 struct Writer<'a> {
     nodes: &'a Nodes,
-    lives: &'a Lives,
+    lives: &'a StorageLifetimes,
     /// Objects by lifetime.
     objects: Vec<MemoryObjectId>,
     paths: FxHashMap<usize, MemoryStackId>,
@@ -65,12 +65,12 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn older(&mut self) {
+    fn allocate_preexisting(&mut self) {
         self.objects = vec![MemoryObjectId::NONE; self.lives.all.len()];
         for life in 0..self.lives.all.len() {
             if self.lives.all[life].first.is_none() {
                 let object = self.object(life, StrId::NONE);
-                self.objects[life] = self.trace.older(object);
+                self.objects[life] = self.trace.allocate_preexisting(object);
             }
         }
     }
@@ -155,7 +155,7 @@ impl Writer<'_> {
 }
 
 /// Kind of memory operation of an operator: fills and copies between host and device are distinguished from kernels.
-fn kind(node: &Node, uses: &[Use], lives: &Lives) -> MemoryCallKind {
+fn kind(node: &Node, uses: &[Use], lives: &StorageLifetimes) -> MemoryCallKind {
     let device = |used: &Use| lives.all[used.life].tensor.device.as_str();
     let on_host = |used: &&Use| device(used) == "cpu";
     match node.name.as_str() {

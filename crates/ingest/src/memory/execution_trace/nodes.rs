@@ -84,17 +84,17 @@ impl Nodes {
     }
 
     /// Outermost operator around a node that returns a storage which it did not take.
-    pub(super) fn maker(&self, at: usize, storage: i128) -> Option<&Node> {
+    pub(super) fn creating_operator(&self, at: usize, storage: i128) -> Option<&Node> {
         let has = |tensors: &[Tensor]| tensors.iter().any(|tensor| tensor.storage == storage);
         let makes = |node: &&Node| has(&node.outputs) && !node.inputs.iter().any(|tensors| has(tensors));
         // PyTorch does not nest operators deeper than this.
-        let around = std::iter::successors(self.parent(at), |at| self.parent(*at)).take(MOST_AROUND);
+        let around = std::iter::successors(self.parent(at), |at| self.parent(*at)).take(MAX_ENCLOSING);
         around.map(|at| &self.all[at]).filter(makes).last()
     }
 }
 
 /// Limit on enclosing operators that are examined.
-const MOST_AROUND: usize = 64;
+const MAX_ENCLOSING: usize = 64;
 
 /// An operator that accesses memory itself.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
     let list = values.as_dict(root).and_then(|dict| values.find(dict, "nodes")).and_then(|list| values.as_list(list));
     let mut nodes = Nodes::default();
     let mut seen = FxHashSet::default();
-    let mut tally = Tally { left: values.item_count(), damaged: 0 };
+    let mut tally = ProblemTally { left: values.item_count(), damaged: 0 };
     for value in list.map_or(&[][..], |list| values.items(list)) {
         report.records += 1;
         match values.as_dict(*value).filter(|dict| seen.insert(*dict)).and_then(|dict| node(values, dict, &mut tally)) {
@@ -141,7 +141,7 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
 }
 
 /// Remaining budget and counts of a search for tensors.
-struct Tally {
+struct ProblemTally {
     /// Number of values that may still be examined, over all nodes. A file without shared lists needs at most its own
     /// number of values; shared lists could unfold to any size.
     left: usize,
@@ -149,7 +149,7 @@ struct Tally {
     damaged: u64,
 }
 
-fn node(values: &Values, dict: NodeId, tally: &mut Tally) -> Option<Node> {
+fn node(values: &Values, dict: NodeId, tally: &mut ProblemTally) -> Option<Node> {
     let int = |key: &str| values.find(dict, key).and_then(|value| values.as_int(value));
     let text = |value: Value| values.as_text(value).map(|id| values.strings.get(id).to_owned());
     let name = values.find(dict, "name").and_then(text)?;
@@ -165,17 +165,19 @@ fn node(values: &Values, dict: NodeId, tally: &mut Tally) -> Option<Node> {
 }
 
 /// Value of a named attribute of an execution-trace node in Chakra's layout.
-fn attribute(values: &Values, dict: NodeId, wanted: &str) -> Option<Value> {
-    let wanted = values.strings.find(wanted)?;
+fn attribute(values: &Values, dict: NodeId, attribute_name: &str) -> Option<Value> {
+    let attribute_name = values.strings.find(attribute_name)?;
     let list = values.as_list(values.find(dict, "attrs")?)?;
     let attributes = values.items(list).iter().filter_map(|attribute| values.as_dict(*attribute));
     attributes
-        .filter(|attribute| values.find(*attribute, "name").and_then(|name| values.as_text(name)) == Some(wanted))
+        .filter(|attribute| {
+            values.find(*attribute, "name").and_then(|name| values.as_text(name)) == Some(attribute_name)
+        })
         .find_map(|attribute| values.find(attribute, "value"))
 }
 
 /// Tensors by argument: from `inputs` and `input_types`, or within `inputs` in Chakra's layout.
-fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut Tally) -> Vec<Tensors> {
+fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut ProblemTally) -> Vec<Tensors> {
     let list = |dict: NodeId, key: &str| values.find(dict, key).and_then(|value| values.as_list(value));
     let both = values.find(dict, &format!("{what}s"));
     let (arguments, types, shapes) = match both.and_then(|value| values.as_dict(value)) {
@@ -193,8 +195,8 @@ fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut Tally) -> Vec<
         let kind = types.get(at).and_then(|kind| values.as_text(*kind)).map_or("", |id| values.strings.get(id));
         let mut found = Vec::new();
         if kind.contains("Tensor") && tally.left > 0 {
-            let mut wanted = Wanted { values, kind, tally, found: &mut found };
-            wanted.collect(*value, shapes.get(at).copied(), 0);
+            let mut search = TensorSearch { values, kind, tally, found: &mut found };
+            search.collect(*value, shapes.get(at).copied(), 0);
         }
         found
     };
@@ -202,14 +204,14 @@ fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut Tally) -> Vec<
 }
 
 /// Search for the tensors of an argument.
-struct Wanted<'a> {
+struct TensorSearch<'a> {
     values: &'a Values,
     kind: &'a str,
-    tally: &'a mut Tally,
+    tally: &'a mut ProblemTally,
     found: &'a mut Tensors,
 }
 
-impl Wanted<'_> {
+impl TensorSearch<'_> {
     /// Collect the tensors in the nested argument lists of an execution-trace node.
     fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
         let Some(list) = self.values.as_list(value) else { return };

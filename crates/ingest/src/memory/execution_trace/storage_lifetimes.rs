@@ -6,7 +6,7 @@ use stackline_model::AccessMode;
 
 /// One object: a storage from its first operator to its last one.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct StorageLifetime {
     /// The tensor of its first use.
     pub(super) tensor: Tensor,
     /// Largest end of any of its tensors, in bytes.
@@ -36,13 +36,13 @@ impl Use {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Lives {
-    pub(super) all: Vec<Life>,
+pub(super) struct StorageLifetimes {
+    pub(super) all: Vec<StorageLifetime>,
     /// Current lifetime by storage.
     now: FxHashMap<i128, usize>,
 }
 
-impl Lives {
+impl StorageLifetimes {
     /// Uses of memory objects by the next operator, at most one per object.
     pub(super) fn uses(&mut self, nodes: &Nodes, worker: &Worker) -> Vec<Use> {
         let node = &nodes.all[worker.at];
@@ -60,20 +60,20 @@ impl Lives {
                     false => AccessMode::Read,
                 };
                 let mode = Some(if sure { mode } else { AccessMode::Unknown });
-                uses.add(self.taken(nodes, worker.at, tensor, mode, sure));
+                uses.add(self.input_use(nodes, worker.at, tensor, mode, sure));
             }
         }
         let inputs = uses.list.len();
         let taken = |uses: &Uses, life: Option<&usize>| {
             life.and_then(|life| uses.places.get(life)).is_some_and(|place| *place < inputs)
         };
-        let mut gives_new = false;
+        let mut returns_new = false;
         for tensor in &node.outputs {
             if !is_own(&tensor) {
                 // An inner operator made or filled the object; this operator may have written it afterwards.
-                gives_new = true;
+                returns_new = true;
                 let mode = Some(AccessMode::Unknown);
-                uses.add(self.taken(nodes, worker.at, tensor, mode, false));
+                uses.add(self.input_use(nodes, worker.at, tensor, mode, false));
                 continue;
             }
             if taken(&uses, self.now.get(&tensor.storage)) {
@@ -81,19 +81,19 @@ impl Lives {
                 uses.add(Use { life, mode: None, sure, begins: false });
                 continue;
             }
-            gives_new = true;
+            returns_new = true;
             let mode = (!only_allocates(&node.name)).then_some(AccessMode::Write);
-            uses.add(self.given(node, tensor, mode, sure));
+            uses.add(self.output_use(node, tensor, mode, sure));
         }
         // An operator that returns only old storages and changes none is a view.
-        if sure && !gives_new && mutated.is_empty() && !node.outputs.is_empty() {
+        if sure && !returns_new && mutated.is_empty() && !node.outputs.is_empty() {
             uses.list.iter_mut().for_each(|used| used.mode = None);
         }
         uses.list
     }
 
     /// Use of an output. An output of an inner operator was made for this one.
-    fn given(&mut self, node: &Node, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
+    fn output_use(&mut self, node: &Node, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
         let made = self.now.get(&tensor.storage).filter(|life| self.all[**life].first >= Some(node.id)).is_some();
         let life = if made { self.find(tensor) } else { self.begin(tensor, Some(node.id)) };
         Use { life, mode, sure, begins: !made }
@@ -101,15 +101,15 @@ impl Lives {
 
     /// Use of an input. If an enclosing operator returns the storage without taking it, the object was made within that
     /// operator by an unrecorded one. An example is the result that `aten::sum` first fills with zeros.
-    fn taken(&mut self, nodes: &Nodes, at: usize, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
-        match nodes.maker(at, tensor.storage) {
-            Some(maker) => self.given(maker, tensor, mode, sure),
+    fn input_use(&mut self, nodes: &Nodes, at: usize, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
+        match nodes.creating_operator(at, tensor.storage) {
+            Some(maker) => self.output_use(maker, tensor, mode, sure),
             None => Use { life: self.find(tensor), mode, sure, begins: false },
         }
     }
 
     /// Store the position of the operator with these uses.
-    pub(super) fn seen_at(&mut self, uses: &[Use], at: usize) {
+    pub(super) fn note_position(&mut self, uses: &[Use], at: usize) {
         uses.iter().for_each(|used| self.all[used.life].last = at);
     }
 
@@ -131,7 +131,7 @@ impl Lives {
     }
 
     fn begin(&mut self, tensor: &Tensor, first: Option<i128>) -> usize {
-        self.all.push(Life { tensor: tensor.clone(), bytes: tensor.bytes, first, last: 0 });
+        self.all.push(StorageLifetime { tensor: tensor.clone(), bytes: tensor.bytes, first, last: 0 });
         self.now.insert(tensor.storage, self.all.len() - 1);
         self.all.len() - 1
     }
@@ -150,7 +150,7 @@ impl Uses {
     fn add(&mut self, more: Use) {
         let place = *self.places.entry(more.life).or_insert(self.list.len());
         match self.list.get_mut(place) {
-            Some(used) => used.mode = both(used.mode, more.mode),
+            Some(used) => used.mode = merge_modes(used.mode, more.mode),
             None => self.list.push(more),
         }
     }
@@ -160,13 +160,13 @@ impl Uses {
 pub(super) fn touches(node: &Node) -> bool {
     let has = |storage: i128| node.inputs.iter().flatten().any(|tensor| tensor.storage == storage);
     let is_empty = node.outputs.is_empty() && node.inputs.iter().all(Vec::is_empty);
-    let gives_views = !node.outputs.is_empty() && node.outputs.iter().all(|tensor| has(tensor.storage));
-    let is_view = !node.schema.is_empty() && gives_views && mutated_arguments(&node.schema).is_empty();
+    let returns_views = !node.outputs.is_empty() && node.outputs.iter().all(|tensor| has(tensor.storage));
+    let is_view = !node.schema.is_empty() && returns_views && mutated_arguments(&node.schema).is_empty();
     !is_empty && !is_view && !only_allocates(&node.name)
 }
 
 /// Combined access mode of two uses of one object.
-fn both(one: Option<AccessMode>, other: Option<AccessMode>) -> Option<AccessMode> {
+fn merge_modes(one: Option<AccessMode>, other: Option<AccessMode>) -> Option<AccessMode> {
     match (one, other) {
         (Some(AccessMode::Unknown), Some(_)) | (Some(_), Some(AccessMode::Unknown)) => Some(AccessMode::Unknown),
         (Some(one), Some(other)) if one != other => Some(AccessMode::Both),
@@ -213,21 +213,27 @@ fn mutated_arguments(schema: &str) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{both, mutated_arguments};
+    use super::{merge_modes, mutated_arguments};
     use stackline_model::AccessMode::{Both, Read, Unknown, Write};
 
     #[test]
-    fn what_is_not_known_of_one_use_is_not_known_of_both() {
+    fn merged_modes_are_unknown_if_one_is() {
         for mode in [Read, Write, Both, Unknown] {
-            assert_eq!([both(Some(mode), Some(Unknown)), both(Some(Unknown), Some(mode))], [Some(Unknown); 2]);
-            assert_eq!([both(Some(mode), None), both(None, Some(mode)), both(Some(mode), Some(mode))], [Some(mode); 3]);
+            assert_eq!(
+                [merge_modes(Some(mode), Some(Unknown)), merge_modes(Some(Unknown), Some(mode))],
+                [Some(Unknown); 2]
+            );
+            assert_eq!(
+                [merge_modes(Some(mode), None), merge_modes(None, Some(mode)), merge_modes(Some(mode), Some(mode))],
+                [Some(mode); 3]
+            );
         }
-        assert_eq!([both(Some(Read), Some(Write)), both(Some(Write), Some(Both))], [Some(Both); 2]);
-        assert_eq!(both(None, None), None);
+        assert_eq!([merge_modes(Some(Read), Some(Write)), merge_modes(Some(Write), Some(Both))], [Some(Both); 2]);
+        assert_eq!(merge_modes(None, None), None);
     }
 
     #[test]
-    fn schemas_say_what_is_written() {
+    fn mutated_arguments_are_read_from_schemas() {
         let written = |schema: &str| mutated_arguments(schema);
         assert_eq!(written("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"), [0]);
         assert_eq!(written("aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"), [2]);

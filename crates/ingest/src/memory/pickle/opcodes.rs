@@ -5,10 +5,11 @@ pub(super) const STOP: u8 = b'.';
 
 const RUNS_CODE: &str = "the instruction makes Python run code, but a memory snapshot contains only plain data. Do not load this file with \
                          Python unless you trust its source";
-const OLD: &str =
+const OLD_PROTOCOL: &str =
     "the instruction belongs to protocol 0; save the snapshot again with `pickle.dump(snapshot, file, protocol=4)`";
-const OUTSIDE: &str = "the instruction takes bytes from outside the file; a memory snapshot contains only plain data";
-const SET: &str =
+const EXTERNAL_BYTES: &str =
+    "the instruction takes bytes from outside the file; a memory snapshot contains only plain data";
+const SETS: &str =
     "the instruction makes a set or byte array; a memory snapshot contains only numbers, strings, lists and dicts";
 
 /// Name of a refused instruction, and the reason.
@@ -27,19 +28,19 @@ pub(super) fn refused(opcode: u8) -> Option<(&'static str, &'static str)> {
         0x84 => ("EXT4", RUNS_CODE),
         b'P' => ("PERSID", RUNS_CODE),
         b'Q' => ("BINPERSID", RUNS_CODE),
-        0x97 => ("NEXT_BUFFER", OUTSIDE),
-        0x98 => ("READONLY_BUFFER", OUTSIDE),
-        0x96 => ("BYTEARRAY8", SET),
-        0x8f => ("EMPTY_SET", SET),
-        0x90 => ("ADDITEMS", SET),
-        0x91 => ("FROZENSET", SET),
-        b'F' => ("FLOAT", OLD),
-        b'I' => ("INT", OLD),
-        b'L' => ("LONG", OLD),
-        b'S' => ("STRING", OLD),
-        b'V' => ("UNICODE", OLD),
-        b'g' => ("GET", OLD),
-        b'p' => ("PUT", OLD),
+        0x97 => ("NEXT_BUFFER", EXTERNAL_BYTES),
+        0x98 => ("READONLY_BUFFER", EXTERNAL_BYTES),
+        0x96 => ("BYTEARRAY8", SETS),
+        0x8f => ("EMPTY_SET", SETS),
+        0x90 => ("ADDITEMS", SETS),
+        0x91 => ("FROZENSET", SETS),
+        b'F' => ("FLOAT", OLD_PROTOCOL),
+        b'I' => ("INT", OLD_PROTOCOL),
+        b'L' => ("LONG", OLD_PROTOCOL),
+        b'S' => ("STRING", OLD_PROTOCOL),
+        b'V' => ("UNICODE", OLD_PROTOCOL),
+        b'g' => ("GET", OLD_PROTOCOL),
+        b'p' => ("PUT", OLD_PROTOCOL),
         _ => return None,
     })
 }

@@ -10,7 +10,7 @@ fn refused(bytes: &[u8]) -> PickleError {
 
 /// No code is run, and the error names the instruction and its byte offset.
 #[test]
-fn known_tricks_are_refused() {
+fn known_exploits_are_refused() {
     for (bytes, name, offset) in [
         (&b"\x80\x02cos\nsystem\nU\x04true\x85R."[..], "GLOBAL of \"os.system\"", 2),
         (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.", "STACK_GLOBAL of \"os.system\"", 14),
@@ -77,7 +77,7 @@ fn every_kind_of_value() {
 }
 
 #[test]
-fn a_cut_file_says_so_wherever_it_is_cut() {
+fn truncation_at_any_byte_is_reported() {
     let bytes = b"\x80\x04\x95\x2a\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01a\x94]\x94(K\x01J\x00\x00\x01\x00\x8a\x05\x00\x00\x00\x00\x01eX\x02\x00\x00\x00bb\x94G\x00\x00\x00\x00\x00\x00\x00\x00u.";
     read(&bytes[..], Limits::default()).unwrap();
     for end in 0..bytes.len() {
@@ -89,7 +89,7 @@ fn a_cut_file_says_so_wherever_it_is_cut() {
 
 /// Lengths and numbers beyond the available data take no memory, and memory is limited.
 #[test]
-fn bombs() {
+fn oversized_lengths_take_no_memory() {
     for bytes in [
         &b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fabc"[..],
         b"\x80\x04B\xff\xff\xff\xffabc",
@@ -115,7 +115,7 @@ fn bombs() {
 }
 
 #[test]
-fn values_that_are_not_there() {
+fn references_to_missing_values_are_refused() {
     for bytes in [
         &b"\x80\x02."[..],
         b"\x80\x020.",

@@ -27,7 +27,7 @@ struct Layout {
 }
 
 /// Objects with blocks larger than known, and the bytes of these blocks.
-type Larger = Vec<(MemoryObjectId, u64)>;
+type LargerBlocks = Vec<(MemoryObjectId, u64)>;
 
 impl Layout {
     fn apply(&mut self, event: &MemorySegmentEvent) {
@@ -78,10 +78,10 @@ impl Reader<'_> {
     }
 
     /// Objects with larger blocks; `None` if the order of events contradicts the rules.
-    fn larger_blocks(&self) -> Option<Larger> {
+    fn larger_blocks(&self) -> Option<LargerBlocks> {
         let (calls, objects) = (&self.trace.calls, &self.trace.objects);
         let known: FxHashSet<MemoryObjectId> = self.trace.blocks.iter().map(|block| block.object).collect();
-        let (mut layout, mut larger) = (self.before_all(), Larger::new());
+        let (mut layout, mut larger) = (self.before_all(), LargerBlocks::new());
         for place in layout.objects.keys().copied().collect::<Vec<Place>>() {
             let Some((object, bytes)) = layout.objects.get(&place).copied() else { continue };
             if let Some(block) = layout.block(place, bytes).filter(|_| !known.contains(&object)) {

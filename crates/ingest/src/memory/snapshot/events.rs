@@ -195,12 +195,12 @@ impl Reader<'_> {
             device: event.device,
             stream: event.call.stream,
             pool,
-            module: self.given(event.dict, self.keys.user_metadata),
+            module: self.present_text(event.dict, self.keys.user_metadata),
             kind: kind(self.trace.strings.get(category)),
             operator: self.operator(event.call.stack),
             ..NewObject::default()
         };
-        let compiled = self.given(event.dict, self.keys.compile_context);
+        let compiled = self.present_text(event.dict, self.keys.compile_context);
         let object = self.trace.allocate(object, NewCall { name: compiled, ..event.call });
         state.pending.remove(&event.address);
         state.used.insert(event.address);
@@ -217,7 +217,7 @@ impl Reader<'_> {
     }
 
     /// String of a snapshot that is present and not `N/A`.
-    fn given(&self, dict: NodeId, key: StrId) -> StrId {
+    fn present_text(&self, dict: NodeId, key: StrId) -> StrId {
         let text = self.text(dict, key);
         if text == self.keys.not_given || self.trace.strings.get(text).is_empty() { StrId::NONE } else { text }
     }
@@ -293,7 +293,7 @@ impl Reader<'_> {
     /// Apply a name that the program gave to live memory.
     fn annotation(&mut self, event: &Event, state: &DeviceState) {
         if let Some((object, 0)) = state.objects.find(event.address) {
-            self.trace.objects.name[object.index()] = self.given(event.dict, self.keys.user_metadata);
+            self.trace.objects.name[object.index()] = self.present_text(event.dict, self.keys.user_metadata);
         }
     }
 }

@@ -13,39 +13,39 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Address ranges of segments by device number: end by begin.
-type Taken = FxHashMap<u16, BTreeMap<u64, u64>>;
+type SegmentRanges = FxHashMap<u16, BTreeMap<u64, u64>>;
 
 impl Reader<'_> {
     /// Read segments. Objects in active blocks without an allocation event are older than the trace.
     pub(super) fn segments(&mut self, segments: Option<NodeId>, live: &mut Live) {
         let mut seen = FxHashSet::default();
         let mut lists = FxHashSet::default();
-        let mut taken = Taken::default();
+        let mut taken = SegmentRanges::default();
         for segment in segments.map_or(&[][..], |list| self.values.items(list)) {
             self.trace.report.records += 1;
             let Some(dict) = self.values.as_dict(*segment).filter(|dict| seen.insert(*dict)) else {
-                self.bad("a segment that is not a dict, or a duplicate");
+                self.count_damaged("a segment that is not a dict, or a duplicate");
                 continue;
             };
             // A block list that several segments share would be read once per reference.
             let list = self.list(Some(dict), self.keys.blocks, diagnostics::MEMORY_BAD_SEGMENT);
             if list.is_some_and(|list| !self.values.items(list).is_empty() && !lists.insert(list)) {
-                self.bad("the blocks of another segment");
+                self.count_damaged("the blocks of another segment");
                 continue;
             }
             match self.place(dict, &mut taken) {
                 Ok((number, place)) => self.segment(dict, number, place, live),
-                Err(what) => self.bad(&what),
+                Err(what) => self.count_damaged(&what),
             }
         }
     }
 
-    fn bad(&mut self, what: &str) {
+    fn count_damaged(&mut self, what: &str) {
         diagnostics::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, what);
     }
 
     /// Device number and address range of a segment, which must not overlap another one.
-    fn place(&self, dict: NodeId, taken: &mut Taken) -> Result<(u16, Range<u64>), String> {
+    fn place(&self, dict: NodeId, taken: &mut SegmentRanges) -> Result<(u16, Range<u64>), String> {
         let keys = self.keys;
         let Some(address) = self.number(dict, keys.address) else { return Err("no address".to_owned()) };
         let Some(bytes) = self.size(dict, keys.total_size) else {
@@ -110,7 +110,7 @@ impl Reader<'_> {
                     }
                     self.trace.blocks.push(block);
                 }
-                Err(what) => self.bad(&what),
+                Err(what) => self.count_damaged(&what),
             }
         }
     }
@@ -150,18 +150,18 @@ impl Reader<'_> {
             Some(first) => (first, keys.real_size, bytes),
             None => (block, keys.requested_size, 0),
         };
-        let requested = if is_owned { self.asked_for(dict, key, bytes).unwrap_or(unknown) } else { 0 };
+        let requested = if is_owned { self.requested_bytes(dict, key, bytes).unwrap_or(unknown) } else { 0 };
         (requested, self.stack(dict))
     }
 
     /// Requested size, limited by the size of the block.
-    fn asked_for(&mut self, dict: NodeId, key: StrId, given: u64) -> Option<u64> {
+    fn requested_bytes(&mut self, dict: NodeId, key: StrId, given: u64) -> Option<u64> {
         self.field(dict, key)?;
-        let asked = self.size(dict, key).filter(|asked| *asked <= given);
-        if asked.is_none() {
-            self.bad(&format!("{} of a block of {given} bytes", self.trace.strings.get(key).to_owned()));
+        let requested = self.size(dict, key).filter(|requested| *requested <= given);
+        if requested.is_none() {
+            self.count_damaged(&format!("{} of a block of {given} bytes", self.trace.strings.get(key).to_owned()));
         }
-        asked
+        requested
     }
 
     /// Set the private pool of objects whose events lack it: PyTorch before 2.8 states it only for segments. An object

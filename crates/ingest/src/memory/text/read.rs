@@ -96,7 +96,7 @@ impl Reader {
     }
 
     /// Error at the token `back` positions before the next one.
-    fn wrong<T>(&self, back: usize, what: String) -> Result<T, TextError> {
+    fn error<T>(&self, back: usize, what: String) -> Result<T, TextError> {
         let at = self.at.saturating_sub(back).min(self.tokens.len().saturating_sub(1));
         let (line, column) = self.tokens.get(at).map_or((1, 1), |placed| (placed.line, placed.column));
         Err(TextError { line, column, what })
@@ -108,27 +108,27 @@ impl Reader {
             self.at += 1;
             return Ok(word);
         }
-        self.wrong(0, format!("expected {meaning}, found {}", self.peek().shown()))
+        self.error(0, format!("expected {meaning}, found {}", self.peek().shown()))
     }
 
     fn mark(&mut self, mark: char) -> Result<(), TextError> {
         if self.take(&Token::Mark(mark)) {
             return Ok(());
         }
-        self.wrong(0, format!("expected `{mark}`, found {}", self.peek().shown()))
+        self.error(0, format!("expected `{mark}`, found {}", self.peek().shown()))
     }
 
     fn number<T: std::str::FromStr>(&mut self, meaning: &str) -> Result<T, TextError> {
         let word = self.word(meaning)?;
         match word.parse() {
             Ok(number) => Ok(number),
-            Err(_) => self.wrong(1, format!("expected {meaning} as an integer within range, found `{word}`")),
+            Err(_) => self.error(1, format!("expected {meaning} as an integer within range, found `{word}`")),
         }
     }
 
     fn statement(&mut self) -> Result<(), TextError> {
         if self.trace.saw_end {
-            return self.wrong(0, "a statement after `end`; remove it, because `end` is the last statement".to_owned());
+            return self.error(0, "a statement after `end`; remove it, because `end` is the last statement".to_owned());
         }
         let first = self.word("a statement")?;
         match first.as_str() {
@@ -154,13 +154,13 @@ impl Reader {
             "end" => self.trace.saw_end = true,
             other => {
                 let what = format!("unknown statement `{other}`; use a, o, f, s, h, d, c, k, e, w, y, device or end");
-                return self.wrong(1, what);
+                return self.error(1, what);
             }
         }
         if self.take(&Token::End) {
             return Ok(());
         }
-        self.wrong(0, format!("expected the end of the statement, found {}", self.peek().shown()))
+        self.error(0, format!("expected the end of the statement, found {}", self.peek().shown()))
     }
 
     /// Find or add a device by name; an empty name means an unknown device.
@@ -184,7 +184,7 @@ impl Reader {
     }
 
     /// Count impossible or doubtful values, as readers of other formats do.
-    fn doubt(&mut self, name: &str, id: MemoryObjectId) {
+    fn count_impossible(&mut self, name: &str, id: MemoryObjectId) {
         let (objects, row) = (&self.trace.objects, id.index());
         let (address, bytes, device) = (objects.address[row], objects.bytes[row], objects.device[row]);
         if bytes > MOST_BYTES {
@@ -196,13 +196,13 @@ impl Reader {
     }
 
     fn not_alive<T>(&self, name: &str) -> Result<T, TextError> {
-        self.wrong(1, format!("object `{name}` is not alive here; allocate it first with: a {name} BYTES"))
+        self.error(1, format!("object `{name}` is not alive here; allocate it first with: a {name} BYTES"))
     }
 
     fn object(&mut self, allocated: bool) -> Result<(), TextError> {
         let name = self.word("the name of the object")?;
         if self.live.contains_key(&name) {
-            return self.wrong(1, format!("object `{name}` is still alive; free it first or use another name"));
+            return self.error(1, format!("object `{name}` is still alive; free it first or use another name"));
         }
         let bytes = self.number("the size in bytes")?;
         let known = self.trace.strings.intern(&name);
@@ -218,7 +218,7 @@ impl Reader {
         } else {
             self.trace.older(NewObject { stack: call.stack, ..object })
         };
-        self.doubt(&name, id);
+        self.count_impossible(&name, id);
         self.live.insert(name, id);
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Reader {
         }
         if parts.is_empty() || matches!(self.peek(), Token::Mark(',' | '>')) {
             parts.extend(if self.take(&Token::Mark(',')) { self.list()? } else { Vec::new() });
-            let lists = self.lists_after(parts)?;
+            let lists = self.access_lists(parts)?;
             let options = self.options()?;
             self.trace.calls.push(kind, options.call);
             self.touch(&lists, options.evidence, AccessExtent::Whole);
@@ -252,7 +252,7 @@ impl Reader {
         let name = self.word("the name of the kernel")?;
         let name = self.trace.strings.intern(&name);
         let reads = self.list()?;
-        let lists = self.lists_after(reads)?;
+        let lists = self.access_lists(reads)?;
         let options = self.options()?;
         // Any other kernel lists all of its accesses, even if there are none.
         self.trace.has_accesses |= options.call.flags & call_flags::OPAQUE == 0;
@@ -262,7 +262,7 @@ impl Reader {
     }
 
     /// Lists of reads, writes and accesses of unknown direction; the reads are already parsed.
-    fn lists_after(&mut self, reads: Vec<Part>) -> Result<[Vec<Part>; 3], TextError> {
+    fn access_lists(&mut self, reads: Vec<Part>) -> Result<[Vec<Part>; 3], TextError> {
         let mut lists = [reads, Vec::new(), Vec::new()];
         for list in &mut lists[1..] {
             if self.take(&Token::Mark('>')) {
@@ -358,7 +358,7 @@ impl Reader {
             if begin < after || end <= begin || end > self.trace.objects.bytes[object.index()] || times == 0 {
                 let size = self.trace.objects.bytes[object.index()];
                 let what = format!("{begin}:{end} is not a range of {size} bytes; ranges must ascend without overlap");
-                return self.wrong(1, what);
+                return self.error(1, what);
             }
             ranges.push(ByteRange { begin, end, times });
             if !self.take(&Token::Mark('+')) {
@@ -372,7 +372,7 @@ impl Reader {
         let name = if what == "y" { String::new() } else { self.word("the name of the event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
-            return self.wrong(1, format!("event `{name}` is not recorded before; record it first with: e {name}"));
+            return self.error(1, format!("event `{name}` is not recorded before; record it first with: e {name}"));
         }
         let options = self.options()?;
         let (kind, target) = match (what, waited) {
@@ -419,7 +419,7 @@ impl Reader {
 
     fn option(&mut self, key: &str, options: &mut Options) -> Result<(), TextError> {
         if !self.take(&Token::Mark('=')) {
-            return self.wrong(1, format!("`{key}` is not an option; see docs/formats/memory-text.md for all options"));
+            return self.error(1, format!("`{key}` is not an option; see docs/formats/memory-text.md for all options"));
         }
         let object = &mut options.object;
         match key {
@@ -443,7 +443,7 @@ impl Reader {
                     Some(kind) => object.kind = kind,
                     None => {
                         return self
-                            .wrong(1, format!("`{name}` is not a kind of object; use parameter, gradient, activation or another kind of docs/formats/memory-text.md"));
+                            .error(1, format!("`{name}` is not a kind of object; use parameter, gradient, activation or another kind of docs/formats/memory-text.md"));
                     }
                 }
             }
@@ -467,7 +467,7 @@ impl Reader {
         match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
             Some(evidence) => Ok(evidence),
             None => self
-                .wrong(1, format!("`{name}` is no evidence; use instrumented, operator-level, may-access or opaque")),
+                .error(1, format!("`{name}` is no evidence; use instrumented, operator-level, may-access or opaque")),
         }
     }
 
@@ -480,7 +480,7 @@ impl Reader {
             "shape" => &mut object.shape,
             "module" => &mut object.module,
             "operator" => &mut object.operator,
-            _ => return self.wrong(2, format!("unknown option `{key}`")),
+            _ => return self.error(2, format!("unknown option `{key}`")),
         };
         let value = self.word("a text")?;
         *place = self.trace.strings.intern(&value);

@@ -91,7 +91,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// Append formatted text, which cannot fail for a string.
-    fn put(&mut self, words: std::fmt::Arguments<'_>) {
+    fn append(&mut self, words: std::fmt::Arguments<'_>) {
         let _ = self.text.write_fmt(words);
     }
 
@@ -109,7 +109,7 @@ impl Writer<'_> {
         }
         for name in names {
             self.device = name.to_owned();
-            self.put(format_args!("device {}\n", quoted(name)));
+            self.append(format_args!("device {}\n", quoted(name)));
         }
     }
 
@@ -124,7 +124,7 @@ impl Writer<'_> {
             self.object("o", object);
             let stream = trace.streams.get(trace.objects.stream[object.index()].index());
             if let Some(stream) = stream.filter(|stream| stream.key != 0) {
-                self.put(format_args!(" @{}", stream.key));
+                self.append(format_args!(" @{}", stream.key));
             }
             self.frames(trace.objects.stack[object.index()]);
             self.text.push('\n');
@@ -136,7 +136,7 @@ impl Writer<'_> {
         let name = self.trace.devices.get(device.index()).map_or("", |device| self.trace.strings.get(device.name));
         if name != self.device && !name.is_empty() {
             self.device = name.to_owned();
-            self.put(format_args!("device {}\n", quoted(name)));
+            self.append(format_args!("device {}\n", quoted(name)));
         }
     }
 
@@ -150,18 +150,18 @@ impl Writer<'_> {
         self.statement(call);
         let default = trace.calls.kind[row] == MemoryCallKind::HostSync && trace.calls.target[row] == u32::MAX;
         if let Some(stream) = stream.filter(|stream| stream.key != 0 && !default) {
-            self.put(format_args!(" @{}", stream.key));
+            self.append(format_args!(" @{}", stream.key));
         } else if trace.calls.kind[row] == MemoryCallKind::HostSync && !default {
             self.text.push_str(" @0");
         }
         if trace.calls.start_ns[row] != i64::try_from(row).unwrap_or(i64::MAX) {
-            self.put(format_args!(" t={}", trace.calls.start_ns[row]));
+            self.append(format_args!(" t={}", trace.calls.start_ns[row]));
         }
         if trace.calls.duration_ns[row] != 0 {
-            self.put(format_args!(" dur={}", trace.calls.duration_ns[row]));
+            self.append(format_args!(" dur={}", trace.calls.duration_ns[row]));
         }
         for (word, _) in FLAGS.iter().filter(|(_, flag)| trace.calls.flags[row] & flag != 0) {
-            self.put(format_args!(" {word}"));
+            self.append(format_args!(" {word}"));
         }
         self.frames(trace.calls.stack[row]);
         self.text.push('\n');
@@ -178,7 +178,7 @@ impl Writer<'_> {
                     self.object("a", object);
                 } else {
                     // An allocation of no object becomes an event without a wait.
-                    self.put(format_args!("e {}", event(row)));
+                    self.append(format_args!("e {}", event(row)));
                 }
             }
             MemoryCallKind::Free => {
@@ -188,7 +188,7 @@ impl Writer<'_> {
                 let is_alive = object.is_some() && trace.life(object).end == row;
                 if is_alive && trace.objects.freed_by[object.index()] == call {
                     let label = quoted(&self.labels[object.index()]);
-                    self.put(format_args!(" {label}"));
+                    self.append(format_args!(" {label}"));
                 }
             }
             MemoryCallKind::Set => self.copy("s", &[AccessMode::Write], call),
@@ -196,10 +196,10 @@ impl Writer<'_> {
             MemoryCallKind::CopyToHost => self.copy("d", &[AccessMode::Read], call),
             MemoryCallKind::CopyOnDevice => self.copy("c", &[AccessMode::Write, AccessMode::Read], call),
             MemoryCallKind::Kernel => {
-                self.put(format_args!("k {name} "));
+                self.append(format_args!("k {name} "));
                 self.lists(call, AccessExtent::Unknown);
             }
-            MemoryCallKind::EventRecord => self.put(format_args!("e {}", event(row))),
+            MemoryCallKind::EventRecord => self.append(format_args!("e {}", event(row))),
             MemoryCallKind::EventWait => self.wait(call),
             MemoryCallKind::HostSync => self.text.push('y'),
         }
@@ -208,7 +208,7 @@ impl Writer<'_> {
             MemoryCallKind::Kernel | MemoryCallKind::EventRecord | MemoryCallKind::EventWait | MemoryCallKind::HostSync
         );
         if !is_named && trace.calls.name[row].is_some() {
-            self.put(format_args!(" call={name}"));
+            self.append(format_args!(" call={name}"));
         }
     }
 
@@ -218,27 +218,27 @@ impl Writer<'_> {
         let is_event = self.trace.calls.kind.get(target) == Some(&MemoryCallKind::EventRecord);
         let (statement, row) = if is_event { ('w', target) } else { ('e', call.index()) };
         self.left_out += u64::from(!is_event);
-        self.put(format_args!("{statement} {}", event(row)));
+        self.append(format_args!("{statement} {}", event(row)));
     }
 
     fn object(&mut self, statement: &str, object: MemoryObjectId) {
         let (objects, row) = (&self.trace.objects, object.index());
         let label = self.labels[row].clone();
-        self.put(format_args!("{statement} {} {}", quoted(&label), objects.bytes[row]));
+        self.append(format_args!("{statement} {} {}", quoted(&label), objects.bytes[row]));
         let name = self.trace.strings.get(objects.name[row]);
         let device = self.trace.devices.get(objects.device[row].index());
         let device = device.map_or("", |device| self.trace.strings.get(device.name));
         if !device.is_empty() && device != self.device {
-            self.put(format_args!(" on={}", quoted(device)));
+            self.append(format_args!(" on={}", quoted(device)));
         }
         if name != label {
-            self.put(format_args!(" name={}", quoted(name)));
+            self.append(format_args!(" name={}", quoted(name)));
         }
         if objects.address[row] != 0 {
-            self.put(format_args!(" address={}", objects.address[row]));
+            self.append(format_args!(" address={}", objects.address[row]));
         }
         if objects.requested[row] != objects.bytes[row] {
-            self.put(format_args!(" requested={}", objects.requested[row]));
+            self.append(format_args!(" requested={}", objects.requested[row]));
         }
         let texts = [
             ("pool", objects.pool[row]),
@@ -248,10 +248,10 @@ impl Writer<'_> {
             ("shape", objects.shape[row]),
         ];
         for (key, text) in texts.into_iter().filter(|(_, text)| text.is_some()) {
-            self.put(format_args!(" {key}={}", quoted(self.trace.strings.get(text))));
+            self.append(format_args!(" {key}={}", quoted(self.trace.strings.get(text))));
         }
         if objects.kind[row] != MemoryObjectKind::Unknown {
-            self.put(format_args!(" kind={}", quoted(objects.kind[row].name())));
+            self.append(format_args!(" kind={}", quoted(objects.kind[row].name())));
         }
     }
 
@@ -278,7 +278,7 @@ impl Writer<'_> {
             self.text.push_str(if at == 0 { "" } else { " " });
             self.part(*access, AccessExtent::Whole, evidence);
         }
-        self.via(evidence);
+        self.write_evidence(evidence);
     }
 
     fn lists(&mut self, call: MemoryCallId, unsaid: AccessExtent) {
@@ -302,12 +302,12 @@ impl Writer<'_> {
                 self.part(*access, unsaid, evidence);
             }
         }
-        self.via(evidence);
+        self.write_evidence(evidence);
     }
 
-    fn via(&mut self, evidence: AccessEvidence) {
+    fn write_evidence(&mut self, evidence: AccessEvidence) {
         if evidence != AccessEvidence::Instrumented {
-            self.put(format_args!(" via={}", evidence.name()));
+            self.append(format_args!(" via={}", evidence.name()));
         }
     }
 
@@ -324,9 +324,9 @@ impl Writer<'_> {
         if ranges.iter().all(|range| range.end <= bytes && range.times > 0) {
             for (at, range) in ranges.iter().enumerate() {
                 let before = if at == 0 { '[' } else { '+' };
-                self.put(format_args!("{before}{}:{}", range.begin, range.end));
+                self.append(format_args!("{before}{}:{}", range.begin, range.end));
                 if range.times != 1 {
-                    self.put(format_args!("*{}", range.times));
+                    self.append(format_args!("*{}", range.times));
                 }
             }
             self.text.push_str(if ranges.is_empty() { "" } else { "]" });
@@ -334,7 +334,7 @@ impl Writer<'_> {
             self.left_out += 1;
         }
         if access.evidence != evidence {
-            self.put(format_args!(":{}", access.evidence.name()));
+            self.append(format_args!(":{}", access.evidence.name()));
         }
     }
 
@@ -344,7 +344,7 @@ impl Writer<'_> {
         for frame in frames {
             let (file, function) = (frame.file_text(&self.trace.strings), frame.function_text(&self.trace.strings));
             let (file, function) = (quoted(file), quoted(function));
-            self.put(format_args!(" at={file}:{}:{function}", frame.line().unwrap_or(0)));
+            self.append(format_args!(" at={file}:{}:{function}", frame.line().unwrap_or(0)));
         }
     }
 }

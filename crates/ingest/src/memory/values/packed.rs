@@ -76,8 +76,8 @@ impl Packed {
     }
 
     /// Value of a key of the dict whose values begin at `start`.
-    pub(super) fn get(&self, keys: u32, start: u32, wanted: Value) -> Option<Value> {
-        let at = self.keys.get(keys as usize)?.iter().position(|key| *key == wanted)?;
+    pub(super) fn get(&self, keys: u32, start: u32, searched_key: Value) -> Option<Value> {
+        let at = self.keys.get(keys as usize)?.iter().position(|key| *key == searched_key)?;
         self.values(start).nth(at)
     }
 

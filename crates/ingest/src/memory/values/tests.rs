@@ -54,7 +54,7 @@ proptest! {
 
 /// A list that grows item by item is found without a scan of all lists with the same start.
 #[test]
-fn lists_that_begin_alike_leave_one_behind() {
+fn growing_lists_with_equal_starts_share_one_entry() {
     let mut values = Values::default();
     let frames: Vec<Value> = (0..2).map(|_| values.node(NodeKind::Tuple, &[]).unwrap().into()).collect();
     for _ in 0..1000 {
@@ -117,20 +117,20 @@ fn equal_lists_share_their_items() {
 
 /// A growing list takes memory for its own size, not for all its earlier positions.
 #[test]
-fn long_lists_leave_nothing_behind() {
+fn growing_lists_free_their_earlier_positions() {
     let mut values = Values::default();
     let list = values.node(NodeKind::List, &[]).unwrap();
-    for round in 0..1000 {
+    for iteration in 0..1000 {
         let other = values.node(NodeKind::Tuple, &[Value::NONE]).unwrap();
         values.extend(list, &[other.into(); 100]).unwrap();
-        assert_eq!(values.items(list).len(), 100 * (round + 1));
+        assert_eq!(values.items(list).len(), 100 * (iteration + 1));
     }
     assert!(values.memory() < 100_000 * 9 + 1000 * 40, "{}", values.memory());
     assert_eq!(values.item_count(), values.items.len() + values.items(list).len());
 }
 
 #[test]
-fn a_node_keeps_what_it_is_in_eight_bytes() {
+fn nodes_take_eight_bytes() {
     assert_eq!(size_of::<Node>(), 8);
     for kind in [NodeKind::List, NodeKind::Tuple, NodeKind::Dict] {
         for storage in [Storage::Items, Storage::Long, Storage::Packed, Storage::Shared] {
@@ -150,7 +150,7 @@ fn constants_differ() {
 }
 
 #[test]
-fn the_last_of_equal_keys_counts() {
+fn last_of_duplicate_keys_wins() {
     let mut values = Values::default();
     let key = Value::text(values.strings.intern("a"));
     let (one, two) = (values.int(1), values.int(2));

@@ -462,7 +462,7 @@ fn time(from: i64, delta: i64) -> Option<i64> {
 
 /// Check if a kind of dropped records belongs to calls, which a trace shows.
 fn is_of_calls(what: &str) -> bool {
-    ["calls_", "samples_", "threads_"].iter().any(|of| what.starts_with(of))
+    ["calls_", "samples_", "threads_"].iter().any(|prefix| what.starts_with(prefix))
 }
 
 /// Store a value at its ID. IDs are dense, except for at most `lost` ones that skipped bytes may have defined. A later

@@ -18,7 +18,7 @@ impl Files {
     }
 
     /// Path of a file of the program, relative to the directory in which it ran.
-    fn own<'b>(&self, file: &'b str) -> Option<&'b str> {
+    fn program_path<'b>(&self, file: &'b str) -> Option<&'b str> {
         file.strip_prefix(&self.root).filter(|_| !self.root.is_empty())
     }
 
@@ -26,18 +26,18 @@ impl Files {
     /// the program's folder is.
     fn library<'b>(&self, file: &'b str) -> Option<&'b str> {
         let slash = self.root.len().saturating_sub(1);
-        library(if self.own(file).is_some() { &file[slash..] } else { file })
+        library(if self.program_path(file).is_some() { &file[slash..] } else { file })
     }
 
     /// Short name of a file: relative to the directory of the program, or for a library as PyTorch's profiler writes
     /// it, below the search path of Python.
-    pub(super) fn short<'b>(&self, file: &'b str) -> &'b str {
-        self.library(file).or(self.own(file)).unwrap_or(file)
+    pub(super) fn short_name<'b>(&self, file: &'b str) -> &'b str {
+        self.library(file).or(self.program_path(file)).unwrap_or(file)
     }
 
     /// Short name with the last folder that marks a library.
-    pub(super) fn marked<'b>(&self, file: &'b str) -> &'b str {
-        let Some(name) = self.library(file) else { return self.short(file) };
+    pub(super) fn marked_name<'b>(&self, file: &'b str) -> &'b str {
+        let Some(name) = self.library(file) else { return self.short_name(file) };
         let folder = file[..file.len() - name.len()].trim_end_matches('/');
         &file[folder.rfind('/').map_or(0, |slash| slash + 1)..]
     }
@@ -54,14 +54,14 @@ fn root(calls: &Calls) -> String {
         FrameKey::Python { file, .. } => Some(calls.text(file)),
         _ => None,
     });
-    let of = |file: &str| {
+    let short_name = |file: &str| {
         let folder = file.strip_suffix(script)?;
         match script.starts_with('/') {
             true => script.rfind('/').map(|end| script[..=end].to_owned()).filter(|_| folder.is_empty()),
             false => folder.ends_with('/').then(|| folder.to_owned()),
         }
     };
-    files.into_iter().find_map(of).unwrap_or_default()
+    files.into_iter().find_map(short_name).unwrap_or_default()
 }
 
 /// Name of a file of an installed package or of Python, below its search path.
@@ -76,9 +76,9 @@ mod tests {
     use super::Files;
 
     #[test]
-    fn names_do_not_tell_where_things_lie() {
+    fn file_names_are_independent_of_locations() {
         let files = Files { root: "/data/me/job/".to_owned() };
-        let names = |file: &str| [files.short(file).to_owned(), files.marked(file).to_owned()];
+        let names = |file: &str| [files.short_name(file).to_owned(), files.marked_name(file).to_owned()];
         assert_eq!(names("/data/me/job/net/layer.py"), ["net/layer.py", "net/layer.py"]);
         let package = "/data/me/job/env/lib/python3.11/site-packages/torch/nn/linear.py";
         assert_eq!(names(package), ["torch/nn/linear.py", "site-packages/torch/nn/linear.py"]);

@@ -7,7 +7,7 @@
 //! from before the position of a module in the model was known is assigned to the open module of its class.
 
 use super::calls::{Call, Calls, ThreadCalls};
-use super::sampled_python_spans::Glimpse;
+use super::sampled_python_spans::SampledSpan;
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
 
@@ -53,7 +53,7 @@ enum Identity {
 
 impl Identity {
     /// Check if two identities may belong to the same call.
-    fn may_be(self, other: Self) -> bool {
+    fn may_equal(self, other: Self) -> bool {
         match (self, other) {
             (Self::Module { class: a, path }, Self::Module { class: b, path: of }) => {
                 a == b && (path == of || path.is_none() || of.is_none())
@@ -76,13 +76,18 @@ struct Open {
 
 /// Infer the frames of the thread with this index; no frame crosses one of `cuts` (ascending). Calls are sorted by
 /// start, outer ones first. The result has the frames and the depth of each call.
-pub(super) fn infer(calls: &Calls, tree: usize, glimpses: &[Glimpse], cuts: &[i64]) -> (Vec<InferredFrame>, Vec<u32>) {
+pub(super) fn infer(
+    calls: &Calls,
+    tree: usize,
+    sampled_spans: &[SampledSpan],
+    cuts: &[i64],
+) -> (Vec<InferredFrame>, Vec<u32>) {
     let thread = &calls.threads[tree];
     let mut inference = Inference {
         calls,
         thread,
         tree,
-        glimpses,
+        sampled_spans,
         cuts,
         running: Vec::new(),
         nodes: FxHashMap::default(),
@@ -94,7 +99,7 @@ pub(super) fn infer(calls: &Calls, tree: usize, glimpses: &[Glimpse], cuts: &[i6
     for (index, call) in thread.calls.iter().enumerate() {
         inference.see_before(call.start, &mut path, &mut elements);
         inference.end_before(call.start, call.end);
-        inference.cut_until(call.start);
+        inference.end_functions_until(call.start);
         thread.path(call.node, &mut path);
         inference.elements(&path, &mut elements);
         inference.enter((call.start, call.end), Some(call.node), &elements);
@@ -114,7 +119,7 @@ struct Inference<'a> {
     thread: &'a ThreadCalls,
     tree: usize,
     /// Samples that are not processed yet.
-    glimpses: &'a [Glimpse],
+    sampled_spans: &'a [SampledSpan],
     /// Times at which frames are still to be cut.
     cuts: &'a [i64],
     /// Running calls, outermost first.
@@ -142,24 +147,24 @@ impl Inference<'_> {
     }
 
     /// End the open functions at each cut up to a time.
-    fn cut_until(&mut self, time: i64) {
+    fn end_functions_until(&mut self, time: i64) {
         while let [cut, rest @ ..] = self.cuts
             && *cut <= time
         {
             self.cuts = rest;
-            self.cut(*cut);
+            self.end_functions(*cut);
         }
     }
 
     /// End the open functions, except those around a call that continues.
-    fn cut(&mut self, at: i64) {
-        let goes_on = |open: &Open| matches!(open.element, Element::Call(call) if self.thread.calls[call].end > at);
-        let from = self.open.iter().rposition(goes_on).map_or(0, |innermost| innermost + 1);
+    fn end_functions(&mut self, at: i64) {
+        let continues = |open: &Open| matches!(open.element, Element::Call(call) if self.thread.calls[call].end > at);
+        let from = self.open.iter().rposition(continues).map_or(0, |innermost| innermost + 1);
         self.close(from);
     }
 
     /// Check if a call is among the running ones.
-    fn runs(&self, at: usize) -> bool {
+    fn is_running(&self, at: usize) -> bool {
         self.running.binary_search(&at).is_ok()
     }
 
@@ -182,7 +187,7 @@ impl Inference<'_> {
                 // The node itself is not running, or its record is missing: it is on the thread's current stack, as far
                 // as known.
                 None => {
-                    let ended = |open: &Open| matches!(open.element, Element::Call(at) if !self.runs(at));
+                    let ended = |open: &Open| matches!(open.element, Element::Call(at) if !self.is_running(at));
                     elements.extend(self.open.iter().take_while(|open| !ended(open)).map(|open| open.element));
                     running.nth(self.running.len());
                 }
@@ -232,21 +237,21 @@ impl Inference<'_> {
 
     /// Process the samples before a time, except those that contradict the running calls.
     fn see_before(&mut self, time: i64, path: &mut Vec<u32>, elements: &mut Vec<Element>) {
-        while let [glimpse, rest @ ..] = self.glimpses
+        while let [glimpse, rest @ ..] = self.sampled_spans
             && glimpse.start < time
         {
-            self.glimpses = rest;
+            self.sampled_spans = rest;
             self.end_before(glimpse.start, glimpse.end);
-            self.cut_until(glimpse.start);
+            self.end_functions_until(glimpse.start);
             self.calls.threads[glimpse.tree].path(glimpse.node, path);
-            if self.seen(glimpse.tree, path, elements) {
+            if self.stack_around_sample(glimpse.tree, path, elements) {
                 self.enter((glimpse.start, glimpse.end), None, elements);
             }
         }
     }
 
     /// Stack around a sample with this path. Returns true if exactly the running calls are on the path, in their order.
-    fn seen(&self, tree: usize, path: &[u32], elements: &mut Vec<Element>) -> bool {
+    fn stack_around_sample(&self, tree: usize, path: &[u32], elements: &mut Vec<Element>) -> bool {
         elements.clear();
         let frame_of = |nodes: &[(u32, u32)], node: u32| nodes.get(node as usize).map(|&(_, frame)| frame);
         let mut running = self.running.iter().copied();
@@ -279,23 +284,23 @@ impl Inference<'_> {
         let mut same = 0;
         let mut moved = false;
         for (open, element) in self.open.iter_mut().zip(elements) {
-            let goes_on = match (&mut open.element, element) {
+            let continues = match (&mut open.element, element) {
                 (Element::Call(open), Element::Call(now)) => open == now,
                 (
                     Element::Frame { frame, identity, at },
-                    Element::Frame { frame: now, identity: wanted, at: place },
+                    Element::Frame { frame: now, identity: expected, at: place },
                 ) => {
-                    if identity.lacks_path() && identity.may_be(*wanted) {
-                        (*frame, *identity, *at) = (*now, *wanted, *place);
+                    if identity.lacks_path() && identity.may_equal(*expected) {
+                        (*frame, *identity, *at) = (*now, *expected, *place);
                     }
                     // Another line of the same function: its previous callees have ended.
-                    moved = frame != now && identity == wanted;
+                    moved = frame != now && identity == expected;
                     *frame = if moved { *now } else { *frame };
-                    identity.may_be(*wanted)
+                    identity.may_equal(*expected)
                 }
                 _ => false,
             };
-            if !goes_on {
+            if !continues {
                 break;
             }
             same += 1;

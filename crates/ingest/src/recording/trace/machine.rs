@@ -21,7 +21,7 @@ const MOST_LOADS: usize = 4096;
 const LEAST_LOADS: usize = 16;
 
 /// A process of the entry.
-pub(super) struct Described {
+pub(super) struct MachineProcess {
     /// Load samples with ascending times, in ns since the base.
     loads: Vec<Load>,
     boot: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Described {
     value: Value,
 }
 
-impl Described {
+impl MachineProcess {
     /// Describe a process. `offset` is added to its times to get ns since the base.
     pub(super) fn new(calls: &Calls, offset: i64) -> Self {
         let loads = calls.loads.iter().map(|load| Load { at: load.at.saturating_add(offset), ..*load }).collect();
@@ -46,7 +46,7 @@ impl Described {
     }
 
     fn entry(&self, own: bool, most_loads: usize) -> Value {
-        let loads = thinned(&self.loads, most_loads).map(|load| json!([load.at, load.ran_ns, load.waited_ns]));
+        let loads = thin_out(&self.loads, most_loads).map(|load| json!([load.at, load.ran_ns, load.waited_ns]));
         let mut value = self.value.clone();
         value["loads"] = loads.collect();
         value["own"] = own.into();
@@ -56,7 +56,7 @@ impl Described {
 
 /// At most `most` load samples, including the first and last one. Values are cumulative, so only the distribution
 /// between two samples is lost.
-fn thinned(loads: &[Load], most: usize) -> impl Iterator<Item = &Load> {
+fn thin_out(loads: &[Load], most: usize) -> impl Iterator<Item = &Load> {
     let (count, last) = (loads.len().min(most), loads.len().saturating_sub(1));
     (0..count).filter_map(move |index| loads.get(index * last / (count - 1).max(1)))
 }
@@ -68,12 +68,12 @@ fn usable_milli(processors: &Processors) -> Option<u32> {
 }
 
 /// Name and text of the entry for the trace of a rank; `None` without data.
-pub(super) fn entry(all: &[Described], rank: Option<u32>) -> Option<(String, String)> {
+pub(super) fn entry(all: &[MachineProcess], rank: Option<u32>) -> Option<(String, String)> {
     let is_known =
-        |described: &&Described| described.value.get("machine").is_some() || described.value.get("cost").is_some();
+        |described: &&MachineProcess| described.value.get("machine").is_some() || described.value.get("cost").is_some();
     let machines: Vec<Option<u64>> = all.iter().filter(|one| one.rank == rank).map(|one| one.boot).collect();
     let near = all.iter().filter(|one| one.rank == rank || one.boot.is_some() && machines.contains(&one.boot));
-    let near: Vec<&Described> = near.filter(is_known).collect();
+    let near: Vec<&MachineProcess> = near.filter(is_known).collect();
     let most_loads = (MOST_LOADS / near.len().max(1)).max(LEAST_LOADS);
     let processes: Vec<Value> = near.iter().map(|one| one.entry(one.rank == rank, most_loads)).collect();
     (!processes.is_empty()).then(|| (RECORDING.to_owned(), json!({ "processes": processes }).to_string()))

@@ -20,7 +20,7 @@ use super::{began, streams};
 use crate::byte_offsets::ByteOffsets;
 use crate::{Error, ReadOptions, diagnostics, resolve};
 use calls::Calls;
-use machine::Described;
+use machine::MachineProcess;
 pub use memory::{is_shown_by, memory_of, read_memory};
 use rows::Rows;
 use stackline_model::{LinkKind, RECORDING_FORMAT, ReadReport, StrId, Trace, TraceSet};
@@ -107,17 +107,17 @@ fn traces(name: &str, mut read: Vec<Stream>, ends: &Ends, options: &ReadOptions)
         reports.push((stream.calls.as_ref().and_then(|calls| calls.process.rank), stream.report));
         processes.extend(stream.calls);
     }
-    let has_ranks = has_ranks(processes.iter().map(Shown::new));
+    let has_ranks = has_ranks(processes.iter().map(TraceMatch::new));
     let offsets = offsets(&processes);
     let begins = offsets.iter().zip(&processes);
     let base = begins.map(|(offset, calls)| offset + calls.process.start_monotonic_ns).min().unwrap_or(0);
-    let described = offsets.iter().zip(&processes).map(|(offset, calls)| Described::new(calls, offset - base));
-    let described: Vec<Described> = described.collect();
+    let described = offsets.iter().zip(&processes).map(|(offset, calls)| MachineProcess::new(calls, offset - base));
+    let described: Vec<MachineProcess> = described.collect();
     let mut ranks: BTreeMap<Option<u32>, Vec<(i64, Calls)>> = BTreeMap::new();
     let mut rest = ReadReport::default();
     for (offset, calls) in offsets.into_iter().zip(processes) {
         let rank = calls.process.rank;
-        if Shown::new(&calls).has_trace(has_ranks) {
+        if TraceMatch::new(&calls).has_trace(has_ranks) {
             ranks.entry(rank).or_default().push((offset - base, calls));
         } else if calls.has_events() {
             diagnostics::WITHOUT_RANK.count(&mut rest, None, &calls.process.command.join(" "));
@@ -153,13 +153,13 @@ fn label(name: &str, rank: Option<u32>, several: bool) -> String {
 
 /// Properties of a process that determine the trace that shows it.
 #[derive(Clone, Copy)]
-struct Shown {
+struct TraceMatch {
     rank: Option<u32>,
     has_events: bool,
     has_calls: bool,
 }
 
-impl Shown {
+impl TraceMatch {
     fn new(calls: &Calls) -> Self {
         Self { rank: calls.process.rank, has_events: calls.has_events(), has_calls: calls.has_calls() }
     }
@@ -171,7 +171,7 @@ impl Shown {
 }
 
 /// Check if any process is a rank of a job.
-fn has_ranks(mut processes: impl Iterator<Item = Shown>) -> bool {
+fn has_ranks(mut processes: impl Iterator<Item = TraceMatch>) -> bool {
     processes.any(|shown| shown.rank.is_some() && shown.has_events)
 }
 

@@ -5,7 +5,7 @@ use super::files::Files;
 use super::frames;
 use super::frames::{InferredFrame, Place};
 use super::inputs::Inputs;
-use super::sampled_python_spans::{glimpses, shown};
+use super::sampled_python_spans::{sampled_spans, shown_threads};
 use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -34,7 +34,7 @@ pub(super) struct Rows<'a> {
     /// Last forward operator with each sequence number, by torch's thread ID and number.
     forward: FxHashMap<(i64, i64), EventId>,
     /// Backward nodes with the thread ID and sequence number of their forward operator.
-    asking: Vec<((i64, i64), EventId)>,
+    backward_nodes: Vec<((i64, i64), EventId)>,
 }
 
 /// A span of a thread, before it becomes a row.
@@ -65,21 +65,21 @@ impl<'a> Rows<'a> {
             stacks: Vec::new(),
             shown: Vec::new(),
             forward: FxHashMap::default(),
-            asking: Vec::new(),
+            backward_nodes: Vec::new(),
         }
     }
 
     /// Pairs of forward operators and their backward nodes, for links of the trace.
     pub(super) fn backward(&self) -> Vec<(EventId, EventId)> {
-        let pair = |(asked, to): &((i64, i64), EventId)| Some((*self.forward.get(asked)?, *to));
-        let mut pairs: Vec<(EventId, EventId)> = self.asking.iter().filter_map(pair).collect();
+        let pair = |(forward_key, to): &((i64, i64), EventId)| Some((*self.forward.get(forward_key)?, *to));
+        let mut pairs: Vec<(EventId, EventId)> = self.backward_nodes.iter().filter_map(pair).collect();
         pairs.sort_unstable_by_key(|&(from, to)| (to, from));
         pairs
     }
 
     /// Check if any call has a sequence number.
     pub(super) fn has_numbers(&self) -> bool {
-        !self.forward.is_empty() || !self.asking.is_empty()
+        !self.forward.is_empty() || !self.backward_nodes.is_empty()
     }
 
     /// Add all records of the process. `has_steps` is true if its steps are those of the trace.
@@ -92,7 +92,7 @@ impl<'a> Rows<'a> {
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
         self.files = Files::new(calls);
-        self.shown = shown(calls);
+        self.shown = shown_threads(calls);
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
         let process = self.trace.tracks.process(pid);
@@ -124,7 +124,7 @@ impl<'a> Rows<'a> {
     }
 
     fn spans(&mut self, calls: &Calls, tree: usize, steps: &[Step], track: TrackId) {
-        let (thread, seen) = (&calls.threads[tree], glimpses(calls, &self.shown, tree));
+        let (thread, seen) = (&calls.threads[tree], sampled_spans(calls, &self.shown, tree));
         let (mut inferred, mut depths) = frames::infer(calls, tree, &seen, &[]);
         let steps = steps::extend(steps, &inferred);
         if !steps.is_empty() {
@@ -148,7 +148,7 @@ impl<'a> Rows<'a> {
                 match sequence.forward_thread {
                     // Operators without a node have the number of the next one with a node, so the last one is kept.
                     0 => drop(self.forward.insert((thread.thread.torch_id.cast_signed(), sequence.number), event)),
-                    forward => self.asking.push(((forward, sequence.number), event)),
+                    forward => self.backward_nodes.push(((forward, sequence.number), event)),
                 }
             }
         }
@@ -313,7 +313,7 @@ impl<'a> Rows<'a> {
             FrameKey::Python { function, file, line, first_line } => {
                 format!(
                     "{}({}): {}",
-                    self.files.short(calls.text(file)),
+                    self.files.short_name(calls.text(file)),
                     line_of(first_line, line),
                     calls.text(function)
                 )

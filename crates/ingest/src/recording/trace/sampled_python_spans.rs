@@ -6,7 +6,7 @@ use stackline_recording::{FrameKey, Metric};
 
 /// A time range in which samples saw a thread at one Python call path, outside of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Glimpse {
+pub(super) struct SampledSpan {
     pub(super) start: i64,
     pub(super) end: i64,
     /// Index of the process's tree, and node in it.
@@ -16,7 +16,7 @@ pub(super) struct Glimpse {
 
 /// Time ranges of the thread whose calls are those of tree `index`, in time order; none contains the start or end of a
 /// call. A sample covers half of the time to each of its neighbors.
-pub(super) fn glimpses(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec<Glimpse> {
+pub(super) fn sampled_spans(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec<SampledSpan> {
     let thread = &calls.threads[index];
     let mut samples: Vec<(i64, u64, usize, u32)> = Vec::new();
     for &tree in &shown[index] {
@@ -27,7 +27,7 @@ pub(super) fn glimpses(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec
     let mut edges: Vec<i64> = thread.calls.iter().flat_map(|call| [call.start, call.end]).collect();
     edges.sort_unstable();
     let middle = |a: i64, b: i64| a + (b - a) / 2;
-    let stretch = |(i, &(at, value, tree, node)): (usize, &(i64, u64, usize, u32))| {
+    let span_of = |(i, &(at, value, tree, node)): (usize, &(i64, u64, usize, u32))| {
         let half = (value / 2).cast_signed();
         let edge = edges.partition_point(|&edge| edge <= at);
         let before = [
@@ -35,21 +35,21 @@ pub(super) fn glimpses(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec
             i.checked_sub(1).map(|before| middle(samples[before].0, at)),
             Some(at.saturating_sub(half)),
         ];
-        let behind = [
+        let after = [
             edges.get(edge).copied(),
             samples.get(i + 1).map(|&(next, ..)| middle(at, next)),
             Some(at.saturating_add(half)),
         ];
-        let (start, end) = (before.into_iter().flatten().max()?, behind.into_iter().flatten().min()?);
+        let (start, end) = (before.into_iter().flatten().max()?, after.into_iter().flatten().min()?);
         let node = without_openmp(calls, tree, node);
-        (end > start && in_python(calls, tree, node)).then_some(Glimpse { start, end, tree, node })
+        (end > start && ends_in_python(calls, tree, node)).then_some(SampledSpan { start, end, tree, node })
     };
-    samples.iter().enumerate().filter_map(stretch).collect()
+    samples.iter().enumerate().filter_map(span_of).collect()
 }
 
 /// Trees whose samples show the thread of a tree's calls, per tree. A thread without calls shows its own samples. If
 /// several threads had one number after each other, the first one is used.
-pub(super) fn shown(calls: &Calls) -> Vec<Vec<usize>> {
+pub(super) fn shown_threads(calls: &Calls) -> Vec<Vec<usize>> {
     let mut first: FxHashMap<u32, usize> = FxHashMap::default();
     for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| !thread.calls.is_empty()) {
         first.entry(thread.thread.tid).or_insert(tree);
@@ -70,7 +70,7 @@ fn without_openmp(calls: &Calls, tree: usize, node: u32) -> u32 {
 }
 
 /// Check if a path ends in Python, ignoring native code that Python called.
-fn in_python(calls: &Calls, tree: usize, node: u32) -> bool {
+fn ends_in_python(calls: &Calls, tree: usize, node: u32) -> bool {
     let nodes = &calls.threads[tree].nodes;
     let mut at = node;
     while at != 0 {

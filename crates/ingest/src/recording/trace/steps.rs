@@ -39,7 +39,7 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
         || Kinds::Places(spans.iter().filter(|_| is_whole).map(|span| place(calls, thread, span.node)).collect());
     let last = optimizer_cycles::ends(&names, places, &ends, if is_whole { &batches } else { &[] });
     let ends: Vec<i64> = last.into_iter().map(|at| ends[at]).collect();
-    let ends = optimizer_cycles::up_to_batches(&ends, &batches);
+    let ends = optimizer_cycles::extend_to_batches(&ends, &batches);
     let first = begin(calls, thread, &ends)?;
     if calls.windows.is_empty() {
         return Some((at, steps(first, 0, &ends, None)));
@@ -133,8 +133,8 @@ fn batches(calls: &Calls, thread: &ThreadCalls) -> Vec<i64> {
 pub(super) fn count(calls: &Calls) -> usize {
     let is_optimizer =
         |thread: &ThreadCalls, call: &Call| name(calls, thread, call).is_some_and(|name| is_optimizer(calls, name));
-    let of = |thread: &ThreadCalls| thread.calls.iter().filter(|call| is_optimizer(thread, call)).count();
-    calls.threads.iter().map(of).sum()
+    let optimizer_calls = |thread: &ThreadCalls| thread.calls.iter().filter(|call| is_optimizer(thread, call)).count();
+    calls.threads.iter().map(optimizer_calls).sum()
 }
 
 /// Name of a call that is a span.

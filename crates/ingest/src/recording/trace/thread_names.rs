@@ -14,12 +14,13 @@ impl Calls {
         // The first node is the root.
         let runs_python = |thread: &&ThreadCalls| thread.nodes.iter().skip(1).any(is_python);
         // Operators and samples of a thread have separate trees.
-        let python: FxHashSet<u32> = self.threads.iter().filter(runs_python).map(|of| of.thread.tid).collect();
+        let python: FxHashSet<u32> =
+            self.threads.iter().filter(runs_python).map(|open_thread| open_thread.thread.tid).collect();
         let process = (self.process.pid, self.process.command.as_slice());
-        for of in &mut self.threads {
-            let (name, tid) = (&of.thread.name, of.thread.tid);
+        for open_thread in &mut self.threads {
+            let (name, tid) = (&open_thread.thread.name, open_thread.thread.tid);
             if let Some(name) = replace_inherited(name, tid, process, is_damaged || python.contains(&tid)) {
-                of.thread.name = name;
+                open_thread.thread.name = name;
             }
         }
     }

@@ -20,8 +20,8 @@ type AsyncKey = (StrId, Key, bool);
 type LateArguments = (EventId, Vec<(StrId, AttrType)>, Vec<u64>);
 
 /// Limit on bytes scanned without finding a record before reading stops; further bytes are allowed per byte read.
-const VAIN_BYTES: u64 = 64 << 20;
-const VAIN_PER_BYTE: u64 = 16;
+const MAX_UNUSED_BYTES: u64 = 64 << 20;
+const UNUSED_PER_BYTE: u64 = 16;
 
 /// Number of open spans with one ID that are searched for the one that ends.
 const MAX_ASYNC_DEPTH: usize = 1024;
@@ -44,7 +44,7 @@ pub(super) struct Builder {
     /// True if decompression failed for a reason other than truncation.
     pub(super) garbled: bool,
     /// Bytes scanned without finding a record.
-    vain: u64,
+    unused_bytes: u64,
     pub(super) final_pass: bool,
     /// Commas since the last record; 1 at the start of the list.
     pub(super) commas: u32,
@@ -87,7 +87,7 @@ impl Builder {
             truncated: false,
             gave_up: false,
             garbled: false,
-            vain: 0,
+            unused_bytes: 0,
             final_pass: false,
             commas: 1,
             next_index: 0,
@@ -109,9 +109,9 @@ impl Builder {
 
     /// Count bytes that were scanned without finding a record. Returns false once they exceed the effect of real
     /// damage: reading then stops, because hostile text could otherwise delay it without limit.
-    pub(super) fn in_vain(&mut self, bytes: usize, offset: u64) -> bool {
-        self.vain = self.vain.saturating_add(bytes as u64);
-        self.gave_up = self.vain > VAIN_BYTES.saturating_add(offset.saturating_mul(VAIN_PER_BYTE));
+    pub(super) fn count_unused_bytes(&mut self, bytes: usize, offset: u64) -> bool {
+        self.unused_bytes = self.unused_bytes.saturating_add(bytes as u64);
+        self.gave_up = self.unused_bytes > MAX_UNUSED_BYTES.saturating_add(offset.saturating_mul(UNUSED_PER_BYTE));
         if self.gave_up {
             diagnostics::TOO_DAMAGED.count(&mut self.trace.report, Some(offset), "");
         }
@@ -144,7 +144,7 @@ impl Builder {
         if self.is_empty_record(offset) {
             return;
         }
-        self.agree_on_unit(offset);
+        self.unify_units(offset);
         match self.raw.ts {
             Time::At(t) => self.trace.meta.fractional_ts |= t.fractional,
             Time::Missing | Time::Bad => self.trace.meta.fractional_ts |= self.raw.phase != b'M',
@@ -176,7 +176,7 @@ impl Builder {
 
     /// Use one time unit for start and duration: a start in nanoseconds implies a duration in nanoseconds. A duration
     /// that only fits as nanoseconds next to a start in microseconds is invalid.
-    fn agree_on_unit(&mut self, offset: u64) {
+    fn unify_units(&mut self, offset: u64) {
         let (Time::At(ts), Time::At(dur)) = (self.raw.ts, &mut self.raw.dur) else { return };
         match (ts.was_ns, dur.was_ns) {
             (true, false) => dur.ns /= 1000,

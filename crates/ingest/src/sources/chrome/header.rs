@@ -21,7 +21,7 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
             Err(Fail::End) => return Step::More(done),
             Err(Fail::Bad(looked)) => {
                 let at = cursor.at;
-                if !builder.in_vain(looked.saturating_sub(done), base + at as u64) {
+                if !builder.count_unused_bytes(looked.saturating_sub(done), base + at as u64) {
                     return Step::Go(Place::Done, bytes.len());
                 }
                 let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 80)]).into_owned();
@@ -71,8 +71,8 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
             _ => break,
         }
     }
-    let (key, mended) = cursor.key()?;
-    met.extend(mended.then_some(diagnostics::MISSING_QUOTE));
+    let (key, repaired) = cursor.key()?;
+    met.extend(repaired.then_some(diagnostics::MISSING_QUOTE));
     let next = cursor.peek()?;
     let (key, marks) = text::decode(key.raw);
     met.extend(codes_of(marks));

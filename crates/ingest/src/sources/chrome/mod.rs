@@ -17,7 +17,7 @@ mod seal;
 use super::{Content, Sniff};
 use crate::diagnostics;
 use crate::scan::{Cursor, Fail};
-use crate::text::without_mark;
+use crate::text::without_byte_order_mark;
 use crate::window::{Refill, Window};
 use crate::{Error, ReadOptions};
 use builder::Builder;
@@ -52,7 +52,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
 
 /// Check if the first bytes look like JSON, possibly after log lines.
 fn is_json(first: &[u8]) -> bool {
-    let text = without_mark(first);
+    let text = without_byte_order_mark(first);
     let starts = matches!(text.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['));
     starts || document_start(text).is_some_and(|at| memchr::memmem::find(&text[at..], b"\"ph\"").is_some())
 }
@@ -237,7 +237,7 @@ fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Build
                         bytes,
                         base,
                         done,
-                        looked(fail, bytes).saturating_sub(done),
+                        token_end(fail, bytes).saturating_sub(done),
                         Tail { last, member },
                         builder,
                     );
@@ -274,7 +274,7 @@ struct Tail {
 }
 
 /// End of the text that a failed token covered.
-fn looked(fail: Fail, bytes: &[u8]) -> usize {
+fn token_end(fail: Fail, bytes: &[u8]) -> usize {
     match fail {
         Fail::End => bytes.len(),
         Fail::Bad(at) => at,
@@ -285,7 +285,7 @@ fn looked(fail: Fail, bytes: &[u8]) -> usize {
 #[cold]
 fn damaged(bytes: &[u8], base: u64, at: usize, vain: usize, tail: Tail, builder: &mut Builder) -> Step {
     let Tail { last, member } = tail;
-    if !builder.in_vain(vain, base + at as u64) {
+    if !builder.count_unused_bytes(vain, base + at as u64) {
         return Step::Go(Place::Done, bytes.len());
     }
     let found = resync::find_record(&bytes[at + 1..], member, last);
@@ -310,7 +310,7 @@ fn not_an_event(cursor: &mut Cursor<'_>, base: u64, at: usize, tail: Tail, build
         if fail == Fail::End && !last && cursor.bytes.len() - at <= MAX_RECORD {
             return Step::More(at);
         }
-        if !builder.in_vain(looked(fail, cursor.bytes).saturating_sub(at), base + at as u64) {
+        if !builder.count_unused_bytes(token_end(fail, cursor.bytes).saturating_sub(at), base + at as u64) {
             return Step::Go(Place::Done, cursor.bytes.len());
         }
     }

@@ -56,7 +56,7 @@ pub(super) fn find_record(bytes: &[u8], member: bool, last: bool) -> Step {
 }
 
 /// Text up to the limit of a decision: a longer search would take unlimited time in hostile text.
-fn ahead(bytes: &[u8], at: usize) -> &[u8] {
+fn bounded_text(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[..bytes.len().min(at + LOOK_AHEAD)]
 }
 
@@ -68,7 +68,7 @@ fn is_record(bytes: &[u8], at: usize) -> bool {
     if matches!(previous(bytes, at), Some(b':')) {
         return false;
     }
-    let mut cursor = Cursor { bytes: ahead(bytes, at), at: at + 1 };
+    let mut cursor = Cursor { bytes: bounded_text(bytes, at), at: at + 1 };
     matches!(cursor.key(), Ok((key, false)) if FIRST_KEYS.iter().any(|k| k.as_bytes() == key.raw))
 }
 
@@ -85,7 +85,7 @@ fn is_list_end(bytes: &[u8], at: usize, member: bool) -> bool {
             cursor.peek().is_err()
         }
         Ok(b',') if member => {
-            let mut cursor = Cursor { bytes: ahead(bytes, cursor.at), at: cursor.at + 1 };
+            let mut cursor = Cursor { bytes: bounded_text(bytes, cursor.at), at: cursor.at + 1 };
             matches!(cursor.key(), Ok((key, false)) if NEXT_KEYS.iter().any(|k| k.as_bytes() == key.raw))
         }
         Ok(_) => false,

@@ -104,18 +104,18 @@ impl Builder {
         let mut merged = AttrTable::new();
         for event in self.trace.events.ids() {
             let (mut fields, mut values) = (Vec::new(), Vec::new());
-            let mut said = FxHashSet::default();
+            let mut seen = FxHashSet::default();
             for (key, value) in self.trace.attrs.of_event(event) {
                 let (kind, raw) = value.to_raw();
                 fields.push((key, kind));
                 values.push(raw);
-                said.insert((key, kind, raw));
+                seen.insert((key, kind, raw));
             }
             while let Some((_, more, raw)) = late.next_if(|(e, ..)| *e == event) {
                 for (field, raw) in more.into_iter().zip(raw) {
                     // Equal values of both records are kept once; if they differ, the end's value comes last and is
                     // valid.
-                    if said.insert((field.0, field.1, raw)) {
+                    if seen.insert((field.0, field.1, raw)) {
                         fields.push(field);
                         values.push(raw);
                     }

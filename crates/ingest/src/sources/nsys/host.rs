@@ -37,8 +37,8 @@ impl Span<'_> {
     /// Add the span to the track of the thread with this `globalTid`, from the first to the second time in ns.
     pub(super) fn push(&self, processes: &mut Processes<'_>, global: i64, times: (Option<i64>, Option<i64>)) {
         let &Self { name, category, kind, phase, arguments } = self;
-        let of = if phase == Phase::Async { TrackKind::Async } else { TrackKind::Thread };
-        let track = (Key::Int(pid_of(global)), Key::Int(tid_of(global)), of);
+        let track_kind = if phase == Phase::Async { TrackKind::Async } else { TrackKind::Thread };
+        let track = (Key::Int(pid_of(global)), Key::Int(tid_of(global)), track_kind);
         processes.push(Some(pid_of(global)), &Event { track, times, name, category, kind, phase, arguments });
     }
 }

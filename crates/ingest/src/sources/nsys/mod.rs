@@ -95,7 +95,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let why = processes.why_empty("record with nsys profile --trace=cuda,nvtx,osrt");
+    let why = processes.reason_if_empty("record with nsys profile --trace=cuda,nvtx,osrt");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
         let reason = format!("an Nsight Systems export without CUDA calls, NVTX ranges or system calls: {why}");

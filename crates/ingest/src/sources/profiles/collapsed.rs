@@ -10,21 +10,22 @@ use stackline_model::{CallProcess, CallingContextTree};
 use std::io::{BufRead, BufReader, Read};
 
 /// Number of lines that are examined for detection.
-const LOOKED_AT: usize = 64;
+const EXAMINED_LINES: usize = 64;
 
 /// Number of frames from which on a line is a stack, even if its end is not in the examined bytes.
-const DEEP: usize = 1000;
+const MIN_DEEP_FRAMES: usize = 1000;
 
 /// Detect text whose first lines all end with a number and some of which have several frames.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     let Some(end) = head.iter().rposition(|&byte| byte == b'\n') else {
         // A stack may be longer than the examined bytes.
-        let is_deep = head.iter().filter(|&&byte| byte == b';').count() >= DEEP && head.first() != Some(&b'{');
+        let is_deep =
+            head.iter().filter(|&&byte| byte == b';').count() >= MIN_DEEP_FRAMES && head.first() != Some(&b'{');
         return if is_deep { Sniff::Maybe } else { Sniff::No };
     };
     let Ok(text) = std::str::from_utf8(&head[..end]) else { return Sniff::No };
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(LOOKED_AT).collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(EXAMINED_LINES).collect();
     // Logs end with fractions, too: `epoch 1; loss 0.5`.
     let is_stack =
         |line: &&str| stack(line).is_some_and(|(frames, value)| value.fract() == 0.0 || !frames.contains("; "));

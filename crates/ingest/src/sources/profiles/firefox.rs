@@ -149,11 +149,11 @@ struct OfThread<'d> {
 
 /// Table of a thread, or else the shared one.
 macro_rules! table {
-    ($of:expr, $table:ident . $column:ident) => {
-        if $of.thread.tables.$table.$column.is_empty() {
-            &$of.shared.$table.$column
+    ($value_at:expr, $table:ident . $column:ident) => {
+        if $value_at.thread.tables.$table.$column.is_empty() {
+            &$value_at.shared.$table.$column
         } else {
-            &$of.thread.tables.$table.$column
+            &$value_at.thread.tables.$table.$column
         }
     };
 }
@@ -213,16 +213,16 @@ impl<'d> OfThread<'d> {
     }
 
     fn frame(&self, row: i64) -> FrameText<'d> {
-        let of = |column: &[Whole], row: i64| at(column, row).and_then(|value| value.0);
+        let value_at = |column: &[Whole], row: i64| at(column, row).and_then(|value| value.0);
         let line = |number: Option<i64>| number.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
-        let function = of(table!(self, frame_table.func), row).unwrap_or(-1);
-        let resource = of(table!(self, func_table.resource), function).unwrap_or(-1);
+        let function = value_at(table!(self, frame_table.func), row).unwrap_or(-1);
+        let resource = value_at(table!(self, func_table.resource), function).unwrap_or(-1);
         FrameText {
-            function: self.text(of(table!(self, func_table.name), function)),
-            file: self.text(of(table!(self, func_table.file_name), function)),
-            line: line(of(table!(self, frame_table.line), row)),
-            first_line: line(of(table!(self, func_table.line_number), function)),
-            library: self.text(of(table!(self, resource_table.name), resource)),
+            function: self.text(value_at(table!(self, func_table.name), function)),
+            file: self.text(value_at(table!(self, func_table.file_name), function)),
+            line: line(value_at(table!(self, frame_table.line), row)),
+            first_line: line(value_at(table!(self, func_table.line_number), function)),
+            library: self.text(value_at(table!(self, resource_table.name), resource)),
         }
     }
 }

@@ -136,11 +136,11 @@ impl Profile {
 
     /// Metric of a kind by its name and unit, with the factor to the metric's unit.
     fn metric_of(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
-        let of =
+        let with_suffix =
             |names: &[(&[&str], f64)]| names.iter().find(|(names, _)| names.contains(&unit)).map(|&(_, scale)| scale);
         let own =
             CallMetric::ALL.into_iter().find(|metric| metric.name(&stackline_model::StringTable::default()) == what);
-        match (of(TIMES), of(BYTES)) {
+        match (with_suffix(TIMES), with_suffix(BYTES)) {
             (Some(scale), _) if what.contains("cpu") => (CallMetric::CpuTime, scale),
             (Some(scale), _) => (own.unwrap_or(CallMetric::WallTime), scale),
             (_, Some(scale)) if own.is_some() || ALLOCATED.contains(&what) => {

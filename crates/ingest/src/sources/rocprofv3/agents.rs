@@ -76,7 +76,7 @@ impl Agents {
     }
 
     /// Add another identifier of a GPU, unless it is in use.
-    pub(super) fn call_too(&mut self, agent: i64, gpu: i64) {
+    pub(super) fn add_alias(&mut self, agent: i64, gpu: i64) {
         self.gpus.entry(Agent::Number(agent)).or_insert(gpu);
     }
 

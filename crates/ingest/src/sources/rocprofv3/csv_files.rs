@@ -290,11 +290,11 @@ impl Run {
         for (_, logical, name, gpu) in &gpus {
             self.agents.add(*logical, &Gpu { name, ..*gpu });
         }
-        gpus.iter().enumerate().for_each(|(number, &(node, ..))| self.agents.call_too(node, number as i64));
+        gpus.iter().enumerate().for_each(|(number, &(node, ..))| self.agents.add_alias(node, number as i64));
     }
 
     /// Process that a row of a CSV table belongs to, by its identifier or PID.
-    fn owner(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
+    fn process_of(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
         // The process in tables takes precedence over the name of the file.
         self.known = self.known.or(pid);
         let pid = pid.or(self.known).or(self.pid);
@@ -329,7 +329,7 @@ impl Run {
                 correlation: row.i64(4),
                 times: (row.i64(5), row.i64(6)),
             };
-            let owner = self.owner(row.text(7), row.i64(2), processes);
+            let owner = self.process_of(row.text(7), row.i64(2), processes);
             call.push(owner, processes);
         });
     }
@@ -356,7 +356,7 @@ impl Run {
                 times: (row.i64(5), row.i64(6)),
                 bytes: None,
             };
-            let owner = self.owner(row.text(7), None, processes);
+            let owner = self.process_of(row.text(7), None, processes);
             copy.push(owner, processes);
         });
     }
@@ -395,7 +395,7 @@ impl Run {
                 counters: row.i64(1).and_then(|dispatch| self.counters.remove(&dispatch)),
                 ..self.kernel(row)
             };
-            let owner = self.owner(row.text(2), None, processes);
+            let owner = self.process_of(row.text(2), None, processes);
             kernel.push(owner, processes);
         });
     }
@@ -418,7 +418,7 @@ impl Run {
         let mut kernels: Vec<CountedKernel> = Vec::new();
         let mut of_dispatch: FxHashMap<(Option<i64>, i64), usize> = FxHashMap::default();
         file.for_each_row(columns, processes, |row, processes| {
-            let owner = self.owner(row.text(2), row.i64(own), processes);
+            let owner = self.process_of(row.text(2), row.i64(own), processes);
             let next = kernels.len();
             let at = row.i64(1).map_or(next, |dispatch| *of_dispatch.entry((owner, dispatch)).or_insert(next));
             if at == next {

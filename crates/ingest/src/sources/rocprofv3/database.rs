@@ -244,11 +244,11 @@ impl<'f> ProcessTables<'f> {
     /// Location and times of a row that begins with the columns of [`PLACE`].
     fn place(&self, row: &Row<'_>) -> (Track, Times) {
         let number = |column: usize| row.i64(column);
-        let of = |ids: &FxHashMap<i64, i64>, id: Option<i64>| id.map(|id| ids.get(&id).copied().unwrap_or(id));
+        let mapped_id = |ids: &FxHashMap<i64, i64>, id: Option<i64>| id.map(|id| ids.get(&id).copied().unwrap_or(id));
         let by_number = number(7).and_then(|id| self.tracks.get(&id).copied()).unwrap_or_default();
         let track = Track {
-            pid: of(&self.pids, number(0).or(by_number.pid)),
-            tid: of(&self.tids, number(1).or(by_number.tid)),
+            pid: mapped_id(&self.pids, number(0).or(by_number.pid)),
+            tid: mapped_id(&self.tids, number(1).or(by_number.tid)),
             agent: number(2).or(by_number.agent),
             queue: number(3).or(by_number.queue),
             stream: number(4).or(by_number.stream),

@@ -60,7 +60,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let why = processes.why_empty("record with rocprofv3 --kernel-trace --hip-trace --memory-copy-trace");
+    let why = processes.reason_if_empty("record with rocprofv3 --kernel-trace --hip-trace --memory-copy-trace");
     let mut traces = processes.traces(FORMAT, name);
     if let (Some(file), Some((_, first))) = (database, traces.first_mut()) {
         database::note_unread(file, &mut first.report);

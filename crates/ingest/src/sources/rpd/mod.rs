@@ -56,7 +56,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let why = processes.why_empty("no GPU work ran during the recording");
+    let why = processes.reason_if_empty("no GPU work ran during the recording");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
         let reason = format!("a rocmProfileData recording without calls and operations: {why}");
@@ -86,12 +86,12 @@ struct Launch {
 }
 
 /// Calls whose grid is given in work-items, not in groups.
-const ASKED_FOR_ITEMS: &[&str] = &["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
+const LAUNCHES_BY_WORK_ITEMS: &[&str] = &["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
 
 impl Launch {
     /// Convert the grid of a launch from work-items to groups.
     fn count_groups(&mut self, call: &str) {
-        if let (true, Some(grid), Some(block)) = (ASKED_FOR_ITEMS.contains(&call), &mut self.grid, &self.block) {
+        if let (true, Some(grid), Some(block)) = (LAUNCHES_BY_WORK_ITEMS.contains(&call), &mut self.grid, &self.block) {
             for (items, &size) in grid.iter_mut().zip(block).filter(|(_, size)| **size > 0) {
                 *items = items.saturating_add(size - 1) / size;
             }
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_by_what_rocm_calls_them() {
+    fn rocm_names_map_to_kinds() {
         let kinds =
             ["KernelExecution", "CopyHostToDevice", "FillBuffer", "Task", "BarrierAnd", ""].map(|name| kind_of(name).1);
         use EventKind::{Kernel, Memcpy, Memset, Sync};

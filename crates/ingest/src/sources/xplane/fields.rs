@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_breaks_off_gives_what_is_there() {
+    fn truncated_messages_give_their_first_fields() {
         let mut fields = Fields::new(&[0x08, 5, 0x12, 9, b'h', b'i']);
         assert_eq!(fields.by_ref().collect::<Vec<_>>(), [(1, Value::Number(5)), (2, Value::Cut(b"hi"))]);
         assert!(!fields.is_whole());

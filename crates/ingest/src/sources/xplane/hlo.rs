@@ -124,9 +124,9 @@ const DEEPEST: usize = 256;
 /// Limit on listed fused operators.
 const MOST_FUSED: usize = 32;
 /// Limit on examined instructions of a fusion.
-const MOST_LOOKED_AT: usize = 4096;
+const MAX_EXAMINED: usize = 4096;
 /// Operations without computation.
-const SILENT: [&str; 4] = ["parameter", "constant", "get-tuple-element", "tuple"];
+const WITHOUT_COMPUTATION: [&str; 4] = ["parameter", "constant", "get-tuple-element", "tuple"];
 
 impl Module {
     /// Parse the module of a serialized `HloProto`.
@@ -149,9 +149,9 @@ impl Module {
 
     /// Instruction with a name, or else that of a kernel: in graphs of many kernels all run as one instruction.
     pub(super) fn find(&self, instruction: &str, kernel: &str) -> Option<Position> {
-        let tells = |&position: &Position| self.origin(position).is_some();
-        let named = self.by_name.get(instruction).copied().filter(tells);
-        named.or_else(|| self.by_kernel.get(kernel).copied().filter(tells))
+        let has_origin = |&position: &Position| self.origin(position).is_some();
+        let named = self.by_name.get(instruction).copied().filter(has_origin);
+        named.or_else(|| self.by_kernel.get(kernel).copied().filter(has_origin))
     }
 
     fn instruction(&self, (computation, number): Position) -> Option<&Instruction> {
@@ -161,7 +161,7 @@ impl Module {
     /// Source metadata of an instruction, or of the last instruction fused into it, which is the fusion's result.
     fn origin(&self, position: Position) -> Option<&Origin> {
         let instruction = self.instruction(position)?;
-        let own = instruction.origin.as_ref().filter(|origin| origin.tells_something());
+        let own = instruction.origin.as_ref().filter(|origin| origin.is_informative());
         own.or_else(|| self.fused(instruction).last().copied())
     }
 
@@ -174,9 +174,9 @@ impl Module {
         called.sort_unstable();
         called.dedup();
         let computations = called.iter().filter_map(|id| self.message.computations.get(*self.computations.get(id)?));
-        let instructions = computations.flat_map(|computation| &computation.instructions).take(MOST_LOOKED_AT);
-        let working = instructions.filter(|i| !SILENT.iter().any(|silent| silent.as_bytes() == i.opcode));
-        working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.tells_something()).collect()
+        let instructions = computations.flat_map(|computation| &computation.instructions).take(MAX_EXAMINED);
+        let working = instructions.filter(|i| !WITHOUT_COMPUTATION.iter().any(|silent| silent.as_bytes() == i.opcode));
+        working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.is_informative()).collect()
     }
 
     /// Source operator and source lines of an XLA instruction.
@@ -219,7 +219,7 @@ impl Module {
 }
 
 impl Origin {
-    fn tells_something(&self) -> bool {
+    fn is_informative(&self) -> bool {
         !self.operator.is_empty() || !self.file.is_empty() || self.frame > 0
     }
 }

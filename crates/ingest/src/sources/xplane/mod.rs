@@ -12,7 +12,7 @@ mod programs;
 
 use super::row::MAX_NS;
 use super::{Content, Sniff, device_rows, processes, xprof};
-use crate::text::went_through_text;
+use crate::text::was_converted_as_text;
 use crate::{Error, ReadOptions, diagnostics};
 use events::Writer;
 use fields::{Fields, Value};
@@ -34,7 +34,7 @@ const LONGEST: u64 = 2 << 30;
 /// Detect bytes that begin with a plane: a message whose first text is the name of a plane.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
-    if went_through_text(head) {
+    if was_converted_as_text(head) {
         return Sniff::No;
     }
     match Fields::new(head).next() {
@@ -128,8 +128,8 @@ impl<'a> Space<'a> {
                     );
                     space.planes.push(plane);
                 }
-                (2 | 3, Value::Bytes(said)) => {
-                    diagnostics::PROFILER_SAYS.count(&mut trace.report, None, plane::text(said).trim());
+                (2 | 3, Value::Bytes(message)) => {
+                    diagnostics::PROFILER_SAYS.count(&mut trace.report, None, plane::text(message).trim());
                 }
                 (4, Value::Bytes(host)) => space.hosts.push(plane::text(host)),
                 _ => {}

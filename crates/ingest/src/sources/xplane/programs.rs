@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_have_their_number_behind_their_name() {
+    fn program_numbers_follow_names() {
         assert_eq!(numbered("jit_step(5973)"), Some(("jit_step", 5973)));
         assert_eq!(numbered("jit__unstack(-7)"), Some(("jit__unstack", -7)));
         assert_eq!(numbered("f(x)(3)"), Some(("f(x)", 3)));

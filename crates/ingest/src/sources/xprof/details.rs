@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_of_kernels_in_the_words_of_several_years() {
+    fn kernel_sizes_of_several_versions() {
         let json = |text: &str| Detail::Json(text.to_owned());
         let expected = vec![
             ("grid", json("[256,1,1]")),

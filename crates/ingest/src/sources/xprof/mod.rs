@@ -62,7 +62,7 @@ fn find_kinds(trace: &mut Trace) {
 const PROFILER_FILE: &str = "$profiler.py:";
 const PROFILER_FUNCTIONS: [&str; 2] = [" start_trace", " stop_trace"];
 /// A frame with more time than this outside of them, in ns, belongs to the program.
-const BESIDE_NS: i64 = 100_000;
+const MAX_EXCESS_NS: i64 = 100_000;
 
 /// Mark the start and stop of the profile, with their callees and with frames that only call them, as profiler
 /// activity. They can last a hundred times as long as all other events.
@@ -90,7 +90,7 @@ fn mark_profiler(trace: &mut Trace) {
             return true;
         }
         let first = spans.partition_point(|&(from, _)| from < start);
-        let calls = |&(from, to): &(i64, i64)| to <= end && (from - start).saturating_add(end - to) <= BESIDE_NS;
+        let calls = |&(from, to): &(i64, i64)| to <= end && (from - start).saturating_add(end - to) <= MAX_EXCESS_NS;
         is_python(&e) && spans.get(first).is_some_and(calls)
     };
     let marked: Vec<EventId> =

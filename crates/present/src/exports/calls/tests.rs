@@ -51,7 +51,7 @@ fn a_flame_graph_is_drawn() {
 
 /// The rules of speedscope's schema for sampled profiles.
 #[test]
-fn speedscope_holds_what_its_schema_wants() {
+fn speedscope_files_match_their_schema() {
     let file: Value = serde_json::from_slice(&written(write_speedscope, CallMetric::OperatorTime)).unwrap();
     let frames = file["shared"]["frames"].as_array().unwrap();
     assert!(frames.iter().all(|frame| frame["name"].is_string()));
@@ -71,7 +71,7 @@ fn speedscope_holds_what_its_schema_wants() {
 
 /// The rules of pprof's own `CheckValid`.
 #[test]
-fn pprof_refers_to_what_it_holds() {
+fn pprof_references_are_valid() {
     let profile = Profile::decode(written(write_pprof, CallMetric::OperatorTime).as_slice()).unwrap();
     let texts = profile.string_table.len() as i64;
     assert_eq!(profile.string_table[0], "");

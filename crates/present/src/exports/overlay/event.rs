@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_mark_is_replaced() {
+    fn older_marks_are_replaced() {
         let marked = mark(br#"{"args": {"critical": 0, "b": 2}}"#).unwrap();
         assert_eq!(marked, br#"{"args": {"critical": 1, "b": 2}}"#);
     }
 
     #[test]
-    fn an_event_fits_by_name_and_start() {
+    fn events_match_by_name_and_start() {
         let mark = Mark { index: 0, name: "a\"b".to_owned(), start_ns: 1_500, clock_shift_ns: 0 };
         for (event, expected) in [
             (r#"{"name": "a\"b", "ts": 1.5}"#, true),

@@ -316,7 +316,7 @@ mod tests {
         {"ph":"X","cat":"python_function"}, {"ph":"M"}]"#;
 
     #[test]
-    fn marks_and_arrows_go_in_and_the_rest_stays() {
+    fn marks_and_arrows_are_added_and_the_rest_is_unchanged() {
         let text =
             format!(r#"{{"other": {{"traceEvents": [1]}}, "traceEvents": {EVENTS}, "after": 18446744073709551615}}"#);
         let (json, summary) = write(&text, false).unwrap();
@@ -335,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn only_critical_leaves_complete_events_out() {
+    fn only_critical_omits_complete_events() {
         let (json, summary) = write(EVENTS, true).unwrap();
         assert_eq!(json.as_array().unwrap().len(), 7);
         assert_eq!(summary.left_out, 1);
     }
 
     #[test]
-    fn a_truncated_file_is_closed_and_a_broken_one_refused() {
+    fn truncated_files_are_closed_and_malformed_ones_refused() {
         let cut = EVENTS.split_at(EVENTS.find("python").unwrap()).0;
         let (json, summary) = write(&format!("{{\"traceEvents\": {cut}"), false).unwrap();
         assert!(summary.truncated);

@@ -106,7 +106,7 @@ impl Shown<'_> {
         let count = Count { tested: real.len() - alone, alone };
         // Beside a step, a whole run has no time that could be more or less.
         let has_time = |change: &&Change| !self.diff.has_different_bases || self.diff.call_ns(table, change).is_some();
-        let is_shown = |change: &&Change| table != ChangeTable::Paths || !self.told_below(change, &real);
+        let is_shown = |change: &&Change| table != ChangeTable::Paths || !self.is_shown_below(change, &real);
         let shown = real.iter().copied().filter(has_time).filter(is_shown);
         let top = if self.top == 0 { usize::MAX } else { self.top };
         (shown.take(top).collect(), count)
@@ -115,8 +115,8 @@ impl Shown<'_> {
     /// Number of rows that could not be tested, since records, times or counts of calls are missing.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
-        let is_told = !self.diff.missing_records.is_empty() || self.diff.per == Per::Call;
-        let counts = is_told && self.diff.method != Method::None;
+        let has_incomplete_runs = !self.diff.missing_records.is_empty() || self.diff.per == Per::Call;
+        let counts = has_incomplete_runs && self.diff.method != Method::None;
         if counts { self.changes(table).iter().filter(is_untested).count() } else { 0 }
     }
 
@@ -126,32 +126,32 @@ impl Shown<'_> {
         let all = self.changes(table);
         let row = |change: &&'_ Change| (change.rank, change.name.clone(), change.operator.clone());
         // Each row once, whatever is measured of it.
-        let mut told: BTreeSet<_> = all.iter().filter(|change| change.verdict.is_change()).map(|c| row(&c)).collect();
+        let mut rows: BTreeSet<_> = all.iter().filter(|change| change.verdict.is_change()).map(|c| row(&c)).collect();
         let recounted = all.iter().filter(|change| change.verdict == Verdict::Noise && change.calls_changed());
-        recounted.filter(|change| told.insert(row(change))).collect()
+        recounted.filter(|change| rows.insert(row(change))).collect()
     }
 
     /// Sentence on operators and kernels whose number of calls changed but not their times; none without any.
     fn recounts(&self, table: ChangeTable) -> Option<String> {
         // Paths end in the same operators; functions are many.
-        let told_elsewhere = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
+        let is_shown_elsewhere = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
         // Of windows of other lengths all are.
-        let all = if told_elsewhere || self.diff.per == Per::Call { Vec::new() } else { self.recounted(table) };
+        let all = if is_shown_elsewhere || self.diff.per == Per::Call { Vec::new() } else { self.recounted(table) };
         let top = if self.top == 0 { usize::MAX } else { self.top };
         let one = |change: &&Change| {
             let rank = if self.has_ranks() { format!("rank {} ", change.rank) } else { String::new() };
             format!("{rank}{} {}", name(table, change), self.counts(table, change))
         };
-        let told: Vec<String> = all.iter().take(top).map(one).collect();
+        let texts: Vec<String> = all.iter().take(top).map(one).collect();
         let more =
-            if all.len() > told.len() { format!(", and {} more", all.len() - told.len()) } else { String::new() };
+            if all.len() > texts.len() { format!(", and {} more", all.len() - texts.len()) } else { String::new() };
         let unit = if self.diff.per == Per::Step { "step" } else { "run" };
         let how = format!("Number of calls changed in every {unit}, with times within noise");
-        (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
+        (!texts.is_empty()).then(|| format!("{how}: {}{more}.", texts.join(", ")))
     }
 
     /// Check if most of a call path's change comes from one call path below.
-    fn told_below(&self, change: &Change, all: &[&Change]) -> bool {
+    fn is_shown_below(&self, change: &Change, all: &[&Change]) -> bool {
         let ns = |change: &Change| self.change_ns(ChangeTable::Paths, change);
         let below = |other: &&&Change| {
             let rest = other.name.strip_prefix(&*change.name);
@@ -197,12 +197,12 @@ fn time(ns: f64) -> String {
 /// side whose records are missing: neither is a time of 0.
 fn times(change: &Change) -> [String; 2] {
     let [before, after] = change.known_ns();
-    let told = |ns: Option<f64>, count: f64| match ns {
+    let text_of = |ns: Option<f64>, count: f64| match ns {
         None | Some(0.0) if count == 0.0 => "absent".to_owned(),
         None => "missing".to_owned(),
         Some(ns) => time(ns),
     };
-    [told(before, change.count_before), told(after, change.count_after)]
+    [text_of(before, change.count_before), text_of(after, change.count_after)]
 }
 
 /// Format a change of a time with its sign: `+1.20 ms`.
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_absent_took_no_time_at_all() {
+    fn absent_entries_have_zero_time() {
         let change = |times: (f64, f64), counts: (f64, f64)| Change {
             rank: 0,
             name: "aten::mm".into(),

@@ -7,11 +7,11 @@ use stackline_findings::{DevicePeak, Findings, RankTimes};
 /// Keys and values that documents of findings add, in their order.
 pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
     let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
-    let rank = |of: &RankTimes| {
-        let exposed_ns = of.exposed_collectives_ns;
-        json!({"rank": of.rank, "step_ns": of.step_ns, "steps": of.steps, "collectives_alone_ns": exposed_ns})
+    let rank = |times: &RankTimes| {
+        let exposed_ns = times.exposed_collectives_ns;
+        json!({"rank": times.rank, "step_ns": times.step_ns, "steps": times.steps, "collectives_alone_ns": exposed_ns})
     };
-    let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes});
+    let peak = |device_peak: &DevicePeak| json!({"device": device_peak.device, "bytes": device_peak.bytes, "mended_bytes": device_peak.mended_bytes});
     vec![
         ("step_ns", json!(found.step_ns)),
         ("steps", json!(found.steps)),

@@ -31,7 +31,7 @@ impl Evidence {
         let of_whole = found.whole.iter().flat_map(|whole| &whole.findings);
         for finding in found.findings.iter().chain(of_whole) {
             for &event in finding.events.iter().take(EVENTS) {
-                kept.events.entry(event).or_insert_with(|| told(trace, event, origin));
+                kept.events.entry(event).or_insert_with(|| event_json(trace, event, origin));
             }
             if let Some(&first) = finding.events.first() {
                 let path = || path_of(trace, first).into_iter().map(shortened).collect();
@@ -59,7 +59,7 @@ impl Evidence {
     }
 }
 
-fn told(trace: &Trace, event: EventId, origin: i64) -> Value {
+fn event_json(trace: &Trace, event: EventId, origin: i64) -> Value {
     let start = trace.events.start[event.index()].saturating_sub(origin);
     let dur = trace.events.dur[event.index()];
     json!({"event": event.0, "name": shortened(trace.name(event)), "start_ns": start, "dur_ns": dur})

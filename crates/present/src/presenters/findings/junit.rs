@@ -7,7 +7,7 @@ use stackline_findings::{Finding, Reason, RuleInfo, SkippedRule, evidence};
 use std::io;
 
 /// Maximum number of listed findings below --min-gain.
-const MOST_TOLD: usize = 20;
+const MOST_LISTED: usize = 20;
 
 /// Result of a test.
 enum Outcome<'f> {
@@ -98,7 +98,7 @@ fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): 
         .with_attribute(("time", "0"));
     match outcome {
         Outcome::Passed => case.write_empty()?,
-        Outcome::Small(small) => case.write_inner_content(|writer| told(writer, shown, small))?,
+        Outcome::Small(small) => case.write_inner_content(|writer| write_small(writer, shown, small))?,
         Outcome::Found(found) => case.write_inner_content(|writer| failure(writer, shown, found))?,
         Outcome::Failed(unchecked) => case.write_inner_content(|writer| error(writer, unchecked))?,
         Outcome::Skipped(why) => case.write_inner_content(|writer| {
@@ -111,15 +111,15 @@ fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): 
 }
 
 /// Output of a passed test with findings below --min-gain.
-fn told(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Finding]) -> io::Result<()> {
+fn write_small(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Finding]) -> io::Result<()> {
     let line = |f: &&Finding| {
         let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": estimated gain {gain}"));
         format!("\n{}: {}{gain}", place(f), f.title)
     };
     let count = small.len();
     let verb = if count == 1 { "finding is" } else { "findings are" };
-    let lines = small.iter().take(MOST_TOLD).map(line).collect::<String>();
-    let more = if count > MOST_TOLD { format!("\nand {} more", count - MOST_TOLD) } else { String::new() };
+    let lines = small.iter().take(MOST_LISTED).map(line).collect::<String>();
+    let more = if count > MOST_LISTED { format!("\nand {} more", count - MOST_LISTED) } else { String::new() };
     let text = clean(&format!("{count} {verb} below --min-gain and not a failure:{lines}{more}"));
     writer.create_element("system-out").write_text_content(BytesText::new(&text))?;
     Ok(())

@@ -1,6 +1,8 @@
 //! Findings as Markdown, for a pull request.
 
-use super::{Change, Shown, before, counted, gain, memory, missing, on_ranks, place, size, together, uncovered};
+use super::{
+    Change, Shown, before, combined_gain, count_text, gain, memory, missing, on_ranks, place, size, uncovered,
+};
 use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
 use stackline_findings::{Finding, Reason, SkippedRule, evidence};
@@ -9,9 +11,9 @@ use stackline_findings::{Finding, Reason, SkippedRule, evidence};
 pub fn markdown(shown: &Shown<'_>) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
-    let mut out = format!("### Stackline: {}\n\n", counted(count, "finding"));
+    let mut out = format!("### Stackline: {}\n\n", count_text(count, "finding"));
     out.push_str(&format!("{}.", capital(&size(found))));
-    for all in together(found).filter(|_| count > 1).into_iter().chain(memory::together(found)) {
+    for all in combined_gain(found).filter(|_| count > 1).into_iter().chain(memory::combined_gain(found)) {
         out.push(' ');
         out.push_str(&all);
     }
@@ -76,7 +78,7 @@ fn details(finding: &Finding) -> String {
     let example = rule.example.as_ref().map_or_else(String::new, |(before, after)| {
         format!("```python\n# before\n{before}\n# after\n{after}\n```\n\n")
     });
-    let told: Vec<&str> =
+    let sentences: Vec<&str> =
         [&rule.why, &rule.advice].into_iter().map(|text| text.as_str()).filter(|t| !t.is_empty()).collect();
     let more = rule
         .page
@@ -87,7 +89,7 @@ fn details(finding: &Finding) -> String {
         rule.code,
         rule.name,
         escaped(&finding.title),
-        told.join(" "),
+        sentences.join(" "),
         escaped(&evidence(finding)),
         finding.support.name(),
         finding.confidence.name(),

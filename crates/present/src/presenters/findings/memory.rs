@@ -43,7 +43,7 @@ pub(super) fn peaks(found: &Findings) -> Option<String> {
 
 /// Combined savings of memory changes: a sentence for each device with savings.
 #[must_use]
-pub fn together(found: &Findings) -> Vec<String> {
+pub fn combined_gain(found: &Findings) -> Vec<String> {
     let helped = found.peaks.iter().filter_map(|peak| {
         let (after, share) = (peak.mended_bytes?, peak.saved_percent()?);
         (after < peak.bytes).then(|| {

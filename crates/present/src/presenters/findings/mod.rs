@@ -15,7 +15,7 @@ pub use evidence::Evidence;
 pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;
-pub use memory::{gain as memory_gain, together as memory_together};
+pub use memory::{combined_gain as memory_together, gain as memory_gain};
 pub use sarif::{Tool, sarif};
 pub use text::text;
 pub use uncovered::uncovered;
@@ -87,7 +87,7 @@ const NOTHING: &str = "0.0 %";
 const ALL: &str = "100.0 %";
 
 /// Format a count with its noun in singular or plural: `1 finding`, `2 findings`.
-fn counted(count: usize, what: &str) -> String {
+fn count_text(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -99,7 +99,7 @@ fn percent(found: &Findings, ns: i64) -> String {
 }
 
 /// Words for the whole to which [`percent`] refers: `of a step` or `of the window`.
-fn of_what(found: &Findings) -> &'static str {
+fn base_of_percent(found: &Findings) -> &'static str {
     if found.steps > 0 { "of a step" } else { "of the window" }
 }
 
@@ -111,8 +111,8 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
         return Some(memory::gain(saved));
     }
     let gain = finding.gain?;
-    let (per, of) = if found.steps > 0 { ("/step", "") } else { ("", " of the window") };
-    Some(format!("{}{per} ({}{of}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
+    let (per, window_suffix) = if found.steps > 0 { ("/step", "") } else { ("", " of the window") };
+    Some(format!("{}{per} ({}{window_suffix}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
 /// Text with the bounds of a finding's gain, to append to the gain.
@@ -184,7 +184,7 @@ fn length(found: &Findings) -> String {
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.detail_rank()?;
     let on = ranks_with(found, finding)?;
-    let least = finding.ranks.iter().filter_map(|of| Some((of.gain_ns?, of.rank))).min();
+    let least = finding.ranks.iter().filter_map(|times| Some((times.gain_ns?, times.rank))).min();
     Some(match least {
         _ if finding.ranks.len() == 1 => on,
         Some((ns, rank)) if rank != shown => {
@@ -203,8 +203,8 @@ pub fn ranks_with(found: &Findings, finding: &Finding) -> Option<String> {
 }
 
 /// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
-fn together(found: &Findings) -> Option<String> {
-    let apart = apart(found);
+fn combined_gain(found: &Findings) -> Option<String> {
+    let apart = excluded_findings(found);
     let Some(all) = found.combined.filter(|all| all.ns > 0) else {
         return apart.map(|apart| format!("Combined gain unknown: {apart}."));
     };
@@ -214,13 +214,13 @@ fn together(found: &Findings) -> Option<String> {
         () if all.low_ns <= 0 || least == NOTHING => format!("bounds 0 to {most}"),
         () => format!("bounds {least} to {most}"),
     };
-    let told = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
+    let sentence = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), base_of_percent(found));
     let apart = apart.map_or_else(String::new, |apart| format!(" Excluded: {apart}."));
-    Some(told + surprise(found, all.ns) + &apart)
+    Some(sentence + gain_difference_note(found, all.ns) + &apart)
 }
 
 /// Findings excluded from the combined gain, with reasons: `1 finding with a speculative gain`.
-fn apart(found: &Findings) -> Option<String> {
+fn excluded_findings(found: &Findings) -> Option<String> {
     let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
     let of_calls = [
         (
@@ -236,9 +236,9 @@ fn apart(found: &Findings) -> Option<String> {
         (found.contradicting(), "in conflict with the changes above"),
     ];
     let reasons = if found.is_of_calls { of_calls } else { reasons };
-    let told = reasons.iter().filter(|(count, _)| *count > 0);
-    let told: Vec<String> = told.map(|(count, why)| format!("{} {why}", counted(*count, "finding"))).collect();
-    (!told.is_empty()).then(|| told.join(", "))
+    let counts = reasons.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, why)| format!("{} {why}", count_text(*count, "finding"))).collect();
+    (!counts.is_empty()).then(|| counts.join(", "))
 }
 
 /// Check if a gain exceeds another by more than the error of replay and rounding, 0.5 % of a step.
@@ -248,7 +248,7 @@ fn is_beyond(gain_ns: i64, other_ns: i64, step_ns: i64) -> bool {
 
 /// Explanation of a combined gain that differs from the expectation; empty otherwise. With several ranks it is empty
 /// too, since each finding shows the rank with the largest gain and the sum is that of the slowest.
-fn surprise(found: &Findings, together: i64) -> &'static str {
+fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
     let Some(first) = found.findings.first().filter(|_| found.ranks.is_empty()) else { return "" };
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {
@@ -266,7 +266,7 @@ fn surprise(found: &Findings, together: i64) -> &'static str {
 fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
     for SkippedRule { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
-        match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
+        match by_need.iter_mut().find(|(known, _)| *known == reason.short()) {
             Some((_, codes)) => codes.push(&rule.code),
             None => by_need.push((reason.short(), vec![&rule.code])),
         }
@@ -291,7 +291,7 @@ mod tests {
     use super::is_beyond;
 
     #[test]
-    fn a_nanosecond_is_no_surprise() {
+    fn differences_of_a_nanosecond_are_ignored() {
         assert!(!is_beyond(500_001, 500_000, 1_000_000));
         assert!(is_beyond(510_000, 500_000, 1_000_000));
         assert!(!is_beyond(400_000, 500_000, 1_000_000));

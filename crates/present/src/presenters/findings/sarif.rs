@@ -55,9 +55,9 @@ pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
     let all: Vec<&Finding> = shown.found.findings.iter().chain(&shown.found.ignored).collect();
     let names: BTreeMap<*const Finding, String> =
         all.iter().map(|finding| ptr::from_ref(*finding)).zip(fingerprints(&all)).collect();
-    let of = |told: Told<'_>| result(shown, tool, told, names.get(&ptr::from_ref(told.0)));
-    let listed = shown.listed.iter().map(|(finding, change)| of((finding, *change, None)));
-    let suppressed = shown.suppressed.iter().map(|(finding, by)| of((finding, None, Some(by))));
+    let result_of = |item: ListedFinding<'_>| result(shown, tool, item, names.get(&ptr::from_ref(item.0)));
+    let listed = shown.listed.iter().map(|(finding, change)| result_of((finding, *change, None)));
+    let suppressed = shown.suppressed.iter().map(|(finding, by)| result_of((finding, None, Some(by))));
     json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
@@ -78,17 +78,17 @@ pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
 /// Notifications: notes and failed rules as tool notifications, rules without data as configuration notifications.
 fn invocation(found: &Findings) -> Value {
     let note = |text: &String| json!({"level": "note", "message": {"text": format!("{}.", capital(text))}});
-    let mut told: Vec<Value> = found.notes.iter().map(note).collect();
+    let mut notifications: Vec<Value> = found.notes.iter().map(note).collect();
     let mut missing = Vec::new();
     for unchecked in &found.unchecked {
         match unchecked.reason {
-            Reason::Failed(..) | Reason::Cut(_) => told.push(not_checked("error", unchecked)),
+            Reason::Failed(..) | Reason::Cut(_) => notifications.push(not_checked("error", unchecked)),
             Reason::Missing(_) => missing.push(not_checked("note", unchecked)),
         }
     }
     let has_failed = found.unchecked.iter().any(|unchecked| matches!(unchecked.reason, Reason::Failed(..)));
     let mut invocation = json!({"executionSuccessful": !has_failed});
-    for (key, list) in [("toolExecutionNotifications", told), ("toolConfigurationNotifications", missing)] {
+    for (key, list) in [("toolExecutionNotifications", notifications), ("toolConfigurationNotifications", missing)] {
         if !list.is_empty() {
             invocation[key] = json!(list);
         }
@@ -126,12 +126,12 @@ fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
     descriptor
 }
 
-type Told<'f> = (&'f Finding, Option<Change>, Option<&'f Ignored>);
+type ListedFinding<'f> = (&'f Finding, Option<Change>, Option<&'f Ignored>);
 
 fn result(
     shown: &Shown<'_>,
     tool: &Tool<'_>,
-    (finding, change, suppressed): Told<'_>,
+    (finding, change, suppressed): ListedFinding<'_>,
     fingerprint: Option<&String>,
 ) -> Value {
     let mut gain = gain(shown.found, finding).map_or_else(String::new, |gain| format!(" Gains {gain}."));
@@ -173,7 +173,7 @@ fn result(
     if let Some(on) = on_ranks(shown.found, finding) {
         let text = format!("{}.{gain} {} {}", finding.title, capital(&format!("{on}.")), finding.rule.advice);
         result["message"]["text"] = json!(text.trim_end());
-        let gains = finding.ranks.iter().map(|of| json!({"rank": of.rank, "gainNs": of.gain_ns}));
+        let gains = finding.ranks.iter().map(|rank| json!({"rank": rank.rank, "gainNs": rank.gain_ns}));
         result["properties"]["ranks"] = gains.collect();
     }
     if let Some(change) = change {

@@ -1,6 +1,6 @@
 //! Findings for a terminal: the source location first.
 
-use super::{Change, Shown, before, counted, gain, memory, on_ranks, place, size, together, uncovered};
+use super::{Change, Shown, before, combined_gain, count_text, gain, memory, on_ranks, place, size, uncovered};
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
@@ -21,10 +21,10 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
         }
         0 if found.unchecked.len() == rules::ALL.len() => "No rule could be checked".to_owned(),
         0 => "No finding with a large gain".to_owned(),
-        _ => counted(count, "finding"),
+        _ => count_text(count, "finding"),
     };
     let mut out = remark(&format!("{what}; {}.", size(found)), style);
-    let together = together(found).filter(|_| count > 1).into_iter().chain(memory::together(found));
+    let together = combined_gain(found).filter(|_| count > 1).into_iter().chain(memory::combined_gain(found));
     out.extend(together.map(|line| remark(&line, style)));
     for (number, (finding, change)) in (1..).zip(shown.listed) {
         out.push('\n');
@@ -113,16 +113,16 @@ fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     for reason in unchecked.iter().map(|unchecked| &unchecked.reason).filter(|r| matches!(r, Reason::Missing(_))) {
         let short = reason.short();
         let what = short.split_once(" (").or(short.split_once(':')).map_or(short, |(what, _)| what);
-        match by_need.iter_mut().find(|(of, _)| *of == what) {
+        match by_need.iter_mut().find(|(known, _)| *known == what) {
             Some((_, count)) => *count += 1,
             None => by_need.push((what, 1)),
         }
     }
     by_need.sort_by_key(|(_, count)| Reverse(*count));
-    let sum = |of: &[(&str, usize)]| of.iter().map(|(_, count)| count).sum::<usize>();
-    let rules = counted(sum(&by_need), "rule");
-    let (told, others) = by_need.split_at(by_need.len().min(MOST_REASONS));
-    let mut reasons: Vec<String> = match told {
+    let sum = |counts: &[(&str, usize)]| counts.iter().map(|(_, count)| count).sum::<usize>();
+    let rules = count_text(sum(&by_need), "rule");
+    let (listed, others) = by_need.split_at(by_need.len().min(MOST_REASONS));
+    let mut reasons: Vec<String> = match listed {
         [] => return None,
         [(what, _)] => vec![(*what).to_owned()],
         several => several.iter().map(|(what, count)| format!("{what} ({count})")).collect(),
@@ -159,13 +159,16 @@ fn small(found: &Findings) -> Vec<String> {
     let mut by_rule: BTreeMap<&str, usize> = BTreeMap::new();
     own.iter().for_each(|finding| *by_rule.entry(&finding.rule.code).or_default() += 1);
     let own = by_rule.into_iter().map(|(code, count)| {
-        format!("{} of {code} below --min-gain (--min-gain 0 shows them).", counted(count, "finding"))
+        format!("{} of {code} below --min-gain (--min-gain 0 shows them).", count_text(count, "finding"))
     });
-    let told = |count: usize, gain: &str, how: &str| {
+    let counted_text = |count: usize, gain: &str, how: &str| {
         let is = if count == 1 { "is" } else { "are" };
-        (count > 0).then(|| format!("{} with {gain} {is} omitted{how}.", counted(count, "finding")))
+        (count > 0).then(|| format!("{} with {gain} {is} omitted{how}.", count_text(count, "finding")))
     };
-    let others = [told(little, "a small gain", " (--min-gain)"), told(found.small.len() - with_gain, "no gain", "")];
+    let others = [
+        counted_text(little, "a small gain", " (--min-gain)"),
+        counted_text(found.small.len() - with_gain, "no gain", ""),
+    ];
     own.chain(others.into_iter().flatten()).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Time not covered by findings, as text and JSON.
 
-use super::{bounds, of_what, percent};
+use super::{base_of_percent, bounds, percent};
 use crate::presenters::human::{count, duration};
 use serde_json::{Value, json};
 use stackline_findings::{Findings, LargeGroup, LargeKind, RankTimes};
@@ -13,7 +13,7 @@ const NAME: usize = 72;
 /// Large groups of time that no finding covers: a sentence, and a line (`- `) for each group. With several ranks,
 /// groups of other ranks than the slowest follow a second sentence. Empty if findings cover all large groups.
 pub fn uncovered(found: &Findings) -> Vec<String> {
-    let is_others = |group: &&LargeGroup| !of_other_rank(found, group).is_empty();
+    let is_others = |group: &&LargeGroup| !other_rank_suffix(found, group).is_empty();
     let (others, own): (Vec<_>, Vec<_>) = found.uncovered.groups.iter().partition(is_others);
     let lines = |head: String, groups: Vec<&LargeGroup>| {
         let head = Some(head).filter(|_| !groups.is_empty());
@@ -27,15 +27,18 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
 fn head(found: &Findings) -> String {
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
     match found.uncovered.is_most() {
-        true if found.findings.is_empty() => match of_slowest(found).as_str() {
+        true if found.findings.is_empty() => match slowest_rank_suffix(found).as_str() {
             "" => "Not covered by rules; largest parts:".to_owned(),
             rank => format!("Not covered by rules{rank}; largest parts:"),
         },
         true => {
             let all = whole(found);
-            format!("Findings cover {covered:.0} % of {all}{}. Largest parts not covered by rules:", of_slowest(found))
+            format!(
+                "Findings cover {covered:.0} % of {all}{}. Largest parts not covered by rules:",
+                slowest_rank_suffix(found)
+            )
         }
-        false => match of_slowest(found).as_str() {
+        false => match slowest_rank_suffix(found).as_str() {
             "" => "Large and not covered by rules:".to_owned(),
             rank => format!("Large{rank} and not covered by rules:"),
         },
@@ -79,10 +82,15 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         _ if !group.kind.is_of_events() => String::new(),
         Some(gain) if group.is_wait() => {
             let (low, high) = (percent(found, gain.low_ns), percent(found, gain.high_ns));
-            format!("; estimated gain of removal unknown, bounds {low} to {high} {}", of_what(found))
+            format!("; estimated gain of removal unknown, bounds {low} to {high} {}", base_of_percent(found))
         }
         Some(gain) => {
-            format!("; estimated gain of removal {} {}{}", percent(found, gain.ns), of_what(found), bounds(found, gain))
+            format!(
+                "; estimated gain of removal {} {}{}",
+                percent(found, gain.ns),
+                base_of_percent(found),
+                bounds(found, gain)
+            )
         }
         None => "; the gain of removal cannot be replayed".to_owned(),
     };
@@ -95,19 +103,19 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         true => "samples",
         false => group.kind.words(group.count),
     };
-    let rank = of_other_rank(found, group);
+    let rank = other_rank_suffix(found, group);
     let longest = group.longest_gap_ns.map(|ns| format!(", longest {}", duration(ns))).unwrap_or_default();
     format!("{name} ({} {words}{longest}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
 }
 
 /// Words that name the slowest of several ranks; empty for a single rank.
-fn of_slowest(found: &Findings) -> String {
+fn slowest_rank_suffix(found: &Findings) -> String {
     let slowest = RankTimes::slowest(&found.ranks);
     slowest.map(|times| format!(" on rank {}, the slowest", times.rank)).unwrap_or_default()
 }
 
 /// Words that name the rank of a group of time, unless the rank is the slowest one.
-fn of_other_rank(found: &Findings, group: &LargeGroup) -> String {
+fn other_rank_suffix(found: &Findings, group: &LargeGroup) -> String {
     let slowest = RankTimes::slowest(&found.ranks).map(|times| times.rank);
     group.rank.filter(|rank| Some(*rank) != slowest).map(|rank| format!(", rank {rank}")).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! One node of a view of the call tree by every metric that was measured.
 
-use super::{Asked, Label, UNFOLLOWED, counted, end};
+use super::{Label, UNFOLLOWED, ViewRequest, counted, end};
 use crate::prefetch::{Stage, chosen};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
@@ -39,30 +39,30 @@ impl FrameMetric {
 }
 
 pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
-    let asked = Asked::new(opened, arguments)?;
-    let place = asked.place(opened, arguments)?;
+    let request = ViewRequest::new(opened, arguments)?;
+    let place = request.place(opened, arguments)?;
     if arguments.text("root")?.is_none() {
         return Err(QueryError::Argument { name: "root", why: "is missing".to_owned() });
     }
     let (view, row) = (&place.view, place.row);
     let labels = place.labels();
     let path: Vec<&CallLabel> = labels.iter().collect();
-    let tree = asked.source.tree();
+    let tree = request.source.tree();
     let metrics = tree.measured().into_iter().map(|metric| {
-        if metric == asked.options.metric {
+        if metric == request.options.metric {
             let node = &view.nodes[row];
             return FrameMetric::new(view, Some(node.inclusive.sum), Some(node.exclusive.sum));
         }
-        if let Some(there) = asked.there(metric, &labels) {
+        if let Some(there) = request.view_at_path(metric, &labels) {
             let node = &there.nodes[0];
             return FrameMetric::new(&there, Some(node.inclusive.sum), Some(node.exclusive.sum));
         }
         // Kept as if the page had asked for it: the next frame needs it, too.
         let view = opened
-            .view(&asked.key(&arguments.clone().with("metric", metric.name(&tree.strings))), || asked.view(metric));
+            .view(&request.key(&arguments.clone().with("metric", metric.name(&tree.strings))), || request.view(metric));
         let node = find(&view, &path);
-        let of = |sum: fn(&ViewNode) -> u64| node.map(|row| row.map_or(0, |row| sum(&view.nodes[row])));
-        FrameMetric::new(&view, of(|node| node.inclusive.sum), of(|node| node.exclusive.sum))
+        let sum_of = |sum: fn(&ViewNode) -> u64| node.map(|row| row.map_or(0, |row| sum(&view.nodes[row])));
+        FrameMetric::new(&view, sum_of(|node| node.inclusive.sum), sum_of(|node| node.exclusive.sum))
     });
     Answer::document(&FrameDetail {
         path: labels.iter().map(Label::new).collect(),
@@ -111,7 +111,7 @@ mod tests {
     };
 
     #[test]
-    fn what_was_not_followed_is_not_taken_for_nothing() {
+    fn omitted_nodes_are_not_reported_as_zero() {
         let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess::default());
         let name = builder.text("main");

@@ -21,7 +21,7 @@ fn are_read_by<T: DeserializeOwned + Serialize>(list: &Value) {
 }
 
 #[test]
-fn documents_are_what_is_declared() {
+fn documents_match_their_declarations() {
     for (name, answer) in opened().iter().flat_map(answers) {
         let document: Value = serde_json::from_str(&answer.json).expect("JSON");
         let tables = &document["tables"];
@@ -49,7 +49,7 @@ fn documents_are_what_is_declared() {
 }
 
 #[test]
-fn keys_of_findings_are_what_is_declared() {
+fn keys_of_findings_match_their_declarations() {
     let [trace, _] = opened();
     let mut found = trace.findings(None).expect("findings").clone();
     let gain = Some(Gain { ns: 2, low_ns: 1, high_ns: 3 });

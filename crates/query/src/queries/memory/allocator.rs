@@ -1,6 +1,6 @@
 //! Query of the caching allocator: segments, blocks and fragmentation at the time of the snapshot.
 
-use crate::prefetch::{Stage, plain};
+use crate::prefetch::{Stage, one_empty_set};
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::tables;
@@ -92,5 +92,5 @@ fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Segment {
 }
 
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
-    if stage == Stage::Holders && opened.memory(None).is_ok() { plain() } else { Vec::new() }
+    if stage == Stage::Holders && opened.memory(None).is_ok() { one_empty_set() } else { Vec::new() }
 }

@@ -48,30 +48,30 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     }
     let none = |number| QueryError::missing(format!("unknown suggestion {number}; there are {}", memory.ranked.len()));
     let table = tables::apply(&memory.trace, &memory.ranked, &numbers).map_err(none)?;
-    let wanted: Vec<Suggestion> =
+    let selected: Vec<Suggestion> =
         numbers.iter().filter_map(|number| Some(memory.ranked.get(number - 1)?.suggestion.clone())).collect();
-    let curve = super::curve::values(&applied(memory, device, &wanted).curve());
-    let page = AppliedPage { device: device.0, numbers, peaks: at_peaks(memory, &wanted) };
+    let curve = super::curve::values(&applied(memory, device, &selected).curve());
+    let page = AppliedPage { device: device.0, numbers, peaks: at_peaks(memory, &selected) };
     let columns = super::curve::columns(&[&curve], arguments)?;
     Ok(Answer { columns, ..super::printed(memory, &[table], &page)? })
 }
 
 /// Replay a device's memory with all of these suggestions that can be combined.
-fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, wanted: &'a [Suggestion]) -> Replay<'a> {
-    let mut replay = Replay::new(&memory.trace, device, wanted);
-    for at in 0..wanted.len() {
+fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, selected: &'a [Suggestion]) -> Replay<'a> {
+    let mut replay = Replay::new(&memory.trace, device, selected);
+    for at in 0..selected.len() {
         replay.apply(at);
     }
     replay
 }
 
 /// Bytes in use at each peak, before and after; the peak may be elsewhere afterwards.
-fn at_peaks<'a>(memory: &'a Memory, wanted: &[Suggestion]) -> Vec<AtPeak<'a>> {
+fn at_peaks<'a>(memory: &'a Memory, selected: &[Suggestion]) -> Vec<AtPeak<'a>> {
     let mut replays: Vec<(MemoryDeviceId, Replay<'_>)> = Vec::new();
     let mut rows = Vec::new();
     for peak in &memory.peaks {
         let at = replays.iter().position(|(device, _)| *device == peak.device).unwrap_or_else(|| {
-            replays.push((peak.device, applied(memory, peak.device, wanted)));
+            replays.push((peak.device, applied(memory, peak.device, selected)));
             replays.len() - 1
         });
         let after = replays[at].1.at(peak.peak.position.0);
@@ -86,7 +86,7 @@ const ALONE: usize = 12;
 /// The suggestions that together lower the peak most, and the best ones alone.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
-    let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
+    let Some(whole) = super::whole_of_device(opened, device) else { return Vec::new() };
     let together = suggestions::combination(memory);
     let alone = (1..=suggestions::count(memory).min(ALONE)).map(|one| vec![one]).filter(|one| *one != together);
     let lists = Some(together.clone()).filter(|list| !list.is_empty()).into_iter().chain(alone);

@@ -49,15 +49,15 @@ pub(crate) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
         }
     };
     let mut texts = Texts::default();
-    let name = |of: &Box| texts.index(memory.trace.strings.get(memory.trace.calls.name[of.first as usize]));
+    let name = |boxed: &Box| texts.index(memory.trace.strings.get(memory.trace.calls.name[boxed.first as usize]));
     let names: Vec<u32> = boxes.iter().map(name).collect();
-    let numbers = |of: fn(&Box) -> u32| Column::U32(boxes.iter().map(of).collect());
+    let numbers = |boxed: fn(&Box) -> u32| Column::U32(boxes.iter().map(boxed).collect());
     let columns = vec![
-        ("lane", numbers(|of| of.lane)),
-        ("kind", Column::U8(boxes.iter().map(|of| of.kind as u8).collect())),
-        ("start", numbers(|of| of.first)),
-        ("length", numbers(|of| of.last - of.first + 1)),
-        ("count", numbers(|of| of.count)),
+        ("lane", numbers(|boxed| boxed.lane)),
+        ("kind", Column::U8(boxes.iter().map(|boxed| boxed.kind as u8).collect())),
+        ("start", numbers(|boxed| boxed.first)),
+        ("length", numbers(|boxed| boxed.last - boxed.first + 1)),
+        ("count", numbers(|boxed| boxed.count)),
         ("name", Column::U32(names)),
     ];
     Answer::with_columns(&CallsDocument { level, texts: texts.list() }, columns)

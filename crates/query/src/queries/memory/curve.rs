@@ -58,7 +58,7 @@ pub(super) fn columns(
     for (at, values) in series.iter().enumerate() {
         add(&mut points, at, values, window, |position| position >> level);
     }
-    let numbers = |of: fn(&Point) -> f64| Column::F64(points.iter().map(of).collect());
+    let numbers = |value_of: fn(&Point) -> f64| Column::F64(points.iter().map(value_of).collect());
     Ok(vec![
         ("curve", Column::U32(points.iter().map(|point| point.counter as u32).collect())),
         ("start", numbers(|point| point.start as f64)),
@@ -70,5 +70,5 @@ pub(super) fn columns(
 
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let Stage::MemoryOf(device) = stage else { return Vec::new() };
-    super::whole_of(opened, device).into_iter().collect()
+    super::whole_of_device(opened, device).into_iter().collect()
 }

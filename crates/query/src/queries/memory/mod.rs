@@ -38,11 +38,11 @@ fn memory<'a>(opened: &'a OpenRun, arguments: &Arguments) -> Result<&'a Memory, 
 /// Device that the query arguments name; without one, that of the first peak.
 fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, QueryError> {
     let first = || memory.peaks.first().map_or(MemoryDeviceId(0), |peak| peak.device);
-    let Some(wanted) = arguments.number::<u32>("device")? else { return Ok(first()) };
-    if wanted as usize >= memory.trace.devices.len().max(1) {
-        return Err(QueryError::missing(format!("unknown device {wanted}")));
+    let Some(number) = arguments.number::<u32>("device")? else { return Ok(first()) };
+    if number as usize >= memory.trace.devices.len().max(1) {
+        return Err(QueryError::missing(format!("unknown device {number}")));
     }
-    Ok(MemoryDeviceId(wanted))
+    Ok(MemoryDeviceId(number))
 }
 
 /// Query arguments that select all calls of the memory trace, if the run has memory data.
@@ -51,7 +51,7 @@ fn whole(opened: &OpenRun) -> Option<Arguments> {
 }
 
 /// Query arguments that select all calls of the memory trace on one device.
-fn whole_of(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments> {
+fn whole_of_device(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments> {
     Some(whole(opened)?.with("device", &device.0.to_string()))
 }
 

@@ -2,7 +2,7 @@
 
 use super::apply::AtPeak;
 use super::{Brief, FrameAnswer, SourceLocation, objects};
-use crate::memory::{Memory, Waste, Why};
+use crate::memory::{Memory, Waste, WasteReason};
 use crate::prefetch::{Stage, with};
 use crate::queries::shortened;
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -112,9 +112,9 @@ impl<'a> MeasureOf<'a> {
             Measure::Frequency { variation, histogram } => {
                 Self::Frequency { variation: *variation, histogram: &histogram[..histogram.len().min(LISTED)] }
             }
-            &Measure::Growth { left, rounds, per_round, origin } => {
-                let round = origin.round();
-                Self::Growth { left_in: left, rounds, per_round: round.map(|_| per_round), round }
+            &Measure::Growth { left, iterations, per_iteration, origin } => {
+                let round = origin.noun();
+                Self::Growth { left_in: left, rounds: iterations, per_round: round.map(|_| per_iteration), round }
             }
             &Measure::Slices { count, largest } => Self::Slices { slices: count, largest },
         }
@@ -152,7 +152,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let (accesses, accesses_all) = accesses(memory, object);
     let waste = memory.waste_of(object);
     let patterns = memory.matches.iter().filter(|found| found.object == object);
-    let of_waste = |waste: &Waste| WasteOf(Why::ALL[waste.why as usize], waste.from, waste.to);
+    let of_waste = |waste: &Waste| WasteOf(WasteReason::ALL[waste.why as usize], waste.from, waste.to);
     let text = |id| super::text(trace, id);
     Answer::document(&ObjectDetail {
         object: number,
@@ -270,7 +270,7 @@ const OBJECTS: usize = 60;
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Objects, Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let lists = memory.devices().into_iter().flat_map(|device| objects::first(opened, Stage::MemoryOf(device)));
-    let lists = lists.filter_map(|list| crate::ask(opened, "memory-objects", &list).ok());
+    let lists = lists.filter_map(|list| crate::run_query(opened, "memory-objects", &list).ok());
     let objects: BTreeSet<String> =
         lists.flat_map(|answer| answer.whole_numbers("object", OBJECTS)).map(|object| object.to_string()).collect();
     objects.iter().map(|object| with(&[("object", object)])).collect()

@@ -159,7 +159,8 @@ fn of_lanes(memory: &Memory, shown: &[MemoryObjectId]) -> (Vec<String>, Columns)
         .collect();
     let mut texts = Texts::default();
     let indices: Vec<[u32; 2]> = named.iter().map(|names| names.each_ref().map(|name| texts.index(name))).collect();
-    let numbers = |of: &dyn Fn(MemoryObjectId) -> f64| Column::F64(shown.iter().map(|object| of(*object)).collect());
+    let numbers =
+        |value_of: &dyn Fn(MemoryObjectId) -> f64| Column::F64(shown.iter().map(|object| value_of(*object)).collect());
     let row = |object: MemoryObjectId| object.index();
     let columns = vec![
         ("object", Column::U32(shown.iter().map(|object| object.0).collect())),
@@ -269,7 +270,7 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
 /// Prefetched query arguments: objects in each sort order, and those alive at each peak.
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
-    let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
+    let Some(whole) = super::whole_of_device(opened, device) else { return Vec::new() };
     let order = |order: &str| whole.clone().with("order", order);
     let peaks = memory.peaks.iter().filter(|peak| peak.device == device);
     let alive = peaks.map(|peak| order("size").with("alive", &peak.name));
@@ -282,7 +283,7 @@ mod tests {
     use stackline_model::AccessMode::{Both, Read, Unknown, Write};
 
     #[test]
-    fn what_is_not_known_of_one_access_is_not_known_of_both() {
+    fn merged_accesses_are_unknown_if_one_is() {
         for mode in [Read, Write, Both, Unknown] {
             assert_eq!([both(mode, Unknown), both(Unknown, mode), both(mode, mode)], [Unknown, Unknown, mode]);
         }

@@ -1,7 +1,7 @@
 //! Overview of memory: devices, peaks, streams, waste, failed requests.
 
-use crate::memory::{Memory, StreamLane, Why};
-use crate::prefetch::{Stage, plain};
+use crate::memory::{Memory, StreamLane, WasteReason};
+use crate::prefetch::{Stage, one_empty_set};
 use crate::queries::tiles::{BUCKETS, Whole};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
@@ -104,7 +104,7 @@ fn page(memory: &Memory) -> MemoryPage<'_> {
         buckets: BUCKETS,
         has_times: memory.has_times,
         kinds: MemoryCallKind::ALL.map(MemoryCallKind::name).into(),
-        why: Why::ALL.into(),
+        why: WasteReason::ALL.into(),
         devices: devices(memory),
         peaks: memory.peaks.iter().map(peak).collect(),
         lanes: memory.lanes.iter().map(|lane| of_lane(memory, lane)).collect(),
@@ -138,5 +138,5 @@ fn of_lane<'a>(memory: &Memory, lane: &'a StreamLane) -> Stream<'a> {
 }
 
 pub(crate) fn first(_: &OpenRun, stage: Stage) -> Vec<Arguments> {
-    if stage == Stage::Memory { plain() } else { Vec::new() }
+    if stage == Stage::Memory { one_empty_set() } else { Vec::new() }
 }

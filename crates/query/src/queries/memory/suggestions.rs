@@ -1,7 +1,7 @@
 //! Query that lists suggestions to save memory, the best first.
 
 use crate::memory::Memory;
-use crate::prefetch::{Stage, plain};
+use crate::prefetch::{Stage, one_empty_set};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::tables::{combination_note, listed, suggestion_notes, suggestions_table};
@@ -48,7 +48,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
 }
 
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
-    if stage == Stage::Memory && opened.memory(None).is_ok() { plain() } else { Vec::new() }
+    if stage == Stage::Memory && opened.memory(None).is_ok() { one_empty_set() } else { Vec::new() }
 }
 
 /// Numbers of the suggestions that together lower the peak most.

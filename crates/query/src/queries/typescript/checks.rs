@@ -15,7 +15,7 @@ fn check<'n>(query: &str, names: impl Iterator<Item = &'n str>, declared: &[(&st
 }
 
 #[test]
-fn answers_are_what_is_declared() {
+fn answers_match_their_declarations() {
     let declared = Declarations::all();
     let mut seen = BTreeSet::new();
     for opened in opened() {

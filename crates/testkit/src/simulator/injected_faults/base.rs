@@ -20,7 +20,7 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
         inline_loading: false,
         gil: false,
         main_frame: true,
-        alike: true,
+        has_equal_steps: true,
         unique: false,
         ..Profile::any(seed)
     };
@@ -85,18 +85,18 @@ fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
             }
         }
     }
-    let total = |ops: &[Op], of: &[usize]| -> i64 { of.iter().map(|&op| ops[op].duration).sum() };
+    let total = |ops: &[Op], indices: &[usize]| -> i64 { indices.iter().map(|&op| ops[op].duration).sum() };
     // Equal in each step.
     let of_step = (backward.len() / passes(program).max(1)).max(1);
     let percents: Vec<i64> = (0..of_step).map(|_| rng.between(90, 210)).collect();
-    for (i, (number, of)) in backward.into_iter().enumerate() {
+    for (i, (number, indices)) in backward.into_iter().enumerate() {
         let Some(before) = forward.get(&number) else { continue };
-        let wanted = total(&program.ops, before) * percents[i % of_step] / 100;
-        let is = total(&program.ops, &of).max(1);
-        for op in of {
+        let target_ns = total(&program.ops, before) * percents[i % of_step] / 100;
+        let is = total(&program.ops, &indices).max(1);
+        for op in indices {
             let op = &mut program.ops[op];
             if op.work == Work::Kernel {
-                op.duration = (op.duration * wanted / is).max(1_500);
+                op.duration = (op.duration * target_ns / is).max(1_500);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Injected faults of communication that delays other work.
 
 use super::Kind;
+use super::injector::{At, FaultInjector};
 use super::kernels::without;
-use super::planter::{At, Planter};
 use crate::rng::Rng;
 use crate::simulator::names;
 use crate::simulator::program::build::{Builder, COLLECTIVE, COMPUTE};
@@ -58,11 +58,11 @@ fn collective(
 
 /// One to three collectives in each step for which other work waits at once, each of 5 to 30 % of the step. Repaired:
 /// no work waits for them.
-fn not_overlapped(p: &mut Planter<'_>) {
+fn not_overlapped(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 3);
     let ns = p.part(5, 30);
     p.both(At::Forward, count, |p| {
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| {
             b.python("torch/distributed/distributed_c10d.py(2501): all_reduce", |b| {
                 let ns = b.rng.jitter(ns, 5);
                 let (_, done) = all_reduce(b, ns);
@@ -70,18 +70,18 @@ fn not_overlapped(p: &mut Planter<'_>) {
             });
         });
         // The last wait is that of other work.
-        let last = planted.iter().rposition(|step| matches!(step, Step::Wait { .. }));
-        let mut repaired = planted.clone();
+        let last = faulty.iter().rposition(|step| matches!(step, Step::Wait { .. }));
+        let mut repaired = faulty.clone();
         if let Some(last) = last {
             repaired.remove(last);
         }
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
 /// One or two collectives in each step for which other work waits; one to three of all take 3 to 12 times as long as
 /// the others, because another rank is late.
-fn waits_for_others(p: &mut Planter<'_>) {
+fn waits_for_others(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 2);
     let (ns, times) = (p.part(3, 10), p.b.rng.between(3, 12));
     let all = count * p.passes();
@@ -89,23 +89,23 @@ fn waits_for_others(p: &mut Planter<'_>) {
     let which = p.b.rng.sample(all, late);
     let mut call = 0;
     p.faster(At::Forward, count, |b| {
-        let mut mended = Vec::new();
+        let mut repaired_durations = Vec::new();
         b.python("torch/distributed/distributed_c10d.py(2501): all_reduce", |b| {
             let usual = b.rng.jitter(ns, 4);
             let (op, done) = all_reduce(b, usual);
             if which.contains(&call) {
                 b.program.ops[op].duration = usual * times;
-                mended.push((op, usual));
+                repaired_durations.push((op, usual));
             }
             call += 1;
             b.wait(COMPUTE, done);
         });
-        mended
+        repaired_durations
     });
 }
 
 /// Each step searches unused parameters, for 0.5 to 1.5 times the step.
-fn search(p: &mut Planter<'_>) {
+fn search(p: &mut FaultInjector<'_>) {
     let ns = p.part(50, 150);
     p.gone(At::Forward, 1, |b| {
         b.python("torch/nn/parallel/distributed.py(1639): forward", |b| {
@@ -116,7 +116,7 @@ fn search(p: &mut Planter<'_>) {
 
 /// One to four buckets of gradients in each step are reduced, each for 2 to 10 % of the step; after the update the
 /// parameters are gathered from the ranks that computed them. Repaired: each reduction takes half the time.
-fn sums_of_shards(p: &mut Planter<'_>) {
+fn sums_of_shards(p: &mut FaultInjector<'_>) {
     let (count, ns) = (p.some(1, 4), p.part(2, 10));
     let places = p.places(At::Forward, count).len() as i64;
     p.faster(At::Forward, places as usize, |b| {
@@ -141,16 +141,16 @@ const ELEMENTS_PER_NS: i64 = 25;
 /// After the update, 24 to 48 parameters are averaged over the ranks, by one collective each: 8 to 30 % of the step
 /// in latencies. Every second one is a bias and takes hardly more than a latency. Repaired: one collective moves all
 /// of them, with one latency and the time of all data.
-fn one_by_one(p: &mut Planter<'_>) {
+fn one_by_one(p: &mut FaultInjector<'_>) {
     let count = p.some(24, 48);
     let latency = (p.part(8, 30) / count as i64).max(12_000);
     let size = |i: usize, rng: &mut Rng| if i.is_multiple_of(2) { 1 << rng.between(12, 16) } else { 512 };
     let sizes: Vec<i64> = (0..count).map(|i| size(i, &mut p.b.rng)).collect();
     let all = [sizes.iter().sum()];
     p.both(At::End, 1, |p| {
-        let planted = p.write(|b| average(b, &sizes, latency));
+        let faulty = p.write(|b| average(b, &sizes, latency));
         let repaired = p.write(|b| average(b, &all, latency));
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
@@ -172,14 +172,14 @@ fn average(b: &mut Builder<'_>, sizes: &[i64], latency: i64) {
 
 /// Each step of the optimizer has two to four passes, each with one to three buckets that are reduced, each for 3 to
 /// 10 % of the step, while no other work runs. Repaired: only the last pass reduces.
-fn accumulation(p: &mut Planter<'_>) {
+fn accumulation(p: &mut FaultInjector<'_>) {
     const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
     let (count, buckets, ns) = (p.some(2, 4), p.some(1, 3), p.part(3, 10));
     let mut places = p.places(At::Forward, count);
     places.sort_unstable();
     for (i, &place) in places.iter().enumerate() {
         for pass in 0..p.passes() {
-            let planted = p.write(|b| {
+            let faulty = p.write(|b| {
                 b.annotation("DistributedDataParallel.forward", |b| {
                     b.operator_of("aten::addmm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn", 20_000);
                 });
@@ -193,12 +193,12 @@ fn accumulation(p: &mut Planter<'_>) {
                     b.spend(200, 900);
                 }
             });
-            let mut repaired = planted.clone();
+            let mut repaired = faulty.clone();
             if i + 1 < places.len() {
-                repaired = without(&planted, "c10d::allreduce_");
+                repaired = without(&faulty, "c10d::allreduce_");
                 repaired.retain(|step| !matches!(step, Step::Wait { .. }));
             }
-            p.put((At::Forward, place, pass), planted, repaired);
+            p.put((At::Forward, place, pass), faulty, repaired);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Injected performance faults: slow or unnecessary copies and type conversions.
 
 use super::Kind;
-use super::planter::{At, Planter};
+use super::injector::{At, FaultInjector};
 use crate::simulator::Profile;
 use crate::simulator::kineto::device;
 use crate::simulator::program::build::{Builder, COMPUTE};
@@ -20,7 +20,7 @@ const PAGEABLE: &str = "Memcpy HtoD (Pageable -> Device)";
 /// The batch is copied from memory that is not pinned, at 3 to 9 GB/s, for 0.1 to 0.8 times the step. Repaired: no
 /// thread waits for the copy, and it is as fast as copies from pinned memory in the trace, or otherwise as usual for
 /// this GPU (25 and 50 GB/s).
-fn pageable(p: &mut Planter<'_>) {
+fn pageable(p: &mut FaultInjector<'_>) {
     let is_h100 = p.b.program.dependent_launch;
     let ns = p.part(10, 80).max(60_000);
     let rate = p.b.rng.between(3, 9);
@@ -30,7 +30,7 @@ fn pageable(p: &mut Planter<'_>) {
     let pinned = if shown { device::bytes(Work::HostToDevice, 1) } else { of_gpu };
     p.both(At::Start, 1, |p| {
         let bytes = ns * rate;
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| {
             to(b, |b| {
                 b.blocking_copy(Work::HostToDevice, PAGEABLE, "cudaMemcpyAsync", COMPUTE);
                 let op = b.program.ops.len() - 1;
@@ -43,7 +43,7 @@ fn pageable(p: &mut Planter<'_>) {
                 b.launch(Work::HostToDevice, "Memcpy HtoD (Pinned -> Device)", COMPUTE, bytes / pinned);
             });
         });
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
@@ -53,7 +53,7 @@ fn to(b: &mut Builder<'_>, body: impl FnOnce(&mut Builder<'_>)) {
 }
 
 /// One to four source locations in each step that each create 3 to 8 small tensors of 8 to 2,048 bytes.
-fn uploads(p: &mut Planter<'_>) {
+fn uploads(p: &mut FaultInjector<'_>) {
     let (count, tensors) = (p.some(1, 4), p.some(3, 8));
     let bytes = 8 << p.b.rng.below(9);
     p.gone(At::Forward, count, |b| {
@@ -75,7 +75,7 @@ fn uploads(p: &mut Planter<'_>) {
 }
 
 /// Two to five layers in each step convert their parameters first, each for 0.5 to 4 % of the step.
-fn casts(p: &mut Planter<'_>) {
+fn casts(p: &mut FaultInjector<'_>) {
     const LAYER: Inputs =
         Inputs { dims: "[[32, 512], [1024, 512], [1024]]", types: "[\"c10::BFloat16\", \"float\", \"float\"]" };
     const CAST: Inputs = Inputs {
@@ -105,14 +105,14 @@ fn casts(p: &mut Planter<'_>) {
                 b.operator_of("aten::addmm", "nvjet_hsh_128x128_64x4_1x2_h_bz_TNN", 2 * ns);
             });
         };
-        let planted = p.write(|b| layer(b, true));
+        let faulty = p.write(|b| layer(b, true));
         let repaired = p.write(|b| layer(b, false));
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
 /// One to four tensors in each step are copied into another order, together for 4 to 25 % of the step.
-fn reorder(p: &mut Planter<'_>) {
+fn reorder(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 4);
     let ns = (p.part(4, 25) / count as i64).max(5_000);
     let kernel = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda>>()";
@@ -130,14 +130,14 @@ fn reorder(p: &mut Planter<'_>) {
 }
 
 /// One to four conversions in each step, each for 2 to 10 % of the step. Repaired: they take 0.65 times as long.
-fn convert(p: &mut Planter<'_>) {
+fn convert(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 4);
     let ns = p.part(3, 10);
     let kernel = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>()";
     p.faster(At::Forward, count, |b| {
         let ns = b.rng.jitter(ns, 10);
         let mut op = 0;
-        b.python("model.py(91): norm", |b| to(b, |b| op = b.planted_kernel(kernel, ns)));
+        b.python("model.py(91): norm", |b| to(b, |b| op = b.injected_kernel(kernel, ns)));
         vec![(op, ns * 65 / 100)]
     });
 }

@@ -1,7 +1,7 @@
 //! Injected performance faults: slow data loading, by workers or by the main thread.
 
 use super::Kind;
-use super::planter::{At, Planter};
+use super::injector::{At, FaultInjector};
 use crate::simulator::Profile;
 use crate::simulator::edit::{self, Edit};
 use crate::simulator::names;
@@ -29,7 +29,7 @@ fn without_workers(profile: &mut Profile) {
 }
 
 /// Each item takes its worker 1.2 to 3 times as long as would be in time. Repaired: two more workers.
-fn slow_items(p: &mut Planter<'_>) {
+fn slow_items(p: &mut FaultInjector<'_>) {
     p.whole = Some(|program| {
         if let Some(more) = edit::apply(program.clone(), &Edit::MoreWorkers(2)) {
             *program = more;
@@ -80,11 +80,11 @@ fn take_from_workers(b: &mut Builder<'_>) {
 }
 
 /// The main thread loads each batch of 2 to 8 items itself, for 0.3 to 2 times the step.
-fn load_inline(p: &mut Planter<'_>) {
+fn load_inline(p: &mut FaultInjector<'_>) {
     let items = p.some(2, 8);
     let ns = p.part(30, 200) / items as i64;
     p.both(At::Start, 1, |p| {
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| {
             take(b, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
                 b.python(names::FETCH, |b| {
                     for _ in 0..items {
@@ -94,18 +94,18 @@ fn load_inline(p: &mut Planter<'_>) {
                 });
             });
         });
-        (planted, p.write(take_from_workers))
+        (faulty, p.write(take_from_workers))
     });
 }
 
 /// The main thread loads each batch itself, mostly by resizing 2 to 8 images, for 0.3 to 2 times the step. Repaired:
 /// the images are small from the beginning.
-fn resize(p: &mut Planter<'_>) {
+fn resize(p: &mut FaultInjector<'_>) {
     const RESIZE: &str = "PIL/Image.py(2203): resize";
     let items = p.some(2, 8);
     let ns = p.part(30, 200) / items as i64;
     p.both(At::Start, 1, |p| {
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| {
             take(b, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
                 b.python(names::FETCH, |b| {
                     for _ in 0..items {
@@ -126,8 +126,8 @@ fn resize(p: &mut Planter<'_>) {
             is_resize = matches!(step, Step::Open(span) if span.name == RESIZE) || was && !matches!(step, Step::Close);
             !was && !is_resize
         };
-        let mut repaired = planted.clone();
+        let mut repaired = faulty.clone();
         repaired.retain(stays);
-        (planted, repaired)
+        (faulty, repaired)
     });
 }

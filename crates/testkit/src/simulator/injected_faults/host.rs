@@ -1,8 +1,8 @@
 //! Injected faults that delay or block the host.
 
 use super::Kind;
+use super::injector::{At, FaultInjector};
 use super::kernels::without;
-use super::planter::{At, Planter};
 use crate::simulator::Profile;
 use crate::simulator::program::build::{Builder, COMPUTE};
 use crate::simulator::program::{self, Span, Step, Target, Work, extras};
@@ -32,27 +32,27 @@ pub(super) fn more_steps(profile: &mut Profile) {
 
 /// One to three calls of `item()` in each step, between modules or at its end, as a blocking copy or as a copy and a
 /// wait.
-fn item(p: &mut Planter<'_>) {
+fn item(p: &mut FaultInjector<'_>) {
     let at = if p.b.chance(40) { At::End } else { At::Forward };
     let count = p.some(1, 3);
     p.gone(at, count, |b| b.python("train.py(88): log_loss", extras::item));
 }
 
 /// One or two calls of `nonzero()` in each step. Repaired: the code runs without the number of elements.
-fn nonzero(p: &mut Planter<'_>) {
+fn nonzero(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 2);
     p.both(At::Forward, count, |p| {
-        let planted = p.write(|b| b.python("model.py(61): select", |b| b.op("aten::nonzero", select)));
+        let faulty = p.write(|b| b.python("model.py(61): select", |b| b.op("aten::nonzero", select)));
         let mut wait = false;
         let stays = |step: &Step| {
-            let goes = matches!(step, Step::Sync { .. })
+            let is_removed = matches!(step, Step::Sync { .. })
                 || matches!(step, Step::Launch { name, .. } if name == "cudaMemcpyAsync");
-            wait |= goes;
-            !goes
+            wait |= is_removed;
+            !is_removed
         };
-        let mut repaired = planted.clone();
+        let mut repaired = faulty.clone();
         repaired.retain(stays);
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
@@ -60,18 +60,18 @@ fn select(b: &mut Builder<'_>) {
     let counting = "void at_cuda_detail::cub::DeviceReduceKernel<at_cuda_detail::cub::DeviceReducePolicy<bool, int>>()";
     let writing = "void at_cuda_detail::cub::DeviceSelectSweepKernel<at_cuda_detail::cub::DispatchSelectIf<long>>()";
     let (first, second) = (b.rng.between(3_000, 20_000), b.rng.between(4_000, 30_000));
-    b.planted_kernel(counting, first);
+    b.injected_kernel(counting, first);
     b.spend(200, 900);
     let ns = b.rng.between(1_100, 2_500);
     b.launch(Work::DeviceToHost, "Memcpy DtoH (Device -> Pinned)", COMPUTE, ns);
     b.spend(200, 900);
     b.sync(Target::Stream(COMPUTE));
     b.spend(200, 900);
-    b.planted_kernel(writing, second);
+    b.injected_kernel(writing, second);
 }
 
 /// One or two device synchronizations in each step.
-fn synchronize(p: &mut Planter<'_>) {
+fn synchronize(p: &mut FaultInjector<'_>) {
     let at = if p.b.chance(50) { At::End } else { At::Forward };
     let count = p.some(1, 2);
     p.gone(at, count, |b| {
@@ -82,7 +82,7 @@ fn synchronize(p: &mut Planter<'_>) {
 }
 
 /// An explicit garbage collection in each step, for 0.4 to 1.5 times the step.
-fn collect(p: &mut Planter<'_>) {
+fn collect(p: &mut FaultInjector<'_>) {
     let ns = p.part(40, 150);
     p.gone(At::End, 1, |b| {
         b.python("train.py(70): free", |b| {
@@ -93,18 +93,18 @@ fn collect(p: &mut Planter<'_>) {
 
 /// Automatic garbage collections at random points after the first step: in every to every third step, each for 0.5 to
 /// 3 times the step.
-fn collect_by_itself(p: &mut Planter<'_>) {
+fn collect_by_itself(p: &mut FaultInjector<'_>) {
     let (every, ns) = (p.some(1, 3), p.part(50, 300));
     for pass in (p.some(1, 2)..p.passes()).step_by(every) {
         let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
-        let planted = p.write(|b| b.python("Python GC", |b| b.around(ns, 30)));
-        p.put((At::Forward, place, pass), planted, Vec::new());
+        let faulty = p.write(|b| b.python("Python GC", |b| b.around(ns, 30)));
+        p.put((At::Forward, place, pass), faulty, Vec::new());
     }
 }
 
 /// One to three calls in each step that write to a terminal or a file, together for 0.3 to 1.2 times the step; some
 /// of them first read a number from the GPU.
-fn logging(p: &mut Planter<'_>) {
+fn logging(p: &mut FaultInjector<'_>) {
     const FRAMES: &[&str] = &[
         "<built-in function print>",
         "logging/__init__.py(1479): info",
@@ -129,71 +129,71 @@ fn logging(p: &mut Planter<'_>) {
 }
 
 /// In one to three steps after the first one, a function is compiled again, each time for 1 to 6 times the step.
-fn recompile(p: &mut Planter<'_>) {
+fn recompile(p: &mut FaultInjector<'_>) {
     let (times, ns) = (p.some(1, 3), p.part(100, 600));
     let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
     for pass in p.b.rng.sample(p.passes() - 1, times) {
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| {
             b.python("model.py(30): forward", |b| {
                 b.python("torch/_dynamo/convert_frame.py(1080): _compile", |b| b.around(ns, 30));
             });
         });
-        p.put((At::Forward, place, pass + 1), planted, Vec::new());
+        p.put((At::Forward, place, pass + 1), faulty, Vec::new());
     }
 }
 
 /// One to three functions in each step have a graph break; the lookup of the second part takes 0.2 to 0.8 times the
 /// step.
-fn graph_breaks(p: &mut Planter<'_>) {
+fn graph_breaks(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 3);
     let ns = p.part(40, 120) / count as i64;
     p.both(At::Forward, count, |p| {
-        let parts = |b: &mut Builder<'_>, is_planted: bool| {
+        let parts = |b: &mut Builder<'_>, is_injected: bool| {
             b.python("model.py(30): forward", |b| {
                 b.op("Torch-Compiled Region: 0/0", |b| {
-                    b.planted_kernel("triton_red_fused_relu_sum_0", 8_000);
+                    b.injected_kernel("triton_red_fused_relu_sum_0", 8_000);
                     b.spend(500, 1_500);
                     b.python("model.py(34): torch_dynamo_resume_in_forward_at_34", |b| {
-                        if is_planted {
+                        if is_injected {
                             b.op("TorchDynamo Cache Lookup", |b| b.around(ns, 10));
                         }
                         b.op("Torch-Compiled Region: 1/0", |b| {
-                            b.planted_kernel("triton_poi_fused_mul_1", 6_000);
+                            b.injected_kernel("triton_poi_fused_mul_1", 6_000);
                         });
                     });
                 });
             });
         };
-        let planted = p.write(|b| parts(b, true));
-        let repaired = without(&planted, "TorchDynamo Cache Lookup");
-        (planted, repaired)
+        let faulty = p.write(|b| parts(b, true));
+        let repaired = without(&faulty, "TorchDynamo Cache Lookup");
+        (faulty, repaired)
     });
 }
 
 /// One step waits, unlike the others, for 0.5 to 4 times the step.
-fn slow_step(p: &mut Planter<'_>) {
+fn slow_step(p: &mut FaultInjector<'_>) {
     let ns = p.part(150, 500);
     let pass = 1 + p.b.rng.below(p.passes() - 2);
-    let planted = p.write(|b| b.python("train.py(140): evaluate", |b| b.around(ns, 0)));
-    p.put((At::End, 0, pass), planted, Vec::new());
+    let faulty = p.write(|b| b.python("train.py(140): evaluate", |b| b.around(ns, 0)));
+    p.put((At::End, 0, pass), faulty, Vec::new());
 }
 
 /// A Python function that occupies the host for 0.5 to 2.5 times the step. Repaired: half of it.
-fn slow_code(p: &mut Planter<'_>) {
+fn slow_code(p: &mut FaultInjector<'_>) {
     let ns = p.part(50, 250).max(400_000);
     halved(p, ns);
 }
 
 /// A CPU program, in which a Python function takes as long as 1 to 4 steps of the original program with a GPU.
 /// Repaired: half of it.
-fn busy_python(p: &mut Planter<'_>) {
+fn busy_python(p: &mut FaultInjector<'_>) {
     p.on_the_cpu();
     let ns = p.part(100, 400).max(400_000);
     halved(p, ns);
 }
 
 /// A Python function in each step that takes about this many ns. Repaired: half of it.
-fn halved(p: &mut Planter<'_>, ns: i64) {
+fn halved(p: &mut FaultInjector<'_>, ns: i64) {
     let half = |steps: &[Step]| {
         let halved = |step: &Step| match step {
             Step::Spend(own) => Step::Spend(own / 2),
@@ -202,19 +202,19 @@ fn halved(p: &mut Planter<'_>, ns: i64) {
         steps.iter().map(halved).collect()
     };
     p.both(At::Forward, 1, |p| {
-        let planted = p.write(|b| b.python("train.py(120): build_mask", |b| b.around(ns, 5)));
-        let repaired = half(&planted);
-        (planted, repaired)
+        let faulty = p.write(|b| b.python("train.py(120): build_mask", |b| b.around(ns, 5)));
+        let repaired = half(&faulty);
+        (faulty, repaired)
     });
 }
 
 /// One to three allocations by the driver in each step, with or without a previous free, each for 0.2 to 0.6 times
 /// the step. Repaired: memory is available.
-fn allocate(p: &mut Planter<'_>) {
+fn allocate(p: &mut FaultInjector<'_>) {
     let (count, frees) = (p.some(1, 3), p.b.chance(50));
     let ns = p.part(20, 60);
     p.both(At::Forward, count, |p| {
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| {
             b.python("model.py(48): grow", |b| {
                 b.op("aten::empty", |b| {
                     if frees {
@@ -226,15 +226,15 @@ fn allocate(p: &mut Planter<'_>) {
                 });
             });
         });
-        let mut repaired = planted.clone();
+        let mut repaired = faulty.clone();
         repaired.retain(|step| !matches!(step, Step::Call { .. } | Step::Sync { .. }));
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
 /// A loop in each step that calls one CPU operator at least 60 times, for 0.5 to 1.5 times the step. Repaired: one
 /// call remains.
-fn small_operators(p: &mut Planter<'_>) {
+fn small_operators(p: &mut FaultInjector<'_>) {
     let ns = p.part(50, 150);
     let calls = (ns / 9_000).max(60);
     let each = ns / calls;
@@ -254,7 +254,7 @@ fn small_operators(p: &mut Planter<'_>) {
 }
 
 /// A function in each step waits for another thread or process, for 0.4 to 1.5 times the step.
-fn wait_for_others(p: &mut Planter<'_>) {
+fn wait_for_others(p: &mut FaultInjector<'_>) {
     const FRAMES: &[&str] = &[
         "concurrent/futures/_base.py(428): result",
         "threading.py(1115): join",
@@ -269,7 +269,7 @@ fn wait_for_others(p: &mut Planter<'_>) {
 }
 
 /// The profiler stops the program in each step to write its data, for 0.6 to 1.5 times the step.
-fn profiler_pauses(p: &mut Planter<'_>) {
+fn profiler_pauses(p: &mut FaultInjector<'_>) {
     let ns = p.part(60, 150);
     p.gone(At::End, 1, |b| {
         b.span(Span::new(program::Kind::Overhead, "Activity Buffer Request"), (1, 9), (1, 9), |b| b.around(ns, 5));

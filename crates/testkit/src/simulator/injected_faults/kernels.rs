@@ -1,7 +1,7 @@
 //! Injected faults of slow or unnecessary kernels.
 
 use super::Kind;
-use super::planter::{At, Planter};
+use super::injector::{At, FaultInjector};
 use crate::simulator::Profile;
 use crate::simulator::program::build::Builder;
 use crate::simulator::program::{Sequence, Step, Work};
@@ -25,7 +25,7 @@ fn with_backward(profile: &mut Profile) {
 
 /// One to four convolutions in each step, with layout conversions before and after them, each for 0.5 to 6 % of the
 /// step.
-fn layout(p: &mut Planter<'_>) {
+fn layout(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 4);
     let (ns, times) = (p.step_ns * p.b.rng.between(5, 60) / 1_000, p.b.rng.between(1, 4));
     p.both(At::Forward, count, |p| {
@@ -33,27 +33,27 @@ fn layout(p: &mut Planter<'_>) {
             b.op("aten::cudnn_convolution", |b| {
                 let convert = |b: &mut Builder<'_>, name: &'static str| {
                     let ns = b.rng.jitter(ns, 5);
-                    b.planted_kernel(name, ns);
+                    b.injected_kernel(name, ns);
                     b.spend(200, 900);
                 };
                 if converts {
                     convert(b, "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, true, true, (cudnnKernelDataType_t)0>()");
                 }
-                b.planted_kernel("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x64x64", ns * times);
+                b.injected_kernel("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x64x64", ns * times);
                 b.spend(200, 900);
                 if converts {
                     convert(b, "void cudnn::ops::nhwcToNchwKernel<__half, __half, float, true, false, (cudnnKernelDataType_t)0>()");
                 }
             });
         };
-        let planted = p.write(|b| convolution(b, true));
+        let faulty = p.write(|b| convolution(b, true));
         let repaired = p.write(|b| convolution(b, false));
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
 /// After at least three steps, the clock is 12 to 35 % lower, and kernels take correspondingly longer.
-fn low_clock(p: &mut Planter<'_>) {
+fn low_clock(p: &mut FaultInjector<'_>) {
     const MHZ: i64 = 1_410;
     let low = MHZ * p.b.rng.between(65, 88) / 100;
     let pass = 3 + p.b.rng.below(p.passes() - 6);
@@ -63,7 +63,7 @@ fn low_clock(p: &mut Planter<'_>) {
         let ns = p.b.program.ops[op].duration;
         if p.b.program.ops[op].work == Work::Kernel {
             p.b.program.ops[op].duration = ns * MHZ / low;
-            p.mend(op, ns);
+            p.set_repaired_duration(op, ns);
         }
     }
 }
@@ -71,7 +71,7 @@ fn low_clock(p: &mut Planter<'_>) {
 /// A pair of an operator and a backward node in each step. `write` writes one of them and returns the operations that
 /// the repair changes, with their new durations.
 fn pair(
-    p: &mut Planter<'_>,
+    p: &mut FaultInjector<'_>,
     operator: &'static str,
     node: &'static str,
     mut write: impl FnMut(&mut Builder<'_>, bool) -> Vec<(usize, i64)>,
@@ -81,28 +81,30 @@ fn pair(
     let (forward, backward) = (first(&forward), first(&backward));
     for pass in 0..p.passes() {
         let sequence = p.b.next_sequence();
-        let mut mended = Vec::new();
-        let before = p.write(|b| b.numbered(operator, Sequence::Forward(sequence), |b| mended.extend(write(b, false))));
-        let behind = p.write(|b| {
+        let mut repaired_durations = Vec::new();
+        let before = p.write(|b| {
+            b.numbered(operator, Sequence::Forward(sequence), |b| repaired_durations.extend(write(b, false)))
+        });
+        let after = p.write(|b| {
             let outer = format!("autograd::engine::evaluate_function: {node}");
             b.numbered(outer, Sequence::Backward(sequence), |b| {
-                b.numbered(node, Sequence::Backward(sequence), |b| mended.extend(write(b, true)));
+                b.numbered(node, Sequence::Backward(sequence), |b| repaired_durations.extend(write(b, true)));
             });
         });
-        mended.into_iter().for_each(|(op, ns)| p.mend(op, ns));
+        repaired_durations.into_iter().for_each(|(op, ns)| p.set_repaired_duration(op, ns));
         p.put((At::Forward, forward, pass), before.clone(), before);
-        p.put((At::Backward, backward, pass), behind.clone(), behind);
+        p.put((At::Backward, backward, pass), after.clone(), after);
     }
 }
 
 /// The backward pass of a sampling operator takes 4 to 20 times its forward pass, and 5 to 40 % of the step.
 /// Repaired: two times.
-fn backward(p: &mut Planter<'_>) {
+fn backward(p: &mut FaultInjector<'_>) {
     let times = p.b.rng.between(4, 20);
     let ns = p.part(5, 40) / times;
     pair(p, "aten::grid_sampler_2d", "GridSampler2DBackward0", |b, is_backward| {
         if !is_backward {
-            b.planted_kernel("void at::native::grid_sampler_2d_kernel<float, int>()", ns);
+            b.injected_kernel("void at::native::grid_sampler_2d_kernel<float, int>()", ns);
             return Vec::new();
         }
         let op = b.operator_of(
@@ -116,35 +118,35 @@ fn backward(p: &mut Planter<'_>) {
 
 /// The backward pass of `table[indices]` takes 6 to 60 times its forward pass, and 5 to 40 % of the step. Repaired:
 /// two times.
-fn index_backward(p: &mut Planter<'_>) {
+fn index_backward(p: &mut FaultInjector<'_>) {
     let times = p.b.rng.between(6, 60);
     let ns = p.part(5, 40) / times;
     let before = ns.max(1_500);
     pair(p, "aten::index", "IndexBackward0", |b, is_backward| {
         if !is_backward {
-            b.planted_kernel(
+            b.injected_kernel(
                 "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<>>()",
                 before,
             );
             return Vec::new();
         }
-        let mut mended = Vec::new();
+        let mut repaired_durations = Vec::new();
         b.op("aten::_index_put_impl_", |b| {
             for i in 0..3 {
                 let sort = "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<Policy900, false, long, long>()";
                 let add = "void at::native::(anonymous namespace)::indexing_backward_kernel<float, 4>(long*, float*)";
                 let (name, part) = if i < 2 { (sort, 10) } else { (add, 80) };
-                let op = b.planted_kernel(name, ns * times * part / 100);
-                mended.push((op, 2 * before * part / 100));
+                let op = b.injected_kernel(name, ns * times * part / 100);
+                repaired_durations.push((op, 2 * before * part / 100));
                 b.spend(200, 900);
             }
         });
-        mended
+        repaired_durations
     });
 }
 
 /// A kernel with 25 to 70 % of the step, which stalls for one reason 35 to 80 % of its time. Repaired: half as often.
-fn stalled(p: &mut Planter<'_>) {
+fn stalled(p: &mut FaultInjector<'_>) {
     let (ns, stalled) = (p.part(25, 70), p.b.rng.between(35, 80));
     let samples = p.b.rng.between(400, 9_000);
     let reason = ["memory_dependency", "constant_memory_dependency", "synchronization"][p.b.rng.below(3)];
@@ -162,55 +164,55 @@ fn stalled(p: &mut Planter<'_>) {
         );
         b.program.ops[op].details.stalls = Some(stalls);
         // Shares as in the samples, which are integers.
-        let (of, all) =
+        let (selected, all) =
             (samples * stalled / 100, samples * (90 - stalled) / 100 + samples * stalled / 100 + samples / 10);
-        vec![(op, ns - ns * of / all / 2)]
+        vec![(op, ns - ns * selected / all / 2)]
     });
 }
 
 /// Softmax and loss in separate kernels: softmax and its backward pass each take 3 to 15 % of the step, the loss 1 to
 /// 4 %. Repaired: softmax takes 0.6 times as long, and the loss no time.
-fn loss(p: &mut Planter<'_>) {
+fn loss(p: &mut FaultInjector<'_>) {
     let (softmax, nll) = (p.part(3, 15), p.part(1, 4));
     let (forward, backward) = (p.places(At::Forward, 1), p.places(At::Backward, 1));
     let first = |places: &[usize]| places.first().copied().unwrap_or(0);
     for pass in 0..p.passes() {
-        let mut mended = Vec::new();
+        let mut repaired_durations = Vec::new();
         let sequences = [p.b.next_sequence(), p.b.next_sequence()];
-        let mut before = |b: &mut Builder<'_>, is_planted: bool| {
+        let mut before = |b: &mut Builder<'_>, is_injected: bool| {
             b.op("aten::cross_entropy_loss", |b| {
                 b.op("aten::log_softmax", |b| {
                     b.numbered("aten::_log_softmax", Sequence::Forward(sequences[0]), |b| {
                         let name = "void (anonymous namespace)::cunn_SoftMaxForward<4, float, float, float, LogSoftMaxForwardEpilogue>()";
-                        let op = b.planted_kernel(name, softmax);
-                        mended.push((op, softmax * 6 / 10));
+                        let op = b.injected_kernel(name, softmax);
+                        repaired_durations.push((op, softmax * 6 / 10));
                     });
                 });
-                if is_planted {
+                if is_injected {
                     b.op("aten::nll_loss_nd", |b| {
                         b.numbered("aten::nll_loss_forward", Sequence::Forward(sequences[1]), |b| {
-                            b.planted_kernel("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>()", nll);
+                            b.injected_kernel("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>()", nll);
                         });
                     });
                 }
             });
         };
-        let planted = p.write(|b| before(b, true));
-        let repaired = without(&planted, "aten::nll_loss_nd");
-        p.put((At::Forward, first(&forward), pass), planted, repaired);
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| before(b, true));
+        let repaired = without(&faulty, "aten::nll_loss_nd");
+        p.put((At::Forward, first(&forward), pass), faulty, repaired);
+        let faulty = p.write(|b| {
             b.numbered("NllLossBackward0", Sequence::Backward(sequences[1]), |b| {
                 b.operator_of("aten::nll_loss_backward", "void at::native::nll_loss_backward_reduce_cuda_kernel_2d<float, long>()", nll);
             });
             b.numbered("LogSoftmaxBackward0", Sequence::Backward(sequences[0]), |b| {
                 let name = "void (anonymous namespace)::cunn_SoftMaxBackward<4, float, float, float, LogSoftMaxBackwardEpilogue>()";
                 let op = b.operator_of("aten::_log_softmax_backward_data", name, softmax);
-                mended.push((op, softmax * 6 / 10));
+                repaired_durations.push((op, softmax * 6 / 10));
             });
         });
-        let repaired = without(&planted, "NllLossBackward0");
-        p.put((At::Backward, first(&backward), pass), planted, repaired);
-        mended.into_iter().for_each(|(op, ns)| p.mend(op, ns));
+        let repaired = without(&faulty, "NllLossBackward0");
+        p.put((At::Backward, first(&backward), pass), faulty, repaired);
+        repaired_durations.into_iter().for_each(|(op, ns)| p.set_repaired_duration(op, ns));
     }
 }
 
@@ -231,7 +233,7 @@ pub(super) fn without(steps: &[Step], name: &str) -> Vec<Step> {
 
 /// One to four attentions in each step, with two to four kernels between their products, each for 0.5 to 4 % of the
 /// step. Repaired: these kernels are removed.
-fn attention(p: &mut Planter<'_>) {
+fn attention(p: &mut FaultInjector<'_>) {
     const BETWEEN: &[(&str, &str)] = &[
         ("aten::_softmax", "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, true>()"),
         ("aten::div", "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<div>>()"),
@@ -243,25 +245,25 @@ fn attention(p: &mut Planter<'_>) {
     // Scale and mask precede the softmax, and dropout follows it.
     let order: &[usize] = [&[1, 0][..], &[1, 0, 3], &[1, 2, 0, 3]][kernels - 2];
     p.both(At::Forward, count, |p| {
-        let attend = |b: &mut Builder<'_>, is_planted: bool| {
+        let attend = |b: &mut Builder<'_>, is_injected: bool| {
             b.python("model.py(77): attention", |b| {
                 let product = "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT";
                 b.operator_of("aten::bmm", product, ns);
-                for &i in order.iter().filter(|_| is_planted) {
+                for &i in order.iter().filter(|_| is_injected) {
                     let ns = b.rng.jitter(ns, 20);
                     b.operator_of(BETWEEN[i].0, BETWEEN[i].1, ns);
                 }
                 b.operator_of("aten::bmm", product, ns);
             });
         };
-        let planted = p.write(|b| attend(b, true));
+        let faulty = p.write(|b| attend(b, true));
         let repaired = p.write(|b| attend(b, false));
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
 /// One to four float32 products in each step, together for 8 to 40 % of the step. Repaired: they take half as long.
-fn products(p: &mut Planter<'_>) {
+fn products(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 4);
     let ns = (p.part(8, 40) / count as i64).max(20_000);
     let name = ["ampere_sgemm_128x64_nn", "ampere_sgemm_64x64_tn", "volta_sgemm_128x128_nt"][p.b.rng.below(3)];
@@ -273,7 +275,7 @@ fn products(p: &mut Planter<'_>) {
 
 /// One kernel runs six times in each step; one or two of its runs take 6 to 40 times as long as the others, and then
 /// 0.3 to 2 times the step.
-fn outliers(p: &mut Planter<'_>) {
+fn outliers(p: &mut FaultInjector<'_>) {
     let (long, times) = (p.part(30, 200), p.b.rng.between(6, 40));
     let (ns, each) = (long / times, 6);
     let all = p.passes() * each;
@@ -282,7 +284,7 @@ fn outliers(p: &mut Planter<'_>) {
     let which = p.b.rng.sample(all, count);
     let mut run = 0;
     p.both(At::Forward, 1, |p| {
-        let mut mended = Vec::new();
+        let mut repaired_durations = Vec::new();
         let steps = p.write(|b| {
             b.python("model.py(101): mix", |b| {
                 for _ in 0..each {
@@ -294,20 +296,20 @@ fn outliers(p: &mut Planter<'_>) {
                     );
                     if which.contains(&run) {
                         b.program.ops[op].duration = usual * times;
-                        mended.push((op, usual));
+                        repaired_durations.push((op, usual));
                     }
                     run += 1;
                 }
             });
         });
-        mended.into_iter().for_each(|(op, ns)| p.mend(op, ns));
+        repaired_durations.into_iter().for_each(|(op, ns)| p.set_repaired_duration(op, ns));
         (steps.clone(), steps)
     });
 }
 
 /// One to three kernels in each step, each with 5 to 25 % of the step, whose blocks have 33 to 200 threads, not a
 /// multiple of 32. Repaired: shorter by the share of idle lanes.
-fn blocks(p: &mut Planter<'_>) {
+fn blocks(p: &mut FaultInjector<'_>) {
     let count = p.some(1, 3);
     let (ns, threads) = (p.part(5, 25), [33, 36, 40, 48, 72, 80, 100, 144, 200][p.b.rng.below(9)]);
     let lanes = (threads + 31) / 32 * 32;

@@ -1,7 +1,7 @@
 //! Injected performance faults: too many launches of short kernels.
 
 use super::Kind;
-use super::planter::{At, Planter};
+use super::injector::{At, FaultInjector};
 use crate::simulator::Profile;
 use crate::simulator::program::build::Builder;
 use crate::simulator::program::{self, Program, Span, Step, Work};
@@ -23,11 +23,11 @@ const ELEMENTWISE: &[(&str, &str)] = &[
 
 /// Two to six calls in each step of a module that launches 6 to 24 kernels of 1.5 to 7 µs. Repaired: it launches one
 /// kernel of their total duration.
-fn small_kernels(p: &mut Planter<'_>) {
+fn small_kernels(p: &mut FaultInjector<'_>) {
     let (count, kernels, ns) = (p.some(2, 6), p.some(6, 24), p.b.rng.between(1_500, 7_000));
     p.both(At::Forward, count, |p| {
         let mut total = 0;
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| {
             b.python("nn.Module: NewGELU_77", |b| {
                 for i in 0..kernels {
                     let (operator, kernel) = ELEMENTWISE[i % ELEMENTWISE.len()];
@@ -42,7 +42,7 @@ fn small_kernels(p: &mut Planter<'_>) {
                 b.operator_of("aten::gelu", "triton_poi_fused_gelu_0", total);
             });
         });
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
@@ -99,13 +99,13 @@ fn quarter(step: &mut Step) {
 }
 
 /// The optimizer launches 8 to 40 times four kernels of 1.5 to 8 µs. Repaired: one kernel of their total duration.
-fn optimizer(p: &mut Planter<'_>) {
+fn optimizer(p: &mut FaultInjector<'_>) {
     const UPDATE: &[&str] = &["aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::addcdiv_"];
     p.drop_from_base("aten::_foreach_addcdiv_");
     let (parameters, ns) = (p.some(8, 40), p.b.rng.between(1_500, 8_000));
     p.both(At::Update, 1, |p| {
         let mut total = 0;
-        let planted = p.write(|b| {
+        let faulty = p.write(|b| {
             for i in 0..parameters * UPDATE.len() {
                 let ns = b.rng.jitter(ns, 20);
                 total += ns;
@@ -117,19 +117,19 @@ fn optimizer(p: &mut Planter<'_>) {
         let repaired = p.write(|b| {
             b.operator_of("aten::_fused_adamw_", fused, total);
         });
-        (planted, repaired)
+        (faulty, repaired)
     });
 }
 
 /// Compiled kernels in each step, and elsewhere two to four chains of 8 to 20 elementwise kernels of 3 to 12 µs.
 /// Repaired: only the longest of each chain remains.
-fn not_compiled(p: &mut Planter<'_>) {
+fn not_compiled(p: &mut FaultInjector<'_>) {
     p.both(At::End, 1, |p| {
         let compiled = p.write(|b| {
             b.op("CompiledFunction", |b| {
                 for _ in 0..4 {
                     let ns = b.rng.between(8_000, 20_000);
-                    b.planted_kernel("triton_red_fused_native_layer_norm_0", ns);
+                    b.injected_kernel("triton_red_fused_native_layer_norm_0", ns);
                     b.spend(200, 900);
                 }
             });
@@ -151,8 +151,8 @@ fn not_compiled(p: &mut Planter<'_>) {
                 b.operator_of("aten::mm", gemm, 20_000);
             });
         };
-        let planted = p.write(|b| chain(b, length));
+        let faulty = p.write(|b| chain(b, length));
         let repaired = p.write(|b| chain(b, 1));
-        (planted, repaired)
+        (faulty, repaired)
     });
 }

@@ -1,7 +1,7 @@
 //! Programs with one injected fault, and the same programs without it, by which the real gain of a repair is known.
 //!
 //! [`clean`] draws programs without problems: they are GPU-bound, no work waits for a slower part, data are loaded in
-//! time, and all steps are alike. [`Kind::plant`] injects one fault into such a program and repairs it in a copy,
+//! time, and all steps are alike. [`Kind::inject`] injects one fault into such a program and repairs it in a copy,
 //! which runs with the same durations and lags. The cost of the fault is the difference of both
 //! ([`InjectedFault::gain_ns`]).
 //!
@@ -13,16 +13,16 @@ mod communication;
 mod copies;
 mod data;
 mod host;
+mod injector;
 mod kernels;
 mod launches;
-mod planter;
 
 use crate::rng::Rng;
 use crate::simulator::edit::{self, Edit};
 use crate::simulator::program::{Program, Role};
 use crate::simulator::run::{self, SpanRecord};
 use crate::simulator::{Profile, Simulated};
-use planter::Planter;
+use injector::FaultInjector;
 
 /// A kind of injected fault.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ pub struct Kind {
     least: f64,
     /// Change of the profile that the fault requires.
     shape: fn(&mut Profile),
-    plant: fn(&mut Planter<'_>),
+    inject: fn(&mut FaultInjector<'_>),
 }
 
 impl std::fmt::Debug for Kind {
@@ -52,18 +52,18 @@ impl std::fmt::Debug for Kind {
 
 impl Kind {
     /// Kind of fault whose repair removes work.
-    const fn gone(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
-        Self { name, code, also: &[], is_assumed: false, is_gain: true, least: LEAST_PERCENT, shape: |_| {}, plant }
+    const fn gone(name: &'static str, code: &'static str, inject: fn(&mut FaultInjector<'_>)) -> Self {
+        Self { name, code, also: &[], is_assumed: false, is_gain: true, least: LEAST_PERCENT, shape: |_| {}, inject }
     }
 
     /// Kind of fault whose repair leaves as much work as the finding assumes.
-    const fn assumed(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
-        Self { is_assumed: true, ..Self::gone(name, code, plant) }
+    const fn assumed(name: &'static str, code: &'static str, inject: fn(&mut FaultInjector<'_>)) -> Self {
+        Self { is_assumed: true, ..Self::gone(name, code, inject) }
     }
 
     /// Kind of fault of the measurement: its repair only improves the numbers.
-    const fn measured(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
-        Self { is_gain: false, ..Self::gone(name, code, plant) }
+    const fn measured(name: &'static str, code: &'static str, inject: fn(&mut FaultInjector<'_>)) -> Self {
+        Self { is_gain: false, ..Self::gone(name, code, inject) }
     }
 
     const fn also(self, also: &'static [&'static str]) -> Self {
@@ -95,7 +95,7 @@ const DRAWS: u64 = 40;
 #[derive(Debug, Clone)]
 pub struct InjectedFault {
     /// The program with the fault.
-    pub planted: Simulated,
+    pub faulty: Simulated,
     /// The program without the fault; for too few workers see [`Self::with_workers`].
     pub repaired: Simulated,
     /// Number of programs drawn before it, in which the fault cost too little.
@@ -119,13 +119,13 @@ impl Kind {
     /// Simulate a program with this fault, and the program without. Its positions, number and size depend on the seed.
     /// `None` if it costs too little in all drawn programs.
     #[must_use]
-    pub fn plant(&self, seed: u64) -> Option<InjectedFault> {
+    pub fn inject(&self, seed: u64) -> Option<InjectedFault> {
         (0..DRAWS).find_map(|draw| {
-            let planted = self.attempt(seed ^ (draw << 44))?;
-            let (first, last) = planted.planted.step_numbers()?;
-            let before = planted.planted.steps_ns(first, last)? as f64;
-            let gain = planted.gain_ns(first, last)? as f64;
-            (gain >= before * self.least / 100.0).then_some(InjectedFault { refused: draw, ..planted })
+            let injected = self.attempt(seed ^ (draw << 44))?;
+            let (first, last) = injected.faulty.step_numbers()?;
+            let before = injected.faulty.steps_ns(first, last)? as f64;
+            let gain = injected.gain_ns(first, last)? as f64;
+            (gain >= before * self.least / 100.0).then_some(InjectedFault { refused: draw, ..injected })
         })
     }
 
@@ -136,15 +136,15 @@ impl Kind {
         let (first, last) = alone.step_numbers()?;
         let step_ns = alone.steps_ns(first, last)? / steps.max(1) as i64;
         let profile = Profile::plain();
-        let mut planter = Planter::new(base, &profile, (Rng::new(seed ^ 0x9147_ed00), step_ns));
-        (self.plant)(&mut planter);
-        let (mut planted, mut repaired) = planter.finish();
-        let planted = Simulated::run(&mut planted, true)?;
-        for (op, settled) in repaired.ops.iter_mut().zip(&planted.program.ops) {
+        let mut injector = FaultInjector::new(base, &profile, (Rng::new(seed ^ 0x9147_ed00), step_ns));
+        (self.inject)(&mut injector);
+        let (mut faulty, mut repaired) = injector.finish();
+        let faulty = Simulated::run(&mut faulty, true)?;
+        for (op, settled) in repaired.ops.iter_mut().zip(&faulty.program.ops) {
             op.latency = settled.latency;
         }
         let repaired = Simulated::run(&mut repaired, false)?;
-        Some(InjectedFault { planted, repaired, refused: 0 })
+        Some(InjectedFault { faulty, repaired, refused: 0 })
     }
 }
 
@@ -152,19 +152,19 @@ impl InjectedFault {
     /// Cost of the fault in a range of steps, in ns.
     #[must_use]
     pub fn gain_ns(&self, first: i64, last: i64) -> Option<i64> {
-        Some(self.planted.steps_ns(first, last)? - self.repaired.steps_ns(first, last)?)
+        Some(self.faulty.steps_ns(first, last)? - self.repaired.steps_ns(first, last)?)
     }
 
     /// True if workers load the data of the simulated program.
     #[must_use]
     pub fn has_workers(&self) -> bool {
-        self.planted.program.loader.is_some()
+        self.faulty.program.loader.is_some()
     }
 
     /// Simulate the program with this many more workers, instead of another repair.
     #[must_use]
     pub fn with_workers(self, more: usize) -> Option<Self> {
-        let mut program = edit::apply(self.planted.program.clone(), &Edit::MoreWorkers(more))?;
+        let mut program = edit::apply(self.faulty.program.clone(), &Edit::MoreWorkers(more))?;
         let repaired = Simulated::run(&mut program, false)?;
         Some(Self { repaired, ..self })
     }
@@ -212,19 +212,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_apart_and_every_one_can_be_planted() {
+    fn kinds_have_distinct_names_and_each_can_be_injected() {
         let names: Vec<&str> = kinds().map(|kind| kind.name).collect();
         for (i, kind) in kinds().enumerate() {
             assert!(!names[..i].contains(&kind.name), "{kind:?}");
-            let planted = kind.plant(1).unwrap_or_else(|| panic!("{kind:?}"));
-            assert!(planted.refused < DRAWS, "{kind:?}");
+            let injected = kind.inject(1).unwrap_or_else(|| panic!("{kind:?}"));
+            assert!(injected.refused < DRAWS, "{kind:?}");
         }
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_program() {
-        let one = kinds().next().and_then(|kind| kind.plant(3)).map(|planted| planted.planted.json());
-        let other = kinds().next().and_then(|kind| kind.plant(3)).map(|planted| planted.planted.json());
+    fn equal_seeds_give_equal_programs() {
+        let one = kinds().next().and_then(|kind| kind.inject(3)).map(|injected| injected.faulty.json());
+        let other = kinds().next().and_then(|kind| kind.inject(3)).map(|injected| injected.faulty.json());
         assert!(one.is_some() && one == other);
     }
 }

@@ -92,12 +92,12 @@ impl Printer<'_> {
         ids(self.outcome.threads[thread].0)
     }
 
-    /// Innermost visible span around `span` that `wanted` accepts.
-    fn around(&self, span: &SpanRecord, wanted: impl Fn(&SpanRecord) -> bool) -> Option<u32> {
+    /// Innermost visible span around `span` that `is_match` accepts.
+    fn around(&self, span: &SpanRecord, is_match: impl Fn(&SpanRecord) -> bool) -> Option<u32> {
         let mut next = span.parent;
         while let Some(id) = next {
             let outer = &self.outcome.spans[id as usize];
-            if wanted(outer) && !self.view.hidden_spans[id as usize] {
+            if is_match(outer) && !self.view.hidden_spans[id as usize] {
                 return Some(id);
             }
             next = outer.parent;

@@ -34,7 +34,7 @@ pub(crate) struct Builder<'a> {
     event: u64,
     kernels: usize,
     /// Random state at the begin of each step, if all steps are alike.
-    alike: Option<Rng>,
+    has_equal_steps: Option<Rng>,
 }
 
 impl<'a> Builder<'a> {
@@ -59,7 +59,7 @@ impl<'a> Builder<'a> {
             sequence: 100,
             event: 0,
             kernels: 0,
-            alike: None,
+            has_equal_steps: None,
         }
     }
 
@@ -67,13 +67,13 @@ impl<'a> Builder<'a> {
     pub(crate) fn resume(program: Program, rng: Rng, profile: &'a Profile) -> Self {
         // Far from the numbers that the program uses.
         let (sequence, event) = (1_000_000, 1_000_000);
-        Self { rng, profile, program, steps: Vec::new(), sequence, event, kernels: 0, alike: None }
+        Self { rng, profile, program, steps: Vec::new(), sequence, event, kernels: 0, has_equal_steps: None }
     }
 
     /// Draw the rest of this step as in the previous ones, if steps are alike.
-    pub(crate) fn draw_alike(&mut self) {
-        if self.profile.alike {
-            self.rng = self.alike.get_or_insert_with(|| self.rng.clone()).clone();
+    pub(crate) fn draw_equally(&mut self) {
+        if self.profile.has_equal_steps {
+            self.rng = self.has_equal_steps.get_or_insert_with(|| self.rng.clone()).clone();
         }
     }
 

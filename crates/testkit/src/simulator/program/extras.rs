@@ -17,7 +17,7 @@ pub(super) fn any(b: &mut Builder<'_>, shared: &host::Shared) {
             choices.extend([what, what]);
         }
     };
-    offer(p.events, |b, _| beside(b));
+    offer(p.events, |b, _| record_on_side_stream(b));
     offer(p.syncs, |b, _| wait_for_device(b));
     offer(p.polls, |b, _| poll(b));
     offer(p.copies, |b, _| copies(b));
@@ -54,7 +54,7 @@ fn fill(b: &mut Builder<'_>) {
 }
 
 /// Kernels on a second stream: fork by an event, join by another one, in a random order.
-fn beside(b: &mut Builder<'_>) {
+fn record_on_side_stream(b: &mut Builder<'_>) {
     b.python("model.py(57): overlapped", |b| {
         let ready = b.record(COMPUTE, None);
         b.spend(200, 900);

@@ -87,8 +87,8 @@ pub(super) fn next_batch(b: &mut Builder<'_>, shared: &Shared) {
         b.python("torch/utils/data/dataloader.py(701): __next__", |b| {
             b.wait_frame(frame, queue);
             b.spend(1_000, 4_000);
-            let asked = b.steps.iter().filter(|step| matches!(step, Step::PutIndex)).count();
-            if asked < shared.count {
+            let requested_items = b.steps.iter().filter(|step| matches!(step, Step::PutIndex)).count();
+            if requested_items < shared.count {
                 put_index(b);
             }
         });

@@ -54,7 +54,7 @@ pub(super) fn between(b: &mut Builder<'_>) {
 
 fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>) {
     host::next_batch(b, shared);
-    b.draw_alike();
+    b.draw_equally();
     extras::load_batch(b);
     let mut tape = Vec::new();
     for layer in 0..b.profile.layers {

@@ -77,7 +77,7 @@ pub(crate) fn run(program: &mut Program, settle: bool) -> Result<Outcome, Stuck>
         is_unique: true,
         program,
     };
-    while let Some(host) = run.furthest_behind() {
+    while let Some(host) = run.earliest_host() {
         run.step(host);
     }
     if run.hosts.iter().any(|host| host.is_needed()) {
@@ -107,7 +107,7 @@ impl Host {
 
 impl Run<'_> {
     /// The runnable thread with the lowest clock.
-    fn furthest_behind(&self) -> Option<usize> {
+    fn earliest_host(&self) -> Option<usize> {
         let ready = |host: &Host| host.waiting.is_none() && host.next < host.steps.len();
         (0..self.hosts.len()).filter(|&i| ready(&self.hosts[i])).min_by_key(|&i| self.hosts[i].clock)
     }

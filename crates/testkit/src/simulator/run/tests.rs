@@ -14,7 +14,7 @@ fn activity(simulated: &Simulated, op: usize) -> &Activity {
 
 /// Definition that readers of a trace apply: the cause of a start is the prerequisite that ended last.
 #[test]
-fn the_binding_prerequisite_is_the_one_that_ended_last() {
+fn last_ended_prerequisite_is_binding() {
     for seed in 0..1_000 {
         let simulated = drawn(seed);
         for activity in &simulated.outcome.activities {
@@ -55,7 +55,7 @@ fn streams_run_in_order_and_engines_one_copy_at_a_time() {
 }
 
 #[test]
-fn spans_nest_and_segments_are_without_holes() {
+fn spans_nest_and_segments_are_contiguous() {
     for seed in 0..300 {
         let simulated = drawn(seed);
         for span in &simulated.outcome.spans {
@@ -81,7 +81,7 @@ fn by_hand(profile: &Profile, write: impl FnOnce(&mut Builder<'_>)) -> (Program,
 }
 
 #[test]
-fn a_wait_counts_for_everything_before_the_record_and_nothing_after() {
+fn waits_cover_only_work_before_the_record() {
     let profile = Profile::plain();
     let (_, outcome) = by_hand(&profile, |b| {
         b.launch(crate::simulator::program::Work::Kernel, "before", 3, 500_000);
@@ -131,7 +131,7 @@ fn a_full_queue_blocks_the_launch() {
 }
 
 #[test]
-fn queries_end_with_the_first_after_the_end() {
+fn queries_end_with_the_first_after_the_work() {
     let profile = Profile::plain();
     let (_, outcome) = by_hand(&profile, |b| {
         b.launch(crate::simulator::program::Work::Kernel, "kernel", 0, 400_000);

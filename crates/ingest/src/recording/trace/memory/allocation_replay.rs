@@ -3,9 +3,9 @@
 use super::super::calls::{Calls, Named, TensorAccess};
 use super::super::files::Files;
 use super::super::steps;
-use super::described::{Described, described};
-use super::kinds::{Seen, classify};
-use super::names::{Effect, only_tells, updates};
+use super::described::{TensorDescription, described};
+use super::kinds::{ObservedUses, classify};
+use super::names::{Effect, only_returns_numbers, updates};
 use super::operators::{Input, Operator, Operators};
 use super::paths::{NodeContext, places};
 use super::tensor_names::TensorNames;
@@ -23,7 +23,7 @@ const MOST_INPUTS: usize = 4096;
 
 /// A kind of event. Of events with the same time, ends come last, after the allocation of their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum EventOrder {
     Touch {
         touch: usize,
     },
@@ -62,11 +62,11 @@ struct AllocationReplay<'a> {
     zero: i64,
     threads: Vec<Thread<'a>>,
     calls: &'a Calls,
-    told: TensorNames,
+    tensor_names: TensorNames,
     live: AddressMap,
     /// Types and sizes of tensors, by frame and argument.
-    described: Vec<Vec<Described>>,
-    seen: Vec<Seen>,
+    described: Vec<Vec<TensorDescription>>,
+    seen: Vec<ObservedUses>,
     /// True if an operator has taken the object since, and if one has used it, by object.
     was_handed: Vec<bool>,
     was_used: Vec<bool>,
@@ -79,7 +79,7 @@ struct AllocationReplay<'a> {
 }
 
 /// Memory trace of a process; times count from the start of its recording.
-pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
+pub(super) fn replay(calls: &Calls) -> MemoryTrace {
     let is_input = |touch: &TensorAccess| matches!(touch.kind, TouchKind::Input(_));
     let has_accesses = calls.threads.iter().any(|thread| thread.touches.iter().any(is_input));
     // Dropped records may include frees, so leaks cannot be determined.
@@ -103,13 +103,13 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
             objects_before: vec![0; count],
         });
     }
-    let mut sweep = AllocationReplay {
+    let mut replay = AllocationReplay {
         trace,
         device,
         zero: calls.process.start_monotonic_ns,
         threads,
         calls,
-        told: TensorNames::default(),
+        tensor_names: TensorNames::default(),
         live: AddressMap::default(),
         described,
         seen: Vec::new(),
@@ -119,39 +119,39 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         times: Vec::new(),
         read_in_modules: FxHashSet::default(),
     };
-    let mut order = sweep.order();
+    let mut order = replay.order();
     if lost_some {
         // The position of the missing records is unknown.
-        let ends = [order.first(), order.last()].map(|end| end.map(|&(time, ..)| (time, 0, What::Unseen)));
+        let ends = [order.first(), order.last()].map(|end| end.map(|&(time, ..)| (time, 0, EventOrder::Unseen)));
         order.splice(0..0, ends[0]);
         order.extend(ends[1]);
     }
-    order.extend(calls.named.iter().enumerate().map(|(named, one)| (one.at, 0, What::Name { named })));
-    order.extend(calls.windows.iter().map(|change| (change.at, 0, What::Unseen)));
-    order.sort_by_key(|&(time, _, what)| (time, matches!(what, What::End { .. })));
+    order.extend(calls.named.iter().enumerate().map(|(named, one)| (one.at, 0, EventOrder::Name { named })));
+    order.extend(calls.windows.iter().map(|change| (change.at, 0, EventOrder::Unseen)));
+    order.sort_by_key(|&(time, _, what)| (time, matches!(what, EventOrder::End { .. })));
     for (time, thread, what) in order {
         match what {
-            What::Touch { touch } => sweep.touch(time, thread, touch),
-            What::Name { named } => sweep.name(named),
-            What::Begin { operator } => sweep.begin(thread, operator),
-            What::End { operator } => sweep.end(time, thread, operator),
-            What::Unseen => sweep.unseen(time),
+            EventOrder::Touch { touch } => replay.touch(time, thread, touch),
+            EventOrder::Name { named } => replay.name(named),
+            EventOrder::Begin { operator } => replay.begin(thread, operator),
+            EventOrder::End { operator } => replay.end(time, thread, operator),
+            EventOrder::Unseen => replay.add_opaque_call(time),
         }
     }
-    sweep.steps(calls);
-    classify(&mut sweep.trace, &sweep.seen);
-    sweep.told.write(&mut sweep.trace, calls);
-    sweep.trace
+    replay.steps(calls);
+    classify(&mut replay.trace, &replay.seen);
+    replay.tensor_names.write(&mut replay.trace, calls);
+    replay.trace
 }
 
 impl AllocationReplay<'_> {
     /// All events in time order; accesses of a thread keep their own order.
-    fn order(&self) -> Vec<(i64, usize, What)> {
+    fn order(&self) -> Vec<(i64, usize, EventOrder)> {
         let mut all = Vec::new();
         for (at, thread) in self.threads.iter().enumerate() {
             for (touch, one) in thread.touches.iter().enumerate() {
                 if !matches!(one.kind, TouchKind::Input(_)) {
-                    all.push((one.at, at, What::Touch { touch }));
+                    all.push((one.at, at, EventOrder::Touch { touch }));
                 }
             }
             let owners: FxHashSet<usize> = thread.operators.owners.values().copied().collect();
@@ -159,8 +159,8 @@ impl AllocationReplay<'_> {
             let operators = if self.trace.has_accesses { &thread.operators.list[..] } else { &[] };
             for (operator, one) in operators.iter().enumerate() {
                 if !one.inputs.is_empty() || owners.contains(&operator) {
-                    all.push((one.start, at, What::Begin { operator }));
-                    all.push((one.end, at, What::End { operator }));
+                    all.push((one.start, at, EventOrder::Begin { operator }));
+                    all.push((one.end, at, EventOrder::End { operator }));
                 }
             }
         }
@@ -187,11 +187,11 @@ impl AllocationReplay<'_> {
         let Named { address, name, .. } = self.calls.named[named];
         let object = self.live.find(address).map(|(object, _)| object);
         let begins_there = |object: &MemoryObjectId| self.trace.objects.address[object.index()] == address;
-        self.told.tell(object.filter(begins_there), address, name);
+        self.tensor_names.set_name(object.filter(begins_there), address, name);
     }
 
     /// Add a call that may have accessed all live objects.
-    fn unseen(&mut self, time: i64) {
+    fn add_opaque_call(&mut self, time: i64) {
         self.times.push(time);
         let name = self.trace.strings.intern("not recorded");
         let call = NewCall { start_ns: time - self.zero, name, flags: call_flags::OPAQUE, ..NewCall::default() };
@@ -199,7 +199,7 @@ impl AllocationReplay<'_> {
         self.trace.seal_call();
     }
 
-    fn object(&mut self, seen: Seen, outermost_end: i64) {
+    fn object(&mut self, seen: ObservedUses, outermost_end: i64) {
         self.seen.push(seen);
         self.was_handed.push(false);
         self.was_used.push(false);
@@ -214,7 +214,7 @@ impl AllocationReplay<'_> {
             TouchKind::Failed => return self.fail(time, thread, place, bytes),
             _ => {}
         }
-        self.end_lost(time, thread, place, (address, bytes));
+        self.end_overlapped(time, thread, place, (address, bytes));
         let name = self.trace.strings.intern("allocate");
         let call = self.call(time, thread, place, name);
         let object = NewObject {
@@ -229,16 +229,16 @@ impl AllocationReplay<'_> {
         };
         let object = self.trace.allocate(object, call);
         self.live.insert(address, bytes, object);
-        self.told.is_gone(address);
+        self.tensor_names.is_gone(address);
         let owner = self.threads[thread].operators.owners.get(&touch).copied();
         let outermost = owner.map_or(i64::MIN, |owner| self.threads[thread].operators.list[owner].outermost_end);
         self.object(
-            Seen {
+            ObservedUses {
                 made_in_backward: place.in_backward,
                 made_in_optimizer: place.in_optimizer,
                 made_in_forward: !place.in_backward && !place.in_optimizer,
                 made_in_module: place.module.is_some(),
-                ..Seen::default()
+                ..ObservedUses::default()
             },
             outermost,
         );
@@ -260,7 +260,7 @@ impl AllocationReplay<'_> {
     }
 
     /// End objects at an address range that is allocated now: their free was not recorded.
-    fn end_lost(&mut self, time: i64, thread: usize, place: NodeContext, (address, bytes): (u64, u64)) {
+    fn end_overlapped(&mut self, time: i64, thread: usize, place: NodeContext, (address, bytes): (u64, u64)) {
         let lost: Vec<MemoryObjectId> = self.live.find_all(address, bytes).map(|(object, _)| object).collect();
         for object in lost {
             diagnostics::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("{address:#x}"));
@@ -341,8 +341,8 @@ impl AllocationReplay<'_> {
         let bytes = next.map_or(bytes, |next| next.saturating_sub(address));
         let object = self.trace.older(NewObject { address, bytes, device: self.device, ..NewObject::default() });
         self.live.insert(address, bytes, object);
-        self.object(Seen { is_foreign: true, ..Seen::default() }, i64::MIN);
-        self.told.appears(object, address);
+        self.object(ObservedUses { is_foreign: true, ..ObservedUses::default() }, i64::MIN);
+        self.tensor_names.appears(object, address);
         object
     }
 
@@ -361,13 +361,13 @@ impl AllocationReplay<'_> {
         let is_cut = self.threads[thread].operators.list[operator].inputs.len() >= MOST_INPUTS;
         let flags = if is_cut { call_flags::OPAQUE } else { 0 };
         let row = self.trace.calls.push(MemoryCallKind::Kernel, NewCall { start_ns, duration_ns, flags, ..call });
-        self.access_handed(thread, operator, &handed);
+        self.access_inputs(thread, operator, &handed);
         for (object, mode) in results {
             self.access(object, mode, AccessExtent::Whole);
         }
         self.trace.seal_call();
         let effect = self.threads[thread].operators.list[operator].effect;
-        self.tell_kind(row, effect);
+        self.set_kind(row, effect);
         self.note_first_uses(row, time);
     }
 
@@ -384,7 +384,7 @@ impl AllocationReplay<'_> {
     }
 
     /// Set the call kind of operators that only fill memory: a set, or a copy if the operator also reads.
-    fn tell_kind(&mut self, call: MemoryCallId, effect: Effect) {
+    fn set_kind(&mut self, call: MemoryCallId, effect: Effect) {
         if effect != Effect::Fills || self.trace.calls.is_opaque(call) {
             return;
         }
@@ -419,12 +419,13 @@ impl AllocationReplay<'_> {
     }
 
     /// Accesses to the inputs of an operator, at most one per object.
-    fn access_handed(&mut self, thread: usize, operator: usize, handed: &[(Input, MemoryObjectId)]) {
-        let of = &self.threads[thread].operators.list[operator];
-        let effect = of.effect;
-        let name = self.trace.strings.get(self.place(thread, of.node).operator).to_owned();
-        let makes_nothing = effect == Effect::Reads && !self.has_result(thread, operator) && !only_tells(&name);
-        let output = makes_nothing.then(|| last_argument(of)).flatten();
+    fn access_inputs(&mut self, thread: usize, operator: usize, handed: &[(Input, MemoryObjectId)]) {
+        let open_operator = &self.threads[thread].operators.list[operator];
+        let effect = open_operator.effect;
+        let name = self.trace.strings.get(self.place(thread, open_operator.node).operator).to_owned();
+        let makes_nothing =
+            effect == Effect::Reads && !self.has_result(thread, operator) && !only_returns_numbers(&name);
+        let output = makes_nothing.then(|| last_argument(open_operator)).flatten();
         let mut places: FxHashMap<MemoryObjectId, usize> = FxHashMap::default();
         let mut accesses: Vec<(MemoryObjectId, AccessMode, AccessExtent)> = Vec::new();
         for &(input, object) in handed {

@@ -7,7 +7,7 @@ use stackline_recording::inputs::{Input, Tensor, parse};
 
 /// Type and sizes of an argument's tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Described {
+pub(super) struct TensorDescription {
     /// Type by PyTorch's short name, such as `f32`.
     pub(super) dtype: StrId,
     /// Sizes, such as `[32, 64]`.
@@ -15,11 +15,11 @@ pub(super) struct Described {
 }
 
 /// Descriptions by frame and argument; empty for frames without inputs.
-pub(super) fn described(calls: &Calls, trace: &mut MemoryTrace) -> Vec<Vec<Described>> {
+pub(super) fn described(calls: &Calls, trace: &mut MemoryTrace) -> Vec<Vec<TensorDescription>> {
     calls.frames.iter().map(|frame| of_frame(calls, frame, trace)).collect()
 }
 
-fn of_frame(calls: &Calls, frame: &FrameKey, trace: &mut MemoryTrace) -> Vec<Described> {
+fn of_frame(calls: &Calls, frame: &FrameKey, trace: &mut MemoryTrace) -> Vec<TensorDescription> {
     let (FrameKey::ShapedOperator { inputs, .. } | FrameKey::ShapedBackward { inputs, .. }) = frame else {
         return Vec::new();
     };
@@ -29,17 +29,17 @@ fn of_frame(calls: &Calls, frame: &FrameKey, trace: &mut MemoryTrace) -> Vec<Des
 
 /// Description of an input. For a list, only the common properties of its tensors, because the tensor in question is
 /// unknown.
-fn of_input(input: &Input<'_>, trace: &mut MemoryTrace) -> Described {
+fn of_input(input: &Input<'_>, trace: &mut MemoryTrace) -> TensorDescription {
     let mut text = |text: String| if text.is_empty() { StrId::NONE } else { trace.strings.intern(&text) };
     let shape = |tensor: &Tensor<'_>| tensor.dims.as_ref().map_or_else(String::new, |dims| format!("{dims:?}"));
     match input {
-        Input::Tensor(tensor) => Described { dtype: text(tensor.dtype.to_owned()), shape: text(shape(tensor)) },
+        Input::Tensor(tensor) => TensorDescription { dtype: text(tensor.dtype.to_owned()), shape: text(shape(tensor)) },
         Input::Tensors(tensors) => {
             let all: Vec<&Tensor<'_>> = tensors.iter().flatten().collect();
             let same = all.windows(2).all(|pair| pair[0].dtype == pair[1].dtype);
             let dtype = all.first().filter(|_| same).map_or("", |tensor| tensor.dtype);
-            Described { dtype: text(dtype.to_owned()), shape: StrId::NONE }
+            TensorDescription { dtype: text(dtype.to_owned()), shape: StrId::NONE }
         }
-        _ => Described::default(),
+        _ => TensorDescription::default(),
     }
 }

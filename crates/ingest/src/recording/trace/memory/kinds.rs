@@ -4,7 +4,7 @@ use stackline_model::{MemoryCallId, MemoryObjectKind, MemoryTrace};
 
 /// Observed uses of an object.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedUses {
     pub(super) made_in_backward: bool,
     pub(super) made_in_optimizer: bool,
     pub(super) made_in_forward: bool,
@@ -20,7 +20,7 @@ pub(super) struct Seen {
     pub(super) read_again: bool,
 }
 
-impl Seen {
+impl ObservedUses {
     /// Kind of the object. `is_of_a_step`: created in one training step and freed in it or by the end of the next one,
     /// as a loss in a variable is (or within the recording, if there are no steps). `is_kept`: created in a step other
     /// than the first, and freed later or never; the first step may begin with the program. `is_freed`: the object is
@@ -45,7 +45,7 @@ impl Seen {
 }
 
 /// Set the kind (parameter, gradient, activation …) of each memory object by its uses.
-pub(super) fn classify(trace: &mut MemoryTrace, seen: &[Seen]) {
+pub(super) fn classify(trace: &mut MemoryTrace, seen: &[ObservedUses]) {
     for (row, seen) in seen.iter().enumerate() {
         let (made, freed) = (trace.objects.allocated_by[row], trace.objects.freed_by[row]);
         let is_of_a_step = match (made.some(), freed.some()) {

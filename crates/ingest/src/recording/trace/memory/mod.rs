@@ -13,7 +13,7 @@ mod paths;
 mod tensor_names;
 
 use super::calls::Calls;
-use super::{Shown, has_ranks, label};
+use super::{TraceMatch, has_ranks, label};
 use crate::recording::ends::Ends;
 use crate::recording::missing_records::sentence;
 use crate::recording::streams;
@@ -44,15 +44,15 @@ pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>
         let stream = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let mut report = ReadReport::default();
         let Some(calls) = Calls::read(&stream, &file, &mut report, &Ends::default()) else { continue };
-        shown.push(Shown::new(&calls));
-        found.extend(swept(&calls, &stream, report).map(|trace| (calls.process, trace)));
+        shown.push(TraceMatch::new(&calls));
+        found.extend(memory_of_calls(&calls, &stream, report).map(|trace| (calls.process, trace)));
     }
     found.sort_by_key(|(process, _)| (process.start_unix_ns, process.pid));
     Ok(labelled(&name, &shown, found))
 }
 
 /// Set the names of the traces that show the processes.
-fn labelled(name: &str, shown: &[Shown], found: Vec<(Process, MemoryTrace)>) -> Vec<MemoryTrace> {
+fn labelled(name: &str, shown: &[TraceMatch], found: Vec<(Process, MemoryTrace)>) -> Vec<MemoryTrace> {
     let has_ranks = has_ranks(shown.iter().copied());
     let ranks: BTreeSet<_> = shown.iter().filter(|one| one.has_trace(has_ranks)).map(|one| one.rank).collect();
     let labels: Vec<String> = found.iter().map(|(process, _)| label(name, process.rank, ranks.len() > 1)).collect();
@@ -74,20 +74,20 @@ pub fn is_shown_by(memory: &MemoryTrace, name: &str) -> bool {
 pub fn memory_of(name: &str, stream: &[u8]) -> Option<MemoryTrace> {
     let mut report = ReadReport::default();
     let calls = Calls::read(name, stream, &mut report, &Ends::default())?;
-    swept(&calls, name, report)
+    memory_of_calls(&calls, name, report)
 }
 
 /// Memory trace of a parsed stream; `None` if the stream has no single allocations.
-fn swept(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
+fn memory_of_calls(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
     if calls.threads.iter().all(|thread| thread.touches.is_empty()) {
         return None;
     }
-    let mut trace = allocation_replay::sweep(calls);
+    let mut trace = allocation_replay::replay(calls);
     trace.report.merge(report);
     if !trace.has_accesses && !calls.windows.is_empty() {
         diagnostics::MEMORY_WINDOW.count(&mut trace.report, None, name);
     }
-    let is_ours = |what: &str| ["touches_", "inputs_", "names_"].iter().any(|of| what.starts_with(of));
+    let is_ours = |what: &str| ["touches_", "inputs_", "names_"].iter().any(|prefix| what.starts_with(prefix));
     for (what, count) in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
         diagnostics::NOT_RECORDED.count_many(&mut trace.report, *count, None, &format!("{name}: {}", sentence(what)));
     }

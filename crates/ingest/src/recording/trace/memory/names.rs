@@ -91,7 +91,7 @@ const VIEWS: &[&str] = &[
 ];
 
 /// Operators that take the sizes of a tensor and leave the rest to inner operators.
-const LIKES: &[&str] = &[
+const SIZE_OF_INPUT: &[&str] = &[
     "full_like",
     "new_full",
     "new_ones",
@@ -143,11 +143,12 @@ pub(super) fn updates(name: &str, argument: u8) -> bool {
 }
 
 /// Operators that return no tensor.
-const TELL: &[&str] = &["_local_scalar_dense", "equal", "is_nonzero", "item", "allclose", "_assert_async", "is_set_to"];
+const RETURN_NUMBERS: &[&str] =
+    &["_local_scalar_dense", "equal", "is_nonzero", "item", "allclose", "_assert_async", "is_set_to"];
 
 /// Check if an operator returns no tensor by design.
-pub(super) fn only_tells(name: &str) -> bool {
-    name.strip_prefix("aten::").is_some_and(|own| TELL.contains(&own))
+pub(super) fn only_returns_numbers(name: &str) -> bool {
+    name.strip_prefix("aten::").is_some_and(|own| RETURN_NUMBERS.contains(&own))
 }
 
 /// Effect of an operator on its input memory.
@@ -168,7 +169,7 @@ pub(super) enum Effect {
 pub(super) fn effect(name: &str) -> Effect {
     let (space, own) = name.split_once("::").unwrap_or(("aten", name));
     let is_aten = space == "aten";
-    if is_aten && [VIEWS, EMPTIES, LIKES].iter().any(|names| names.contains(&own)) {
+    if is_aten && [VIEWS, EMPTIES, SIZE_OF_INPUT].iter().any(|names| names.contains(&own)) {
         Effect::Nothing
     } else if is_aten && FILLS.contains(&own) {
         Effect::Fills
@@ -187,8 +188,8 @@ mod tests {
     use super::{Effect, effect};
 
     #[test]
-    fn names_tell_what_happens() {
-        let told = [
+    fn effects_follow_from_operator_names() {
+        let names = [
             "aten::view",
             "detach",
             "aten::as_strided_",
@@ -210,6 +211,6 @@ mod tests {
             Effect::Updates,
             Effect::Reads,
         ];
-        assert_eq!(told.map(effect), expected);
+        assert_eq!(names.map(effect), expected);
     }
 }

@@ -74,10 +74,10 @@ impl Operators {
         list.reverse();
         let mut operators = Self { list, owners: FxHashMap::default() };
         operators.sort();
-        operators.hand_over(thread);
+        operators.assign_inputs(thread);
         operators.sort();
-        operators.pass_on();
-        operators.own(thread);
+        operators.mark_forwarded();
+        operators.program_path(thread);
         operators
     }
 
@@ -87,7 +87,7 @@ impl Operators {
 
     /// Assign inputs to their calls; a call that never ended has none here. Allocations, frees and inputs of a thread
     /// are in its order even if clock values disagree, so a call began when its inputs were recorded.
-    fn hand_over(&mut self, thread: &ThreadCalls) {
+    fn assign_inputs(&mut self, thread: &ThreadCalls) {
         let mut began: Vec<Option<i64>> = vec![None; self.list.len()];
         let mut to = None;
         let mut last = None;
@@ -119,7 +119,7 @@ impl Operators {
     }
 
     /// Mark inputs that operators only pass on, and find the outermost call of each operator.
-    fn pass_on(&mut self) {
+    fn mark_forwarded(&mut self) {
         let mut open: Vec<Open> = Vec::new();
         for at in 0..self.list.len() {
             let (start, end, effect) = (self.list[at].start, self.list[at].end, self.list[at].effect);
@@ -156,7 +156,7 @@ impl Operators {
     }
 
     /// Find the innermost operator around each allocation that does more than allocate.
-    fn own(&mut self, thread: &ThreadCalls) {
+    fn program_path(&mut self, thread: &ThreadCalls) {
         let mut open: Vec<Open> = Vec::new();
         let mut next = 0;
         for (position, touch) in thread.touches.iter().enumerate() {

@@ -59,7 +59,7 @@ fn inside(
     let nowhere = ("", 0);
     match *key {
         FrameKey::Python { function, file, line, .. } => {
-            enter(trace, FrameKind::Python, calls.text(function), (files.marked(calls.text(file)), line));
+            enter(trace, FrameKind::Python, calls.text(function), (files.marked_name(calls.text(file)), line));
         }
         FrameKey::Operator { name } | FrameKey::ShapedOperator { name, .. } => {
             let name = calls.text(name);

@@ -21,7 +21,7 @@ pub(super) struct TensorNames {
 impl TensorNames {
     /// Name the memory object at an address. The first of several names is kept, for example if two modules share a
     /// parameter.
-    pub(super) fn tell(&mut self, object: Option<MemoryObjectId>, address: u64, name: u32) {
+    pub(super) fn set_name(&mut self, object: Option<MemoryObjectId>, address: u64, name: u32) {
         match object {
             Some(object) => {
                 self.names.entry(object).or_insert(name);
@@ -69,8 +69,8 @@ impl TensorNames {
 }
 
 /// Full name of a tensor, such as `layers.0.weight`, `layers.0.weight.grad` or `layers.0.weight.exp_avg`.
-fn full_name(of: &TensorName) -> String {
-    let TensorName { module, name, part } = of;
+fn full_name(tensor: &TensorName) -> String {
+    let TensorName { module, name, part } = tensor;
     let parameter = if module.is_empty() { name.clone() } else { format!("{module}.{name}") };
     match part {
         TensorPart::Gradient => format!("{parameter}.grad"),

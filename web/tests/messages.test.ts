@@ -7,7 +7,7 @@ import { open, serve, settled, stackline, suite, synth, trace, violations, watch
 
 const here = suite();
 
-test("both lengths of a step are named, on the Overview, beside findings and in a comparison", async () => {
+test("both step lengths are named on the Overview, at findings and in a comparison", async () => {
   const [a, b] = ["a.json", "b.json"].map((name) => join(here.folder.path, name)) as [string, string];
   synth("demo", a, "--steps", "4");
   synth("demo", b, "--steps", "4", "--no-host-sync");
@@ -52,7 +52,7 @@ test("both lengths of a step are named, on the Overview, beside findings and in 
   });
 });
 
-test("findings that may be nothing stand behind the others, which is said where it is so", async () => {
+test("findings with lower bound 0 come last, with a note", async () => {
   const demo = join(here.folder.path, "demo.json");
   const broken = join(here.folder.path, "broken.json");
   synth("demo", demo, "--steps", "4");
@@ -61,17 +61,17 @@ test("findings that may be nothing stand behind the others, which is said where 
     const served = await serve(file);
     const { page } = await watched(here.browser, served.url);
     await open(page, served.url, "page=issues");
-    const gains = (await page.evaluate(`stackline.ask("findings").then(({ document }) => document.tables.findings.rows.map((row) => row.gain_ns))`)) as number[];
+    const gains = (await page.evaluate(`stackline.request("findings").then(({ document }) => document.tables.findings.rows.map((row) => row.gain_ns))`)) as number[];
     const isByGain = gains.every((gain, at) => at === 0 || gain <= gains[at - 1]!);
-    const says = (await page.locator("main").innerText()).includes("findings of low confidence with lower bound 0 come last");
+    const hasNote = (await page.locator("main").innerText()).includes("findings of low confidence with lower bound 0 come last");
     // Without a sentence the order is that of the gains.
-    expect(isByGain || says, file).toBe(true);
+    expect(isByGain || hasNote, file).toBe(true);
     await page.close();
     await served.stop();
   }
 });
 
-test("times of lines that are partly guessed are marked, in the source and beside a frame", async () => {
+test("partly inferred times of lines are marked, in the source and at frames", async () => {
   const source = join(here.folder.path, "guessed.py");
   writeFileSync(source, Array.from({ length: 20 }, (_, at) => `line_${at + 1} = ${at}`).join("\n"));
   const frame = (line: number) => ({ name: `${source}(${line}): train_step` });
@@ -98,7 +98,7 @@ test("times of lines that are partly guessed are marked, in the source and besid
   });
 });
 
-test("a filter with nothing in it says which it was, and what cannot be asked is not asked", async () => {
+test("an empty filter result names the filter, and impossible queries are not sent", async () => {
   const demo = join(here.folder.path, "filtered.json");
   synth("demo", demo, "--steps", "4");
   await here.view([demo], async (page, url) => {
@@ -122,7 +122,7 @@ test("a filter with nothing in it says which it was, and what cannot be asked is
   });
 });
 
-test("This run says what of memory was read otherwise, and of what nothing was", () =>
+test("This run lists repaired and unreadable memory data", () =>
   here.view([trace("nvidia-h100-qwen1.5-0.5b.json.gz")], async (page, url) => {
     await open(page, url, "page=run");
     const memory = page.locator("article", { has: page.getByRole("heading", { name: "Memory" }) });
@@ -132,7 +132,7 @@ test("This run says what of memory was read otherwise, and of what nothing was",
     expect(await violations(page)).toEqual([]);
   }));
 
-test("a frame that the search finds is measured by what the search is, whatever is shown", () =>
+test("search results use the metric of the search in every view", () =>
   here.view([trace("nvidia-h100-qwen1.5-0.5b.json.gz")], async (page, url) => {
     await open(page, url, "page=flame&metric=freed&find=aten::view");
     await page.locator(".nearest").waitFor();
@@ -142,7 +142,7 @@ test("a frame that the search finds is measured by what the search is, whatever 
     await page.locator("#found li", { hasText: /flame graph: .* host time/ }).first().waitFor();
   }));
 
-test("a name of a million letters leaves room for all else", async () => {
+test("a name of a million letters does not hide other content", async () => {
   const name = "B".repeat(1_000_000);
   const events = [0, 1, 2, 3].flatMap((step) => [
     { ph: "X", name: `ProfilerStep#${step + 1}`, cat: "user_annotation", ts: step * 1000, dur: 990, pid: 1, tid: 1 },
@@ -152,7 +152,7 @@ test("a name of a million letters leaves room for all else", async () => {
   await here.view([file], async (page, url) => {
     await open(page, url, "page=overview");
     expect(await page.evaluate(() => document.body.outerHTML.length)).toBeLessThan(200_000);
-    const at = (await page.evaluate(`stackline.ask("search", { text: "BBBB" }).then(({ document }) => document.names[0].event)`)) as number;
+    const at = (await page.evaluate(`stackline.request("search", { text: "BBBB" }).then(({ document }) => document.names[0].event)`)) as number;
     await open(page, url, `page=timeline&sel=event:${at}`);
     const details = page.locator(".details");
     await details.getByText("Duration").waitFor();
@@ -160,7 +160,7 @@ test("a name of a million letters leaves room for all else", async () => {
   });
 });
 
-test("pages with nothing to show are grey, and This run can be copied", async () => {
+test("empty pages are gray, and This run can be copied", async () => {
   const file = here.written("empty.json", []);
   await here.view([file], async (page, url) => {
     await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: { writeText: (text: string) => Promise.resolve(void Object.assign(globalThis, { copied: text })) } }));
@@ -172,7 +172,7 @@ test("pages with nothing to show are grey, and This run can be copied", async ()
   });
 });
 
-test("the Overview says how high memory stands and how much of the records could be read", async () => {
+test("the Overview shows the memory peak and the number of readable records", async () => {
   const demo = join(here.folder.path, "whole.json");
   const broken = join(here.folder.path, "cut.json");
   synth("demo", demo, "--steps", "4");
@@ -181,8 +181,8 @@ test("the Overview says how high memory stands and how much of the records could
     await open(page, url, "page=overview");
     expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all records of the trace read/);
   });
-  const told = JSON.parse(stackline("findings", broken, "--format", "json")) as { read_report: [{ problems: { severity: string; count: number }[] }] };
-  const lost = told.read_report[0].problems.filter(({ severity }) => severity === "lost").reduce((sum, { count }) => sum + count, 0);
+  const document = JSON.parse(stackline("findings", broken, "--format", "json")) as { read_report: [{ problems: { severity: string; count: number }[] }] };
+  const lost = document.read_report[0].problems.filter(({ severity }) => severity === "lost").reduce((sum, { count }) => sum + count, 0);
   expect(lost).toBeGreaterThan(0);
   await here.view([broken], async (page, url) => {
     await open(page, url, "page=overview");
@@ -192,7 +192,7 @@ test("the Overview says how high memory stands and how much of the records could
   });
 });
 
-test("memory peaks of the Overview are those of the command line", async () => {
+test("memory peaks of the Overview equal those of the command line", async () => {
   const file = trace("nvidia-h100-bert-small.json.gz");
   const { peaks } = JSON.parse(stackline("findings", file, "--format", "json")) as { peaks: { device: string; bytes: number }[] };
   const peak = peaks.find(({ device }) => device === "cuda:0")!;
@@ -206,7 +206,7 @@ test("memory peaks of the Overview are those of the command line", async () => {
   });
 });
 
-test("what no rule covers is told in the sentences of the terminal: what waits meanwhile, and what could record it", async () => {
+test("uncovered time has the sentences of the terminal: the concurrent waits, and how to record more", async () => {
   const file = trace("amd-mi300-sglang-decode-graph-replay.json.gz");
   type Uncovered = { uncovered: { groups: Array<{ name: string; wait_percent: number; advice: string }> } };
   const { groups } = (JSON.parse(stackline("findings", file, "--format", "json")) as Uncovered).uncovered;
@@ -225,7 +225,7 @@ test("what no rule covers is told in the sentences of the terminal: what waits m
   });
 });
 
-test("the critical path of inferred steps isn't called that of the whole trace", async () => {
+test("the critical path of inferred steps is not labeled as that of the whole trace", async () => {
   const launches = Array.from({ length: 12 }, (_, step) =>
     Array.from({ length: 13 }, (_, at) => {
       const [ts, id] = [1000 * step + 50 * at, 100 * step + at + 1];
@@ -258,13 +258,13 @@ test("the critical path of inferred steps isn't called that of the whole trace",
   });
 });
 
-test("the Overview has a line for what comes before the first step and after the last one", async () => {
+test("the Overview shows the time before the first step and after the last one", async () => {
   const steps = [0, 1, 2].flatMap((step) => [
     { ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: 10_000 + 1000 * step, dur: 1000, pid: 1, tid: 1 },
     { ph: "X", name: "aten::mm", cat: "cpu_op", ts: 10_000 + 1000 * step, dur: 900, pid: 1, tid: 1 },
   ]);
-  const around = [0, 13_000].map((ts, at) => ({ ph: "X", name: ["load", "save"][at], cat: "cpu_op", ts, dur: 5000, pid: 1, tid: 1 }));
-  await here.view([here.written("around.json", [...steps, ...around])], async (page, url) => {
+  const outside = [0, 13_000].map((ts, at) => ({ ph: "X", name: ["load", "save"][at], cat: "cpu_op", ts, dur: 5000, pid: 1, tid: 1 }));
+  await here.view([here.written("around.json", [...steps, ...outside])], async (page, url) => {
     await open(page, url, "page=overview");
     const main = await page.locator("main").innerText();
     expect(main).toContain("Start-up: 10 ms before the first step.");

@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { open, part, settled, suite, violations } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 
@@ -20,7 +20,7 @@ function events(): object[] {
   return [...stack, ...calls];
 }
 
-test("streams are seen below a deep thread, which shows its innermost levels and says how many are hidden", () =>
+test("streams remain visible below a deep thread, which shows its innermost levels and the number of hidden ones", () =>
   here.view([here.written("deep.json", events())], async (page, url) => {
     await open(page, url, "page=timeline");
     // Eight calls of both, their launches, and what is nearest around them; all kernels.
@@ -29,9 +29,9 @@ test("streams are seen below a deep thread, which shows its innermost levels and
     expect(bottom).toBeLessThan(400);
   }));
 
-test("the picture of a finding shows its event and what is nearest around it, however deep it is", () => {
+test("the plot of a finding shows its event and the nearest enclosing ones at any depth", () => {
   const outer = Array.from({ length: LEVELS }, (_, at) => ({ ph: "X", cat: "python_function", name: `app.py(${at + 1}): level${at}`, ts: at - 1000, dur: 9000 - 2 * at, pid: 1, tid: 1 }));
-  return here.view([planted(here.folder.path, join(here.folder.path, "train.py"), {}, outer)], async (page, url) => {
+  return here.view([writeInjectedTrace(here.folder.path, join(here.folder.path, "train.py"), {}, outer)], async (page, url) => {
     await open(page, url, "page=issues&sel=finding:0");
     const picture = page.locator(".gap canvas");
     await page.waitForFunction(() => Number(document.querySelector<HTMLElement>(".gap canvas")?.dataset.boxes ?? 0) > 0);
@@ -48,37 +48,37 @@ test("the picture of a finding shows its event and what is nearest around it, ho
   });
 });
 
-test("arrows begin at the first box that is seen, and what is selected is spoken", () =>
+test("arrow keys start at the first visible box, and screen readers announce the selection", () =>
   here.view([here.written("deep2.json", events())], async (page, url) => {
     await open(page, url, "page=timeline");
-    const spoken = page.locator("#timeline-selected");
-    expect(await spoken.getAttribute("aria-live")).toBe("polite");
+    const liveRegion = page.locator("#timeline-selected");
+    expect(await liveRegion.getAttribute("aria-live")).toBe("polite");
     const canvas = page.locator("main canvas");
     expect(await canvas.getAttribute("aria-describedby")).toContain("timeline-selected");
     await canvas.focus();
     await page.keyboard.press("ArrowRight");
     await settled(page);
     expect(part(page, "sel")).toMatch(/^event:/);
-    expect(await spoken.innerText()).toMatch(/^app\.py\(21\): level20: 20\.0 ms at 20 µs, /);
+    expect(await liveRegion.innerText()).toMatch(/^app\.py\(21\): level20: 20\.0 ms at 20 µs, /);
     for (let down = 0; down < 10; down += 1) {
       await page.keyboard.press("ArrowDown");
       await settled(page);
     }
-    expect(await spoken.innerText()).toMatch(/^work\.py\(5\): rescale: 900 µs at 100 µs, /);
+    expect(await liveRegion.innerText()).toMatch(/^work\.py\(5\): rescale: 900 µs at 100 µs, /);
     await page.keyboard.press("Escape");
     await settled(page);
-    expect(await spoken.innerText()).toBe("");
+    expect(await liveRegion.innerText()).toBe("");
   }));
 
-test("J goes on in time along the critical path, segment by segment, and says where it is", () =>
+test("J moves to the next segment of the critical path and announces its position", () =>
   here.view([here.written("deep3.json", events())], async (page, url) => {
     await open(page, url, "page=timeline&cp=1");
     const at: number[] = [];
     for (let press = 0; press < 6; press += 1) {
       await page.keyboard.press("j");
       await settled(page);
-      const [, segment, of] = (await page.locator("#timeline-selected").innerText()).match(/Segment (\d+) of (\d+) of the critical path/)!;
-      expect(Number(segment)).toBeLessThanOrEqual(Number(of));
+      const [, segment, total] = (await page.locator("#timeline-selected").innerText()).match(/Segment (\d+) of (\d+) of the critical path/)!;
+      expect(Number(segment)).toBeLessThanOrEqual(Number(total));
       at.push(Number(segment));
     }
     expect(at).toEqual([...new Set(at)].toSorted((a, b) => a - b));
@@ -87,7 +87,7 @@ test("J goes on in time along the critical path, segment by segment, and says wh
     expect(await page.locator("#timeline-selected").innerText()).toContain(`Segment ${at.at(-2)} of`);
   }));
 
-test("a frame that is too narrow to be drawn is found, and N leads to its callers", () => {
+test("the search finds frames that are too narrow to draw, and N selects their callers", () => {
   const long = { ph: "X", cat: "cpu_op", name: "aten::long", ts: 0, dur: 10_000_000, pid: 1, tid: 1 };
   const short = [1, 2, 3].map((at) => ({ ph: "X", cat: "cpu_op", name: "aten::_softmax", ts: at * 1000, dur: 1, pid: 1, tid: 1 }));
   return here.view([here.written("narrow.json", [long, ...short])], async (page, url) => {

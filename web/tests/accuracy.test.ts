@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { none, open, serve, settled, suite, synth, trace, violations, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 
@@ -34,7 +34,7 @@ function stacked(name: string, { steps = 3 }: Options = {}): { file: string; sou
 const costs = (page: Page) =>
   page.locator("table.source tbody tr").evaluateAll((rows) => rows.flatMap((row, at) => (row.querySelector("td.heat")?.textContent ? [[at + 1, row.querySelector("td.heat")!.textContent]] : [])));
 
-test("costs of steps stand at the lines that ran, in the source and in the flame graph, with the calls of each frame", async () => {
+test("costs of steps are shown at their source lines and frames, with the calls of each frame", async () => {
   const { file, source } = stacked("lines");
   const served = await serve(file);
   const { page, faults } = await watched(here.browser, served.url);
@@ -58,16 +58,16 @@ test("costs of steps stand at the lines that ran, in the source and in the flame
   await served.stop();
 });
 
-test("the timeline shows the steps that were chosen elsewhere, and says of what the critical path is", async () => {
+test("the timeline shows the selected steps and the range of the critical path", async () => {
   const { file } = stacked("chosen", { steps: 6 });
   const served = await serve(file);
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=overview&steps=3");
   await page.getByRole("button", { name: "Show the critical path in the timeline" }).click();
   await settled(page);
-  const told = () => page.locator("main").innerText();
-  expect(await told()).toContain("990 µs of 5.99 ms");
-  expect(await told()).toContain("Critical path of step 3:");
+  const pageText = () => page.locator("main").innerText();
+  expect(await pageText()).toContain("990 µs of 5.99 ms");
+  expect(await pageText()).toContain("Critical path of step 3:");
   expect(await page.locator("canvas").getAttribute("data-left")).toBe("2000000");
   // The table beside it has no other steps' events.
   await page.getByRole("button", { name: "Table" }).click();
@@ -81,23 +81,23 @@ test("the timeline shows the steps that were chosen elsewhere, and says of what 
   expect(await page.locator(".details h3").first().innerText()).toBe("aten::mm");
   await page.locator("[data-field=lanes]").fill("no such lane");
   await settled(page);
-  expect(await told()).toContain("None of 1 lane has no such lane in its name.");
+  expect(await pageText()).toContain("None of 1 lane has no such lane in its name.");
   await page.locator("[data-field=lanes]").fill("thread");
   await settled(page);
   expect(await page.getByRole("region", { name: "Visible events" }).locator("tbody tr").count()).toBe(4);
   await page.getByRole("button", { name: "All", exact: true }).click();
   await settled(page);
-  expect(await told()).toContain("5.99 ms of 5.99 ms");
+  expect(await pageText()).toContain("5.99 ms of 5.99 ms");
   await page.getByRole("button", { name: "Whole run" }).click();
   await settled(page);
-  expect(await told()).toContain("Critical path of the whole trace:");
+  expect(await pageText()).toContain("Critical path of the whole trace:");
   expect(await violations(page)).toEqual([]);
   none(faults);
   await page.close();
   await served.stop();
 });
 
-test("runs that can hardly be compared have no verdict", async () => {
+test("barely comparable runs have no verdict", async () => {
   const without = join(here.folder.path, "without.json");
   writeFileSync(without, JSON.stringify({ traceEvents: [0, 1, 2].map((at) => ({ ph: "X", name: "aten::mm", cat: "cpu_op", ts: at * 100, dur: 90, pid: 1, tid: 1 })) }));
   const served = await serve(stacked("compared").file, "--baseline", without);
@@ -113,7 +113,7 @@ test("runs that can hardly be compared have no verdict", async () => {
   await served.stop();
 });
 
-test("names lead to where they are, and lists to all that they have", async () => {
+test("names link to their frames, and lists to all of their entries", async () => {
   const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=overview");
@@ -127,9 +127,9 @@ test("names lead to where they are, and lists to all that they have", async () =
   expect(new URLSearchParams(page.url().split("#")[1]).get("find")).toContain(name.slice(0, 20));
   expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(1);
   // A finding with many events lists all that came, on demand.
-  const many = (await page.evaluate(`stackline.ask("findings").then(async ({ document }) => {
+  const many = (await page.evaluate(`stackline.request("findings").then(async ({ document }) => {
     for (let at = 0; at < document.tables.findings.rows.length; at += 1) {
-      const found = await stackline.ask("finding", { at });
+      const found = await stackline.request("finding", { at });
       if (found.document.events.length > 12) return [at, found.document.events.length];
     }
   })`)) as [number, number];
@@ -142,11 +142,11 @@ test("names lead to where they are, and lists to all that they have", async () =
   await served.stop();
 });
 
-test("files without cost are folded, and time of what runs backward is told", async () => {
+test("files without cost are folded, and backward time is shown", async () => {
   const source = join(here.folder.path, "train.py");
   writeFileSync(source, "pass\n".repeat(20));
   const imports = Array.from({ length: 30 }, (_, at) => ({ ph: "X", name: `lib/module_${at}.py(1): <module>`, cat: "python_function", ts: -90_000 + at * 100, dur: 90, pid: 1, tid: 1 }));
-  const served = await serve(planted(here.folder.path, source, {}, imports));
+  const served = await serve(writeInjectedTrace(here.folder.path, source, {}, imports));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=source");
   expect(await page.locator("main tbody tr").allInnerTexts()).toHaveLength(1);

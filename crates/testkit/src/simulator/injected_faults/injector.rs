@@ -26,28 +26,28 @@ pub(super) enum At {
 struct Insert {
     role: Role,
     at: usize,
-    planted: Vec<Step>,
+    faulty: Vec<Step>,
     repaired: Vec<Step>,
 }
 
 /// A program that is being changed.
-pub(super) struct Planter<'a> {
+pub(super) struct FaultInjector<'a> {
     pub(super) b: Builder<'a>,
     slots: Slots,
     /// Duration of a step without the fault, in ns.
     pub(super) step_ns: i64,
     inserts: Vec<Insert>,
     /// Operations whose duration the repair changes, in ns.
-    mended: Vec<(usize, i64)>,
+    repaired_durations: Vec<(usize, i64)>,
     /// Change of the whole program by the repair.
     pub(super) whole: Option<fn(&mut Program)>,
 }
 
-impl<'a> Planter<'a> {
+impl<'a> FaultInjector<'a> {
     pub(super) fn new(base: Program, profile: &'a Profile, (rng, step_ns): (Rng, i64)) -> Self {
         let slots = Slots::new(&base);
         let b = Builder::resume(base, rng, profile);
-        Self { b, slots, step_ns, inserts: Vec::new(), mended: Vec::new(), whole: None }
+        Self { b, slots, step_ns, inserts: Vec::new(), repaired_durations: Vec::new(), whole: None }
     }
 
     /// Remove the operators of a name from the program, before any insertion.
@@ -63,7 +63,7 @@ impl<'a> Planter<'a> {
         let program = &mut self.b.program;
         let ops = &program.ops;
         let on_the_cpu = |step: Step| match step {
-            Step::Launch { ops: of, .. } => Some(Step::Spend(ops[of].iter().map(|op| op.duration).sum())),
+            Step::Launch { ops: launched, .. } => Some(Step::Spend(ops[launched].iter().map(|op| op.duration).sum())),
             Step::Blocking { op, .. } => Some(Step::Spend(ops[op].duration)),
             Step::Call { .. } | Step::Record { .. } | Step::Wait { .. } | Step::Sync { .. } | Step::Poll { .. } => None,
             step => Some(step),
@@ -117,7 +117,7 @@ impl<'a> Planter<'a> {
     }
 
     /// Insert steps into one step of the program: with the fault, and repaired.
-    pub(super) fn put(&mut self, (at, place, pass): (At, usize, usize), planted: Vec<Step>, repaired: Vec<Step>) {
+    pub(super) fn put(&mut self, (at, place, pass): (At, usize, usize), faulty: Vec<Step>, repaired: Vec<Step>) {
         let found = match at {
             At::Start => self.slots.start.get(pass),
             At::Update => self.slots.update.get(pass),
@@ -133,8 +133,8 @@ impl<'a> Planter<'a> {
                 }
                 steps
             };
-            let (planted, repaired) = (list(planted), list(repaired));
-            self.inserts.push(Insert { role, at, planted, repaired });
+            let (faulty, repaired) = (list(faulty), list(repaired));
+            self.inserts.push(Insert { role, at, faulty, repaired });
         }
     }
 
@@ -147,8 +147,8 @@ impl<'a> Planter<'a> {
     pub(super) fn both(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Self) -> (Vec<Step>, Vec<Step>)) {
         for place in self.places(at, count) {
             for pass in 0..self.passes() {
-                let (planted, repaired) = body(self);
-                self.put((at, place, pass), planted, repaired);
+                let (faulty, repaired) = body(self);
+                self.put((at, place, pass), faulty, repaired);
             }
         }
     }
@@ -157,45 +157,45 @@ impl<'a> Planter<'a> {
     /// operations.
     pub(super) fn faster(&mut self, at: At, count: usize, mut body: impl FnMut(&mut Builder<'a>) -> Vec<(usize, i64)>) {
         self.both(at, count, |p| {
-            let mended = body(&mut p.b);
-            p.mended.extend(mended);
+            let repaired_durations = body(&mut p.b);
+            p.repaired_durations.extend(repaired_durations);
             let steps = std::mem::take(&mut p.b.steps);
             (steps.clone(), steps)
         });
     }
 
     /// Set the duration of an operation in the repaired program, in ns.
-    pub(super) fn mend(&mut self, op: usize, ns: i64) {
-        self.mended.push((op, ns));
+    pub(super) fn set_repaired_duration(&mut self, op: usize, ns: i64) {
+        self.repaired_durations.push((op, ns));
     }
 
     /// Insert all planned steps, and return the program with the fault and the repaired one.
     pub(super) fn finish(mut self) -> (Program, Program) {
-        let mut planted = self.b.program;
-        let mut repaired = planted.clone();
+        let mut faulty = self.b.program;
+        let mut repaired = faulty.clone();
         self.inserts.sort_by_key(|insert| insert.at);
         // From the last to the first, so that positions stay valid.
         for insert in self.inserts.into_iter().rev() {
             let at = insert.at..insert.at;
-            for (program, steps) in [(&mut planted, insert.planted), (&mut repaired, insert.repaired)] {
+            for (program, steps) in [(&mut faulty, insert.faulty), (&mut repaired, insert.repaired)] {
                 if let Some(thread) = program.threads.iter_mut().find(|thread| thread.role == insert.role) {
                     thread.steps.splice(at.clone(), steps);
                 }
             }
         }
-        for (op, ns) in self.mended {
+        for (op, ns) in self.repaired_durations {
             repaired.ops[op].duration = ns.max(501);
         }
         if let Some(repair) = self.whole {
             repair(&mut repaired);
         }
-        (planted, repaired)
+        (faulty, repaired)
     }
 }
 
 impl Builder<'_> {
     /// Launch a kernel and return the index of its operation.
-    pub(super) fn planted_kernel(&mut self, name: &'static str, ns: i64) -> usize {
+    pub(super) fn injected_kernel(&mut self, name: &'static str, ns: i64) -> usize {
         self.launch(Work::Kernel, name, COMPUTE, ns.max(900));
         let op = self.program.ops.len() - 1;
         // Its name determines its launch and whether it may overlap, as usual.
@@ -206,7 +206,7 @@ impl Builder<'_> {
     /// Add an operator that launches one kernel, and return the kernel's index.
     pub(super) fn operator_of(&mut self, operator: &'static str, kernel: &'static str, ns: i64) -> usize {
         let mut op = 0;
-        self.op(operator, |b| op = b.planted_kernel(kernel, ns));
+        self.op(operator, |b| op = b.injected_kernel(kernel, ns));
         self.spend(200, 900);
         op
     }

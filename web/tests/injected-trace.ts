@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** A trace of steps that wait for `item()` at line 12 of a file, with more to say of itself, and events before the steps. */
-export function planted(folder: string, source: string, more: object = {}, before: readonly object[] = []): string {
+export function writeInjectedTrace(folder: string, source: string, more: object = {}, before: readonly object[] = []): string {
   const events: object[] = [...before];
   const add = (name: string, cat: string, ts: number, dur: number, tid: number | string, args: object = {}) => events.push({ ph: "X", name, cat, ts, dur, pid: tid === 7 ? 0 : 1, tid, args });
   for (let step = 0; step < 6; step += 1) {
@@ -25,7 +25,7 @@ export function planted(folder: string, source: string, more: object = {}, befor
       add("add", "kernel", t + 480 + at * 60, 40, 7, { correlation: step * 10 + 100_000 + at + step * 100, device: 0, stream: 7 });
     }
   }
-  const file = join(folder, "planted.json");
+  const file = join(folder, "injected.json");
   writeFileSync(file, JSON.stringify({ schemaVersion: 1, ...more, traceEvents: events }));
   return file;
 }

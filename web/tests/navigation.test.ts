@@ -2,20 +2,20 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { none, open, serve, settled, stackline, suite, trace, violations, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 
-describe("what is looked at", () => {
-  test("steps alone, where they are known; the whole run with one click; the same numbers as by the command line", async () => {
+describe("selected part of the run", () => {
+  test("steps by default, the whole run with one click, with the numbers of the command line", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, "pass\n".repeat(40));
     // Long before the steps, the program begins.
-    const file = planted(here.folder.path, source, {}, [{ ph: "X", name: `${source}(1): imports`, cat: "python_function", ts: -90_000, dur: 80_000, pid: 1, tid: 1 }]);
+    const file = writeInjectedTrace(here.folder.path, source, {}, [{ ph: "X", name: `${source}(1): imports`, cat: "python_function", ts: -90_000, dur: 80_000, pid: 1, tid: 1 }]);
     const served = await serve(file);
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame&metric=host_time");
-    const all = async () => (await page.evaluate("stackline.ask('meta').then((answer) => answer.document.traces[0].chosen)")) as number[];
+    const all = async () => (await page.evaluate("stackline.request('meta').then((answer) => answer.document.traces[0].chosen)")) as number[];
     expect(await all()).toEqual([1, 6]);
     await page.keyboard.press("t");
     await settled(page);
@@ -32,7 +32,7 @@ describe("what is looked at", () => {
     expect(await violations(page)).toEqual([]);
     await open(page, served.url, "page=overview&steps=2..3");
     const summary = JSON.parse(stackline("report", file, "--steps", "2..3", "--format", "json"));
-    const overview = (await page.evaluate("stackline.ask('overview', { steps: '2..3' }).then((answer) => answer.document)")) as typeof summary;
+    const overview = (await page.evaluate("stackline.request('overview', { steps: '2..3' }).then((answer) => answer.document)")) as typeof summary;
     expect(overview.tables).toEqual(summary.tables);
     expect(overview.critical_path).toEqual(summary.critical_path);
     expect(await page.locator(".numbers").innerText()).toContain("steps 2 to 3");
@@ -47,7 +47,7 @@ describe("what is looked at", () => {
     await served.stop();
   });
 
-  test("a thread, a phase and a module are chosen, shown as chips, and taken back", async () => {
+  test("a thread, a phase and a module can be selected, shown as chips, and removed", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
@@ -68,10 +68,10 @@ describe("what is looked at", () => {
 });
 
 describe("a frame of the flame graph", () => {
-  test("has details with its call path and source; its callers and what it calls are two clicks away", async () => {
+  test("has details with its call path and source; callers and callees are two clicks away", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}`).join("\n"));
-    const file = planted(here.folder.path, source);
+    const file = writeInjectedTrace(here.folder.path, source);
     const report = join(here.folder.path, "frames.html");
     stackline("report", file, "--html", report);
     const served = await serve(file);
@@ -104,7 +104,7 @@ describe("a frame of the flame graph", () => {
         // What a report lacks is marked before one asks for it.
         const missing = [details.getByRole("button", { name: "Callees" }), page.locator("[data-field=focus]"), page.locator("main option", { hasText: "GPU time" }).first()];
         for (const control of missing) expect(await control.isDisabled()).toBe(true);
-        expect(await missing[0]!.getAttribute("title")).toMatch(/^Not in this report; available with stackline view .*planted\.json$/);
+        expect(await missing[0]!.getAttribute("title")).toMatch(/^Not in this report; available with stackline view .*injected\.json$/);
       }
       none(faults);
       await page.close();
@@ -112,7 +112,7 @@ describe("a frame of the flame graph", () => {
     await served.stop();
   });
 
-  test("merged by name, recursion collapsed, and coloured by each meaning, it is drawn without an error", async () => {
+  test("is drawn without an error when merged by name, with collapsed recursion, and in every coloring", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
     const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
@@ -172,11 +172,11 @@ describe("search over all names, and keys", () => {
 });
 
 describe("a finding", () => {
-  test("a finding tells how to be told of it no more, and evidence opens in the report, too", async () => {
+  test("a finding shows how to ignore it, and its evidence opens in the report, too", async () => {
     const source = join(here.folder.path, "other.py");
     writeFileSync(source, "pass\n".repeat(20));
     const report = join(here.folder.path, "evidence.html");
-    stackline("report", planted(here.folder.path, source), "--html", report);
+    stackline("report", writeInjectedTrace(here.folder.path, source), "--html", report);
     const url = `file://${report}`;
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=issues&sel=finding:0");
@@ -193,12 +193,12 @@ describe("a finding", () => {
     await page.close();
   });
 
-  test("a source file that was changed after recording is said to be", async () => {
+  test("a source file changed after the recording has a note", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, "pass\n".repeat(40));
     // The trace says when it began: in 2020, or in a time to come.
     for (const [base, changed] of [[1_600_000_000_000_000_000, 1], [4_000_000_000_000_000_000, 0]] as const) {
-      const served = await serve(planted(here.folder.path, source, { baseTimeNanoseconds: base }));
+      const served = await serve(writeInjectedTrace(here.folder.path, source, { baseTimeNanoseconds: base }));
       const { page } = await watched(here.browser, served.url);
       for (const hash of ["page=issues&sel=finding:0", `page=source&file=${encodeURIComponent(source)}`]) {
         await open(page, served.url, hash);

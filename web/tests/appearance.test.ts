@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { open, part, serve, type Served, settled, suite, trace, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 let served: Served;
@@ -19,8 +19,8 @@ afterAll(async () => {
 /** The color of a canvas in its corner, which no box covers. */
 const paper = (page: Page) => page.locator("main canvas").first().evaluate((canvas) => [...(canvas as HTMLCanvasElement).getContext("2d")!.getImageData(1, 1, 1, 1).data].slice(0, 3));
 
-test("the theme that was chosen stays when the page is loaded again", () =>
-  here.look(served, async (page, url) => {
+test("the selected theme persists after a reload", () =>
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=timeline");
     await page.getByLabel("Theme").selectOption("dark");
     await page.reload();
@@ -33,8 +33,8 @@ test("the theme that was chosen stays when the page is loaded again", () =>
     expect(await page.getByLabel("Theme").inputValue()).toBe("");
   }));
 
-test("on paper pictures are dark on light at once, whatever the theme, and what can only be clicked is not there", () =>
-  here.look(served, async (page, url) => {
+test("printed plots are dark on light in every theme, without controls", () =>
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=timeline");
     await page.getByLabel("Theme").selectOption("dark");
     await settled(page);
@@ -63,8 +63,8 @@ test("on paper pictures are dark on light at once, whatever the theme, and what 
     expect(over).toEqual([]);
   }));
 
-test("after Enter on a card of the Overview the keyboard is at that finding", () =>
-  here.look(served, async (page, url) => {
+test("Enter on a card of the Overview moves the focus to its finding", () =>
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=overview");
     const card = page.locator("main .card").nth(1);
     const text = await card.innerText();
@@ -81,10 +81,10 @@ test("after Enter on a card of the Overview the keyboard is at that finding", ()
     expect(await page.evaluate(() => document.activeElement?.tagName)).toBe("BODY");
   }));
 
-test("the hint of the flame graph fits beside the details, and a wrong expression stays to be mended", () =>
-  here.look(served, async (page, url) => {
+test("the hint of the flame graph fits next to the details, and an invalid expression can be corrected", () =>
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=flame");
-    const cut = await page.locator(".told").evaluate((told) => told.scrollWidth > told.clientWidth);
+    const cut = await page.locator(".told").evaluate((element) => element.scrollWidth > element.clientWidth);
     expect(cut).toBe(false);
     const field = page.locator("[data-field=focus]");
     await field.fill("aten::(mm");
@@ -98,8 +98,8 @@ test("the hint of the flame graph fits beside the details, and a wrong expressio
     expect([part(page, "focus"), await field.getAttribute("aria-invalid")]).toEqual(["aten::mm", "false"]);
   }));
 
-test("every part of the Overview's bar has its word", () =>
-  here.look(served, async (page, url) => {
+test("every part of the Overview's bar has a label", () =>
+  here.viewServed(served, async (page, url) => {
     await open(page, url, "page=overview");
     expect(await page.locator(".bound .legend li").count()).toBe(await page.locator(".bound .stack span").count());
   }));
@@ -111,7 +111,7 @@ test("a trace without events has no controls of a timeline", () =>
     expect(await page.locator("main canvas, main .bar button").count()).toBe(0);
   }));
 
-test("the command to start a server again names what the run is compared with", async () => {
+test("the command to restart a server includes the baseline", async () => {
   const [a, b] = [trace("diff-mini-base.json.gz"), trace("diff-mini-test.json.gz")];
   const own = await serve(b, "--baseline", a);
   const { page } = await watched(here.browser, own.url);
@@ -133,7 +133,7 @@ test("a GPU without a name is called unnamed", async () => {
 });
 
 
-test("of a file that was cut, GPU work may be what was lost", async () => {
+test("a truncated file without GPU work may have lost it", async () => {
   const head = JSON.stringify({ deviceProperties: [{ id: 0, name: "Test GPU" }], traceEvents: [{ ph: "X", cat: "cpu_op", name: "aten::mm", ts: 0, dur: 50, pid: 1, tid: 1 }] });
   const file = join(here.folder.path, "cut.json");
   writeFileSync(file, `${head.slice(0, -2)},{"ph":"X","cat":"kernel","na`);
@@ -150,8 +150,8 @@ test("of a file that was cut, GPU work may be what was lost", async () => {
   });
 });
 
-test("a finding of the very line of the frame that is selected is listed as it is", async () => {
-  await here.view([planted(here.folder.path, join(here.folder.path, "train.py"))], async (page, url) => {
+test("a finding at the line of the selected frame is listed without another line", async () => {
+  await here.view([writeInjectedTrace(here.folder.path, join(here.folder.path, "train.py"))], async (page, url) => {
     await open(page, url, "page=flame&find=train_step");
     await page.keyboard.press("n");
     await settled(page);
@@ -162,7 +162,7 @@ test("a finding of the very line of the frame that is selected is listed as it i
   });
 });
 
-test("a note on memory that could not be read leads to the page that says what", () =>
+test("a note on unreadable memory links to the page with its problems", () =>
   here.view([trace("amd-mi300-timesformer.json.gz")], async (page, url) => {
     await open(page, url, "page=issues");
     await page.getByRole("button", { name: "Details on the Memory page" }).click();

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { open, part, serve, type Served, settled, suite, synth, violations } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 let served: Served;
@@ -13,7 +13,7 @@ let demo: Served;
 beforeAll(async () => {
   const source = join(here.folder.path, "train.py");
   writeFileSync(source, Array.from({ length: 40 }, (_, at) => (at === 0 ? "def train_step():" : `    if line_${at + 1}:\n        pass`)).join("\n"));
-  served = await serve(planted(here.folder.path, source));
+  served = await serve(writeInjectedTrace(here.folder.path, source));
   const [a, b] = ["a.json", "b.json"].map((name) => join(here.folder.path, name)) as [string, string];
   synth("demo", a, "--steps", "4");
   synth("demo", b, "--steps", "4", "--no-host-sync");
@@ -27,8 +27,8 @@ afterAll(async () => {
 const title = (page: Page) => page.locator(".details h3").first().innerText();
 const share = (page: Page) => page.locator("main .told").innerText();
 
-test("a name of the search is selected in the flame graph, and zoomed to where it is narrow", async () => {
-  await here.look(demo, async (page, url) => {
+test("a search result is selected in the flame graph, and zoomed if it is narrow", async () => {
+  await here.viewServed(demo, async (page, url) => {
     await open(page, url, "page=overview");
     await page.keyboard.press("Control+k");
     await page.getByRole("combobox", { name: "Search all names" }).fill("softmax");
@@ -50,8 +50,8 @@ test("a name of the search is selected in the flame graph, and zoomed to where i
   });
 });
 
-test("N leads to what is found, wherever the focus is, in the picture and in the table", async () => {
-  await here.look(demo, async (page, url) => {
+test("N selects the next match with any focus, in the plot and in the table", async () => {
+  await here.viewServed(demo, async (page, url) => {
     for (const as of ["", "&as=table"]) {
       await open(page, url, `page=flame&find=aten::${as}`);
       await page.locator("h1").click();
@@ -69,8 +69,8 @@ test("N leads to what is found, wherever the focus is, in the picture and in the
   });
 });
 
-test("the frame that is selected stays so in another view, by another metric and of other steps", async () => {
-  await here.look(served, async (page, url) => {
+test("the selected frame remains selected in other views, metrics and steps", async () => {
+  await here.viewServed(served, async (page, url) => {
     await open(page, url, "page=flame&find=_local_scalar_dense");
     await page.keyboard.press("n");
     await settled(page);
@@ -94,8 +94,8 @@ test("the frame that is selected stays so in another view, by another metric and
   });
 });
 
-test("an event that is selected marks its frame, and its details lead there and to what launched it", async () => {
-  await here.look(served, async (page, url) => {
+test("a selected event marks its frame, and its details link to the frame and to the launch", async () => {
+  await here.viewServed(served, async (page, url) => {
     await open(page, url, "page=timeline&find=gemm");
     await page.keyboard.press("n");
     await settled(page);
@@ -113,8 +113,8 @@ test("an event that is selected marks its frame, and its details lead there and 
   });
 });
 
-test("a finding leads to its frame, whose source keeps its indentation everywhere", async () => {
-  await here.look(served, async (page, url) => {
+test("a finding links to its frame, whose source keeps its indentation", async () => {
+  await here.viewServed(served, async (page, url) => {
     await open(page, url, "page=issues&sel=finding:0");
     const line = page.locator(".excerpt .line.hot code");
     expect(await line.innerText()).toMatch(/^ {4}/);
@@ -126,8 +126,8 @@ test("a finding leads to its frame, whose source keeps its indentation everywher
   });
 });
 
-test("the flame graph of the differences shows what is gone, and says how much it is where it does not", async () => {
-  await here.look(demo, async (page, url) => {
+test("the differential flame graph shows removed frames, or their total if hidden", async () => {
+  await here.viewServed(demo, async (page, url) => {
     await open(page, url, "page=compare");
     await page.getByRole("button", { name: "Differential flame graph" }).click();
     await settled(page);
@@ -136,8 +136,8 @@ test("the flame graph of the differences shows what is gone, and says how much i
     await page.keyboard.press("Enter");
     await page.keyboard.press("n");
     await settled(page);
-    const told = await share(page);
-    expect(told).toMatch(/^aten::item: 0 ns .*before \d/);
+    const shareText = await share(page);
+    expect(shareText).toMatch(/^aten::item: 0 ns .*before \d/);
     // Its box has width, which it has not without.
     const width = async () => Number(await page.locator("canvas").getAttribute("data-selected"));
     expect(await width()).toBeGreaterThan(20);
@@ -152,8 +152,8 @@ test("the flame graph of the differences shows what is gone, and says how much i
   });
 });
 
-test("the critical path is told by cause and by segment, and a segment leads to where it is", async () => {
-  await here.look(demo, async (page, url) => {
+test("the critical path is listed by cause and by segment, and segments link to the timeline", async () => {
+  await here.viewServed(demo, async (page, url) => {
     await open(page, url, "page=timeline&cp=1");
     const makeup = page.locator(".makeup");
     await makeup.waitFor();

@@ -4,14 +4,14 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { none, open, serve, settled, stackline, suite, trace, violations, watched } from "./harness";
-import { planted } from "./planted";
+import { writeInjectedTrace } from "./injected-trace";
 
 const here = suite();
 
-test("where no name has a text, the nearest ones are offered, by the server and in a report", async () => {
+test("a search without match suggests similar names, on the server and in a report", async () => {
   const source = join(here.folder.path, "train.py");
   writeFileSync(source, "pass\n".repeat(20));
-  const file = planted(here.folder.path, source);
+  const file = writeInjectedTrace(here.folder.path, source);
   const report = join(here.folder.path, "missed.html");
   stackline("report", file, "--html", report);
   const served = await serve(file);
@@ -46,7 +46,7 @@ test("where no name has a text, the nearest ones are offered, by the server and 
   await served.stop();
 });
 
-test("a server that comes back is asked again without a reload, and one that does not know the page is told of", async () => {
+test("queries are repeated when the server is back, and another server is reported", async () => {
   const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
   const { page } = await watched(here.browser, served.url);
   await open(page, served.url, "page=overview");
@@ -75,7 +75,7 @@ test("a server that comes back is asked again without a reload, and one that doe
   await served.stop();
 });
 
-test("a trace that breaks off is striped at its end, and says so; a whole one is not", async () => {
+test("a truncated trace has a striped end and a note; a complete one has not", async () => {
   const event = (ts: number) => JSON.stringify({ ph: "X", name: "a", cat: "cpu_op", ts, dur: 50, pid: 1, tid: 1 });
   const [cut, whole] = ["cut", "whole"].map((name) => join(here.folder.path, `${name}.json`)) as [string, string];
   writeFileSync(cut, `{"traceEvents": [${event(1)}, ${event(100)}, {"ph": "X", "na`);
@@ -102,8 +102,8 @@ test("a trace that breaks off is striped at its end, and says so; a whole one is
   for (const one of served) await one.stop();
 });
 
-test("source that is not where it was: links to the editor lead to the folder that one names", async () => {
-  const served = await serve(planted(here.folder.path, "/nowhere/code/train.py"));
+test("editor links of moved source use the given directory", async () => {
+  const served = await serve(writeInjectedTrace(here.folder.path, "/nowhere/code/train.py"));
   const { page, faults } = await watched(here.browser, served.url);
   const file = `page=source&file=${encodeURIComponent("/nowhere/code/train.py")}`;
   await open(page, served.url, file);
