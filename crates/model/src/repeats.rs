@@ -19,7 +19,7 @@ impl Trace {
         };
         // If an operator's time is lost, its nested operators are unknown.
         let is_lost = |event: &EventId| !self.events.is_plausible(*event);
-        let lost: BTreeSet<(i64, i64)> = self.events.ids().filter(is_lost).filter_map(claim).collect();
+        let lost: BTreeSet<(i64, i64)> = self.events.ids().filter(is_lost).filter_map(backward_key).collect();
         let mut claims: Vec<(Key, i64, i64, EventId)> = Vec::new();
         for event in self.events.ids() {
             let Some((number, thread)) = backward_key(event).filter(|of| !lost.contains(of)) else { continue };

@@ -163,7 +163,7 @@ impl Session {
     unsafe fn free(session: *const Self) {
         // SAFETY: by contract.
         let session = unsafe { Box::from_raw(session.cast_mut()) };
-        crate::samples::forget_trees(&session.process);
+        crate::samples::forget(&session.process);
     }
 }
 
