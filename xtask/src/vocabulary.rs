@@ -45,7 +45,7 @@ const CRATES: &[&str] = &[
 
 /// Lines that may hold such a name, by file and a part of the line, and why.
 const EXEMPTIONS: &[(&str, &str, &str)] = &[(
-    "crates/memory/src/suggest/smaller.rs",
+    "crates/memory/src/suggest/smaller_types.rs",
     "torch.float",
     "all spellings of two data types, as data: the list is the only one that asks for them",
 )];

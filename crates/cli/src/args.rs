@@ -6,7 +6,7 @@ mod findings;
 mod forwarded_options;
 mod memory;
 mod page;
-mod refused;
+mod refused_options;
 mod what_if;
 
 pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
@@ -21,7 +21,7 @@ use memory::MEMORY_EXAMPLE;
 pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
 use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
 pub(crate) use page::{ReportArgs, SourceArgs, ViewArgs};
-pub(crate) use refused::{command, parse, refused};
+pub(crate) use refused_options::{command, parse, refused};
 use regex_lite::Regex;
 use stackline_timeline::Scope;
 use std::path::PathBuf;

@@ -9,24 +9,24 @@
     reason = "tests fail by panicking, and say what they skip"
 )]
 
-mod absence;
 mod agent_numbers;
 mod calls;
 mod common;
 mod consumers;
+mod deterministic_output;
 mod diff;
 mod diff_without_steps;
 mod docs;
 mod errors;
 mod fault_handlers;
+mod faulty_interpreters;
 mod findings;
+mod findings_baselines;
 mod findings_calls;
-mod findings_kept;
 mod findings_programs;
 #[path = "common/findings.rs"]
 mod findings_support;
 mod first_lines;
-mod foreign;
 mod inputs;
 mod interrupts;
 #[path = "common/json_schema.rs"]
@@ -35,18 +35,18 @@ mod json_schema;
 mod junit;
 mod memory;
 mod memory_diff;
+mod memory_files;
 mod memory_gate;
 mod memory_inputs;
-mod memory_several;
-mod messages;
-mod own_rules;
+mod missing_data;
 mod profiler_cycles;
 mod record;
 mod record_processes;
+mod recorded_programs;
 mod report_cache;
 mod report_for_agent;
-mod same_bytes;
 mod schemas;
 mod snapshots;
 mod torchrun;
 mod view;
+mod what_if_messages;

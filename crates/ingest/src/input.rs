@@ -1,7 +1,7 @@
 //! Conversion of files, directories, archives and streams to byte streams of traces. The content determines the format,
 //! never the name.
 
-use crate::found::{ContentKinds, Found};
+use crate::content_kinds::{ContentKinds, Found};
 use crate::runs::PendingFile;
 use crate::sources::{Content, Reader, Source};
 use crate::text::without_byte_order_mark;

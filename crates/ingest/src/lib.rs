@@ -13,11 +13,11 @@
 #![forbid(unsafe_code)]
 
 mod byte_offsets;
+mod content_kinds;
 mod decimal;
 pub mod diagnostics;
 mod error;
-mod found;
-mod head;
+mod format_detection;
 mod input;
 pub mod memory;
 mod prefetch;
@@ -39,7 +39,7 @@ pub use runs::run_of;
 pub use error::{Error, no_single_calls};
 pub use raw::open_text;
 
-use found::{ContentKinds, Found};
+use content_kinds::{ContentKinds, Found};
 use rayon::prelude::*;
 use regex_lite::Regex;
 use sources::Content;

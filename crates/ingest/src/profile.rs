@@ -1,7 +1,7 @@
 //! Profiles with sums per call path: detection and reading.
 
-use crate::found::{ContentKinds, Found};
-use crate::head::source_of;
+use crate::content_kinds::{ContentKinds, Found};
+use crate::format_detection::source_of;
 use crate::input;
 use crate::sources::{Reader, Source};
 use crate::{Error, ReadOptions};

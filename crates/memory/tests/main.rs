@@ -12,12 +12,12 @@
 mod actions;
 mod advice;
 mod allocator;
-mod before;
 mod common;
 mod composition;
 mod damaged;
 mod gpu_snapshots;
 mod growth;
+mod initial_memory;
 mod large;
 mod random;
 mod scenarios;

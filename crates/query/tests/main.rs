@@ -9,12 +9,12 @@
     reason = "tests fail by panicking, and say what they skip"
 )]
 
-mod asked_first;
+mod baseline;
 mod common;
-mod compared;
 mod memory;
 mod numbers;
-mod questions;
+mod prefetch;
+mod queries;
 mod source_text;
 mod windows;
 mod zoomed;

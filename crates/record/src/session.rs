@@ -1,8 +1,8 @@
 //! Session: the recording of this process, written every half second.
 
 mod ending;
+mod exec_replacement;
 mod lifetime;
-mod replaced;
 
 use crate::cpu_usage::CpuUsage;
 use crate::options::Options;

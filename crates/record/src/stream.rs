@@ -4,8 +4,8 @@
 //! in memory ([`Output`]), so the file never has a record that refers to a missing one. While chunks wait, no more
 //! data are taken from trees, whose values are sums, and single calls are taken up to a limit.
 
-mod replaced;
-mod singles;
+mod provisional_end;
+mod single_records;
 mod steps;
 
 use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess};

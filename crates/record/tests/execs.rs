@@ -1,7 +1,7 @@
 //! Programs that replace themselves by another one.
 
+use crate::side_effects::{called, same};
 use crate::support;
-use crate::watched::{called, same};
 
 use stackline_recording::{FrameKey, Metric};
 use std::os::unix::process::ExitStatusExt;

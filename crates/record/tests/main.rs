@@ -10,23 +10,24 @@
 )]
 
 mod compiled;
-mod complaints;
 mod descriptors;
 mod execs;
 mod extremes;
 mod forward_links;
 mod frames;
 mod full_disk;
-mod garbage;
-mod left_out;
+mod garbage_collection;
 mod limits;
 mod many_recordings;
 mod memory;
 mod modules;
 mod overhead;
+mod profiler_comparison;
 mod samples;
 mod shapes;
-mod short_lives;
+mod short_processes;
+mod side_effects;
+mod skipped_steps;
 mod small_stacks;
 mod soak;
 mod span_names;
@@ -34,6 +35,5 @@ mod support;
 mod tensor_names;
 mod thread_names;
 mod times;
-mod truth;
+mod unwritable_messages;
 mod waits;
-mod watched;

@@ -1,6 +1,6 @@
 //! Options forwarded from a command to the suggested next command.
 
-use super::{Common, SourceArgs, command, refused::given_options, refused::refuses_option};
+use super::{Common, SourceArgs, command, refused_options::given_options, refused_options::refuses_option};
 use crate::failure::quoted;
 
 /// Options for the suggested command `next`, quoted for a shell: given options that select data (steps, rank, times,

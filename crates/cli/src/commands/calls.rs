@@ -1,6 +1,6 @@
 //! `calls`: the calling context tree of a recording.
 
-use super::how_it_ended::how_it_ended;
+use super::process_ends::how_it_ended;
 use crate::args::{By, CallsArgs, Common, Format, View};
 use crate::failure::{did_you_mean, wrong_use};
 use crate::output::{Answer, style};

@@ -13,12 +13,12 @@ mod export_memory;
 mod fail_on;
 mod findings;
 mod generate;
-mod how_it_ended;
 mod import;
 mod limit;
 mod memory;
 mod overhead;
 mod overlay;
+mod process_ends;
 #[cfg(target_os = "linux")]
 mod record;
 mod report;

@@ -1,7 +1,7 @@
 //! `report`: a summary of GPU time, steps, kernels, operators and the critical path.
 
 use super::fail_on::Condition;
-use super::how_it_ended::how_it_ended;
+use super::process_ends::how_it_ended;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, options_for, refused};
 use crate::failure::{command_line, is_closed_pipe, wrong_use};
 use crate::output::{Answer, checks_that_failed, print_message, to_file, to_output};

@@ -2,8 +2,8 @@
 
 use super::values::{Value, Values};
 use super::{SUPPORTED_INPUTS, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
-use crate::found::{ContentKinds, Found};
-use crate::head::{Detected, detect_format, source_of};
+use crate::content_kinds::{ContentKinds, Found};
+use crate::format_detection::{Detected, detect_format, source_of};
 use crate::input::{self, SNIFF};
 use crate::sources::{Content, Reader, Sniff, Source};
 use crate::{Error, ReadOptions};

@@ -1,7 +1,7 @@
 //! Recordings with single calls as traces: recorded data is kept unchanged, and inferred data follows from it.
 
 mod machine;
-mod own;
+mod recorder_frames;
 mod samples;
 mod steps;
 

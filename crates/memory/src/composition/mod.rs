@@ -8,9 +8,9 @@
 //! are only results of forward passes. Kinds in the source (recordings, memory timelines) take precedence.
 
 mod equal_sets;
-mod kept;
 mod lifetimes;
 mod remedies;
+mod retained_results;
 mod sets;
 mod weights;
 
@@ -18,9 +18,9 @@ use crate::curve::alive_at;
 use crate::iterations::may_train;
 use crate::source_location::place_text;
 use crate::suggest::callers::Callers;
-use kept::KeptResults;
 use lifetimes::Lifetimes;
 pub use remedies::remedies;
+use retained_results::KeptResults;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sets::{Classes, recognize};
 use stackline_model::library_workspaces::WorkspaceLibrary;

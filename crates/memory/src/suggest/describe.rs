@@ -1,7 +1,7 @@
 //! Descriptions of memory suggestions as sentences for people.
 
 use super::in_place::operator_of;
-use super::smaller::half_of;
+use super::smaller_types::half_of;
 use super::{Action, Suggestion};
 use crate::source_location::place_text;
 use stackline_model::format::{bytes, count};

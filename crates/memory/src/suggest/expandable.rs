@@ -1,6 +1,6 @@
 //! Suggestion of expandable segments, by the model of PyTorch's allocator.
 
-use super::make::{NewSuggestion, suggestion};
+use super::from_patterns::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
 use crate::allocator::{AllocatorSettings, is_from_caching_allocator, reserved};
 use crate::curve::{device_of, span_of};

@@ -1,7 +1,7 @@
 //! Suggestions to replace PyTorch operators by their in-place forms, which reuse the input's memory.
 
 use super::callers::{Callers, Names};
-use super::make::{NewSuggestion, suggestion};
+use super::from_patterns::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
 use crate::{Certainty, ObjectUsage, Pattern};
 use rustc_hash::FxHashMap;

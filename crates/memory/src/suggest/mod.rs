@@ -4,14 +4,14 @@ pub(crate) mod callers;
 mod cost;
 mod describe;
 mod expandable;
+mod from_patterns;
 mod in_place;
-mod make;
 mod recompute;
 mod sites;
-mod smaller;
+mod smaller_types;
 
 pub use describe::{call as describe_call, describe};
-pub use make::suggestions;
+pub use from_patterns::suggestions;
 pub(crate) use sites::{Site, Sites};
 pub use sites::{grouped, sites};
 

@@ -2,7 +2,7 @@
 
 use super::callers::{Callers, Names};
 use super::cost::Times;
-use super::make::{NewSuggestion, suggestion};
+use super::from_patterns::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
 use crate::{Certainty, Gap, ObjectUsage, Pattern};
 use stackline_model::names::OPERATOR_PREFIX;

@@ -1,15 +1,15 @@
 //! Tables of all results, for the command line, the page and Python.
 
-mod alive;
 mod allocator;
 mod compare;
 mod composition;
+mod live_objects;
+mod multiple_files;
 mod objects;
 mod out_of_memory;
 mod peaks;
 mod rank_names;
 mod rules;
-mod several;
 mod suggestions;
 mod waste;
 
@@ -17,16 +17,16 @@ use crate::source_location::{SourceLocation, locate};
 use rustc_hash::FxHashMap;
 use stackline_model::{MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 
-pub use alive::{By, alive_table, at_peak_table};
 pub use allocator::{Reserved, SEGMENTS_NOTE, allocator_table, reserved_curve, segments_table};
 pub use compare::{comparison_table, peaks_comparison_table};
 pub use composition::{composition_table, is_unknown};
+pub use live_objects::{By, alive_table, at_peak_table};
+pub use multiple_files::{Arrangement, MemorySource, MemorySummary, SeveralMemories};
 pub use objects::{curve_table, objects_table};
 pub use out_of_memory::{failed_requests_table, out_of_memory_table};
 pub use peaks::{NamedPeak, named_peaks, peaks_table};
 pub use rank_names::unique_ranks;
 pub use rules::rules_table;
-pub use several::{Arrangement, MemorySource, MemorySummary, SeveralMemories};
 pub use suggestions::{
     Ranked, apply, combination_note, listed, ranked_suggestions, suggestion_notes, suggestions_table,
 };

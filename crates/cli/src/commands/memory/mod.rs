@@ -3,9 +3,9 @@
 mod baseline;
 mod conditions;
 mod gate;
-mod several;
+mod multiple_files;
 
-pub(super) use several::{Read, read as read_several, trace_of_rank};
+pub(super) use multiple_files::{Read, read as read_several, trace_of_rank};
 
 use crate::args::{Common, Format, MemoryArgs, MemoryRules};
 use crate::failure::wrong_use;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         _ if files.is_empty() && args.inputs.len() > 1 => {
             return Err(wrong_use("give one input, or several files that contain only memory data"));
         }
-        None if !files.is_empty() => return several::run(&run, &files, args, common).map(|()| false),
+        None if !files.is_empty() => return multiple_files::run(&run, &files, args, common).map(|()| false),
         Some(rank) if !files.is_empty() && args.process.is_none() => trace_of_rank(&run, &files, (rank, common))?,
         rank => select_memory(&mut run, args.process.as_deref(), rank)?,
     };

@@ -2,7 +2,7 @@
 
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
 use crate::args::{Common, SourceArgs, options_for};
-use crate::commands::how_it_ended::how_it_ended;
+use crate::commands::process_ends::how_it_ended;
 use crate::failure::command_line;
 use anyhow::Result;
 use stackline_calls::{fold_imports, source_lines_and_imports};

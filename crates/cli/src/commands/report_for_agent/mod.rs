@@ -8,7 +8,7 @@ mod ranks;
 pub(super) use calls::report_calls;
 pub(super) use memory::report_memory;
 
-use super::how_it_ended::how_it_ended;
+use super::process_ends::how_it_ended;
 use crate::args::{SourceArgs, options_for};
 use crate::failure::command_line;
 use crate::session::Session;

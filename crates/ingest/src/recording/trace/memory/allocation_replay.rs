@@ -3,12 +3,12 @@
 use super::super::calls::{Calls, Named, TensorAccess};
 use super::super::files::Files;
 use super::super::steps;
-use super::described::{TensorDescription, described};
-use super::kinds::{ObservedUses, classify};
-use super::names::{Effect, only_returns_numbers, updates};
+use super::object_kinds::{ObservedUses, classify};
+use super::operator_effects::{Effect, only_returns_numbers, updates};
 use super::operators::{Input, Operator, Operators};
 use super::paths::{NodeContext, places};
 use super::tensor_names::TensorNames;
+use super::tensor_types::{TensorDescription, described};
 use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;

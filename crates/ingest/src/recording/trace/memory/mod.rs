@@ -5,12 +5,12 @@
 //! outside of operators, by `NumPy` for example, are not recorded.
 
 mod allocation_replay;
-mod described;
-mod kinds;
-mod names;
+mod object_kinds;
+mod operator_effects;
 mod operators;
 mod paths;
 mod tensor_names;
+mod tensor_types;
 
 use super::calls::Calls;
 use super::{TraceMatch, has_ranks, label};

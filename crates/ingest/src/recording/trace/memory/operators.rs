@@ -2,7 +2,7 @@
 //! calls others leaves the access to those.
 
 use super::super::calls::{Calls, ThreadCalls};
-use super::names::{Effect, effect};
+use super::operator_effects::{Effect, effect};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, TouchKind};
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! Creation of memory suggestions from matches of patterns of wasted memory.
 
 use super::cost::{Times, copy_ns};
-use super::{Action, Suggestion, expandable, in_place, recompute, smaller};
+use super::{Action, Suggestion, expandable, in_place, recompute, smaller_types};
 use crate::curve::{Span, span_of};
 use crate::patterns::intra::{self, ByteAccess};
 use crate::patterns::{is_of_host, overlapping};
@@ -29,7 +29,7 @@ pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Sug
     if usage.trace.has_accesses {
         made.extend(in_place::in_place(usage));
     }
-    made.extend(smaller::smaller(usage));
+    made.extend(smaller_types::smaller(usage));
     made.extend(expandable::expandable(usage));
     made
 }

@@ -1,7 +1,7 @@
 //! Messages of the recorder that cannot be written are lost, without effect on the program and the recording.
 
+use crate::side_effects::called;
 use crate::support;
-use crate::watched::called;
 
 use std::fs::File;
 use std::io::{PipeReader, Write};

@@ -1,7 +1,7 @@
 //! Suggestions of smaller element types. No trace shows if the program tolerates them, so these suggestions are
 //! speculative.
 
-use super::make::{NewSuggestion, suggestion};
+use super::from_patterns::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
 use crate::{Certainty, ObjectUsage, Pattern};
 use stackline_model::{MemoryObjectId, MemoryObjectKind};

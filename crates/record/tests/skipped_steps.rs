@@ -1,7 +1,7 @@
 //! Steps that are left out: operators run as without the recorder, and the recorded steps are complete.
 
+use crate::side_effects::called;
 use crate::support::{recorded, streams, torch};
-use crate::watched::called;
 use stackline_recording::{Metric, Role};
 
 /// Prints for each step if its operators were reported: each reported one has a small delay
