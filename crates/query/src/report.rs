@@ -119,7 +119,7 @@ impl Content {
     /// Store the report in a run directory that was just written. Best effort: without it, a report is worked out
     /// again.
     pub fn store_in_cache(&self, run: &Path) {
-        cache::store_in_cache(run, ENTRY, self);
+        cache::keep(run, ENTRY, self);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::counter_tracks::{self, Counters};
 use crate::launch_links::Launched;
 use crate::memory::Memory;
 use crate::names::Names;
-use crate::path_mapping::{Here, PathMapping};
+use crate::path_mapping::{LocalFiles, PathMapping};
 use crate::queries::whole_level;
 use crate::report::{self, Content};
 use crate::slices::CoarseSlices;
@@ -414,7 +414,7 @@ impl OpenRun {
             let is_file = |file: &str| self.source_roots.find(&format!("{folder}/{file}")).is_some();
             PathMapping::new(
                 self.files(),
-                &Here { folder: &folder, is_file: &is_file, is_recording: self.recording.is_some() },
+                &LocalFiles { folder: &folder, is_file: &is_file, is_recording: self.recording.is_some() },
             )
         });
         places.of_name(file)

@@ -134,7 +134,7 @@ pub fn files_of_memory(directory: &Path) -> Result<Vec<(PathBuf, String)>, Error
         let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
         match detect_format(&path) {
             Ok(Detected::Memory(..) | Detected::Source(Source { read: Reader::Memory(_), .. })) => {
-                memory.push((path, name))
+                memory.push((path, name));
             }
             Ok(Detected::Unknown) => {}
             Ok(Detected::Source(source)) if source.name == "chrome" && is_without_events(&path) => {}

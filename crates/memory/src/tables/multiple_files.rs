@@ -1,6 +1,6 @@
 //! Several memory files: comparison of the ranks of a job, or a series in time.
 
-use super::compare::{PeakOf, highest_peaks};
+use super::compare::{HighestPeak, highest_peaks};
 use super::int;
 use super::rank_names::{RanksByName, distinct, ranks_by_name};
 use stackline_model::format::bytes as words;
@@ -35,7 +35,7 @@ pub struct MemorySummary {
     file: String,
     /// Time of the last call, in ns since 1970, if calls have such times.
     end_ns: Option<i64>,
-    peaks: BTreeMap<String, PeakOf>,
+    peaks: BTreeMap<String, HighestPeak>,
 }
 
 impl MemorySummary {
@@ -48,7 +48,7 @@ impl MemorySummary {
     }
 
     /// Name and peak of the device with the highest memory peak.
-    fn highest(&self) -> Option<(&String, &PeakOf)> {
+    fn highest(&self) -> Option<(&String, &HighestPeak)> {
         self.peaks.iter().rev().max_by_key(|(_, peak)| peak.bytes)
     }
 
@@ -220,8 +220,8 @@ impl SeveralMemories {
     fn ranks_table(&self) -> Table {
         let rows: Vec<_> = self.files.iter().map(|(rank, file)| (*rank, file, file.highest())).collect();
         let median = self.median();
-        let percent = |peak: &PeakOf| Some(100.0 * (peak.bytes as f64 / median? as f64 - 1.0));
-        let owners = |peak: &PeakOf| {
+        let percent = |peak: &HighestPeak| Some(100.0 * (peak.bytes as f64 / median? as f64 - 1.0));
+        let owners = |peak: &HighestPeak| {
             let mut places: Vec<(&String, u64)> = peak.places.iter().map(|(place, sum)| (place, sum.0)).collect();
             places.sort_by_key(|(place, bytes)| (Reverse(*bytes), *place));
             let named = places.into_iter().take(MAX_OWNERS).map(|(place, bytes)| format!("{place} {}", words(bytes)));
@@ -324,7 +324,7 @@ impl SeveralMemories {
 
     /// Bytes of each line at the highest peak of each file, in order, largest growth first.
     fn growth(&self) -> Vec<Growth> {
-        let peaks: Vec<&PeakOf> =
+        let peaks: Vec<&HighestPeak> =
             self.files.iter().filter_map(|(_, file)| file.highest()).map(|(_, peak)| peak).collect();
         let places: BTreeSet<&String> = peaks.iter().flat_map(|peak| peak.places.keys()).collect();
         let growth_of = |place: &String| Growth {

@@ -16,7 +16,7 @@ mod steps;
 mod thread_names;
 
 use super::ends::{self, Ends};
-use super::{began, streams};
+use super::{start_and_pid, streams};
 use crate::byte_offsets::ByteOffsets;
 use crate::{Error, ReadOptions, diagnostics, resolve};
 use calls::Calls;
@@ -43,7 +43,7 @@ struct Stream {
 impl Stream {
     fn read(name: &str, file: &[u8], ends: &Ends) -> Self {
         let mut report = ReadReport::default();
-        let (start, pid) = began(file);
+        let (start, pid) = start_and_pid(file);
         let calls = Calls::read(name, file, &mut report, ends);
         Self { start, pid, calls, report }
     }

@@ -83,7 +83,7 @@ fn pair(
         let sequence = p.b.next_sequence();
         let mut repaired_durations = Vec::new();
         let before = p.write(|b| {
-            b.numbered(operator, Sequence::Forward(sequence), |b| repaired_durations.extend(write(b, false)))
+            b.numbered(operator, Sequence::Forward(sequence), |b| repaired_durations.extend(write(b, false)));
         });
         let after = p.write(|b| {
             let outer = format!("autograd::engine::evaluate_function: {node}");
