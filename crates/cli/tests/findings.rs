@@ -54,7 +54,7 @@ fn json_has_the_findings_as_a_table() {
 }
 
 #[test]
-fn json_has_the_events_behind_findings() {
+fn json_has_the_events_of_findings() {
     let case = Case::new();
     let document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
     let rows = document["tables"]["findings"]["rows"].as_array().unwrap();

@@ -238,7 +238,7 @@ codes! {
     OTHER_PROCESS "process_without_gpu_calls" Note "processes of the file without calls of the GPU API were skipped";
     GRAPHS_AS_WHOLE "graphs_as_a_whole" Note
         "launches of CUDA graphs were recorded as a whole, without times of their kernels; record with nsys profile --cuda-graph-trace=node";
-    PROFILER_SAYS "profiler_says" Note "the profiler issued warnings during the recording";
+    PROFILER_MESSAGE "profiler_says" Note "the profiler issued warnings during the recording";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace and was skipped";
 }
 

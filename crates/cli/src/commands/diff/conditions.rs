@@ -162,9 +162,9 @@ impl Condition {
         match &self.subject {
             _ if !about.is_empty() => {}
             Subject::Any(table) | Subject::Named(table, _) if !diff.changes.contains_key(table) => {
-                let (text, table_name) = (&self.text, table.name());
+                let (text, label) = (&self.text, table.name());
                 return Err(anyhow!(
-                    "--fail-on {text:?} cannot be judged: A or B lacks its {table_name}, or they are recorded differently"
+                    "--fail-on {text:?} cannot be judged: A or B lacks its {label}, or they are recorded differently"
                 ));
             }
             // All its rows are new: of no time there are no percents.
@@ -199,14 +199,14 @@ impl Condition {
     }
 
     fn unknown(&self, table: ChangeTable, near: &str) -> anyhow::Error {
-        let (text, table_name) = (&self.text, table.name());
+        let (text, label) = (&self.text, table.name());
         if table == ChangeTable::Functions {
             return anyhow!(
                 "--fail-on {text:?} cannot be judged: neither side has samples of this function; short functions need \
                  more samples (record --sample-hz), or more steps{near}"
             );
         }
-        wrong_use(format!("--fail-on {text:?}: no row of {table_name} has this name{near}"))
+        wrong_use(format!("--fail-on {text:?}: no row of {label} has this name{near}"))
     }
 
     /// Verdicts of rows. p values of named rows are adjusted among these rows only, not the whole table, since any of

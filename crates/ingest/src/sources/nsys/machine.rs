@@ -135,7 +135,7 @@ pub(super) fn note_diagnostics(export: &Export<'_>, trace: &mut Trace) {
     let _ = export.file.rows("DIAGNOSTIC_EVENT", &["severity", "text"], |row| {
         if row.i64(0).is_some_and(|severity| WARNINGS.contains(&severity)) {
             let text = row.text(1).unwrap_or_default();
-            diagnostics::PROFILER_SAYS.count(&mut trace.report, None, text.trim());
+            diagnostics::PROFILER_MESSAGE.count(&mut trace.report, None, text.trim());
         }
         Ok(())
     });

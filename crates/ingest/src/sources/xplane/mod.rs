@@ -129,7 +129,7 @@ impl<'a> Space<'a> {
                     space.planes.push(plane);
                 }
                 (2 | 3, Value::Bytes(message)) => {
-                    diagnostics::PROFILER_SAYS.count(&mut trace.report, None, plane::text(message).trim());
+                    diagnostics::PROFILER_MESSAGE.count(&mut trace.report, None, plane::text(message).trim());
                 }
                 (4, Value::Bytes(host)) => space.hosts.push(plane::text(host)),
                 _ => {}

@@ -134,9 +134,9 @@ impl Shown<'_> {
     /// Sentence on operators and kernels whose number of calls changed but not their times; none without any.
     fn recounts(&self, table: ChangeTable) -> Option<String> {
         // Paths end in the same operators; functions are many.
-        let is_shown_elsewhere = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
+        let is_in_other_table = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
         // Of windows of other lengths all are.
-        let all = if is_shown_elsewhere || self.diff.per == Per::Call { Vec::new() } else { self.recounted(table) };
+        let all = if is_in_other_table || self.diff.per == Per::Call { Vec::new() } else { self.recounted(table) };
         let top = if self.top == 0 { usize::MAX } else { self.top };
         let one = |change: &&Change| {
             let rank = if self.has_ranks() { format!("rank {} ", change.rank) } else { String::new() };
