@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_are_told_apart_without_spread() {
+    fn values_without_spread_are_compared_exactly() {
         let of = |value: f64| Location::estimate(&[value; 4], 0.2).unwrap();
         assert_eq!(welch(&of(3.0), &of(3.0), 0.05, 0.0).unwrap().p, 1.0);
         let changed = welch(&of(3.0), &of(4.0), 0.05, 0.0).unwrap();
