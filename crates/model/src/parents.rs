@@ -43,7 +43,7 @@ impl Trace {
     /// Logical parent of an event: the launch of a GPU operation, the forward operator of a backward operator, the
     /// event that handed over work, else the enclosing event.
     pub fn logical_parent(&self, event: EventId) -> Option<(EventId, ParentEvidence)> {
-        let operation = if self.kind(event).is_gpu_work() { self.gpu.of_event(event) } else { None };
+        let operation = self.gpu_operation(event);
         let launched = operation.and_then(|operation| self.launch_of(operation));
         let nested = || Some((self.events.parent[event.index()].some()?, ParentEvidence::Nesting));
         launched.or_else(|| self.forward_of(event)).or_else(|| self.other_parent(event)).or_else(nested)

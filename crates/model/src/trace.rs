@@ -189,6 +189,11 @@ impl Trace {
         self.events.kind[event.index()]
     }
 
+    /// Row of an event in the GPU table; `None` if the event is not GPU work. Other events need no search.
+    pub fn gpu_operation(&self, event: EventId) -> Option<GpuId> {
+        if self.kind(event).is_gpu_work() { self.gpu.of_event(event) } else { None }
+    }
+
     /// Enclosing events of `event`, innermost first, without `event`.
     pub fn ancestors(&self, event: EventId) -> impl Iterator<Item = EventId> + '_ {
         std::iter::successors(self.events.parent[event.index()].some(), |e| self.events.parent[e.index()].some())

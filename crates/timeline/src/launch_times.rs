@@ -62,7 +62,7 @@ impl<'a> LaunchTimes<'a> {
 
     /// Launch time of an event; `None` if it is not GPU work.
     pub fn of_event(&self, event: EventId) -> Option<Launched> {
-        self.trace.gpu.of_event(event).map(|gpu| self.launch_of(gpu))
+        self.trace.gpu_operation(event).map(|gpu| self.launch_of(gpu))
     }
 
     /// Recorded launch; `None` if the call has no plausible time.

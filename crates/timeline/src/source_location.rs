@@ -103,7 +103,7 @@ impl<'a> SourceLocations<'a> {
     pub fn key(&self, event: EventId) -> SourceLocationKey {
         let trace = self.trace;
         // Compiled work has a stack with its source lines; its launch has the callers.
-        let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu.of_event(event).is_some());
+        let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu_operation(event).is_some());
         let event = launch_of(trace, event);
         let mut key = SourceLocationKey { frame: StrId::NONE, line: 0, module: StrId::NONE, operator: StrId::NONE };
         // A stack of library frames only is less specific than the launch.
@@ -208,7 +208,7 @@ impl<'a> SourceLocations<'a> {
 
     fn frames(&self, event: EventId, is_selected: impl Fn(StrId) -> bool) -> Vec<StrId> {
         let trace = self.trace;
-        let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu.of_event(event).is_some());
+        let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu_operation(event).is_some());
         let own_stack = own_stack.filter(|&stack| self.own_frame_of(stack).is_some());
         let event = launch_of(trace, event);
         let around = || std::iter::once(event).chain(trace.ancestors(event));
@@ -278,7 +278,7 @@ impl SourceLocation {
 
 /// Launch of GPU work; for other events the event itself.
 pub fn launch_of(trace: &Trace, event: EventId) -> EventId {
-    trace.gpu.of_event(event).and_then(|operation| trace.gpu.launcher(operation)).unwrap_or(event)
+    trace.gpu_operation(event).and_then(|operation| trace.gpu.launcher(operation)).unwrap_or(event)
 }
 
 #[cfg(test)]

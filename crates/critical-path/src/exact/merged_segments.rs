@@ -120,7 +120,7 @@ impl Exact<'_> {
         if event.is_none() {
             return (EventId::NONE, EventId::NONE);
         }
-        match self.trace.gpu.of_event(event) {
+        match self.trace.gpu_operation(event) {
             Some(gpu) => (self.trace.gpu.operator[gpu.index()], self.trace.gpu.python[gpu.index()]),
             None => (self.enclosing().operator(event), self.enclosing().frame(self.trace, event)),
         }

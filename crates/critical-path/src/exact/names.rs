@@ -84,6 +84,11 @@ impl Names {
         Self(trace.strings.iter().map(classify).collect())
     }
 
+    /// True if any name has one of the bits.
+    pub(super) fn any(&self, bits: u16) -> bool {
+        self.0.iter().any(|flags| flags & bits != 0)
+    }
+
     /// Bits of an event's name; 0 for API calls and without event.
     pub(super) fn flags(&self, trace: &Trace, event: EventId) -> u16 {
         let Some(name) = trace.events.name.get(event.index()) else { return 0 };

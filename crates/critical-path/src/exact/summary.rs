@@ -221,7 +221,7 @@ fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
 /// Event that determines the location of a segment: for GPU work, its launch; none in gaps.
 fn owner(exact: &Exact<'_>, segment: &MergedSegment) -> EventId {
     let trace = exact.trace;
-    let inner = match segment.event.some().and_then(|e| trace.gpu.of_event(e)) {
+    let inner = match segment.event.some().and_then(|e| trace.gpu_operation(e)) {
         Some(gpu) => trace.gpu.launcher(gpu),
         None => [segment.operator, segment.frame, segment.event].into_iter().find(|e| e.is_some()),
     };

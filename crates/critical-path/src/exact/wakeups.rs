@@ -226,6 +226,9 @@ fn burst_ends(lanes: &[ThreadTimeline]) -> Ends {
 /// Ends of frames that release other threads.
 fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, bits: u16) -> Ends {
     let mut ends: Ends = Vec::new();
+    if !names.any(bits) {
+        return ends;
+    }
     for (i, lane) in lanes.iter().enumerate() {
         let mut seen = EventId::NONE;
         for piece in lane.pieces.iter().filter(|p| p.event.is_some()) {

@@ -80,7 +80,11 @@ fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     }
     let end = end?;
     let begin = begin.or_else(|| host(trace).map(|event| trace.events.start[event.index()]).min())?;
-    let (all, mut outside) = (host(trace).count(), outside_recording_range(trace, (begin, end)));
+    let mut outside = outside_recording_range(trace, (begin, end));
+    if begin <= end && outside.is_empty() {
+        return Some(outside);
+    }
+    let all = host(trace).count();
     if begin > end || outside.len() == all {
         return None;
     }
@@ -114,6 +118,12 @@ fn outside_recording_range(trace: &Trace, (begin, end): (i64, i64)) -> Vec<Event
 /// Records that begin alone, absurdly far from the densest group of starts, independent of their share. Records that
 /// agree with another one may be a second part of the recording and are kept.
 fn isolated_starts(trace: &Trace) -> Vec<EventId> {
+    let all = host(trace).map(|event| trace.events.start[event.index()]);
+    let (first, last) = all.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
+    // Most traces need no copy of their times.
+    if last.saturating_sub(first) <= FAR_NS {
+        return Vec::new();
+    }
     let mut starts: Vec<(i64, EventId)> = host(trace).map(|e| (trace.events.start[e.index()], e)).collect();
     let span = |times: &[(i64, EventId)]| {
         let (first, last) = (times.iter().map(|t| t.0).min(), times.iter().map(|t| t.0).max());

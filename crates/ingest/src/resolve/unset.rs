@@ -24,6 +24,10 @@ const SAMPLE: usize = 4096;
 /// Number of records, and at least one in a hundred, that must share a repeated value.
 const REPEATED: usize = 4;
 
+/// Kinds whose durations of 0 are checked.
+const CHECKED_KINDS: [EventKind; 5] =
+    [EventKind::Kernel, EventKind::Memcpy, EventKind::Memset, EventKind::Operator, EventKind::Runtime];
+
 /// Mark records with unset times. Runs before any other use of times.
 pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let starts = unset_starts(trace);
@@ -113,11 +117,13 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
     let is_complete = |e: &EventId| {
         events.is_timed(*e) && events.phase[e.index()] == Phase::Complete && !events.has(*e, flags::CLAMPED)
     };
-    let complete: Vec<EventId> = events.ids().filter(is_complete).collect();
     let dur = |e: &EventId| events.dur[e.index()];
     let mut found = Vec::new();
-    for kind in [EventKind::Kernel, EventKind::Memcpy, EventKind::Memset, EventKind::Operator, EventKind::Runtime] {
-        let of_kind = || complete.iter().copied().filter(|e| trace.kind(*e) == kind);
+    // Most events are Python functions, whose durations may be 0.
+    let checked: Vec<EventId> =
+        events.ids().filter(|e| CHECKED_KINDS.contains(&trace.kind(*e)) && is_complete(e)).collect();
+    for kind in CHECKED_KINDS {
+        let of_kind = || checked.iter().copied().filter(|e| trace.kind(*e) == kind);
         // With times in whole microseconds, as the host's may be next to a GPU's in ns, short operations have duration
         // 0.
         let lasting = of_kind().filter(|e| dur(e) > 0).count();
@@ -139,7 +145,10 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
         is_shown && (!events.has(*e, flags::HAS_DURATION) || events.has(*e, flags::CLAMPED))
     };
     found.extend(events.ids().filter(|e| trace.kind(*e).is_gpu_work() && is_without(e)));
-    found.extend(shared_absurd_durations(trace, &complete));
+    if events.dur.iter().any(|&dur| dur >= FAR_NS) {
+        let complete: Vec<EventId> = events.ids().filter(is_complete).collect();
+        found.extend(shared_absurd_durations(trace, &complete));
+    }
     found.sort_unstable();
     found.dedup();
     found
@@ -172,9 +181,6 @@ fn impossible_zeros(
 fn shared_absurd_durations(trace: &Trace, complete: &[EventId]) -> Vec<EventId> {
     let dur = |e: &EventId| trace.events.dur[e.index()];
     let mut starts: Vec<i64> = complete.iter().map(|e| trace.events.start[e.index()]).collect();
-    if !complete.iter().any(|e| dur(e) >= FAR_NS) {
-        return Vec::new();
-    }
     starts.sort_unstable();
     let Some(length) = usual_length(&starts) else { return Vec::new() };
     let limit = FAR_NS.max(length.saturating_mul(FAR_LENGTHS));

@@ -198,7 +198,7 @@ impl WhatIf<'_, '_> {
             Category::Profiler | Category::Unknown => {}
         }
         if event.is_none() || trace.kind(event).is_gpu_work() {
-            let gpu = event.some().and_then(|e| trace.gpu.of_event(e));
+            let gpu = event.some().and_then(|e| trace.gpu_operation(e));
             self.modules_around(gpu.map_or(EventId::NONE, |g| trace.gpu.module[g.index()]), found);
             return;
         }
