@@ -2,6 +2,7 @@
 
 use super::LargeKind;
 use super::covered_events::CoveredEvents;
+use super::covered_gaps::CoveredGaps;
 use super::waits::CallsInProgress;
 use crate::rule_context::RuleContext;
 use rustc_hash::FxHashMap;
@@ -152,7 +153,7 @@ struct PathByGroup {
 impl PathByGroup {
     fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
-        let is_python = super::is_python(context);
+        let (gaps, is_python) = (CoveredGaps::new(context, covered.events), super::is_python(context));
         // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         for (at, segment) in (0u32..).zip(context.path().segments.iter()) {
@@ -163,6 +164,10 @@ impl PathByGroup {
             found.path_ns += ns;
             let mut keys = match event {
                 Some(event) if *known.entry(event).or_insert_with(|| covered.is_covered(event)) => {
+                    found.covered_ns += ns;
+                    continue;
+                }
+                _ if gaps.contains(context.trace(), &segment, event) => {
                     found.covered_ns += ns;
                     continue;
                 }

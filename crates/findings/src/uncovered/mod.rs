@@ -5,6 +5,7 @@
 
 mod concurrent_spans;
 mod covered_events;
+mod covered_gaps;
 mod group_location;
 mod groups;
 mod merge_ranks;
