@@ -1,6 +1,7 @@
 //! Groups of events by kind and name, with their time on the critical path and on their thread.
 
 use super::LargeKind;
+use super::annotated_gaps::AnnotatedGaps;
 use super::covered_events::CoveredEvents;
 use super::covered_gaps::CoveredGaps;
 use super::waits::CallsInProgress;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: LargeKind,
-    /// Name; none for time without an event.
+    /// Name; for time without an event that of the annotation around it, if any.
     pub(super) name: StrId,
     /// Outermost events of the window that no finding covers, ascending.
     pub(super) events: Vec<EventId>,
@@ -63,6 +64,16 @@ impl Group {
             track: None,
             innermost_ns: 0,
             segments: parts.to_vec(),
+        }
+    }
+
+    /// Name in lists: that of the events, or a title with the annotation around the time.
+    pub(super) fn title(&self, context: &RuleContext<'_>) -> String {
+        let name = context.trace().strings.get(self.name);
+        match self.kind.title() {
+            None => name.to_owned(),
+            Some(title) if self.name.is_some() => format!("{title} in {name}"),
+            Some(title) => title.to_owned(),
         }
     }
 
@@ -137,7 +148,8 @@ pub(super) struct Groups {
     pub(super) covered_ns: i64,
 }
 
-type GroupKey = (LargeKind, StrId);
+/// Kind and name.
+pub(super) type GroupKey = (LargeKind, StrId);
 
 /// Critical-path segments by group.
 #[derive(Default)]
@@ -154,6 +166,7 @@ impl PathByGroup {
     fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
         let (gaps, is_python) = (CoveredGaps::new(context, covered.events), super::is_python(context));
+        let mut annotated = AnnotatedGaps::new(context);
         // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         for (at, segment) in (0u32..).zip(context.path().segments.iter()) {
@@ -162,7 +175,7 @@ impl PathByGroup {
             let event = event_of(&segment, calls);
             let part = Part { at, ns, wait_ns, event: event.unwrap_or(EventId::NONE) };
             found.path_ns += ns;
-            let mut keys = match event {
+            let keys = match event {
                 Some(event) if *known.entry(event).or_insert_with(|| covered.is_covered(event)) => {
                     found.covered_ns += ns;
                     continue;
@@ -183,11 +196,12 @@ impl PathByGroup {
                 None => Vec::new(),
             };
             // No event, or only an event such as the annotation of a step.
-            if keys.is_empty() {
-                keys.push((kind_without_event(&segment, is_python), StrId::NONE));
+            match keys.is_empty() {
+                true => annotated.add(context, kind_without_event(&segment, is_python), part),
+                false => found.put(keys, part),
             }
-            found.put(keys, part);
         }
+        annotated.by_group(found.path_ns).for_each(|(key, part)| found.put([key], part));
         found
     }
 

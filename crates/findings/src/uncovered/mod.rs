@@ -3,6 +3,7 @@
 //!
 //! Rules cover known kinds of problems. Other causes may take most of a step, so a list without them misleads.
 
+mod annotated_gaps;
 mod concurrent_spans;
 mod covered_events;
 mod covered_gaps;
@@ -337,12 +338,11 @@ fn is_large(context: &RuleContext<'_>, group: &Group) -> bool {
 
 fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain: Option<Gain>) -> LargeGroup {
     let of_path = |ns: i64| 100.0 * ns as f64 / path_ns.max(1) as f64;
-    let named = || context.trace().strings.get(group.name).to_owned();
     let is_of_events = group.kind.is_of_events();
     let mut row = LargeGroup {
         kind: group.kind,
         rank: None,
-        name: group.kind.title().map_or_else(named, str::to_owned),
+        name: group.title(context),
         place: SourceLocation::default(),
         place_percent: None,
         count: group.count(),
