@@ -2,11 +2,13 @@
 
 use super::LargeKind;
 use super::annotated_gaps::AnnotatedGaps;
+use super::compilations::Compilations;
 use super::covered_events::CoveredEvents;
 use super::covered_gaps::CoveredGaps;
 use super::waits::CallsInProgress;
 use crate::rule_context::RuleContext;
-use rustc_hash::FxHashMap;
+use crate::rules;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::gpu_calls::is_kernel_launch;
@@ -77,6 +79,11 @@ impl Group {
         }
     }
 
+    /// Check for compilations of torch.compile.
+    pub(super) fn is_compilation(&self, context: &RuleContext<'_>) -> bool {
+        rules::compiles(context.trace().strings.get(self.name))
+    }
+
     /// Number of events, or of critical-path segments.
     pub(super) fn count(&self) -> usize {
         if self.kind.is_of_events() { self.events.len() } else { self.segments.len() }
@@ -110,22 +117,31 @@ impl Group {
         gain.map_or(0, |gain| gain.ns).max(unknown)
     }
 
+    /// Critical-path segments in the events, their callees and launched work, including time that findings cover.
+    /// Excludes waits of unknown cause.
+    pub(super) fn parts_inside(&self, context: &RuleContext<'_>) -> Vec<Part> {
+        let events: FxHashSet<EventId> = self.events.iter().copied().collect();
+        // Cached, because paths return to the same spans.
+        let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
+        let mut is_inside = |event: EventId| {
+            let inside = || events.contains(&event) || context.stack(event).any(|around| events.contains(&around));
+            *known.entry(event).or_insert_with(inside)
+        };
+        let segments = (0u32..).zip(context.path().segments.iter());
+        let ran = segments.filter(|(_, segment)| segment.category != Category::Unknown && segment.event.is_some());
+        let inside = ran.filter(|(_, segment)| is_inside(segment.event));
+        let part = |(at, segment): (u32, PathSegment)| Part {
+            at,
+            ns: segment.end - segment.start,
+            wait_ns: 0,
+            event: segment.event,
+        };
+        inside.map(part).collect()
+    }
+
     /// Common time of the path of two groups.
     fn shared_ns(&self, other: &Self) -> i64 {
-        let (mut own_parts, mut other_parts) = (self.segments.iter().peekable(), other.segments.iter().peekable());
-        let mut shared = 0;
-        while let (Some(part), Some(other)) = (own_parts.peek(), other_parts.peek()) {
-            match part.at.cmp(&other.at) {
-                Ordering::Less => own_parts.next(),
-                Ordering::Greater => other_parts.next(),
-                Ordering::Equal => {
-                    shared += part.ns;
-                    own_parts.next();
-                    other_parts.next()
-                }
-            };
-        }
-        shared
+        shared_ns(&self.segments, &other.segments)
     }
 
     /// Check if a narrower group contains most of the group's path, and so is more specific.
@@ -138,6 +154,24 @@ impl Group {
         let is_same = 10 * shared >= 9 * self.path_ns;
         is_within && (!is_same || (narrower.kind, narrower.name) < (self.kind, self.name))
     }
+}
+
+/// Common time of two lists of critical-path segments.
+fn shared_ns(some: &[Part], others: &[Part]) -> i64 {
+    let (mut some, mut others) = (some.iter().peekable(), others.iter().peekable());
+    let mut shared = 0;
+    while let (Some(part), Some(other)) = (some.peek(), others.peek()) {
+        match part.at.cmp(&other.at) {
+            Ordering::Less => some.next(),
+            Ordering::Greater => others.next(),
+            Ordering::Equal => {
+                shared += part.ns;
+                some.next();
+                others.next()
+            }
+        };
+    }
+    shared
 }
 
 /// All groups of a window.
@@ -166,7 +200,7 @@ impl PathByGroup {
     fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
         let (gaps, is_python) = (CoveredGaps::new(context, covered.events), super::is_python(context));
-        let mut annotated = AnnotatedGaps::new(context);
+        let (mut annotated, compilations) = (AnnotatedGaps::new(context), Compilations::new(context));
         // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         for (at, segment) in (0u32..).zip(context.path().segments.iter()) {
@@ -191,7 +225,7 @@ impl PathByGroup {
                 }
                 Some(event) => {
                     found.put_innermost(context, event, ns);
-                    keys(context, event)
+                    compilations.group_around(context, event).map_or_else(|| keys(context, event), |key| vec![key])
                 }
                 None => Vec::new(),
             };
@@ -261,7 +295,7 @@ impl Groups {
 
 /// Groups in their order that share less than half of their path with earlier ones, and large calls. Also keeps callees
 /// of a function with enough of the path to be named on their own. Kernel launches do not represent the operators that
-/// launch.
+/// launch. Operators share the time of their callees, which is part of their listed time.
 pub(super) fn without_overlaps<'g>(
     groups: Vec<(&'g Group, Option<Gain>)>,
     context: &RuleContext<'_>,
@@ -269,8 +303,14 @@ pub(super) fn without_overlaps<'g>(
 ) -> Vec<(&'g Group, Option<Gain>)> {
     let is_call = |group: &Group| group.kind == LargeKind::Call;
     let is_launch = |group: &Group| is_call(group) && is_kernel_launch(context.trace().strings.get(group.name));
+    let is_operator = |group: &Group| group.kind == LargeKind::Operator;
+    let inside = |group: &Group| if is_operator(group) { group.parts_inside(context) } else { Vec::new() };
+    let ns = |parts: &[Part]| parts.iter().map(|part| part.ns).sum::<i64>();
     let mut kept: Vec<(&Group, Option<Gain>)> = Vec::new();
+    let mut kept_inside: Vec<Vec<Part>> = Vec::new();
     for (group, gain) in groups {
+        let own = inside(group);
+        let is_nested = |other: &Vec<Part>| 2 * shared_ns(&own, other) > ns(&own).min(ns(other));
         let is_large_in = |function: &Group| {
             function.kind == LargeKind::Frame && group.kind != LargeKind::Frame && group.path_ns >= large_ns
         };
@@ -280,8 +320,10 @@ pub(super) fn without_overlaps<'g>(
                 || is_launch(before)
                 || is_large_in(before)
         };
-        if (is_call(group) && super::is_large(context, group)) || kept.iter().all(is_new) {
+        let is_distinct = || kept.iter().all(is_new) && !kept_inside.iter().any(is_nested);
+        if (is_call(group) && super::is_large(context, group)) || is_distinct() {
             kept.push((group, gain));
+            kept_inside.push(own);
         }
     }
     kept
