@@ -44,8 +44,11 @@ findings above them. Their numbers are listed next to it.
 
 Uncovered time is listed below the findings if it takes 20 % of the window or more, or if findings cover less than half of the \
 critical path. The list has calls, operators, functions and GPU work by name, with the gain of their removal in replay. It also has time \
-without an event: waits with an unrecorded cause, and time of threads without recorded calls, with a way to record it. A wait \
-is listed under the call that was in progress meanwhile, never under the operation after it.
+without an event: waits with an unrecorded cause, and time of threads without recorded calls, with a way to record it. \
+The name of such time ends with the program's annotation around it, if this annotation contains half of the time or 20 % of the path. A wait \
+is listed under the call that was in progress meanwhile, never under the operation after it. A gap between two operators counts as \
+covered in all steps if at least half of its sampled time belongs to findings. Of operators that share most of their time, such as \
+nested ones, the one with the largest gain is listed. A compilation of torch.compile is listed by its outermost span.
 
 ## Options
 

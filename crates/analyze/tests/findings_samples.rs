@@ -4,7 +4,7 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_findings::Finding;
+use stackline_findings::{Finding, LargeKind};
 use stackline_timeline::confidence::Confidence;
 
 const LOGS: &str = "logging/__init__.py(1489): Logger.info";
@@ -130,27 +130,45 @@ fn single_sample_is_uncertain() {
     assert!(low < GAP_US / 100, "{low}");
 }
 
-/// Functions that samples saw are as long as a sample stands for, at most to the next operator: they count as seen by samples.
-#[test]
-fn sampled_functions_count_once() {
+/// Steps of two operators, with a sampled function of some steps between them.
+fn sampled_functions(name: impl Fn(usize) -> Option<&'static str>) -> Program {
     let mut program = Program::new();
     for number in 0..STEPS {
         program.step(number, |p| {
             p.op("aten::mm", |p| p.work(1000));
-            if number % 3 == 0 {
-                p.python(LOGS, |p| {
+            match name(number) {
+                Some(name) => p.python(name, |p| {
                     p.work(GAP_US / 2);
-                    p.sample(1, LOGS, 10_000);
+                    p.sample(1, name, 10_000);
                     p.work(GAP_US / 2);
-                });
-            } else {
-                p.work(GAP_US);
+                }),
+                None => p.work(GAP_US),
             }
             p.op("aten::add", |p| p.work(10));
         });
     }
+    program
+}
+
+/// Functions that samples saw are as long as a sample stands for, at most to the next operator: they count as seen by samples.
+#[test]
+fn sampled_functions_count_once() {
+    let program = sampled_functions(|number| (number % 3 == 0).then_some(LOGS));
     let (found, _, likely, high) = gains(&program, "SL029");
     assert!((GAP_US - 50..=GAP_US + 50).contains(&likely) && high <= GAP_US + 100, "{}", text(&[found]));
+}
+
+/// The estimate of a finding covers occurrences of its gap without a sample, unless most samples are of other work.
+#[test]
+fn gaps_of_findings_are_covered_without_a_sample() {
+    let unrecorded = |other: Option<&'static str>| {
+        let name = |number: usize| if number % 9 == 0 { Some(LOGS) } else { other };
+        let found = sampled_functions(|number| (number % 3 == 0).then_some(name(number)?)).findings();
+        assert!(found.findings.iter().any(|finding| finding.rule.code == "SL029"), "{}", text(&found.findings));
+        found.uncovered.groups.iter().any(|group| group.kind == LargeKind::UnrecordedPython)
+    };
+    assert!(!unrecorded(Some(LOGS)));
+    assert!(unrecorded(Some("torch/serialization.py(700): _legacy_load")));
 }
 
 /// 120 ms between operators in which the thread computes for 20 ms at the most.

@@ -299,6 +299,27 @@ fn time_without_recorded_calls_is_reported() {
     assert!(group.advice.contains("with_stack=True"), "{group:?}");
 }
 
+/// The innermost annotation with most of this time is named, and not that of a step; the rest has no name.
+#[test]
+fn time_without_recorded_calls_names_its_annotation() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.op("aten::mm", |p| p.work(1000));
+            p.annotation("iteration", |p| {
+                p.annotation("sleepy", |p| p.work(6000));
+                p.work(500);
+            });
+            p.work(700);
+        });
+    }
+    let groups = program.findings().uncovered.groups;
+    let gaps: Vec<&LargeGroup> = groups.iter().filter(|group| group.kind == LargeKind::UnrecordedPython).collect();
+    let names: Vec<&str> = gaps.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(names, ["Python time without recorded calls in sleepy", "Python time without recorded calls"]);
+    assert!((72.0..=75.0).contains(&gaps[0].path_percent), "{gaps:?}");
+}
+
 /// The same where frames are recorded, and where nothing says that it is a program of Python.
 #[test]
 fn time_without_recorded_calls_is_python_if_known() {

@@ -32,6 +32,7 @@ mod exact_uncertainty;
 mod exact_unlaunched;
 mod findings_block_limits;
 mod findings_comm;
+mod findings_compilations;
 mod findings_core;
 mod findings_cpu;
 mod findings_damaged;

@@ -3,6 +3,7 @@
 use super::dataloader_starved::takes_batch;
 use super::logging_in_step;
 use super::rebuilt_constants::LOADER;
+use super::recompilation::compiling_names;
 use crate::host_gaps::{SampledWork, Spans};
 use crate::{
     AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
@@ -39,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
         recordings without such samples, are inferred from the time between two operators. CPU samples and the time \
         in which threads waited for a processor are subtracted. The source location is the common part of the lines \
         of the two operators; between two steps it is only the file. If such a gap contains mostly logging or \
-        saving, SL029 reports it.",
+        saving, SL029 reports it. Waits of torch.compile for its compilers belong to SL026.",
     source: "common practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
@@ -160,7 +161,7 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
 }
 
 /// Calls that wait, except those that samples describe better. SL009 covers waits for data, and those of a data
-/// loader's own threads.
+/// loader's own threads; SL026 covers waits of torch.compile for its compilers.
 pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
@@ -168,8 +169,9 @@ pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     if context.host_gaps().has_wait_samples() {
         frames = context.not_covered_by_gaps(frames);
     }
-    let is_of_data = |name: &str| takes_batch(name) || name.contains(LOADER);
-    frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_of_data(trace.name(e))));
+    let compiling = compiling_names(trace);
+    let is_other = |name: &str| takes_batch(name) || name.contains(LOADER) || compiling.contains(name);
+    frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_other(trace.name(e))));
     frames
 }
 
@@ -179,7 +181,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let by_place = context.sums_by_place(frames.iter().copied().zip(on_path).collect());
     let named = by_place.into_iter().filter_map(|(place, ns, of)| candidate(context, place, (ns, of)));
     let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
-    let unnamed = context.waits_between(&frames, takes_batch, is_logging).into_iter();
+    let compiling = compiling_names(context.trace());
+    let is_other = |name: &str| takes_batch(name) || compiling.contains(name);
+    let unnamed = context.waits_between(&frames, is_other, is_logging).into_iter();
     named.chain(unnamed.filter_map(|(place, seen)| sampled_candidate(context, place, &seen))).collect()
 }
 

@@ -1,10 +1,14 @@
 //! Groups of events by kind and name, with their time on the critical path and on their thread.
 
 use super::LargeKind;
+use super::annotated_gaps::AnnotatedGaps;
+use super::compilations::Compilations;
 use super::covered_events::CoveredEvents;
+use super::covered_gaps::CoveredGaps;
 use super::waits::CallsInProgress;
 use crate::rule_context::RuleContext;
-use rustc_hash::FxHashMap;
+use crate::rules;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::gpu_calls::is_kernel_launch;
@@ -16,7 +20,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: LargeKind,
-    /// Name; none for time without an event.
+    /// Name; for time without an event that of the annotation around it, if any.
     pub(super) name: StrId,
     /// Outermost events of the window that no finding covers, ascending.
     pub(super) events: Vec<EventId>,
@@ -65,6 +69,21 @@ impl Group {
         }
     }
 
+    /// Name in lists: that of the events, or a title with the annotation around the time.
+    pub(super) fn title(&self, context: &RuleContext<'_>) -> String {
+        let name = context.trace().strings.get(self.name);
+        match self.kind.title() {
+            None => name.to_owned(),
+            Some(title) if self.name.is_some() => format!("{title} in {name}"),
+            Some(title) => title.to_owned(),
+        }
+    }
+
+    /// Check for compilations of torch.compile.
+    pub(super) fn is_compilation(&self, context: &RuleContext<'_>) -> bool {
+        rules::compiles(context.trace().strings.get(self.name))
+    }
+
     /// Number of events, or of critical-path segments.
     pub(super) fn count(&self) -> usize {
         if self.kind.is_of_events() { self.events.len() } else { self.segments.len() }
@@ -98,22 +117,31 @@ impl Group {
         gain.map_or(0, |gain| gain.ns).max(unknown)
     }
 
+    /// Critical-path segments in the events, their callees and launched work, including time that findings cover.
+    /// Excludes waits of unknown cause.
+    pub(super) fn parts_inside(&self, context: &RuleContext<'_>) -> Vec<Part> {
+        let events: FxHashSet<EventId> = self.events.iter().copied().collect();
+        // Cached, because paths return to the same spans.
+        let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
+        let mut is_inside = |event: EventId| {
+            let inside = || events.contains(&event) || context.stack(event).any(|around| events.contains(&around));
+            *known.entry(event).or_insert_with(inside)
+        };
+        let segments = (0u32..).zip(context.path().segments.iter());
+        let ran = segments.filter(|(_, segment)| segment.category != Category::Unknown && segment.event.is_some());
+        let inside = ran.filter(|(_, segment)| is_inside(segment.event));
+        let part = |(at, segment): (u32, PathSegment)| Part {
+            at,
+            ns: segment.end - segment.start,
+            wait_ns: 0,
+            event: segment.event,
+        };
+        inside.map(part).collect()
+    }
+
     /// Common time of the path of two groups.
     fn shared_ns(&self, other: &Self) -> i64 {
-        let (mut own_parts, mut other_parts) = (self.segments.iter().peekable(), other.segments.iter().peekable());
-        let mut shared = 0;
-        while let (Some(part), Some(other)) = (own_parts.peek(), other_parts.peek()) {
-            match part.at.cmp(&other.at) {
-                Ordering::Less => own_parts.next(),
-                Ordering::Greater => other_parts.next(),
-                Ordering::Equal => {
-                    shared += part.ns;
-                    own_parts.next();
-                    other_parts.next()
-                }
-            };
-        }
-        shared
+        shared_ns(&self.segments, &other.segments)
     }
 
     /// Check if a narrower group contains most of the group's path, and so is more specific.
@@ -128,6 +156,24 @@ impl Group {
     }
 }
 
+/// Common time of two lists of critical-path segments.
+fn shared_ns(some: &[Part], others: &[Part]) -> i64 {
+    let (mut some, mut others) = (some.iter().peekable(), others.iter().peekable());
+    let mut shared = 0;
+    while let (Some(part), Some(other)) = (some.peek(), others.peek()) {
+        match part.at.cmp(&other.at) {
+            Ordering::Less => some.next(),
+            Ordering::Greater => others.next(),
+            Ordering::Equal => {
+                shared += part.ns;
+                some.next();
+                others.next()
+            }
+        };
+    }
+    shared
+}
+
 /// All groups of a window.
 pub(super) struct Groups {
     all: Vec<Group>,
@@ -136,7 +182,8 @@ pub(super) struct Groups {
     pub(super) covered_ns: i64,
 }
 
-type GroupKey = (LargeKind, StrId);
+/// Kind and name.
+pub(super) type GroupKey = (LargeKind, StrId);
 
 /// Critical-path segments by group.
 #[derive(Default)]
@@ -152,7 +199,8 @@ struct PathByGroup {
 impl PathByGroup {
     fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
-        let is_python = super::is_python(context);
+        let (gaps, is_python) = (CoveredGaps::new(context, covered.events), super::is_python(context));
+        let (mut annotated, compilations) = (AnnotatedGaps::new(context), Compilations::new(context));
         // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         for (at, segment) in (0u32..).zip(context.path().segments.iter()) {
@@ -161,8 +209,12 @@ impl PathByGroup {
             let event = event_of(&segment, calls);
             let part = Part { at, ns, wait_ns, event: event.unwrap_or(EventId::NONE) };
             found.path_ns += ns;
-            let mut keys = match event {
+            let keys = match event {
                 Some(event) if *known.entry(event).or_insert_with(|| covered.is_covered(event)) => {
+                    found.covered_ns += ns;
+                    continue;
+                }
+                _ if gaps.contains(context.trace(), &segment, event) => {
                     found.covered_ns += ns;
                     continue;
                 }
@@ -173,16 +225,17 @@ impl PathByGroup {
                 }
                 Some(event) => {
                     found.put_innermost(context, event, ns);
-                    keys(context, event)
+                    compilations.group_around(context, event).map_or_else(|| keys(context, event), |key| vec![key])
                 }
                 None => Vec::new(),
             };
             // No event, or only an event such as the annotation of a step.
-            if keys.is_empty() {
-                keys.push((kind_without_event(&segment, is_python), StrId::NONE));
+            match keys.is_empty() {
+                true => annotated.add(context, kind_without_event(&segment, is_python), part),
+                false => found.put(keys, part),
             }
-            found.put(keys, part);
         }
+        annotated.by_group(found.path_ns).for_each(|(key, part)| found.put([key], part));
         found
     }
 
@@ -242,7 +295,7 @@ impl Groups {
 
 /// Groups in their order that share less than half of their path with earlier ones, and large calls. Also keeps callees
 /// of a function with enough of the path to be named on their own. Kernel launches do not represent the operators that
-/// launch.
+/// launch. Operators share the time of their callees, which is part of their listed time.
 pub(super) fn without_overlaps<'g>(
     groups: Vec<(&'g Group, Option<Gain>)>,
     context: &RuleContext<'_>,
@@ -250,8 +303,14 @@ pub(super) fn without_overlaps<'g>(
 ) -> Vec<(&'g Group, Option<Gain>)> {
     let is_call = |group: &Group| group.kind == LargeKind::Call;
     let is_launch = |group: &Group| is_call(group) && is_kernel_launch(context.trace().strings.get(group.name));
+    let is_operator = |group: &Group| group.kind == LargeKind::Operator;
+    let inside = |group: &Group| if is_operator(group) { group.parts_inside(context) } else { Vec::new() };
+    let ns = |parts: &[Part]| parts.iter().map(|part| part.ns).sum::<i64>();
     let mut kept: Vec<(&Group, Option<Gain>)> = Vec::new();
+    let mut kept_inside: Vec<Vec<Part>> = Vec::new();
     for (group, gain) in groups {
+        let own = inside(group);
+        let is_nested = |other: &Vec<Part>| 2 * shared_ns(&own, other) > ns(&own).min(ns(other));
         let is_large_in = |function: &Group| {
             function.kind == LargeKind::Frame && group.kind != LargeKind::Frame && group.path_ns >= large_ns
         };
@@ -261,8 +320,10 @@ pub(super) fn without_overlaps<'g>(
                 || is_launch(before)
                 || is_large_in(before)
         };
-        if (is_call(group) && super::is_large(context, group)) || kept.iter().all(is_new) {
+        let is_distinct = || kept.iter().all(is_new) && !kept_inside.iter().any(is_nested);
+        if (is_call(group) && super::is_large(context, group)) || is_distinct() {
             kept.push((group, gain));
+            kept_inside.push(own);
         }
     }
     kept

@@ -3,8 +3,11 @@
 //!
 //! Rules cover known kinds of problems. Other causes may take most of a step, so a list without them misleads.
 
+mod annotated_gaps;
+mod compilations;
 mod concurrent_spans;
 mod covered_events;
+mod covered_gaps;
 mod group_location;
 mod groups;
 mod merge_ranks;
@@ -18,10 +21,10 @@ use super::rules;
 use covered_events::CoveredEvents;
 use groups::{Group, Groups};
 pub(super) use merge_ranks::merge;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use stackline_critical_path::CriticalPathError;
+use stackline_critical_path::exact::WindowChoice;
 use stackline_critical_path::exact::what_if::{Action, Chosen, Edit, Gain, Gains, Selector, spans_of};
-use stackline_critical_path::exact::{Category, WindowChoice};
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind, Trace};
 use stackline_timeline::source_location::SourceLocation;
@@ -281,11 +284,11 @@ pub(super) fn find<'a>(
 fn selected_groups(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Vec<Group>, f64)) -> Vec<Group> {
     let is_covered = |group: &Group| {
         let place = || function_of(&context.place(group.longest(context)));
-        group.kind == LargeKind::Frame && covered.places.contains(&place())
+        group.kind == LargeKind::Frame && !group.is_compilation(context) && covered.places.contains(&place())
     };
     // Rules cover latencies, so a latency without a finding needs no report.
     let is_told = |group: &Group| group.kind == LargeKind::Lag || is_covered(group);
-    let is_spent_below = |group: &Group| 2 * group.innermost_ns < group.wall_ns;
+    let is_spent_below = |group: &Group| 2 * group.innermost_ns < group.wall_ns && !group.is_compilation(context);
     // A library function is informative only if the time is spent in it.
     let is_wrapper =
         |group: &Group| group.kind == LargeKind::Frame && !context.is_own_name(group.name) && is_spent_below(group);
@@ -336,18 +339,20 @@ fn is_large(context: &RuleContext<'_>, group: &Group) -> bool {
 
 fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain: Option<Gain>) -> LargeGroup {
     let of_path = |ns: i64| 100.0 * ns as f64 / path_ns.max(1) as f64;
-    let named = || context.trace().strings.get(group.name).to_owned();
     let is_of_events = group.kind.is_of_events();
     let mut row = LargeGroup {
         kind: group.kind,
         rank: None,
-        name: group.kind.title().map_or_else(named, str::to_owned),
+        name: group.title(context),
         place: SourceLocation::default(),
         place_percent: None,
         count: group.count(),
         percent: context.percent_of_window(group.wall_ns),
         // Time of the path that waits during an event does not belong to the event; a wait group is that path.
-        path_percent: of_path(if is_of_events { path_inside(context, group) } else { group.path_ns }),
+        path_percent: of_path(match is_of_events {
+            true => group.parts_inside(context).iter().map(|part| part.ns).sum(),
+            false => group.path_ns,
+        }),
         wait_percent: of_path(group.wait_ns),
         concurrent_span: concurrent_spans::longest_span(context, group)
             .map(|(name, percent)| (context.trace().strings.get(name).to_owned(), percent)),
@@ -384,19 +389,6 @@ fn longest_gap(group: &Group) -> Option<i64> {
 fn replayed_edits(context: &RuleContext<'_>, group: &Group, gain: Option<Gain>) -> Vec<String> {
     let edit = gain.and_then(|_| removal(context, group));
     edit.into_iter().map(|edit| edit.exact_text(context.trace())).collect()
-}
-
-/// Critical-path time in the events of a group, their callees and launched work, in ns.
-fn path_inside(context: &RuleContext<'_>, group: &Group) -> i64 {
-    let events: FxHashSet<EventId> = group.events.iter().copied().collect();
-    // Cached, because paths return to the same spans.
-    let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
-    let mut is_inside = |event: EventId| {
-        let inside = || events.contains(&event) || context.stack(event).any(|around| events.contains(&around));
-        *known.entry(event).or_insert_with(inside)
-    };
-    let segments = context.path().segments.iter().filter(|s| s.category != Category::Unknown && s.event.is_some());
-    segments.filter(|segment| is_inside(segment.event)).map(|segment| segment.end - segment.start).sum()
 }
 
 /// Check if a program is known to run Python.

@@ -64,11 +64,7 @@ fn single_candidate(
     let title = match rule.code {
         code if code == garbage_collection::RULE.code => garbage_collection::title(&each_step, words),
         code if code == recompilation::RULE.code => {
-            let each = duration(signed(seen.time.ns / times()));
-            match times() {
-                1 => format!("Recompilation: torch.compile compiles again once, {each}"),
-                times => format!("Recompilation: torch.compile compiles again {times} times, {each} each"),
-            }
+            recompilation::title_of_repeats(times(), &duration(signed(seen.time.ns / times())))
         }
         code if code == logging_in_step::RULE.code => {
             format!("{kind} blocks the host: {each_step}{}", words.per_step_suffix())
