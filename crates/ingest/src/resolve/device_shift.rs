@@ -259,8 +259,12 @@ fn shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     if let Some(delay) = delay_when_idle(device) {
         return Some(delay.min(least).saturating_neg());
     }
+    // A launch and a wait that give the same difference confirm each other.
+    if let Some(&late) = sorted.first().filter(|&&late| (0..=PROMPT_NS).contains(&least.saturating_add(late))) {
+        return Some(late);
+    }
     let length = host.1.saturating_sub(host.0);
-    (least > GROUP_NS.max(length).saturating_mul(10)).then(|| least.saturating_neg())
+    (least > GROUP_NS.max(length).saturating_mul(2)).then(|| least.saturating_neg())
 }
 
 /// Shortest time from the return of a launch to the start of its first operation, over operations on an idle device.

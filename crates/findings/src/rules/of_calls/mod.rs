@@ -11,6 +11,7 @@ mod call_rule_context;
 mod copies;
 mod first_batch;
 mod kinds;
+mod measured_length;
 mod named;
 mod operators;
 mod overhead;
