@@ -50,6 +50,15 @@ impl DeviceClock {
         self.most_ns = Some(self.most_ns.map_or(after, |most| most.min(after)));
     }
 
+    /// Bounds of the device's times as they are after the applied shift.
+    #[must_use]
+    pub fn after_shift(mut self) -> Self {
+        let applied = std::mem::take(&mut self.applied_ns);
+        self.least_ns = self.least_ns.map(|least| least.saturating_sub(applied));
+        self.most_ns = self.most_ns.map(|most| most.saturating_sub(applied));
+        self
+    }
+
     /// True if no single shift satisfies both bounds: the clocks drift, or a record is wrong.
     pub fn is_contradictory(&self) -> bool {
         matches!((self.least_ns, self.most_ns), (Some(least), Some(most)) if least > most)
@@ -88,6 +97,9 @@ mod tests {
         assert_eq!((clock.least_ns, clock.most_ns, clock.shift_ns()), (Some(30), Some(45), Some(30)));
         clock.waited(20);
         assert_eq!((clock.is_contradictory(), clock.shift_ns()), (true, None));
+        let shifted = DeviceClock { least_ns: Some(30), most_ns: Some(45), applied_ns: 30, ..clock }.after_shift();
+        assert_eq!((shifted.least_ns, shifted.most_ns, shifted.applied_ns), (Some(0), Some(15), 0));
+        assert_eq!(shifted.shift_ns(), Some(0), "the shift is not applied again");
         let mut ahead = DeviceClock::new(1);
         ahead.launched(500);
         ahead.waited(-40);

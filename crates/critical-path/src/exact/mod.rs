@@ -61,8 +61,9 @@ use thread_timelines::ThreadTimeline;
 /// Maximum difference of clocks in ns (1,000 s). A larger one is a wrong record.
 const MAX_CLOCK_OFFSET_NS: i64 = 1_000_000_000_000;
 
-/// Minimum difference between the clock of a device and the host's, in ns; 0 if the clocks may agree.
+/// Minimum difference between the clock of a device and the host's that reading left, in ns; 0 if the clocks may agree.
 fn clock_offset_ns(clock: &DeviceClock) -> i64 {
+    let clock = clock.after_shift();
     clock.least_ns.unwrap_or(0).max(clock.most_ns.map_or(0, i64::saturating_neg)).max(0)
 }
 

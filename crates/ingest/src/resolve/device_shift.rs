@@ -7,6 +7,7 @@
 //! Differences below 1 ms stay as recorded: tables of other tools would change, and drivers' own conversions leave such
 //! differences. Outliers are ignored: only the largest group of delays from launch to start is used.
 
+use super::shifted_events::move_events;
 use super::waits;
 use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -47,10 +48,10 @@ impl Launched {
 
 /// Shift of a device's times that start within a range.
 #[derive(Clone, Copy, Debug)]
-struct Shift {
-    by: i64,
-    from: i64,
-    to: i64,
+pub(super) struct Shift {
+    pub(super) by: i64,
+    pub(super) from: i64,
+    pub(super) to: i64,
     is_by_order: bool,
 }
 
@@ -119,6 +120,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
         }
     }
     let mut found = Found::default();
+    let mut limited = Vec::new();
     for (&device, all) in &launched {
         let kept = largest_group(all, group);
         let waits = lateness.remove(&device).unwrap_or_default();
@@ -128,17 +130,20 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
             linked: linked.get(&device).copied().unwrap_or(0),
             missing,
         };
-        if let Some(by) = shift(&all, &waits, host).filter(|by| by.saturating_abs() >= LEAST_NS) {
-            if contradicts(&waits, by) {
-                found.contradicted.push((device, by));
-                continue;
+        let starts = || kept.iter().map(|l| l.ran.0);
+        let (Some(first), Some(last)) = (starts().min(), starts().max()) else { continue };
+        let (from, to) = (first.saturating_sub(group), last.saturating_add(group));
+        let known = shift(&all, &waits).filter(|by| by.saturating_abs() >= LEAST_NS);
+        match known.or_else(|| largest_shift(&all, &waits, host)) {
+            Some(by) if contradicts(&waits, by) => found.contradicted.push((device, by)),
+            Some(by) => {
+                found.shifts.insert(device, Shift { by, from, to, is_by_order: false });
+                limited.extend(known.is_none().then_some(device));
             }
-            let starts = || kept.iter().map(|l| l.ran.0);
-            let (Some(first), Some(last)) = (starts().min(), starts().max()) else { continue };
-            let (from, to) = (first.saturating_sub(group), last.saturating_add(group));
-            found.shifts.insert(device, Shift { by, from, to, is_by_order: false });
+            None => {}
         }
     }
+    share_shifts(&mut found.shifts, &limited);
     for (device, all) in unlinked.into_iter().filter(|(device, _)| !launched.contains_key(device)) {
         if let Some(shift) = by_order(trace, all, host, group) {
             found.shifts.insert(device, shift);
@@ -147,8 +152,18 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     found
 }
 
-/// Check if waits contradict a shift: with it, a tenth of them (at least [`MIN_OPERATIONS`]), or a quarter (at least
-/// two), would return before the end of their work, and did not before. Such a clock jumped, or its times are wrong in
+/// Devices of one machine mostly have one clock error: a device whose shift is only limited takes that of another device,
+/// if the limit allows it.
+fn share_shifts(shifts: &mut BTreeMap<i32, Shift>, limited: &[i32]) {
+    let known: Vec<i64> = shifts.iter().filter(|(device, _)| !limited.contains(device)).map(|(_, s)| s.by).collect();
+    for (_, shift) in shifts.iter_mut().filter(|(device, _)| limited.contains(device)) {
+        let possible = known.iter().filter(|&&by| (shift.by..shift.by / 2).contains(&by));
+        shift.by = possible.min().copied().unwrap_or(shift.by);
+    }
+}
+
+/// Check if waits contradict a shift: with it, a tenth of them (at least [`MIN_OPERATIONS`]), or a quarter (at least two),
+/// would return before the end of their work, and did not before. Such a clock jumped, or its times are wrong in
 /// another way.
 fn contradicts(waits: &[i64], by: i64) -> bool {
     let is_early = |late: i64| late < -LEAST_NS;
@@ -159,9 +174,14 @@ fn contradicts(waits: &[i64], by: i64) -> bool {
 /// Check if waits show that a device is not ahead of the host: more of them return at the recorded end of their work
 /// than before it. The clock is then right, and the device starts slowly because it is shared or loads code lazily.
 fn confirm(waits: &[i64]) -> bool {
-    let prompt = waits.iter().filter(|&&late| (-IDLE_NS..=MAX_RETURN_DELAY_NS).contains(&late)).count();
+    let prompt = waits.iter().filter(|late| is_prompt(late)).count();
     let early = waits.iter().filter(|&&late| late < -LEAST_NS).count();
     prompt > early
+}
+
+/// Check if a wait returned at the recorded end of its work.
+fn is_prompt(late: &i64) -> bool {
+    (-IDLE_NS..=MAX_RETURN_DELAY_NS).contains(late)
 }
 
 /// Operations of each device, with and without a launch call.
@@ -228,7 +248,7 @@ struct Device<'w> {
 
 /// Shift of a device's times; `None` if the times are possible or no evidence exists. `launched` is sorted by delay,
 /// and `waits` has the delays of waits' returns after the end of their work.
-fn shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
+fn shift(device: &Device<'_>, waits: &[i64]) -> Option<i64> {
     let launched = device.launched;
     let calls: FxHashSet<i64> = launched.iter().map(|l| l.id).collect();
     if calls.len() < LINKED {
@@ -259,8 +279,18 @@ fn shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     if let Some(delay) = delay_when_idle(device) {
         return Some(delay.min(least).saturating_neg());
     }
+    // A launch and a wait that give the same difference confirm each other, unless another wait confirms the clock.
+    let agrees = |late: &&i64| (0..=MAX_RETURN_DELAY_NS).contains(&least.saturating_add(**late));
+    sorted.first().filter(agrees).filter(|_| !waits.iter().any(is_prompt)).copied()
+}
+
+/// Largest shift that makes the launches of a device possible, if its work starts far too late for a full queue. The
+/// queue may have delayed all of the work, so the clock may be less far ahead.
+fn largest_shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     let length = host.1.saturating_sub(host.0);
-    (least > GROUP_NS.max(length).saturating_mul(10)).then(|| least.saturating_neg())
+    let least = device.launched.iter().map(Launched::delay).min()?;
+    let is_known = device.launched.len() >= LINKED && !confirm(waits);
+    (is_known && least > GROUP_NS.max(length).saturating_mul(2)).then(|| least.saturating_neg())
 }
 
 /// Shortest time from the return of a launch to the start of its first operation, over operations on an idle device.
@@ -328,39 +358,6 @@ fn launch_calls(trace: &Trace) -> Vec<(i64, i64)> {
     calls
 }
 
-fn move_events(trace: &mut Trace, shifts: &BTreeMap<i32, Shift>) {
-    let calls = synchronized_calls(trace);
-    let correlation = super::launches::correlation(trace);
-    let mut moved = Vec::new();
-    for event in trace.events.ids() {
-        let track = trace.tracks.get(trace.events.track[event.index()]);
-        let Some(shift) = shifts.get(&track.device).filter(|_| track.kind == TrackKind::Stream) else { continue };
-        let start = trace.events.start[event.index()];
-        let is_usable = trace.events.is_plausible(event) && (shift.from..=shift.to).contains(&start);
-        let shifted = start.saturating_add(shift.by);
-        // Synchronization records may use the host's clock; their call determines which clock they use.
-        let stays = trace.kind(event) == EventKind::Sync
-            && calls.get(&correlation(event)).is_some_and(|call| start.abs_diff(*call) < shifted.abs_diff(*call));
-        if is_usable && !stays {
-            moved.push((event, shifted));
-        }
-    }
-    drop(correlation);
-    for (event, start) in moved {
-        trace.events.start[event.index()] = start;
-    }
-}
-
-/// Starts of runtime calls by correlation ID, if the trace has synchronization records.
-fn synchronized_calls(trace: &Trace) -> FxHashMap<i64, i64> {
-    if !trace.events.kind.contains(&EventKind::Sync) {
-        return FxHashMap::default();
-    }
-    let correlation = super::launches::correlation(trace);
-    let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call() && trace.events.is_plausible(*e));
-    calls.map(|e| (correlation(e), trace.events.start[e.index()])).filter(|(id, _)| *id > 0).collect()
-}
-
 /// Time range of the plausible events of CPU threads.
 fn host_span(trace: &Trace) -> Option<(i64, i64)> {
     let on_host = |e: &EventId| {
@@ -391,21 +388,22 @@ mod tests {
     }
 
     fn shift_of(launched: &[Launched], waits: &[i64], host: (i64, i64)) -> Option<i64> {
-        shift(&Device { launched, unlinked: &[], linked: launched.len(), missing: 0 }, waits, host)
+        let device = Device { launched, unlinked: &[], linked: launched.len(), missing: 0 };
+        shift(&device, waits).or_else(|| largest_shift(&device, waits, host))
     }
 
     #[test]
     fn unlinked_work_keeps_a_device_busy() {
-        let (launched, host) = (launched(50, 100 * MS), (0, 10 * MS));
+        let launched = launched(50, 100 * MS);
         // Few unlinked operations run throughout: queued copies are late, and the clock is right.
         let unlinked = [(0, 200 * MS), (1, 2)];
         let device = Device { launched: &launched, unlinked: &unlinked, linked: 50, missing: 0 };
-        assert_eq!(shift(&device, &[], host), None);
+        assert_eq!(shift(&device, &[]), None);
         let many: Vec<(i64, i64)> = (0..50).map(|i| (300 * MS + i * 20, 300 * MS + i * 20 + 10)).collect();
         let device = Device { launched: &launched, unlinked: &many, linked: 50, missing: 0 };
-        assert_eq!(shift(&device, &[], host), None, "half of the work is not known");
+        assert_eq!(shift(&device, &[]), None, "half of the work is not known");
         let device = Device { launched: &launched, unlinked: &[], linked: 50, missing: 1 };
-        assert_eq!(shift(&device, &[], host), None, "what is missing may have run meanwhile");
+        assert_eq!(shift(&device, &[]), None, "what is missing may have run meanwhile");
     }
 
     #[test]
@@ -430,7 +428,9 @@ mod tests {
         let busy: Vec<Launched> =
             launched(50, 100 * MS).into_iter().map(|l| Launched { ran: (l.ran.0, l.ran.0 + 100_000), ..l }).collect();
         assert_eq!(shift_of(&busy, &[], host), None);
-        assert_eq!(shift_of(&busy, &[-100 * MS], host), None, "one wait may be odd");
+        assert_eq!(shift_of(&busy, &[-60 * MS], host), None, "one wait may be odd");
+        assert_eq!(shift_of(&busy, &[-100 * MS], host), Some(-100 * MS), "a launch confirms it");
+        assert_eq!(shift_of(&busy, &[-100 * MS, 3_000], host), None, "another wait contradicts it");
         assert_eq!(shift_of(&busy, &[-100 * MS; 3], host), Some(-100 * MS));
     }
 
@@ -445,6 +445,19 @@ mod tests {
             Some(-2 * MS),
             "one may be so by chance"
         );
+    }
+
+    #[test]
+    fn limited_shifts_take_that_of_another_device() {
+        let shift = |by| Shift { by, from: 0, to: 1, is_by_order: false };
+        let shared = |known: i64, limit: i64| {
+            let mut shifts = BTreeMap::from([(0, shift(known)), (1, shift(limit))]);
+            share_shifts(&mut shifts, &[1]);
+            shifts[&1].by
+        };
+        assert_eq!(shared(-5_000 * MS, -5_161 * MS), -5_000 * MS);
+        assert_eq!(shared(-5_000 * MS, -4_900 * MS), -4_900 * MS, "the limit rules it out");
+        assert_eq!((shared(-100 * MS, -5_000 * MS), shared(MS, -5_000 * MS)), (-5_000 * MS, -5_000 * MS));
     }
 
     #[test]

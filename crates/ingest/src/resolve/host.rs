@@ -217,7 +217,8 @@ fn impossible_lengths(trace: &Trace) -> Vec<EventId> {
     found
 }
 
-/// Detection of calls that outlast their callers. Operators and calls return before their callers do. If one crosses
+/// Detection of calls that outlast their callers. Operators and calls return before their callers do, except spans that
+/// Python code names. If one crosses
 /// the end of its caller, the caller may be too short; two such callers rule that out. A step never begins within a
 /// call, nor an operator within a call of a GPU runtime.
 struct LengthCheck<'t> {
@@ -244,8 +245,8 @@ impl LengthCheck<'_> {
         let ends_within = |open: &&EventId| end.saturating_sub(events.end(**open)) > SLACK_NS;
         let is_open = |open: &&EventId| events.end(**open) > start;
         // Callers end one after another, innermost first. Stacks may be deep.
-        let mut callers = self.open.iter().rev().take_while(ends_within).filter(is_open);
-        if is_call(trace.kind(event)) && callers.nth(1).is_some() {
+        let callers = || self.open.iter().rev().take_while(ends_within).filter(is_open);
+        if is_call(trace.kind(event)) && callers().nth(1).is_some() && !is_left_open(trace, event, callers()) {
             self.found.push(event);
             return;
         }
@@ -270,6 +271,14 @@ impl LengthCheck<'_> {
             self.open.push(event);
         }
     }
+}
+
+/// Check if a span may outlast its callers: Python code that names a span (`RecordFunctionFast` in a context manager, as
+/// in torch.compile) returns while the span is open. Operators have a namespace in their name, and return first.
+fn is_left_open<'e>(trace: &Trace, event: EventId, mut callers: impl Iterator<Item = &'e EventId>) -> bool {
+    trace.kind(event) == EventKind::Operator
+        && !trace.name(event).contains("::")
+        && callers.all(|caller| trace.kind(*caller) == EventKind::PythonFunction)
 }
 
 fn is_step(trace: &Trace, event: EventId) -> bool {

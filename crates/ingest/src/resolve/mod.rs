@@ -14,6 +14,7 @@ pub(crate) mod optimizer_steps;
 mod ownership;
 mod plausible;
 pub(crate) mod rank;
+mod shifted_events;
 mod steps;
 mod stream_order;
 mod streams;

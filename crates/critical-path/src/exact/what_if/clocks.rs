@@ -27,8 +27,10 @@ struct Shift {
 }
 
 impl Shift {
-    /// `None` if the times of the device are possible, or without a usable bound.
+    /// Shift beyond the one that reading applied. `None` if the times of the device are possible, or without a usable
+    /// bound.
     fn new(clock: &DeviceClock) -> Option<Self> {
+        let clock = clock.after_shift();
         let (least, most) = match (clock.least_ns, clock.most_ns) {
             (None, None) => return None,
             (Some(least), None) => (least, least.max(0).saturating_add(MAX_QUICKEST_LATENCY_NS)),

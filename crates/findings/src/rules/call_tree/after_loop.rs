@@ -134,6 +134,10 @@ pub(super) struct Ends {
     pub(super) steps_ns: u64,
     /// Recorded time after the last step, in ns.
     pub(super) after_ns: u64,
+    /// Recorded time before the first step, in ns.
+    pub(super) before_ns: u64,
+    /// Number of ended steps.
+    pub(super) count: u64,
 }
 
 impl Ends {
@@ -149,7 +153,8 @@ impl Ends {
         let all = (ends.last_ns - ends.first_ns) as f64 * ends.count as f64 / (ends.count - 1) as f64;
         let steps_ns = thread.recorded(all as u64);
         let after_ns = process.lasted_ns.map_or(u64::MAX, |lasted| lasted.saturating_sub(ends.last_ns));
-        Some(Self { steps_ns, after_ns })
+        let before_ns = ends.first_ns.saturating_sub(all as u64 / ends.count);
+        Some(Self { steps_ns, after_ns, before_ns, count: ends.count })
     }
 }
 

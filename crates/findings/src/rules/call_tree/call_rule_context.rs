@@ -70,6 +70,7 @@ impl<'a> CallRuleContext<'a> {
         let overhead_ns = recorded_ns.saturating_sub(time(&thread));
         thread.add_unsampled(tree);
         let first_batches_ns = thread.leave_out_first_batches(tree);
+        thread.fit_waits(tree, &steps, overhead);
         let window_ns = time(&thread);
         if window_ns == 0 {
             return None;

@@ -11,6 +11,7 @@ mod call_rule_context;
 mod copies;
 mod first_batch;
 mod frame_classes;
+mod measured_length;
 mod operators;
 mod overhead;
 mod python_time;
