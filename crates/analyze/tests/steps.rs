@@ -362,6 +362,13 @@ fn truncated_step_is_compared_with_similar_steps() {
     let note = "with_gpu and gpu_busy exclude 1 of 6 steps, ";
     assert!(notes.iter().any(|text| text.starts_with(note)), "{notes:?}");
 
+    // No second step confirms that the one with most kernels is complete.
+    let mut lines: Vec<String> = (0..3).map(|number| mark(1, number, 1000 + 200 * number)).collect();
+    lines.extend(kernels(1, 1410, 100..105));
+    let (known, notes) = with_gpu(&break_off(trace(lines)));
+    assert_eq!(known, [false; 3]);
+    assert!(notes.iter().any(|text| text.starts_with("with_gpu and gpu_busy are unknown: ")), "{notes:?}");
+
     // The same of marks: a step of evaluation is smaller than one of training.
     let mut lines: Vec<String> = Vec::new();
     for (number, all) in [(0, 10), (1, 2), (2, 10), (3, 2)] {
