@@ -231,6 +231,12 @@ fn the_command_to_run_next_has_the_options_that_choose_what_it_is_about() {
     let said = run(&["report", &spans, "--whole", "--clip-overlaps"]);
     let said = String::from_utf8_lossy(&said.stderr);
     assert!(said.ends_with(&format!("Next: stackline view {spans} --clip-overlaps\n")), "{said}");
+    for (events, next) in [("1/1 cpu_op aten::mm 0+100", "findings"), ("1/1 - mark @5", "doctor")] {
+        let file = write(folder.path(), "cpu.json", mini::trace(events));
+        let said = run(&["report", &file]);
+        let said = String::from_utf8_lossy(&said.stderr);
+        assert!(said.ends_with(&format!("Next: stackline {next} {file}\n")), "{said}");
+    }
     let kernels = stdout(&["kernels", &spans, "--whole"]);
     assert!(kernels.contains(&format!("Next: stackline operators {spans} --whole\n")), "{kernels}");
 }
