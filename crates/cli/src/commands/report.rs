@@ -256,6 +256,11 @@ fn header(session: &Session<'_>) -> String {
     if infos.len() > LISTED {
         out.push_str(&format!("... and {} more traces\n", infos.len() - LISTED));
     }
+    if let Some(reason) = session.rank_conflict() {
+        out.push_str(&format!(
+            "Warning: the traces are not ranks of one job: {reason}; results that combine ranks are not valid\n"
+        ));
+    }
     let mut names: Vec<(String, usize)> = Vec::new();
     for gpu in infos.first().map(|i| &i.gpus[..]).unwrap_or_default() {
         let memory = gpu.memory_bytes.map(|b| format!(", {}", human::bytes(b))).unwrap_or_default();
