@@ -263,6 +263,9 @@ fn instant_marks_last_until_the_next_mark() {
 fn duplicate_marks_count_once() {
     let twice = trace([step(0, 1000, 100), step(0, 1000, 100), step(1, 1100, 100)]);
     assert_eq!((twice.steps.len(), twice.report.count_of("step_mark_repeated")), (2, 1));
+    // Within the first one, and across its end.
+    let nearly = trace([step(0, 1000, 1000), step(0, 1001, 998), step(0, 1002, 999), step(1, 2001, 1000)]);
+    assert_eq!((nearly.steps.len(), nearly.report.count_of("step_mark_repeated")), (2, 2));
     let once = trace([step(0, 1000, 100), step(1, 1100, 100)]);
     assert_eq!((once.steps.len(), once.report.count_of("step_mark_repeated")), (2, 0));
 }

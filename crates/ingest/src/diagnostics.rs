@@ -79,7 +79,7 @@ codes! {
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a separate step, and --steps selects all of them";
     REPEATED_MARK "step_mark_repeated" Note
-        "the file contains the same step mark with the same times more than once: each counts once";
+        "the file contains the same step mark with the same or nearly the same times more than once: each counts once";
     RECORDING_PAUSED "recording_paused" Note
         "the profiler recorded nothing between two steps (ProfilerStep#n) for longer than a step, as between cycles of its schedule: activity in this gap is unknown, and no window of steps spans it";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
