@@ -161,6 +161,9 @@ fn length(found: &Findings) -> String {
         };
         let which = match RankTimes::are_equal(&found.ranks) {
             true => "equally slow".to_owned(),
+            false if slowest.step_ns < found.ranks.iter().map(|rank| rank.step_ns).max().unwrap_or(0) => {
+                format!("with equally long steps, of which rank {} arrives last at collectives", slowest.rank)
+            }
             false => format!("of which rank {} is slowest", slowest.rank),
         };
         return format!("{ranks} ranks, {which}: {unit} takes {ns}{with}");
