@@ -95,7 +95,7 @@ codes! {
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations that outlast many later ones of their stream were kept but excluded from all totals";
     IMPLAUSIBLE_HOST_TIME "implausible_host_time" Skipped
-        "host records that end outside the recording or long after their callers were kept but excluded from all totals";
+        "calls and operators of CPU threads end after the recording, or long after the call that contains them: their times are wrong, so they are excluded from all totals";
     GARBLED_TIME "garbled_time" Skipped
         "records with times far from all others, in text after damaged compression, were kept but excluded from all totals";
     UNCERTAIN_WINDOW "uncertain_window" Note
@@ -109,9 +109,9 @@ codes! {
     CLIPPED "clipped_overlap" Repaired
         "the end of a GPU operation was moved to the start of the next one of its stream";
     EARLY_KERNEL "kernel_before_launch" Note
-        "GPU operations start before their launch call: CPU and GPU clocks differ by less than the correction threshold";
+        "GPU operations start before their launch call: the clocks of CPU and GPU differ (differences under 1 ms are not corrected)";
     LATE_KERNEL "kernel_after_wait" Note
-        "calls return before the end of the GPU operations that they wait for: clocks differ by less than the correction threshold, or a record is wrong";
+        "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ (differences under 1 ms are not corrected), or a record is wrong";
     NEVER_CLOSED "never_closed" Repaired
         "a frame without a recorded end lasted to the end of the recording; it was cut at the end of its caller";
     CROSSING "crossing" Note

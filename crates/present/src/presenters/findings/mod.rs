@@ -211,13 +211,8 @@ fn together(found: &Findings) -> Option<String> {
     let Some(all) = found.combined.filter(|all| all.ns > 0) else {
         return apart.map(|apart| format!("Combined gain unknown: {apart}."));
     };
-    let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
-    let bounds = match () {
-        () if bounds_are_unknown(found, all) => "bounds unknown".to_owned(),
-        () if all.low_ns <= 0 || least == NOTHING => format!("bounds 0 to {most}"),
-        () => format!("bounds {least} to {most}"),
-    };
-    let told = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
+    let likely = percent(found, all.ns);
+    let told = format!("Combined gain {} ({likely} {}){}.", signed(all.ns), of_what(found), bounds(found, all));
     let apart = apart.map_or_else(String::new, |apart| format!(" Excluded: {apart}."));
     Some(told + surprise(found, all.ns) + &apart)
 }
