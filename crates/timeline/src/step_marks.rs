@@ -169,7 +169,8 @@ impl std::fmt::Display for RepeatedSpans {
 fn escape(text: &str) -> String {
     let mut pattern = String::new();
     for c in text.chars() {
-        if !c.is_alphanumeric() && !c.is_whitespace() && !matches!(c, '_' | '-' | '/' | ':' | '#' | '=' | ',') {
+        // A backslash before other characters has a meaning of its own (`\<`) or is an error (`\→`).
+        if matches!(c, '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$') {
             pattern.push('\\');
         }
         pattern.push(c);
@@ -191,7 +192,7 @@ fn numbers(name: &str) -> Vec<(&str, i64, &str)> {
         let after = name[start..].trim_start_matches(|c: char| c.is_ascii_digit());
         let end = name.len() - after.len();
         let (before, is_word) = (&name[..start], after.starts_with(char::is_alphabetic));
-        let number = name[start..end].parse().ok().filter(|_| !is_word && can_be_quoted(before));
+        let number = name[start..end].parse::<i64>().ok().filter(|_| !is_word && can_be_quoted(before));
         found.extend(number.map(|number| (before, number, after)));
         from = end;
     }
@@ -293,6 +294,7 @@ mod tests {
     #[test]
     fn pattern_escapes_special_characters() {
         assert_eq!(escape("eval (a+b) #"), r"eval \(a\+b\) #");
+        assert_eq!(escape("f.<locals> → x"), r"f\.<locals> → x");
         let spans = RepeatedSpans {
             pattern: r"^eval (\d+)$".to_owned(),
             first_names: ["eval 7".to_owned(), "eval 8".to_owned()],
