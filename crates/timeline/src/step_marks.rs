@@ -26,6 +26,9 @@ const MAX_STEPS_PER_SPAN: usize = 2;
 /// Category of operators and program spans in PyTorch of 2021.
 const OLD_OPERATORS: &str = "Operator";
 
+/// Spans with the number in each name.
+type NumberedEvents = Vec<(i64, EventId)>;
+
 /// Spans of a thread that repeat and could be steps: with increasing numbers in their names, such as `request 0`,
 /// `request 1`, or with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +93,7 @@ impl RepeatedSpans {
         let Some((start, end)) = trace.span() else { return Vec::new() };
         let mut names: FxHashMap<StrId, Vec<(&str, i64, &str)>> = FxHashMap::default();
         // By thread and text before the number, then by the text after the number.
-        let mut loops: BTreeMap<(TrackId, &str), BTreeMap<&str, Vec<(i64, EventId)>>> = BTreeMap::new();
+        let mut loops: BTreeMap<(TrackId, &str), BTreeMap<&str, NumberedEvents>> = BTreeMap::new();
         for event in may_mark_steps(trace) {
             let (track, name) = (trace.events.track[event.index()], trace.events.name[event.index()]);
             let of_name = names.entry(name).or_insert_with(|| numbers(trace.strings.get(name)));
