@@ -12,5 +12,6 @@ test("from nothing to all of a step is no bound", () => {
   expect(boundsOf(gain(0, 990e3), step)).toBe("bounds 0 to 99.0 %");
   expect(boundsOf(gain(-5, 400e3), step, duration)).toBe("bounds 0 to 400 µs");
   expect(boundsOf(gain(200e3, step), step, duration)).toBe("bounds 200 µs to 1 ms");
+  expect(boundsOf(gain(299_960, 300_040), step)).toBe("bounds equal the estimate");
   expect(boundsOf(gain(0, 0), 0)).toBe("bounds 0 to –");
 });

@@ -16,5 +16,7 @@ export const isUnbounded = (gain: Gain, step: number): boolean => isPerhapsNothi
 export function boundsOf(gain: Gain, step: number, format: (ns: number) => string = (ns) => percent(ns, step)): string {
   if (isUnbounded(gain, step)) return "bounds unknown";
   if (isPerhapsNothing(gain, step)) return `bounds 0 to ${format(gain.high_ns)}`;
+  // As far as they are shown.
+  if (format(gain.low_ns) === format(gain.high_ns)) return "bounds equal the estimate";
   return `bounds ${format(gain.low_ns)} to ${format(gain.high_ns)}`;
 }

@@ -160,6 +160,21 @@ fn waits_for_an_event_end_after_what_was_launched_before_its_record() {
     let outcome = early(&waits(120));
     assert_eq!((outcome.checked, outcome.breaches.len()), (1, 0), "{outcome:?}");
     assert_eq!(early(&waits(60)).breaches.len(), 1);
+    assert_eq!([60, 120].map(|returns| waits(returns).report.count_of("kernel_after_wait")), [1, 0]);
+}
+
+#[test]
+fn early_returns_are_those_of_the_read_report() {
+    let early: fn(&Trace) -> Outcome = ALL.iter().find(|check| check.name == "sync_ends_early").unwrap().run;
+    let copied = trace(
+        "100/100  cpu_op        aten::copy_                     90+100
+         100/100  cuda_runtime  cudaMemcpyAsync                 100+5   correlation=1
+         gpu0/7   gpu_memcpy    Memcpy DtoH (Device -> Pinned)  150+10  correlation=1
+         100/100  cuda_runtime  cudaStreamSynchronize           106+24  correlation=2",
+    );
+    let outcome = early(&copied);
+    assert_eq!((outcome.checked, outcome.breaches.len()), (1, 1), "it waits for the copy: {outcome:?}");
+    assert_eq!(copied.report.count_of("kernel_after_wait"), 1);
 }
 
 #[test]

@@ -196,3 +196,35 @@ fn steps_are_inferred_on_all_ranks_or_none() {
         }
     }
 }
+
+/// Note on the steps of a program with ten spans of 90 µs, and an operator in each.
+fn note_of_spans(name: impl Fn(i64) -> String) -> Option<String> {
+    let mut program = MiniTrace::new("");
+    for at in 0..10 {
+        program.add_at(100 * at, &format!("1/1 user_annotation {} 0+90\n1/1 cpu_op aten::mm 10+50", name(at)));
+    }
+    step_marks::note(&read(program.json()))
+}
+
+#[test]
+fn spans_with_a_number_inside_their_names_are_suggested() {
+    let batch = note_of_spans(|at| format!("request {at}: batch={}", 16 * (at % 3 + 1))).unwrap();
+    assert!(batch.contains("10 spans are named 'request 0: batch=16', 'request 1: batch=32', …"), "{batch}");
+    assert!(batch.contains(r"--step-annotation '^request (\d+)' uses"), "{batch}");
+    let bracket = note_of_spans(|at| format!("step [{at}] of 10")).unwrap();
+    assert!(bracket.contains(r"--step-annotation '^step \[(\d+)\] of 10$' uses"), "{bracket}");
+    let epoch = note_of_spans(|at| format!("epoch_9/step_{at}")).unwrap();
+    assert!(epoch.contains(r"--step-annotation '^epoch_9/step_(\d+)$' uses"), "{epoch}");
+}
+
+#[test]
+fn outermost_spans_of_one_name_are_suggested() {
+    let note = note_of_spans(|_| "train_iter".to_owned()).unwrap();
+    assert!(note.starts_with("no steps are marked, but 10 spans are named 'train_iter' (median 90.00 µs)"), "{note}");
+    assert!(note.contains("--step-annotation '^train_iter$' uses"), "{note}");
+    let phases = note_of_spans(|at| ["load", "forward", "backward"][at as usize % 3].to_owned());
+    assert_eq!(phases, None, "phases of a step");
+    let mut waits = MiniTrace::new("");
+    (0..10).for_each(|at| _ = waits.add_at(100 * at, "1/1 user_annotation wait_for_batch 0+90"));
+    assert_eq!(step_marks::note(&read(waits.json())), None, "nothing runs in them");
+}

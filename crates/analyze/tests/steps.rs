@@ -263,6 +263,9 @@ fn instant_marks_last_until_the_next_mark() {
 fn duplicate_marks_count_once() {
     let twice = trace([step(0, 1000, 100), step(0, 1000, 100), step(1, 1100, 100)]);
     assert_eq!((twice.steps.len(), twice.report.count_of("step_mark_repeated")), (2, 1));
+    // Within the first one, and across its end.
+    let nearly = trace([step(0, 1000, 1000), step(0, 1001, 998), step(0, 1002, 999), step(1, 2001, 1000)]);
+    assert_eq!((nearly.steps.len(), nearly.report.count_of("step_mark_repeated")), (2, 2));
     let once = trace([step(0, 1000, 100), step(1, 1100, 100)]);
     assert_eq!((once.steps.len(), once.report.count_of("step_mark_repeated")), (2, 0));
 }
@@ -361,6 +364,13 @@ fn truncated_step_is_compared_with_similar_steps() {
     assert_eq!(known.iter().filter(|known| **known).count(), 5, "{known:?}");
     let note = "with_gpu and gpu_busy exclude 1 of 6 steps, ";
     assert!(notes.iter().any(|text| text.starts_with(note)), "{notes:?}");
+
+    // No second step confirms that the one with most kernels is complete.
+    let mut lines: Vec<String> = (0..3).map(|number| mark(1, number, 1000 + 200 * number)).collect();
+    lines.extend(kernels(1, 1410, 100..105));
+    let (known, notes) = with_gpu(&break_off(trace(lines)));
+    assert_eq!(known, [false; 3]);
+    assert!(notes.iter().any(|text| text.starts_with("with_gpu and gpu_busy are unknown: ")), "{notes:?}");
 
     // The same of marks: a step of evaluation is smaller than one of training.
     let mut lines: Vec<String> = Vec::new();

@@ -234,6 +234,12 @@ fn suggested_command_keeps_selecting_options() {
     let output = run(&["report", &spans, "--whole", "--clip-overlaps"]);
     let output = String::from_utf8_lossy(&output.stderr);
     assert!(output.ends_with(&format!("Next: stackline view {spans} --clip-overlaps\n")), "{output}");
+    for (events, next) in [("1/1 cpu_op aten::mm 0+100", "findings"), ("1/1 - mark @5", "doctor")] {
+        let file = write(folder.path(), "cpu.json", mini::trace(events));
+        let output = run(&["report", &file]);
+        let output = String::from_utf8_lossy(&output.stderr);
+        assert!(output.ends_with(&format!("Next: stackline {next} {file}\n")), "{output}");
+    }
     let kernels = stdout(&["kernels", &spans, "--whole"]);
     assert!(kernels.contains(&format!("Next: stackline operators {spans} --whole\n")), "{kernels}");
 }

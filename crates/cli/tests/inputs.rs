@@ -45,6 +45,10 @@ fn ranks_by_position_are_reported_and_stored() {
     assert_eq!(traces(&["steps", &a, &b]), [("a.json".to_owned(), 0, true), ("b.json".to_owned(), 1, false)]);
     let text = stdout(&["doctor", &a, &b]);
     assert!(text.contains("rank_by_position") && text.contains("b.json names rank 0 and counts as 1"), "{text}");
+    let report = stdout(&["report", &a, &b]);
+    let warning = "Warning: the traces are not ranks of one job: a.json and b.json are both rank 0; ";
+    assert!(report.lines().any(|line| line.starts_with(warning)), "{report}");
+    assert!(!stdout(&["report", &a]).contains("Warning: the traces"));
     let chosen = ["steps", &a, &b, "--rank", "1"];
     assert_eq!(traces(&chosen), [("b.json".to_owned(), 1, false)]);
     assert!(stdout(&chosen).contains("rank_by_position"));

@@ -45,7 +45,15 @@ impl RankTimes {
     pub fn slowest(ranks: &[Self]) -> Option<&Self> {
         let longest = ranks.iter().map(|rank| rank.step_ns).max()?;
         let is_as_long = |rank: &&Self| longest - rank.step_ns <= longest / TOLERANCE_DIVISOR;
-        ranks.iter().filter(is_as_long).min_by_key(|rank| (rank.exposed_collectives_ns.unwrap_or(i64::MAX), rank.rank))
+        let key = |rank: &&Self| (rank.exposed_collectives_ns.unwrap_or(i64::MAX), Reverse(rank.step_ns), rank.rank);
+        ranks.iter().filter(is_as_long).min_by_key(key)
+    }
+
+    /// Words for [`Self::slowest`]: `the slowest`, or `the last at collectives` if the step of another rank is longer.
+    #[must_use]
+    pub fn slowest_in_words(&self, ranks: &[Self]) -> &'static str {
+        let is_longest = ranks.iter().all(|other| other.step_ns <= self.step_ns);
+        if is_longest { "the slowest" } else { "the last at collectives" }
     }
 
     /// Check that no rank is slower: steps and exposed collective times differ by no more than the tolerance of steps.
@@ -309,7 +317,26 @@ pub fn ranges(ranks: &[i64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::ranges;
+    use super::{RankTimes, ranges};
+
+    #[test]
+    fn the_last_rank_at_collectives_is_not_called_the_slowest() {
+        let rank = |rank: i64, step_ns: i64, exposed: i64| RankTimes {
+            rank,
+            step_ns,
+            steps: 8,
+            exposed_collectives_ns: Some(exposed),
+            is_incomplete: false,
+        };
+        let words = |ranks: &[RankTimes]| {
+            RankTimes::slowest(ranks).map(|slowest| (slowest.rank, slowest.slowest_in_words(ranks)))
+        };
+        assert_eq!(words(&[rank(0, 2980, 2354), rank(1, 2963, 517)]), Some((1, "the last at collectives")));
+        assert_eq!(words(&[rank(0, 2980, 517), rank(1, 2963, 2354)]), Some((0, "the slowest")));
+        assert_eq!(words(&[rank(0, 2980, 2354), rank(1, 2000, 517)]), Some((0, "the slowest")));
+        let silent = [2963, 2980].map(|ns| RankTimes { exposed_collectives_ns: None, ..rank(ns - 2963, ns, 0) });
+        assert_eq!(words(&silent), Some((17, "the slowest")), "without collectives the longest step");
+    }
 
     #[test]
     fn ranks_as_text() {

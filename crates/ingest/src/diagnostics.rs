@@ -79,7 +79,7 @@ codes! {
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a separate step, and --steps selects all of them";
     REPEATED_MARK "step_mark_repeated" Note
-        "the file contains the same step mark with the same times more than once: each counts once";
+        "the file contains the same step mark with the same or nearly the same times more than once: each counts once";
     RECORDING_PAUSED "recording_paused" Note
         "the profiler recorded nothing between two steps (ProfilerStep#n) for longer than a step, as between cycles of its schedule: activity in this gap is unknown, and no window of steps spans it";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
@@ -95,7 +95,7 @@ codes! {
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
         "GPU operations that outlast many later ones of their stream were kept but excluded from all totals";
     IMPLAUSIBLE_HOST_TIME "implausible_host_time" Skipped
-        "host records that end outside the recording or long after their callers were kept but excluded from all totals";
+        "calls and operators of CPU threads end after the recording, or long after the call that contains them: their times are wrong, so they are excluded from all totals";
     GARBLED_TIME "garbled_time" Skipped
         "records with times far from all others, in text after damaged compression, were kept but excluded from all totals";
     UNCERTAIN_WINDOW "uncertain_window" Note
@@ -109,9 +109,9 @@ codes! {
     CLIPPED "clipped_overlap" Repaired
         "the end of a GPU operation was moved to the start of the next one of its stream";
     EARLY_KERNEL "kernel_before_launch" Note
-        "GPU operations start before their launch call: CPU and GPU clocks differ by less than the correction threshold";
+        "GPU operations start before their launch call: the clocks of CPU and GPU differ (differences under 1 ms are not corrected)";
     LATE_KERNEL "kernel_after_wait" Note
-        "calls return before the end of the GPU operations that they wait for: clocks differ by less than the correction threshold, or a record is wrong";
+        "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ (differences under 1 ms are not corrected), or a record is wrong";
     NEVER_CLOSED "never_closed" Repaired
         "a frame without a recorded end lasted to the end of the recording; it was cut at the end of its caller";
     CROSSING "crossing" Note

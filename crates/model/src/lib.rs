@@ -57,6 +57,7 @@ mod table;
 mod trace;
 mod tracks;
 pub mod vocabulary;
+pub mod waiting_calls;
 
 pub use attrs::{AttrColumn, AttrLayout, AttrTable, AttrType, AttrValue};
 pub use call_tree::{

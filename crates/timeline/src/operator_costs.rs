@@ -47,14 +47,16 @@ impl Cost {
         self.unrecorded_total += other.unrecorded_total;
     }
 
-    /// Self GPU time in ns; `None` if no work is linked but some may have run, because missing records are not 0.
+    /// Self GPU time in ns; `None` if no time is known but some may have passed, because missing records are not 0.
     pub fn gpu_self(&self, is_linked: bool) -> Option<i64> {
-        (self.work_self > 0 || is_linked && self.unrecorded_self == 0).then_some(self.gpu_self)
+        let is_known = self.unrecorded_self == 0 && (self.work_self > 0 || is_linked);
+        (self.gpu_self > 0 || is_known).then_some(self.gpu_self)
     }
 
     /// Inclusive GPU time in ns; `None` if work may be missing ([`Self::gpu_self`]).
     pub fn gpu_total(&self, is_linked: bool) -> Option<i64> {
-        (self.work_total > 0 || is_linked && self.unrecorded_total == 0).then_some(self.gpu_total)
+        let is_known = self.unrecorded_total == 0 && (self.work_total > 0 || is_linked);
+        (self.gpu_total > 0 || is_known).then_some(self.gpu_total)
     }
 }
 
@@ -107,4 +109,18 @@ pub fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
         }
     }
     costs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cost;
+
+    #[test]
+    fn lost_times_are_not_zero() {
+        let cost = |gpu_self: i64, work_self: i64, unrecorded_self: i64| {
+            Cost { gpu_self, work_self, unrecorded_self, ..Cost::default() }.gpu_self(true)
+        };
+        assert_eq!([cost(0, 0, 0), cost(0, 1, 0), cost(5, 1, 3)], [Some(0), Some(0), Some(5)]);
+        assert_eq!([cost(0, 0, 3), cost(0, 1, 3)], [None, None], "one copy of 0 ns, and three lost times");
+    }
 }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::format::{count, duration};
 use stackline_model::names::OPTIMIZER_STEP;
 use stackline_model::vocabulary::{FRAMEWORKS, StepRole};
-use stackline_model::{EventId, EventKind, INFERRED, Step, Trace, TrackId, TrackKind};
+use stackline_model::{EventId, EventKind, INFERRED, Step, StrId, Trace, TrackId, TrackKind};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -13,118 +13,209 @@ use std::collections::BTreeMap;
 const MIN_SPANS: usize = 3;
 /// Minimum share, in percent, of their loop that the spans take.
 const MIN_LOOP_PERCENT: i64 = 20;
+/// Minimum share of spans of one name, in percent, so that phases of a step are not taken for steps.
+const MIN_EQUAL_NAMES_PERCENT: i64 = 50;
+/// Maximum number of numbers in a name that may be the step number.
+const MAX_NUMBERS: usize = 8;
+/// Names of the spans around graphs that torch.compile (Inductor) generated. A step may have several.
+const INDUCTOR_SPANS: &str = "## ";
+/// Step number in a `--step-annotation` pattern.
+const NUMBER: &str = r"(\d+)";
 /// In traces with steps: maximum number of steps per span.
 const MAX_STEPS_PER_SPAN: usize = 2;
 /// Category of operators and program spans in PyTorch of 2021.
 const OLD_OPERATORS: &str = "Operator";
 
-/// Spans of a thread with increasing numbers in their names, such as `request 0`, `request 1`.
+/// Spans with the number in each name.
+type NumberedEvents = Vec<(i64, EventId)>;
+
+/// Spans of a thread that repeat and could be steps: with increasing numbers in their names, such as `request 0`,
+/// `request 1`, or with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NumberedSpans {
-    /// The name without the number.
-    pub prefix: String,
-    /// The first two numbers.
-    pub numbers: [i64; 2],
+pub struct RepeatedSpans {
+    /// The `--step-annotation` pattern that selects these spans.
+    pub pattern: String,
+    /// Names of the first two spans.
+    pub first_names: [String; 2],
     /// Number of spans.
     pub spans: usize,
     /// Median duration, in ns.
     pub median_ns: i64,
 }
 
-impl NumberedSpans {
-    /// Find the spans with the most total time.
-    #[must_use]
-    pub fn find(trace: &Trace) -> Option<Self> {
-        Self::all(trace).into_iter().max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
+impl RepeatedSpans {
+    /// Find the numbered spans with the most total time.
+    fn find_numbered(trace: &Trace) -> Option<Self> {
+        Self::all_numbered(trace).into_iter().max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
     }
 
-    /// Find the spans whose count is nearest to that of the trace's steps. This excludes epochs, which are much fewer.
+    /// Find the numbered spans whose count is nearest to that of the trace's steps. This excludes epochs, which are much
+    /// fewer.
     fn find_nearest_to_steps(trace: &Trace) -> Option<Self> {
         let steps = trace.steps.len();
-        let like = Self::all(trace).into_iter().filter(|(_, found)| MAX_STEPS_PER_SPAN * found.spans >= steps);
+        let like = Self::all_numbered(trace).into_iter().filter(|(_, found)| MAX_STEPS_PER_SPAN * found.spans >= steps);
         like.min_by_key(|(all_ns, found)| (found.spans.abs_diff(steps), Reverse(*all_ns))).map(|(_, found)| found)
     }
 
-    /// All non-overlapping spans of a thread with increasing numbers, each with their total time in ns.
-    fn all(trace: &Trace) -> Vec<(i64, Self)> {
-        let Some((start, end)) = trace.span() else { return Vec::new() };
-        let inferred = trace.attr(INFERRED);
-        let names: FxHashMap<_, _> =
-            (0usize..).zip(trace.strings.iter()).filter_map(|(id, name)| Some((id, numbered(name)?))).collect();
-        let mut loops: BTreeMap<(TrackId, &str), Vec<(i64, EventId)>> = BTreeMap::new();
-        for event in trace.events.ids().filter(|&event| may_mark(trace, event)) {
-            // Marks that Stackline inferred are not the program's.
-            if inferred.get(event).is_some() {
-                continue;
-            }
-            if let Some(&(prefix, number)) = names.get(&trace.events.name[event.index()].index()) {
-                loops.entry((trace.events.track[event.index()], prefix)).or_default().push((number, event));
-            }
+    /// Find the spans of one name that take most of the program's main loop. Spans within other spans of the program
+    /// are excluded, and so are spans that contain nothing, such as waits, and operators.
+    fn find_equally_named(trace: &Trace) -> Option<Self> {
+        let (start, end) = trace.span()?;
+        let mut loops: BTreeMap<(TrackId, StrId), Vec<(i64, EventId)>> = BTreeMap::new();
+        let is_possible = |&event: &EventId| trace.kind(event) != EventKind::Operator && is_outermost(trace, event);
+        for event in may_mark_steps(trace).filter(is_possible) {
+            let row = event.index();
+            let spans = loops.entry((trace.events.track[row], trace.events.name[row])).or_default();
+            spans.push((trace.events.start[row], event));
         }
-        let found = loops.into_iter().filter_map(|((_, prefix), spans)| Self::from_loop(trace, prefix, spans));
-        // Imports and preparations may take longer than the loop.
-        found.filter(|(all_ns, _)| *all_ns >= (end - start) / 100).collect()
-    }
-
-    /// Numbered spans and their total time in ns, if they form a loop.
-    fn from_loop(trace: &Trace, prefix: &str, mut spans: Vec<(i64, EventId)>) -> Option<(i64, Self)> {
-        let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
-        spans.sort_by_key(|&(_, event)| at(event));
-        // Names of operators may also end with a number: `MulBackward0`.
-        let grows = || spans.windows(2).all(|two| two[0].0 < two[1].0);
-        if spans.iter().any(|&(_, event)| trace.kind(event) == EventKind::Operator) && !grows() {
+        loops.retain(|(_, name), spans| {
+            let name = trace.strings.get(*name);
+            spans.len() >= MIN_SPANS && can_be_quoted(name) && !name.starts_with(INDUCTOR_SPANS)
+        });
+        if loops.is_empty() {
             return None;
         }
+        let mut has_content = vec![false; trace.events.len()];
+        trace.events.parent.iter().filter_map(|parent| parent.some()).for_each(|it| has_content[it.index()] = true);
+        let is_work = |spans: &[(i64, EventId)]| {
+            2 * spans.iter().filter(|(_, event)| has_content[event.index()]).count() >= spans.len()
+        };
+        let found = loops.into_iter().filter(|(_, spans)| is_work(spans)).filter_map(|((_, name), spans)| {
+            Self::from_loop(trace, spans, MIN_EQUAL_NAMES_PERCENT, || format!("^{}$", escape(trace.strings.get(name))))
+        });
+        let main = found.filter(|(all_ns, _)| *all_ns >= (end - start) / 100 * MIN_LOOP_PERCENT);
+        main.max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
+    }
+
+    /// All non-overlapping spans of a thread with increasing numbers, each with their total time in ns. The names are
+    /// equal up to the number; if they differ after it, all of them are one loop, and those of each name another one.
+    fn all_numbered(trace: &Trace) -> Vec<(i64, Self)> {
+        let Some((start, end)) = trace.span() else { return Vec::new() };
+        let mut names: FxHashMap<StrId, Vec<(&str, i64, &str)>> = FxHashMap::default();
+        // By thread and text before the number, then by the text after the number.
+        let mut loops: BTreeMap<(TrackId, &str), BTreeMap<&str, NumberedEvents>> = BTreeMap::new();
+        for event in may_mark_steps(trace) {
+            let (track, name) = (trace.events.track[event.index()], trace.events.name[event.index()]);
+            let of_name = names.entry(name).or_insert_with(|| numbers(trace.strings.get(name)));
+            for &(before, number, after) in of_name.iter() {
+                loops.entry((track, before)).or_default().entry(after).or_default().push((number, event));
+            }
+        }
+        let has_word = |text: &str| text.chars().any(char::is_alphabetic);
+        let mut found = Vec::new();
+        for ((_, before), by_text_after) in loops {
+            if by_text_after.len() > 1 && has_word(before) {
+                let spans = by_text_after.values().flatten().copied().collect();
+                let pattern = || format!("^{}{NUMBER}", escape(before));
+                found.extend(Self::from_loop(trace, spans, MIN_LOOP_PERCENT, pattern));
+            }
+            for (after, spans) in by_text_after {
+                if can_be_quoted(after) && (has_word(before) || has_word(after)) {
+                    let pattern = || format!("^{}{NUMBER}{}$", escape(before), escape(after));
+                    found.extend(Self::from_loop(trace, spans, MIN_LOOP_PERCENT, pattern));
+                }
+            }
+        }
+        // Imports and preparations may take longer than the loop.
+        found.retain(|(all_ns, _)| *all_ns >= (end - start) / 100);
+        found
+    }
+
+    /// Numbered spans and their total time in ns, if they form a loop: the numbers increase in time order, no spans
+    /// overlap, and they take at least `min_percent` of the loop.
+    fn from_loop(
+        trace: &Trace,
+        mut spans: Vec<(i64, EventId)>,
+        min_percent: i64,
+        pattern: impl FnOnce() -> String,
+    ) -> Option<(i64, Self)> {
+        if spans.len() < MIN_SPANS {
+            return None;
+        }
+        let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
+        spans.sort_by_key(|&(_, event)| at(event));
+        // Names of operators may contain numbers, too: `MulBackward0`. They do not increase.
         let is_loop = spans.windows(2).all(|two| two[0].0 < two[1].0 && at(two[0].1).1 <= at(two[1].1).0);
+        if !is_loop {
+            return None;
+        }
         let mut lengths: Vec<i64> = spans.iter().map(|&(_, event)| at(event).1 - at(event).0).collect();
         lengths.sort_unstable();
         let all_ns: i64 = lengths.iter().sum();
-        let [(one, first), (two, _), .., (_, last)] = spans[..] else { return None };
-        let is_large = all_ns >= (at(last).1 - at(first).0) / 100 * MIN_LOOP_PERCENT;
+        let [(_, first), (_, second), .., (_, last)] = spans[..] else { return None };
+        let is_large = all_ns >= (at(last).1 - at(first).0) / 100 * min_percent;
         let found = || Self {
-            prefix: prefix.to_owned(),
-            numbers: [one, two],
+            pattern: pattern(),
+            first_names: [first, second].map(|event| trace.name(event).to_owned()),
             spans: spans.len(),
             median_ns: lengths[lengths.len() / 2],
         };
-        (spans.len() >= MIN_SPANS && is_loop && is_large).then(|| (all_ns, found()))
-    }
-
-    /// The `--step-annotation` pattern that selects these spans.
-    #[must_use]
-    pub fn pattern(&self) -> String {
-        let mut pattern = String::from("^");
-        for c in self.prefix.chars() {
-            if !c.is_alphanumeric() && !c.is_whitespace() && !matches!(c, '_' | '-' | '/' | ':' | '#' | '=' | ',') {
-                pattern.push('\\');
-            }
-            pattern.push(c);
-        }
-        pattern + r"(\d+)$"
+        is_large.then(|| (all_ns, found()))
     }
 }
 
-impl std::fmt::Display for NumberedSpans {
+impl std::fmt::Display for RepeatedSpans {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (prefix, [one, two]) = (&self.prefix, self.numbers);
+        let [first, second] = &self.first_names;
+        let names = if first == second { format!("'{first}'") } else { format!("'{first}', '{second}', …") };
         write!(
             f,
-            "{} spans are named '{prefix}{one}', '{prefix}{two}', … (median {}): --step-annotation '{}' uses them as \
-             steps",
+            "{} spans are named {names} (median {}): --step-annotation '{}' uses them as steps",
             count(self.spans as i64),
             duration(self.median_ns),
-            self.pattern()
+            self.pattern
         )
     }
 }
 
-/// Split a name that ends with a number into prefix and number.
-fn numbered(name: &str) -> Option<(&str, i64)> {
-    let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let number = name[prefix.len()..].parse().ok()?;
-    // A quote would end the pattern in a shell.
-    let is_name = prefix.chars().any(char::is_alphabetic) && !prefix.contains(['\'', '\n']);
-    is_name.then_some((prefix, number))
+/// Text as a regular expression that matches only this text.
+fn escape(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        // A backslash before other characters has a meaning of its own (`\<`) or is an error (`\→`).
+        if matches!(c, '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// Test if a text can be between single quotes in a shell.
+fn can_be_quoted(text: &str) -> bool {
+    !text.contains(['\'', '\n'])
+}
+
+/// Numbers in a name, each with the text before and after it; at most [`MAX_NUMBERS`]. Digits before a letter are part
+/// of a word, such as a hash.
+fn numbers(name: &str) -> Vec<(&str, i64, &str)> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(start) = name[from..].find(|c: char| c.is_ascii_digit()).map(|at| from + at) {
+        let after = name[start..].trim_start_matches(|c: char| c.is_ascii_digit());
+        let end = name.len() - after.len();
+        let (before, is_word) = (&name[..start], after.starts_with(char::is_alphabetic));
+        let number = name[start..end].parse::<i64>().ok().filter(|_| !is_word && can_be_quoted(before));
+        found.extend(number.map(|number| (before, number, after)));
+        from = end;
+    }
+    found.truncate(MAX_NUMBERS);
+    found
+}
+
+/// Spans that the program names, except marks that Stackline inferred.
+fn may_mark_steps(trace: &Trace) -> impl Iterator<Item = EventId> + '_ {
+    let inferred = trace.attr(INFERRED);
+    trace.events.ids().filter(move |&event| may_mark(trace, event) && inferred.get(event).is_none())
+}
+
+/// Test if no other span of the program and no operator encloses a span; Python functions may.
+fn is_outermost(trace: &Trace, event: EventId) -> bool {
+    let parent = |event: EventId| trace.events.parent[event.index()].some();
+    let is_plain = |around: &EventId| {
+        matches!(trace.kind(*around), EventKind::Operator | EventKind::Annotation | EventKind::Other)
+    };
+    !std::iter::successors(parent(event), |&around| parent(around)).any(|around| is_plain(&around))
 }
 
 /// Test if a span is on a CPU thread and named by the program.
@@ -160,7 +251,7 @@ pub fn step_origin(trace: &Trace) -> Option<&'static str> {
 pub fn note(trace: &Trace) -> Option<String> {
     if !trace.steps.is_empty() {
         let spans =
-            || NumberedSpans::find_nearest_to_steps(trace).map_or_else(String::new, |spans| format!("; {spans}"));
+            || RepeatedSpans::find_nearest_to_steps(trace).map_or_else(String::new, |spans| format!("; {spans}"));
         return step_origin(trace).map(|marks| format!("{marks}{}", spans()));
     }
     likely_steps(trace).map(|steps| match steps {
@@ -173,38 +264,46 @@ pub fn note(trace: &Trace) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LikelySteps {
     /// Spans of the program, which the user can select.
-    Spans(NumberedSpans),
+    Spans(RepeatedSpans),
     /// Repeated launches.
     Pattern(LaunchPattern),
 }
 
-/// Find candidates for steps, if the trace has none. Spans that the program names take precedence over repeated
-/// launches.
+/// Find candidates for steps, if the trace has none. Spans that the program numbers take precedence over repeated
+/// launches, and these over spans of one name, which may be a phase of a step.
 #[must_use]
 pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
     if !trace.steps.is_empty() {
         return None;
     }
-    let spans = NumberedSpans::find(trace).map(LikelySteps::Spans);
-    spans.or_else(|| LaunchPattern::find(trace).map(LikelySteps::Pattern))
+    let spans = RepeatedSpans::find_numbered(trace).map(LikelySteps::Spans);
+    let steps = spans.or_else(|| LaunchPattern::find(trace).map(LikelySteps::Pattern));
+    steps.or_else(|| RepeatedSpans::find_equally_named(trace).map(LikelySteps::Spans))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NumberedSpans, numbered};
+    use super::{RepeatedSpans, escape, numbers};
 
     #[test]
-    fn names_end_with_a_number() {
-        assert_eq!(numbered("request 12"), Some(("request ", 12)));
-        assert_eq!(numbered("step[3]"), None);
-        assert_eq!(numbered("17"), None);
-        assert_eq!(numbered("it's 4"), None);
+    fn numbers_may_be_anywhere_in_a_name() {
+        assert_eq!(numbers("request 12"), [("request ", 12, "")]);
+        assert_eq!(numbers("step[3]"), [("step[", 3, "]")]);
+        assert_eq!(numbers("request 0: batch=16"), [("request ", 0, ": batch=16"), ("request 0: batch=", 16, "")]);
+        assert_eq!(numbers("graph f67kii34"), [("graph f67kii", 34, "")], "67 is part of a word");
+        assert!(numbers("it's 4").is_empty() && numbers("iteration").is_empty());
     }
 
     #[test]
     fn pattern_escapes_special_characters() {
-        let spans = NumberedSpans { prefix: "eval (a+b) #".to_owned(), numbers: [7, 8], spans: 3, median_ns: 1 };
-        assert_eq!(spans.pattern(), r"^eval \(a\+b\) #(\d+)$");
-        assert!(spans.to_string().contains("'eval (a+b) #7', 'eval (a+b) #8', …"), "{spans}");
+        assert_eq!(escape("eval (a+b) #"), r"eval \(a\+b\) #");
+        assert_eq!(escape("f.<locals> → x"), r"f\.<locals> → x");
+        let spans = RepeatedSpans {
+            pattern: r"^eval (\d+)$".to_owned(),
+            first_names: ["eval 7".to_owned(), "eval 8".to_owned()],
+            spans: 3,
+            median_ns: 1,
+        };
+        assert!(spans.to_string().starts_with("3 spans are named 'eval 7', 'eval 8', … (median "), "{spans}");
     }
 }

@@ -29,7 +29,7 @@ struct Work {
     /// Launch calls of the step without a recorded operation, or whose kernel has no plausible time. Fills are
     /// excluded, because profilers may omit them.
     unrecorded: i64,
-    /// True if the file is truncated and lacks operations of the step, compared to other steps.
+    /// True if the file is truncated and the step is not known to be complete.
     is_cut_off: bool,
     /// Time in ns in the step's window in which any GPU runs an operation.
     busy_ns: i64,
@@ -134,15 +134,33 @@ fn work(trace: &Trace) -> Vec<Work> {
         }
     }
     if is_cut_off {
-        // Records are not sorted by time, so any step may lack some.
-        for of_kind in similar_steps(trace) {
-            let most = of_kind.iter().map(|&step| work[step].kernels).max().unwrap_or(0);
-            of_kind
-                .iter()
-                .for_each(|&step| work[step].is_cut_off |= 10 * work[step].kernels < COMPLETE_STEP_TENTHS * most);
+        for step in possibly_cut_off(trace, &work) {
+            work[step].is_cut_off = true;
         }
     }
     work
+}
+
+/// Steps of a truncated file that are not known to be complete. Records are not sorted by time, so any step may lack
+/// some. Two similar steps with about as many kernels as any other are complete. A step without similar ones is complete
+/// if the file does not end within its records.
+fn possibly_cut_off(trace: &Trace, work: &[Work]) -> Vec<usize> {
+    let last = trace.events.ids().rfind(|&event| trace.events.is_plausible(event));
+    let ends_within = |step: usize| {
+        let (start, (_, end)) = (trace.steps[step].start, with_gpu_work(trace)[step]);
+        last.is_some_and(|last| (start..=end).contains(&trace.events.start[last.index()]))
+    };
+    let mut found = Vec::new();
+    for of_kind in similar_steps(trace) {
+        let most = of_kind.iter().map(|&step| work[step].kernels).max().unwrap_or(0);
+        let is_short = |step: &usize| 10 * work[*step].kernels < COMPLETE_STEP_TENTHS * most;
+        let is_known = match of_kind[..] {
+            [only] => !ends_within(only),
+            _ => of_kind.iter().filter(|step| !is_short(step)).count() > 1,
+        };
+        found.extend(of_kind.into_iter().filter(|step| !is_known || is_short(step)));
+    }
+    found
 }
 
 /// Groups of steps with the same process and kind of mark: `eval_step` launches less than `train_step` and is still
@@ -159,12 +177,18 @@ fn similar_steps(trace: &Trace) -> Vec<Vec<usize>> {
 /// Note on the number of steps with unknown GPU work; `None` if there are none.
 fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
     let (unknown, all) = (with_gpu_us.iter().filter(|us| us.is_none()).count(), with_gpu_us.len());
-    (unknown > 0).then(|| {
-        format!(
+    match unknown {
+        0 => None,
+        _ if unknown == all => Some(
+            "with_gpu and gpu_busy are unknown: the file lacks too much of the GPU work, so no step is known to be \
+             complete."
+                .to_owned(),
+        ),
+        _ => Some(format!(
             "with_gpu and gpu_busy exclude {unknown} of {all} steps, because the file lacks too much of their GPU \
              work."
-        )
-    })
+        )),
+    }
 }
 
 /// Lengths of each step, in µs.

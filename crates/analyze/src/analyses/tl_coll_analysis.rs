@@ -1,4 +1,4 @@
-//! TraceLens' `coll_analysis`: communication kernels by collective, group, type and size, with the bandwidths that
+//! TraceLens' `coll_analysis`: collectives by name, group, type and size, with the bandwidths that
 //! nccl-tests defines (its `doc/PERFORMANCE.md`).
 
 use crate::summary::Summary;
@@ -89,7 +89,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let mib = |f: fn(&Key) -> Option<i64>| {
         rows.iter().map(move |r| r.bytes(trace, f(&r.key)).map(|b| b / MIB)).collect::<Vec<_>>()
     };
-    let table = Table::new("coll_analysis", "Communication kernels by collective, group, type and size")
+    let table = Table::new("coll_analysis", "Collectives by name, group, data type and size")
         .i64("rank", Unit::None, rows.iter().map(|_| trace.meta.rank))
         .text("process_group", text(|k| k.group))
         .text("ranks", text(|k| k.ranks))

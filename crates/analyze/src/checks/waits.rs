@@ -1,13 +1,8 @@
 //! Waits of streams for events, and of the host for streams.
 
 use super::{Check, Outcome};
-use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::gpu_calls::{CallKind, kind_of_name};
-use stackline_model::{EventId, EventKind, Key, Trace};
-use std::collections::BTreeMap;
-
-/// Tolerance in ns for times rounded to whole microseconds.
-const ROUNDING_NS: i64 = 1_000;
+use stackline_model::waiting_calls::{RECORD_ID, WaitingCall, calls_by_correlation, waiting_calls};
+use stackline_model::{EventId, EventKind, Trace};
 
 /// A stream's wait for an event names the record of that event.
 pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
@@ -16,7 +11,7 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     consequence: "the critical path cannot continue at the cause of these waits",
     read_codes: &[],
     run: |trace| {
-        let calls = calls(trace);
+        let calls = calls_by_correlation(trace);
         let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
             None => Some("no record of the event is named".to_owned()),
             Some(id) if !calls.contains_key(&id) => Some(format!("the call {id} that recorded the event is missing")),
@@ -42,7 +37,7 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     consequence: "the critical path ignores these waits",
     read_codes: &[],
     run: |trace| {
-        let calls = calls(trace);
+        let calls = calls_by_correlation(trace);
         let (recorded, own) = (trace.attr(RECORD_ID), trace.attr("correlation"));
         let start = |event: EventId| trace.events.start[event.index()];
         let mut outcome = Outcome::default();
@@ -59,7 +54,7 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     },
 };
 
-/// Calls that wait for an event, a stream or a device return after the end of the awaited work.
+/// Calls that wait for an event, a stream, a device or a copy return after the end of the awaited work.
 pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
     rule: "synchronization calls return no earlier than the end of the previously launched work that they wait for",
@@ -68,116 +63,21 @@ pub(super) const SYNC_ENDS_EARLY: Check = Check {
     run: sync_ends_early,
 };
 
-const RECORD_ID: &str = "wait_on_cuda_event_record_corr_id";
-/// The stream on which that event was recorded.
-const RECORD_STREAM: &str = "wait_on_stream";
-
 fn stream_waits(trace: &Trace) -> Vec<EventId> {
     let is_wait = |e: &EventId| trace.kind(*e) == EventKind::Sync && trace.name(*e) == "Stream Wait Event";
     trace.events.ids().filter(is_wait).collect()
 }
 
-/// Runtime and driver calls by correlation ID, without IDs that several processes use.
-fn calls(trace: &Trace) -> FxHashMap<i64, EventId> {
-    let correlation = trace.attr("correlation");
-    let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call() && trace.events.is_plausible(*e));
-    let (mut found, mut shared) = (FxHashMap::default(), FxHashSet::default());
-    for event in calls {
-        let Some(id) = correlation.i64(event).filter(|&id| id > 0) else { continue };
-        if found.insert(id, event).is_some_and(|other| process(trace, other) != process(trace, event)) {
-            shared.insert(id);
-        }
-    }
-    found.retain(|id, _| !shared.contains(id));
-    found
-}
-
-/// Process that made a synchronizing call.
-fn process(trace: &Trace, call: EventId) -> Key {
-    trace.tracks.pid(trace.events.track[call.index()])
-}
-
-/// Process, device, and stream; all streams of the device without one.
-type Queue = (Key, i32, Option<i64>);
-
+/// The calls of the read report's `kernel_after_wait`, in trace order.
 fn sync_ends_early(trace: &Trace) -> Outcome {
-    let mut outcome = Outcome::default();
-    let waits = host_waits(trace);
-    if waits.is_empty() {
-        return outcome;
+    let mut waits = waiting_calls(trace);
+    waits.sort_by_key(|wait| wait.call);
+    let breach = |wait: &WaitingCall| {
+        let early = wait.return_delay_ns(trace).saturating_neg();
+        (wait.call, format!("returns {early} ns before the work that it waits for ends"))
+    };
+    Outcome {
+        checked: waits.len(),
+        breaches: waits.iter().filter(|wait| wait.returns_early(trace)).map(breach).collect(),
     }
-    // Per queue: the return of each launch call, and the last end of all operations launched until then.
-    let mut work: BTreeMap<Queue, Vec<(i64, i64)>> = BTreeMap::new();
-    for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
-        let (event, call) = (trace.gpu.event[gpu], trace.gpu.launch[gpu]);
-        if call.is_some() && trace.events.is_timed(event) && trace.events.is_plausible(call) {
-            let times = (trace.events.end(call), trace.events.end(event));
-            for stream in [None, Some(trace.gpu.stream[gpu])] {
-                work.entry((process(trace, call), trace.gpu.device[gpu], stream)).or_default().push(times);
-            }
-        }
-    }
-    for queue in work.values_mut() {
-        queue.sort_unstable();
-        let mut last = i64::MIN;
-        for (_, end) in queue {
-            last = last.max(*end);
-            *end = last;
-        }
-    }
-    for (call, Wait { queue, launched_before }) in waits {
-        let Some(work) = work.get(&queue) else { continue };
-        let before = work.partition_point(|&(returned, _)| returned <= launched_before);
-        let Some(&(_, end)) = before.checked_sub(1).and_then(|at| work.get(at)) else { continue };
-        outcome.checked += 1;
-        let early = end.saturating_sub(trace.events.end(call));
-        if early > ROUNDING_NS {
-            outcome.breaches.push((call, format!("returns {early} ns before the work that it waits for ends")));
-        }
-    }
-    outcome
-}
-
-/// Target of a waiting call: all work of a queue that was launched before a time in ns.
-struct Wait {
-    queue: Queue,
-    launched_before: i64,
-}
-
-/// Waiting calls, by synchronization records; also device synchronizations, if the trace has only one device.
-fn host_waits(trace: &Trace) -> Vec<(EventId, Wait)> {
-    let calls = calls(trace);
-    let [correlation, recorded, on_stream] = ["correlation", RECORD_ID, RECORD_STREAM].map(|key| trace.attr(key));
-    let start = |call: EventId| trace.events.start[call.index()];
-    let mut found: BTreeMap<EventId, Wait> = BTreeMap::new();
-    let devices: std::collections::BTreeSet<i32> = trace.gpu.device.iter().copied().collect();
-    for event in trace.events.ids().filter(|e| trace.events.is_timed(*e)) {
-        let track = trace.tracks.get(trace.events.track[event.index()]);
-        let call = || correlation.i64(event).and_then(|id| calls.get(&id)).copied();
-        let of_stream = |call: EventId, stream: Option<i64>, launched_before: i64| {
-            (call, Wait { queue: (process(trace, call), track.device, stream), launched_before })
-        };
-        let wait = match (trace.kind(event), trace.name(event)) {
-            (EventKind::Sync, "Stream Sync" | "Stream Synchronize") => {
-                call().map(|call| of_stream(call, Some(track.stream), start(call)))
-            }
-            (EventKind::Sync, "Context Sync" | "Device Sync" | "Context Synchronize") => {
-                call().map(|call| of_stream(call, None, start(call)))
-            }
-            (EventKind::Sync, "Event Sync" | "Event Synchronize") => {
-                let record = recorded.i64(event).and_then(|id| calls.get(&id)).copied();
-                let stream = on_stream.i64(event).filter(|&stream| stream >= 0);
-                let known = call().zip(record).zip(stream);
-                known.map(|((call, record), stream)| of_stream(call, Some(stream), start(record)))
-            }
-            (kind, name) if kind.is_api_call() && kind_of_name(name) == Some(CallKind::DeviceSync) => {
-                let only = devices.first().filter(|_| devices.len() == 1);
-                let queue = only.map(|device| (process(trace, event), *device, None));
-                queue.map(|queue| (event, Wait { queue, launched_before: start(event) }))
-            }
-            _ => None,
-        };
-        found.extend(wait);
-    }
-    found.into_iter().collect()
 }

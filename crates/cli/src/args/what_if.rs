@@ -44,8 +44,8 @@ pub(crate) struct WhatIfArgs {
     /// Predict the effect of this many additional data loader workers: 1 to 1024.
     #[arg(long, value_name = "N", value_parser = parse_workers, allow_negative_numbers = true)]
     pub(crate) more_workers: Option<u32>,
-    /// Predict the effect of edits in the JSON form of `findings --format json`; @FILE reads them from a file, @- from
-    /// standard input.
+    /// Predict the effect of edits, such as 'scale kernel:*gemm* 0.5': the text of the field `edits` of `findings
+    /// --format json`, or a JSON array of such texts. @FILE reads them from a file, @- from standard input.
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) edit: Vec<String>,
     /// Try edits one by one on the names with the most time on the critical path, and rank them by gain. Ctrl-C prints

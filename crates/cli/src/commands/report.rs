@@ -55,6 +55,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let Content { tables, paths, .. } = content;
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
     let gpu_rows = gpu_time.map_or(0, Table::rows);
+    let has_operators = tables.iter().any(|table| table.name == "operators" && table.rows() > 0);
     let (held, unjudged) = judge(&conditions, gpu_time);
     let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()).into())];
     extra.push(("failed_checks", json!(checks_that_failed(&session)).into()));
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         other => other?,
     }
     if conditions.is_empty() {
-        return print_next(&session, args, common).map(|()| false);
+        return print_next(&session, has_operators, args, common).map(|()| false);
     }
     if gpu_rows == 0 {
         return Err(anyhow!(
@@ -180,10 +181,16 @@ fn print_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Co
     print_message(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
 }
 
-/// The command to go on with, for people who read the report on a terminal or in a log.
-fn print_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result<()> {
-    let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
-    let next = if has_operations { "findings" } else { "view" };
+/// The command to go on with, for people who read the report on a terminal or in a log: `findings` where rules have
+/// something to check, `doctor`, which says how to record, where nothing has a time.
+fn print_next(session: &Session<'_>, has_operators: bool, args: &ReportArgs, common: &Common) -> Result<()> {
+    let infos = &session.infos;
+    let has_work = has_operators || infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
+    let next = match () {
+        () if infos.iter().all(|info| info.window_ns().is_none()) => "doctor",
+        () if has_work => "findings",
+        () => "view",
+    };
     // Findings are of the ranks of one job, or of one trace.
     let rank = session.infos.first().filter(|_| next == "findings" && !session.is_one_job()).map(|info| info.rank);
     print_next_with(next, rank, args, common)
@@ -248,6 +255,11 @@ fn header(session: &Session<'_>) -> String {
     }
     if infos.len() > LISTED {
         out.push_str(&format!("... and {} more traces\n", infos.len() - LISTED));
+    }
+    if let Some(reason) = session.rank_conflict() {
+        out.push_str(&format!(
+            "Warning: the traces are not ranks of one job: {reason}; results that combine ranks are not valid\n"
+        ));
     }
     let mut names: Vec<(String, usize)> = Vec::new();
     for gpu in infos.first().map(|i| &i.gpus[..]).unwrap_or_default() {

@@ -107,11 +107,23 @@ fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
             Some(file) => std::fs::read_to_string(file).with_context(|| format!("{file}: cannot read edits"))?,
             None => text.clone(),
         };
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        for line in edit_lines(&text) {
             edits.extend(Edit::parse_all(line.trim()).map_err(refuse)?);
         }
     }
     Ok(edits)
+}
+
+/// Texts of edits: lines, or a JSON text or array of texts.
+fn edit_lines(text: &str) -> Vec<String> {
+    // Findings without edits have null.
+    let of_json = match serde_json::from_str::<Vec<Option<String>>>(text) {
+        Ok(texts) => Some(texts.into_iter().flatten().collect()),
+        Err(_) => serde_json::from_str::<String>(text).ok().map(|text| vec![text]),
+    };
+    let mut lines: Vec<String> = of_json.unwrap_or_else(|| text.lines().map(str::to_owned).collect());
+    lines.retain(|line| !line.trim().is_empty());
+    lines
 }
 
 /// Maximum length of an edit in text output, since event lists can be long.
@@ -210,4 +222,18 @@ fn sweep_extra(sweep: &Sweep) -> Vec<(&'static str, Value)> {
         ("left_out", json!(sweep.left_out)),
         ("interrupted", json!(sweep.interrupted)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::edit_lines;
+
+    #[test]
+    fn edits_may_be_lines_or_json() {
+        let (one, two) = ("remove sync:item()", "scale kernel:*gemm* 0.5; more-workers 2");
+        assert_eq!(edit_lines(&format!("{one}\n\n{two}\n")), [one, two]);
+        assert_eq!(edit_lines(&format!("[\"{one}\", null, \"{two}\"]")), [one, two]);
+        assert_eq!(edit_lines(&format!("\"{one}\"\n")), [one]);
+        assert!(edit_lines(" \n").is_empty() && edit_lines("[]").is_empty());
+    }
 }

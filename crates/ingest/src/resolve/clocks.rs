@@ -3,9 +3,9 @@
 //! operations apply to the times after the shift of devices.
 
 use super::device_shift::Shifts;
-use super::waits;
 use crate::byte_offsets::{ByteOffsets, ProblemTally};
 use crate::diagnostics;
+use stackline_model::waiting_calls::waiting_calls;
 use stackline_model::{DeviceClock, Trace};
 use std::collections::BTreeMap;
 
@@ -31,11 +31,14 @@ pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, shifts: &Shift
         }
     }
     let mut late = ProblemTally::default();
-    for wait in waits::find(trace) {
-        let after = trace.events.end(wait.call) - wait.ended;
+    for wait in waiting_calls(trace) {
         let device = wait.device;
-        clocks.entry(device).or_insert_with(|| new(device)).waited(after.saturating_add(shifted(device)));
-        if after < 0 {
+        // The record of an event may be wrong, so it gives no bound.
+        if !wait.is_for_event {
+            let after = wait.return_delay_ns(trace).saturating_add(shifted(device));
+            clocks.entry(device).or_insert_with(|| new(device)).waited(after);
+        }
+        if wait.returns_early(trace) {
             late.add(wait.call, String::new);
         }
     }

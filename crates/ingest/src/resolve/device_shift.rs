@@ -8,9 +8,9 @@
 //! differences. Outliers are ignored: only the largest group of delays from launch to start is used.
 
 use super::shifted_events::move_events;
-use super::waits;
 use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::waiting_calls::waiting_calls;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags, names};
 use std::collections::BTreeMap;
 
@@ -115,8 +115,8 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
         missing = trace.unrecorded_launches().into_iter().filter(is_kernel).count();
         let shared = shared_ids(trace);
         launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));
-        for wait in waits::find(trace) {
-            lateness.entry(wait.device).or_default().push(trace.events.end(wait.call).saturating_sub(wait.ended));
+        for wait in waiting_calls(trace).into_iter().filter(|wait| !wait.is_for_event) {
+            lateness.entry(wait.device).or_default().push(wait.return_delay_ns(trace));
         }
     }
     let mut found = Found::default();

@@ -20,7 +20,6 @@ mod stream_order;
 mod streams;
 mod unclosed;
 pub(crate) mod unset;
-mod waits;
 
 use crate::ReadOptions;
 use crate::byte_offsets::ByteOffsets;

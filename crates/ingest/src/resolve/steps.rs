@@ -254,13 +254,27 @@ pub(super) fn span(trace: &Trace, event: EventId) -> (i64, i64) {
     (trace.events.start[event.index()], trace.events.end(event))
 }
 
+/// Maximum distance of the starts and ends of two marks of one step, in percent of the step.
+const REPEAT_PERCENT: u64 = 1;
+
+/// Test if a mark repeats the mark of a step: same name and thread, and the same or nearly the same times.
+fn repeats(trace: &Trace, event: EventId, step: &Step) -> bool {
+    let events = &trace.events;
+    let row = |event: EventId| (events.name[event.index()], events.track[event.index()]);
+    let ((start, end), (step_start, step_end)) = (span(trace, event), span(trace, step.event));
+    let is_near = |a: i64, b: i64| {
+        a.abs_diff(b).saturating_mul(100) <= step_start.abs_diff(step_end).saturating_mul(REPEAT_PERCENT)
+    };
+    event != step.event && row(event) == row(step.event) && is_near(start, step_start) && is_near(end, step_end)
+}
+
 /// One step per mark, in time order. A mark within another one is excluded: it belongs to another thread in the same
 /// step, or to an inner loop.
 fn steps_of_marks(trace: &Trace, marks: ProcessMarks) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::with_capacity(marks.len());
     for (event, mark) in marks {
         let (start, end) = span(trace, event);
-        if steps.last().is_some_and(|around| end <= around.end) {
+        if steps.last().is_some_and(|around| end <= around.end || repeats(trace, event, around)) {
             continue;
         }
         let number = match mark {
@@ -302,15 +316,21 @@ fn repeated_numbers(trace: &Trace) -> Vec<i64> {
 /// Numbers of steps whose mark occurs several times in the file, with the same times.
 fn duplicated_numbers(trace: &Trace) -> Vec<i64> {
     let events = &trace.events;
-    let mark = |event: EventId| {
-        let row = event.index();
-        (events.name[row], events.track[row], events.start[row], events.end(event))
+    let row = |event: EventId| (events.name[event.index()], events.track[event.index()]);
+    let mut steps: FxHashMap<(StrId, TrackId), Vec<&Step>> = FxHashMap::default();
+    for step in &trace.steps {
+        steps.entry(row(step.event)).or_default().push(step);
+    }
+    let marks: FxHashSet<EventId> = trace.steps.iter().map(|step| step.event).collect();
+    let repeated = |event: EventId| {
+        let of_mark = steps.get(&row(event))?;
+        let start = events.start[event.index()];
+        let next = of_mark.partition_point(|step| events.start[step.event.index()] <= start);
+        // The step that has begun last, or the one that begins next.
+        let mut near = of_mark[next.saturating_sub(1)..].iter().take(2);
+        near.find(|step| repeats(trace, event, step)).map(|step| step.number)
     };
-    let steps: FxHashMap<_, &Step> = trace.steps.iter().map(|step| (mark(step.event), step)).collect();
-    let names: FxHashSet<StrId> = trace.steps.iter().map(|step| events.name[step.event.index()]).collect();
-    let others = events.ids().filter(|event| names.contains(&events.name[event.index()]));
-    let repeats = others.filter_map(|event| Some((event, steps.get(&mark(event))?)));
-    repeats.filter(|(event, step)| *event != step.event).map(|(_, step)| step.number).collect()
+    events.ids().filter(|event| !marks.contains(event)).filter_map(repeated).collect()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ const SAMPLE: usize = 4096;
 /// Number of records, and at least one in a hundred, that must share a repeated value.
 const REPEATED: usize = 4;
 
-/// Kinds whose durations of 0 are checked.
+/// Kinds whose durations of 0 are checked. Kernels come first: they decide about copies and fills.
 const CHECKED_KINDS: [EventKind; 5] =
     [EventKind::Kernel, EventKind::Memcpy, EventKind::Memset, EventKind::Operator, EventKind::Runtime];
 
@@ -122,6 +122,7 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
     // Most events are Python functions, whose durations may be 0.
     let checked: Vec<EventId> =
         events.ids().filter(|e| CHECKED_KINDS.contains(&trace.kind(*e)) && is_complete(e)).collect();
+    let mut are_kernels_lost = false;
     for kind in CHECKED_KINDS {
         let of_kind = || checked.iter().copied().filter(|e| trace.kind(*e) == kind);
         // With times in whole microseconds, as the host's may be next to a GPU's in ns, short operations have duration
@@ -129,14 +130,21 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
         let lasting = of_kind().filter(|e| dur(e) > 0).count();
         let has_ns = of_kind().filter(|e| dur(e) % 1000 != 0).count() * 4 > lasting;
         let zeros: Vec<EventId> = of_kind().filter(|e| dur(e) == 0).collect();
+        // A copy or fill may take less than a microsecond, a kernel hardly.
+        let are_all_lost = |zeros: usize| match kind {
+            EventKind::Kernel => zeros >= REPEATED,
+            _ => kind.is_gpu_work() && are_kernels_lost,
+        };
         if has_ns && (zeros.len() >= REPEATED.max(of_kind().count() / 100) || kind.is_gpu_work()) {
             found.extend(zeros);
-        } else if lasting == 0 && kind == EventKind::Kernel && zeros.len() >= REPEATED {
-            // A fill may take less than a microsecond, a kernel hardly.
+        } else if lasting == 0 && are_all_lost(zeros.len()) {
             found.extend(zeros);
         } else if matches!(kind, EventKind::Kernel | EventKind::Operator) {
             // Copies and fills depend on their bytes, and waits return at once if no work is pending.
             found.extend(impossible_zeros(trace, of_kind(), zeros));
+        }
+        if kind == EventKind::Kernel {
+            are_kernels_lost = found.len() >= REPEATED.max(of_kind().count() / 100);
         }
     }
     // A missing or negative duration must not enter sums or means.

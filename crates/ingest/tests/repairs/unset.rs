@@ -112,5 +112,9 @@ fn impossible_kernel_durations_are_excluded() {
         (0, 0),
         "shorter than a microsecond"
     );
+    let lost = ("gemm", none);
+    assert_eq!(left(&[lost, lost, lost, lost, ("fill", none)]), (5, 5), "fills of a file without durations");
+    assert_eq!(left(&[lost, lost, lost, lost, ("fill", none), ("fill", short)]), (4, 4), "fills have durations");
+    assert_eq!(left(&[("gemm", long), ("gemm", long), ("fill", none)]), (0, 0), "a single short fill");
     assert_eq!(left(&[("gemm", long), ("gemm", ""), ("gemm", r#","dur":-5"#)]), (2, 2));
 }

@@ -136,7 +136,7 @@ fn assumed(report: &ExactReport) -> String {
     rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
     let words = |rule: &str| match rule {
         "gap" => "threads work in gaps without records".to_owned(),
-        "innermost_span" => "spans that may hide a wait contain none".to_owned(),
+        "innermost_span" => "host calls contain no unrecorded waits".to_owned(),
         "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),
     };

@@ -161,6 +161,9 @@ fn length(found: &Findings) -> String {
         };
         let which = match RankTimes::are_equal(&found.ranks) {
             true => "equally slow".to_owned(),
+            false if slowest.step_ns < found.ranks.iter().map(|rank| rank.step_ns).max().unwrap_or(0) => {
+                format!("with equally long steps, of which rank {} arrives last at collectives", slowest.rank)
+            }
             false => format!("of which rank {} is slowest", slowest.rank),
         };
         return format!("{ranks} ranks, {which}: {unit} takes {ns}{with}");
@@ -208,13 +211,9 @@ fn combined_gain(found: &Findings) -> Option<String> {
     let Some(all) = found.combined.filter(|all| all.ns > 0) else {
         return apart.map(|apart| format!("Combined gain unknown: {apart}."));
     };
-    let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
-    let bounds = match () {
-        () if bounds_are_unknown(found, all) => "bounds unknown".to_owned(),
-        () if all.low_ns <= 0 || least == NOTHING => format!("bounds 0 to {most}"),
-        () => format!("bounds {least} to {most}"),
-    };
-    let sentence = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), base_of_percent(found));
+    let likely = percent(found, all.ns);
+    let sentence =
+        format!("Combined gain {} ({likely} {}){}.", signed(all.ns), base_of_percent(found), bounds(found, all));
     let apart = apart.map_or_else(String::new, |apart| format!(" Excluded: {apart}."));
     Some(sentence + gain_difference_note(found, all.ns) + &apart)
 }

@@ -74,7 +74,7 @@ fn one(
     }
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
-    let on_top = on_top.map(|ns| format!("; {} of it after the fixes above", signed(ns.max(0))));
+    let on_top = on_top.map(|ns| format!("; gain {} if the findings above are fixed first", signed(ns.max(0))));
     let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
     let method = match finding.method {
         _ if is_replayed => String::new(),

@@ -111,7 +111,8 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
 /// Words that name the slowest of several ranks; empty for a single rank.
 fn slowest_rank_suffix(found: &Findings) -> String {
     let slowest = RankTimes::slowest(&found.ranks);
-    slowest.map(|times| format!(" on rank {}, the slowest", times.rank)).unwrap_or_default()
+    let words = |times: &RankTimes| format!(" on rank {}, {}", times.rank, times.slowest_in_words(&found.ranks));
+    slowest.map(words).unwrap_or_default()
 }
 
 /// Words that name the rank of a group of time, unless the rank is the slowest one.

@@ -4,16 +4,47 @@
 //! record names the device. A call waits for a stream if a synchronization record names the stream, or the same
 //! operator has just queued a copy on it. Copies to pageable host memory block, too.
 
+use crate::gpu_calls::{CallKind, CopyDirection, CopyWait, copy_direction, copy_wait, kind_of_name};
+use crate::{EventId, EventKind, ProcessId, StrId, Trace, TrackKind};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::gpu_calls::{CallKind, CopyDirection, CopyWait, copy_direction, copy_wait, kind_of_name};
-use stackline_model::{EventId, EventKind, ProcessId, StrId, Trace, TrackKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A waiting call, and the end of its last awaited operation (ns, in device time).
-pub(super) struct Wait {
-    pub(super) call: EventId,
-    pub(super) device: i32,
-    pub(super) ended: i64,
+/// Correlation ID of the call that recorded the event of a wait, an attribute of synchronization records.
+pub const RECORD_ID: &str = "wait_on_cuda_event_record_corr_id";
+/// Stream on which that event was recorded.
+const RECORD_STREAM: &str = "wait_on_stream";
+/// Tolerance in ns for times rounded to whole microseconds.
+const ROUNDING_NS: i64 = 1_000;
+
+/// A call that waits for GPU operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingCall {
+    /// The call.
+    pub call: EventId,
+    /// Device of the operations.
+    pub device: i32,
+    /// End of the last of them, in ns, in device time.
+    pub ended: i64,
+    /// True if the call waits for an event: it needs a synchronization record that names the call that recorded it.
+    pub is_for_event: bool,
+}
+
+impl WaitingCall {
+    fn for_work(call: EventId, device: i32, ended: i64) -> Self {
+        Self { call, device, ended, is_for_event: false }
+    }
+
+    /// Time in ns from the end of the operations to the return of the call; negative if it returns before.
+    #[must_use]
+    pub fn return_delay_ns(&self, trace: &Trace) -> i64 {
+        trace.events.end(self.call).saturating_sub(self.ended)
+    }
+
+    /// True if the call returns before the operations end, which is impossible. Rounding of times is tolerated.
+    #[must_use]
+    pub fn returns_early(&self, trace: &Trace) -> bool {
+        self.return_delay_ns(trace) < -ROUNDING_NS
+    }
 }
 
 /// Wait type of an API call.
@@ -22,6 +53,15 @@ enum Role {
     SyncDevice,
     SyncStream,
     Copy(CopyWait),
+}
+
+/// A wait for all work of a queue that was launched before a time in ns.
+#[derive(Clone, Copy)]
+struct QueueWait {
+    call: EventId,
+    queue: Queue,
+    launched_before: i64,
+    is_for_event: bool,
 }
 
 /// A queue of work: launching process, device, and stream (`None`: all of the device's).
@@ -36,14 +76,31 @@ struct Copied {
     to_pageable: bool,
 }
 
-/// All waiting calls, sorted by thread and time.
-pub(super) fn find(trace: &Trace) -> Vec<Wait> {
+/// Find all calls that wait for GPU operations. Requires launches and parents.
+#[must_use]
+pub fn waiting_calls(trace: &Trace) -> Vec<WaitingCall> {
+    let (mut waits, mut on_queues) = (Vec::new(), event_waits(trace));
     let roles = roles(trace);
-    if roles.is_empty() {
-        return Vec::new();
+    if !roles.is_empty() {
+        find_by_roles(trace, &roles, (&mut waits, &mut on_queues));
     }
+    waits.extend(queue_waits(trace, &on_queues));
+    waits
+}
+
+/// Find calls that wait for a device, for a stream or for a copy, by the wait types of their names.
+fn find_by_roles(
+    trace: &Trace,
+    roles: &FxHashMap<StrId, Role>,
+    (waits, on_queues): (&mut Vec<WaitingCall>, &mut Vec<QueueWait>),
+) {
     let copies = copies(trace);
-    let (mut waits, mut on_queues) = (Vec::new(), Vec::new());
+    let on_queue = |call: EventId, queue: Queue| QueueWait {
+        call,
+        queue,
+        launched_before: trace.events.start[call.index()],
+        is_for_event: false,
+    };
     let (recorded, devices) = (synchronization_records(trace), devices(trace));
     let correlation = trace.attr("correlation");
     for track in trace.tracks.ids().filter(|t| trace.tracks.get(*t).kind == TrackKind::Thread) {
@@ -65,28 +122,68 @@ pub(super) fn find(trace: &Trace) -> Vec<Wait> {
             match (role, copied) {
                 (Role::SyncDevice, _) => {
                     let only = devices.get(&process).copied().flatten().map(|d| (d, None));
-                    on_queues.extend(named().or(only).map(|(d, s)| (call, (process, d, s))));
+                    on_queues.extend(named().or(only).map(|(d, s)| on_queue(call, (process, d, s))));
                 }
                 (Role::SyncStream, _) => match (named(), last.take()) {
-                    (Some((device, stream)), _) => on_queues.push((call, (process, device, stream))),
+                    (Some((device, stream)), _) => on_queues.push(on_queue(call, (process, device, stream))),
                     (None, Some((owner, c))) if owner == parent && parent.is_some() => {
-                        waits.push(Wait { call, device: c.device, ended: c.ended });
+                        waits.push(WaitingCall::for_work(call, c.device, c.ended));
                     }
                     _ => {}
                 },
                 (Role::Copy(CopyWait::ToHost), Some(c)) if c.to_host => {
-                    waits.push(Wait { call, device: c.device, ended: c.ended });
+                    waits.push(WaitingCall::for_work(call, c.device, c.ended));
                 }
                 (Role::Copy(CopyWait::ToPageable), Some(c)) if c.to_pageable => {
-                    waits.push(Wait { call, device: c.device, ended: c.ended });
+                    waits.push(WaitingCall::for_work(call, c.device, c.ended));
                 }
                 _ => {}
             }
             last = copied.map(|c| (parent, c)).or(last);
         }
     }
-    waits.extend(queue_waits(trace, &on_queues));
-    waits
+}
+
+/// Runtime and driver calls by correlation ID, without IDs that several processes use.
+#[must_use]
+pub fn calls_by_correlation(trace: &Trace) -> FxHashMap<i64, EventId> {
+    let correlation = trace.attr("correlation");
+    let process = |call: EventId| trace.tracks.get(trace.events.track[call.index()]).process;
+    let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call() && trace.events.is_plausible(*e));
+    let (mut found, mut shared) = (FxHashMap::default(), FxHashSet::default());
+    for event in calls {
+        let Some(id) = correlation.i64(event).filter(|&id| id > 0) else { continue };
+        if found.insert(id, event).is_some_and(|other| process(other) != process(event)) {
+            shared.insert(id);
+        }
+    }
+    found.retain(|id, _| !shared.contains(id));
+    found
+}
+
+/// Calls that wait for an event, whose synchronization records name the call that recorded it and its stream: they
+/// wait for the work launched on the stream before that call.
+fn event_waits(trace: &Trace) -> Vec<QueueWait> {
+    let is_record = |event: &EventId| {
+        trace.kind(*event) == EventKind::Sync
+            && matches!(trace.name(*event), "Event Sync" | "Event Synchronize")
+            && trace.events.is_timed(*event)
+    };
+    let mut records = trace.events.ids().filter(is_record).peekable();
+    if records.peek().is_none() {
+        return Vec::new();
+    }
+    let calls = calls_by_correlation(trace);
+    let [correlation, recorded, on_stream] = ["correlation", RECORD_ID, RECORD_STREAM].map(|key| trace.attr(key));
+    let wait = |event: EventId| {
+        let call = *calls.get(&correlation.i64(event)?)?;
+        let record = *calls.get(&recorded.i64(event)?)?;
+        let stream = on_stream.i64(event).filter(|&stream| stream >= 0)?;
+        let track = |event: EventId| trace.tracks.get(trace.events.track[event.index()]);
+        let queue = (track(call).process, track(event).device, Some(stream));
+        Some(QueueWait { call, queue, launched_before: trace.events.start[record.index()], is_for_event: true })
+    };
+    records.filter_map(wait).collect()
 }
 
 /// Wait types by name of the call; other names are omitted.
@@ -149,9 +246,9 @@ fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
     found
 }
 
-/// Waits for all work that was queued by calls that had returned before the wait began.
-fn queue_waits(trace: &Trace, calls: &[(EventId, Queue)]) -> Vec<Wait> {
-    let queues: BTreeSet<Queue> = calls.iter().map(|c| c.1).collect();
+/// Waits for all work that was queued by calls that had returned before a time.
+fn queue_waits(trace: &Trace, calls: &[QueueWait]) -> Vec<WaitingCall> {
+    let queues: BTreeSet<Queue> = calls.iter().map(|wait| wait.queue).collect();
     // Per queue: return of a launch, and latest end of all work launched until then.
     let mut work: BTreeMap<Queue, Vec<(i64, i64)>> = BTreeMap::new();
     for gpu in trace.gpu.ids() {
@@ -175,11 +272,11 @@ fn queue_waits(trace: &Trace, calls: &[(EventId, Queue)]) -> Vec<Wait> {
             *ended = last;
         }
     }
-    let wait = |&(call, queue): &(EventId, Queue)| {
+    let wait = |&QueueWait { call, queue, launched_before, is_for_event }: &QueueWait| {
         let work = work.get(&queue)?;
-        let before = work.partition_point(|&(returned, _)| returned <= trace.events.start[call.index()]);
+        let before = work.partition_point(|&(returned, _)| returned <= launched_before);
         let (_, ended) = *work.get(before.checked_sub(1)?)?;
-        Some(Wait { call, device: queue.1, ended })
+        Some(WaitingCall { call, device: queue.1, ended, is_for_event })
     };
     calls.iter().filter_map(wait).collect()
 }
