@@ -162,7 +162,7 @@ fn sampled_functions_count_once() {
 #[test]
 fn gaps_of_findings_are_covered_without_a_sample() {
     let unrecorded = |other: Option<&'static str>| {
-        let name = |number: usize| if number % 9 == 0 { Some(LOGS) } else { other };
+        let name = |number: usize| if number.is_multiple_of(9) { Some(LOGS) } else { other };
         let found = sampled_functions(|number| (number % 3 == 0).then_some(name(number)?)).findings();
         assert!(found.findings.iter().any(|finding| finding.rule.code == "SL029"), "{}", text(&found.findings));
         found.uncovered.groups.iter().any(|group| group.kind == LargeKind::UnrecordedPython)

@@ -135,9 +135,8 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
             EventKind::Kernel => zeros >= REPEATED,
             _ => kind.is_gpu_work() && are_kernels_lost,
         };
-        if has_ns && (zeros.len() >= REPEATED.max(of_kind().count() / 100) || kind.is_gpu_work()) {
-            found.extend(zeros);
-        } else if lasting == 0 && are_all_lost(zeros.len()) {
+        let are_many = zeros.len() >= REPEATED.max(of_kind().count() / 100);
+        if has_ns && (are_many || kind.is_gpu_work()) || lasting == 0 && are_all_lost(zeros.len()) {
             found.extend(zeros);
         } else if matches!(kind, EventKind::Kernel | EventKind::Operator) {
             // Copies and fills depend on their bytes, and waits return at once if no work is pending.

@@ -3,7 +3,7 @@
 
 use super::after_loop::Ends;
 use super::steps::Steps;
-use super::thread::{Known, Thread, Time};
+use super::thread::{Thread, Time, TimeSource};
 use stackline_model::CallingContextTree;
 
 /// Largest factor by which waits are scaled, and smallest as its inverse. Beyond it, the length covers other work.
@@ -15,7 +15,7 @@ impl Thread {
     /// Scale the sampled waits of the steps, so that waits and computing add up to the measured length of the steps.
     /// `overhead` is the share of a step that was subtracted as overhead.
     pub(super) fn fit_waits(&mut self, tree: &CallingContextTree, steps: &Steps, overhead: Option<f64>) {
-        let Some(ends) = Ends::new(tree, self).filter(|_| self.known == Known::Cpu) else { return };
+        let Some(ends) = Ends::new(tree, self).filter(|_| self.known == TimeSource::Cpu) else { return };
         if steps.count == 0 || self.recorded(ends.count) != steps.count as u64 {
             return;
         }
@@ -53,14 +53,14 @@ impl Time {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MS, Made};
+    use super::super::testing::{MS, TestTree};
     use stackline_model::CallStepEnds;
 
     const AT: &str = "train.py:50 <module> > train.py:";
 
     /// Steps of 80 ms of computing and a wait, of which samples show 40 ms; the recorder saw them end every `each_ms`.
     fn step_ms(each_ms: u64, count: u64, between_ms: u64) -> i64 {
-        let mut made = Made::new();
+        let mut made = TestTree::new();
         let ends = CallStepEnds { count, first_ns: 1_000 * MS, last_ns: (1_000 + (count - 1) * each_ms) * MS };
         made.step_ends(ends, ends.last_ns);
         for (path, ms) in [("21 main > aten::mm", 600), ("23 main > Optimizer.step#SGD.step", 200)] {
