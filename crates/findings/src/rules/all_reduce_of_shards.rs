@@ -17,10 +17,10 @@ pub(super) const RULE: Rule = Rule {
         updates only its part of the parameters, which are gathered or broadcast afterwards. The other parts of the \
         sum are wasted.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The AllReduces take half of their time without waits for other ranks (`scale`). Time beyond the median \
-         of AllReduces of the same size counts as such a wait, and stays. The lower bound removes from each AllReduce \
-         only 0.4 of the shortest time of AllReduces of its size. The upper bound removes half of the whole time, \
-         including the waits.",
+    gain_text: "The estimate halves the time of each AllReduce, excluding its waits for other ranks (`scale`). Time \
+         beyond the median of AllReduces of the same size counts as such a wait, and stays. The lower bound removes \
+         from each AllReduce only 0.4 of the shortest time of AllReduces of its size. The upper bound removes half of \
+         the whole time, including the waits.",
     advice: "Use ReduceScatter for gradients: FSDP (fully_shard) instead of DDP with a sharded optimizer, \
         \"reduce_scatter\": true in DeepSpeed's zero_optimization, or dist.reduce_scatter_tensor.",
     example: (

@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     why: "Each operator creates a graph node, saves its inputs, and frees both later. The saved inputs keep memory \
         of all layers allocated.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The outermost operators with a sequence number get shorter by 2.4 µs per graph node (`scale`), a value \
-         between those measured in two programs. The bounds are 0.8 and 5 µs. Kernels keep their time, so the gain is \
-         0 if the GPU is the bottleneck.",
+    gain_text: "The estimate shortens the outermost operators with a sequence number by 2.4 µs per graph node \
+         (`scale`), a value between those measured in two programs. The bounds are 0.8 and 5 µs. The estimate leaves \
+         kernels unchanged, so the gain is 0 if the GPU is the bottleneck.",
     advice: "Run the forward pass under torch.inference_mode(), or under torch.no_grad() if training uses its \
         outputs later.",
     example: ("def serve(x):\n    return model(x)", "@torch.inference_mode()\ndef serve(x):\n    return model(x)"),

@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     why: "Each candidate runs, twice with cuDNN, while the host waits for it. The search runs once per new shape, so \
         it never ends if shapes differ from step to step.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "In each convolution that searches, the runtime calls up to the end of its last wait go, with the \
-         kernels that they launched (`remove`). Of an autotuner's function, all work goes. Searches of the first step \
-         count if all later steps search.",
+    gain_text: "In each convolution that searches, the estimate removes the runtime calls up to the end of its last \
+         wait, and the kernels that they launched (`remove`). Of an autotuner's function, it removes all work. \
+         Searches of the first step count if all later steps search.",
     advice: "Set torch.backends.cudnn.benchmark = False if input sizes vary, or lower \
         torch.backends.cudnn.benchmark_limit. Pad or crop inputs to a few sizes. Use fewer keys or configurations in \
         @triton.autotune, and run all shapes once before training.",

@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     why: "Most backward operators take at most twice the time of their forward operator. A larger ratio indicates a \
         slow algorithm: ordered sums, colliding additions, or unsuitable memory layouts.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The kernels of the backward pass take twice the time of those of the forward pass (`scale`). The \
+    gain_text: "The estimate shortens the backward kernels to twice the time of their forward kernels (`scale`). The \
          trace's links connect backward and forward operators.",
     advice: "Inspect the kernels of the backward pass. Use another operator with the same result, allow \
         nondeterministic algorithms, or change the memory layout of the inputs.",

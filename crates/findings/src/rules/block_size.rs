@@ -15,8 +15,8 @@ pub(super) const RULE: Rule = Rule {
     why: "GPUs run threads in groups: warps of 32 on NVIDIA, wavefronts of 64 on AMD data-center GPUs. A partly \
         filled group takes as long as a full one.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The kernels get shorter by the share of idle lanes (`scale`): the threads of a block, divided by the \
-         same number rounded up to whole warps.",
+    gain_text: "The estimate shortens the kernels by the share of idle lanes (`scale`). A kernel keeps a part of its \
+         time: the threads of a block, divided by the same number rounded up to whole warps.",
     advice: "Choose a multiple of the warp size as the number of threads per block: num_warps of a Triton kernel, or \
         the block size of a CUDA or HIP kernel. Report a library kernel to its library.",
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),

@@ -21,9 +21,9 @@ pub(super) const RULE: Rule = Rule {
     why: "Parsing, string processing and loops over numbers are slow in Python, and are often repeated in each step.",
     gain_methods: &[GainMethod::Speculative],
     gain_text: "In a recording, the rule takes the time between two operators in which CPU samples show the function, \
-         outside of operators and frameworks. That time is halved (`scale`), and goes in the upper bound; the bounds \
-         cover the sampling error. The reported line has most of these samples. In a trace with every call, the same \
-         applies to the time of the function and its callees on the critical path.",
+         outside of operators and frameworks. The estimate halves that time (`scale`); the upper bound removes it, and \
+         the bounds cover the sampling error. The reported line has most of these samples. In a trace with every call, \
+         the same applies to the time of the function and its callees on the critical path.",
     advice: "Move the work before the loop and keep its result, or move it into a DataLoader worker. Read a format \
         without parsing, and write loops over numbers as tensor operators.",
     example: (

@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     about: "work waits for collectives that could overlap with computation",
     why: "While only a collective runs, the GPU computes nothing.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The reported share is the time of the collective on the critical path. No other GPU work waits for the \
-         collective (`overlap`); waits of the host stay. Traces do not show which work needs the result, so the gain \
-         is an upper limit.",
+    gain_text: "The reported share is the time of the collective on the critical path. The estimate lets no other GPU \
+         work wait for the collective (`overlap`); waits of the host stay. Traces do not show which work needs the \
+         result, so the gain is an upper limit.",
     advice: "Start collectives earlier and overlap them with computation: smaller buckets (bucket_cap_mb), \
         async_op=True with wait() before the first use, prefetching in FSDP.",
     example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),

@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     about: "collectives of the same size take very different times, because they wait for late ranks",
     why: "A collective ends when the last rank arrives. On a rank that arrived early, its kernel only waits.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Replay shortens calls longer than `SL023.times` the median of their name and size to the median (edit \
-         `set`). The bounds of the gain use the 5th and 95th percentiles of the other calls.",
+    gain_text: "The estimate shortens calls longer than `SL023.times` the median of their name and size to the median \
+         (`set`). The bounds of the gain use the 5th and 95th percentiles of the other calls.",
     advice: "Find the ranks that arrive last (`stackline collectives` with all ranks). Fix the cause there: uneven \
         data, a slow GPU, work of rank 0 alone, or garbage collection at different times.",
     example: ("if rank == 0:\n    save(model)  # in each step", "if rank == 0 and step % 1000 == 0:\n    save(model)"),

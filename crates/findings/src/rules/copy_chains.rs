@@ -19,10 +19,10 @@ pub(super) const RULE: Rule = Rule {
     why: "After transpose, permute, expand or slicing, a tensor is not contiguous. A copy into contiguous memory \
         reads and writes all of it, and so does clone().",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "On a GPU, the kernels that copy take no time, and operators that do nothing else go. On a CPU, the \
-         outermost operators that copied take no time (`remove`). If calls are recorded, all calls of copy.deepcopy go \
-         with their Python time. Otherwise, the time from its first to its last operator goes; the bounds cover its \
-         operators alone, and also the time before the first of them.",
+    gain_text: "On a GPU, the estimate removes the kernels that copy, and operators that do nothing else. On a CPU, it \
+         removes the outermost operators that copied (`remove`). If calls are recorded, it removes all calls of \
+         copy.deepcopy with their Python time. Otherwise, it removes the time from the first to the last operator of \
+         such a call; the bounds cover its operators alone, and also the time before the first of them.",
     advice: "Choose memory layouts that the next operator accepts: einsum, a transposed weight, or one permute \
         instead of several. Repeat tensors only after the product, or use torch.compile, which reads any layout \
         while it computes. Remove clone() of tensors that no code changes afterwards.",

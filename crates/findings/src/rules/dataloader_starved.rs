@@ -18,12 +18,12 @@ pub(super) const RULE: Rule = Rule {
     about: "the program and its GPU wait for the DataLoader",
     why: "A batch that is not ready stops all work. Loading can run concurrently with computation.",
     gain_methods: &[GainMethod::Replay, GainMethod::Nothing],
-    gain_text: "The reported share is the time of data loading on the critical path. Replay adds as many workers as \
-         are needed to avoid the wait (`more-workers`), but no more than there are free processors, if a recording \
-         counts them. If the program loads batches itself, taking a batch costs the time to take a batch from a \
-         worker, and at least the loading time divided by the workers. If a recording shows that the added workers \
-         would keep all processors busy, the gain is limited to the free processors, with lower bound 0. If all \
-         processors are busy already, more workers gain nothing.",
+    gain_text: "The reported share is the time of data loading on the critical path. The estimate adds as many workers \
+         as are needed to avoid the wait (`more-workers`), but no more than there are free processors, if a recording \
+         counts them. If the program loads batches itself, the estimate replaces the loading time by the time to take \
+         a batch from a worker. This time is at least the loading time divided by the number of workers. If a \
+         recording shows that the added workers would keep all processors busy, the gain is limited to the free \
+         processors, with lower bound 0. If all processors are busy already, more workers gain nothing.",
     advice: "Add workers to the DataLoader (num_workers), with pin_memory and persistent_workers. Reduce the cost of \
         loading (SL010).",
     example: (

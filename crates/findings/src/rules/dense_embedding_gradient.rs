@@ -17,11 +17,12 @@ pub(super) const RULE: Rule = Rule {
     why: "A dense gradient is as large as the table. Each step fills it with zeros, and the optimizer reads and \
         writes all rows and their state, although few rows changed.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Operators (on a GPU their kernels) that read or write all rows of the embedding table shrink \
-         (`scale`). Their first input has the shape of the table; lookups and copies of the table stay unchanged. The \
-         share of used rows is the number of indices in the largest lookup divided by the number of rows of the table. \
-         The operators keep three times this share of their time; the bounds are one and ten times the share. For an \
-         operator with a list of tensors, only the table's part of the elements shrinks.",
+    gain_text: "The estimate shortens operators (on a GPU their kernels) that read or write all rows of the embedding \
+         table (`scale`). Their first input has the shape of the table; lookups and copies of the table stay \
+         unchanged. The share of used rows is the number of indices in the largest lookup divided by the number of \
+         rows of the table. The operators keep three times this share of their time; the bounds are one and ten times \
+         the share. For an operator with a list of tensors, the estimate shortens only the table's part of the \
+         elements.",
     advice: "Create the table with sparse=True, and use an optimizer with sparse gradients for it: SparseAdam, SGD \
         or Adagrad. All other parameters keep their optimizer.",
     example: (

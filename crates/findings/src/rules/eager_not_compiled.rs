@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
     why: "Each kernel of a chain reads the output of the previous kernel from memory. Compiled, the chain is one \
         kernel.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Of each chain of consecutive elementwise kernels, all kernels but the longest take no time, and \
-         operators that launch nothing else go (`remove`).",
+    gain_text: "Of each sequence of consecutive elementwise kernels, the estimate removes all kernels but the longest, \
+         and the operators that launch only removed kernels (`remove`).",
     advice: "Call torch.compile on the function that runs these kernels. If the program already compiles its model, \
         fix the graph break that excludes the function (TORCH_LOGS=graph_breaks).",
     example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),

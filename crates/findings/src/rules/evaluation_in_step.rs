@@ -17,9 +17,10 @@ pub(super) const RULE: Rule = Rule {
         trained",
     why: "An evaluation takes a share of the training time, and the model hardly changes between two steps.",
     gain_methods: &[GainMethod::Replay, GainMethod::Speculative],
-    gain_text: "The reported share is the critical path in the calls and in their GPU work. Both take no time \
+    gain_text: "The reported share is the critical path in the calls and in their GPU work. The estimate removes both \
          (`remove`); the lower bound assumes an evaluation in every tenth step (`scale`). If nothing identifies the \
-         code as an evaluation, the gain is speculative. Measured on the CPU: see [accuracy](../findings-accuracy.md).",
+         code as an evaluation, the gain is speculative. For measured gains on the CPU, see \
+         [accuracy](../findings-accuracy.md).",
     advice: "Evaluate every N steps or once per epoch, on a part of the data. For a network that is not trained (a \
         teacher, a frozen encoder), compute its outputs once and keep them, or run it in lower precision.",
     example: (

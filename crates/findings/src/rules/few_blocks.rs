@@ -16,8 +16,8 @@ pub(super) const RULE: Rule = Rule {
     why: "A block runs on one multiprocessor; with fewer blocks, the other multiprocessors are idle. Block sizes \
         that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or larger warps.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The kernels take a share of their time equal to blocks divided by multiprocessors, and at least one \
-         warp of each block (`scale`).",
+    gain_text: "The estimate shortens the kernels to a part of their time: the number of blocks divided by the number \
+         of multiprocessors, and at least one warp of each block (`scale`).",
     advice: "Launch more and smaller blocks on this GPU, or divide a reduction among blocks. In PyTorch, use another \
         implementation of the operator, or report the operator with the numbers of the finding.",
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),

@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     why: "With find_unused_parameters=True, each forward pass is followed by a search of the whole graph, and \
         gradients are communicated later.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The searches take no time (`remove`).",
+    gain_text: "The estimate removes the searches (`remove`).",
     advice: "Remove find_unused_parameters if every parameter gets a gradient, or use static_graph=True.",
     example: (
         "DistributedDataParallel(model, find_unused_parameters=True)",

@@ -17,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
     about: "Python runs garbage collection during the work, automatically or by gc.collect()",
     why: "A collection visits all live objects and blocks all other Python code. Models consist of many objects.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Collections that recur take no time (`remove`). Of nested collections only the outermost counts.",
+    gain_text: "The estimate removes collections that recur (`remove`). Of nested collections only the outermost \
+         counts.",
     advice: "Call gc.collect() and gc.freeze() after setup, so that collections skip the existing objects. Call \
         gc.disable(), and collect every N steps. Remove gc.collect() from steps.",
     example: (

@@ -15,9 +15,9 @@ pub(super) const RULE: Rule = Rule {
     why: "At each break, Python continues, finds the code of the next piece, and checks its guards. No kernel is \
         fused across the break, and no CUDA graph spans it.",
     gain_methods: &[GainMethod::Replay, GainMethod::Model],
-    gain_text: "If all breaks are at one source location and the trace has the checks after them, these checks take no \
-         time (`remove`). Otherwise each break on the critical path costs `SL027.check_us`, with bounds 0 and 3 times \
-         that. The gain excludes the effect of fusion across the breaks.",
+    gain_text: "If all breaks are at one source location and the trace has the checks after them, the estimate removes \
+         these checks (`remove`). Otherwise it assumes that each break on the critical path costs `SL027.check_us`, \
+         with bounds 0 and 3 times that. The gain excludes the effect of fusion across the breaks.",
     advice: "Find the breaks with TORCH_LOGS=graph_breaks or fullgraph=True. Move prints, .item() and calls that \
         Dynamo does not support out of the compiled function.",
     example: (

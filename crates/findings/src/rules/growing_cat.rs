@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
     why: "torch.cat allocates a new tensor and copies both parts. The copied bytes grow with the square of the \
         number of calls, and memory for two tensors is needed.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Each call keeps the share of its new elements among all copied elements (`scale`): in kernels on a \
-         GPU, otherwise in operators.",
+    gain_text: "The estimate shortens each call to the share of its new elements among all copied elements (`scale`): \
+         in kernels on a GPU, otherwise in operators.",
     advice: "Allocate the tensor once at its maximum size and write each part in place: StaticCache for keys and \
         values of transformers, otherwise index_copy_ or slices. If only the final tensor is read, collect the parts \
         in a list and call cat once.",

@@ -20,9 +20,9 @@ pub(super) const RULE: Rule = Rule {
     why: "While the host waits it launches no kernels, so the GPU is idle from the end of its work until the next \
         launch.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Calls that waited at least `SL004.wait_us` no longer wait, and the thread continues (`remove`). An \
-         operator that only reads a value (`item`) goes with its copy. For an operator that reads the size of its \
-         result (`nonzero`), the copy to the host goes.",
+    gain_text: "The estimate removes the waits of calls that waited at least `SL004.wait_us`, and the thread continues \
+         (`remove`). Of an operator that only reads a value (`item`), it removes the operator and its copy. Of an \
+         operator that reads the size of its result (`nonzero`), it removes the copy to the host.",
     advice: "Keep values on the GPU: avoid .item(), print and `if tensor` in each step. Collect the values and read \
         them every N steps, or with a non-blocking copy.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),

@@ -23,9 +23,9 @@ pub(super) const RULE: Rule = Rule {
     about: "steps wait for a thread, a process, a lock, a file or the network",
     why: "During the wait, the program computes nothing and launches nothing.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Functions that wait, by their names, take no time (`remove`). If no such function is on the stack, the \
-         time between two operators shrinks by the time in which samples show no computation (`scale`). Then the \
-         bounds are the sampling error.",
+    gain_text: "The estimate removes functions that wait, by their names (`remove`). If no such function is on the \
+         stack, it shortens the time between two operators by the time in which samples show no computation (`scale`). \
+         Then the bounds are the sampling error.",
     advice: "Let the other thread or process run concurrently with the program, and read its result later: keep the \
         future and wait for the previous one. Use a bounded queue instead of join().",
     example: (

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     why: "While the host does other work, it launches no kernels.",
     gain_methods: &[GainMethod::Speculative],
     gain_text: "The reported share is the host time on the critical path in the code, excluding code that has a \
-         finding of its own. The host time of all its calls is halved (`scale 0.5`).",
+         finding of its own. The estimate halves the host time of all its calls (`scale 0.5`).",
     advice: "Move the work into a DataLoader worker, another thread or the GPU, run it less often, or run it once \
         before the loop.",
     example: (

@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     about: "a kernel takes a large share of GPU time",
     why: "An improvement of the longest kernel saves the most time.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "All runs of the kernel take half their time (`scale 0.5`). The reported share is the kernel's part of \
-         the time of kernels, copies and fills on the GPU.",
+    gain_text: "The estimate halves the time of all runs of the kernel (`scale 0.5`). The reported share is the \
+         kernel's part of the time of kernels, copies and fills on the GPU.",
     advice: "Speed up the kernel: lower precision, a fused or tuned implementation, better shapes, or less work.",
     example: ("y = x.float() @ w.float()", "y = x @ w  # both bfloat16: tensor cores"),
     cost: "depends on the kernel",

@@ -18,8 +18,8 @@ pub(super) const RULE: Rule = Rule {
     why: "PyTorch sums the gradient of indexing in a fixed order: it sorts the indices and adds equal ones one after \
          another.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The GPU work of the backward pass takes `SL007.factor` times that of its forward pass (`scale`). If \
-         the trace has no link to the forward pass, it takes a quarter of its time.",
+    gain_text: "The estimate shortens the GPU work of the backward pass to `SL007.factor` times that of its forward \
+         pass (`scale`). If the trace has no link to the forward pass, it assumes a quarter of the backward time.",
     advice: "Use torch.index_select or torch.nn.functional.embedding, which sum gradients with atomic additions.",
     example: ("rows = table[indices]", "rows = table.index_select(0, indices)"),
     cost: "one line; gradients may differ in the last bits between runs",

@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     about: "a few calls of a kernel take many times as long as other calls of the same size",
     why: "Equal work takes equal time. A much longer call was disturbed, or had to load its data first.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Runs of at least `SL032.times` the median of their name and size take the median (`set`). The bounds \
-         are the 5th and 95th percentiles of the other runs.",
+    gain_text: "The estimate shortens runs of at least `SL032.times` the median of their name and size to the median \
+         (`set`). The bounds use the 5th and 95th percentiles of the other runs.",
     advice: "Check which activities overlap the slow calls: copies, other streams, other processes on the GPU, page \
          faults of managed memory, or a falling GPU clock.",
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),

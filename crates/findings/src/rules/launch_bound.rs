@@ -18,9 +18,9 @@ pub(super) const RULE: Rule = Rule {
     why: "An operator costs the host some microseconds in Python and the framework. A short kernel ends before the \
          next launch.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The outermost operators that launch kernels, except those in which the host waits, take `SL012.scale` \
-         of their time (`scale`). This factor is an assumption about CUDA graphs and compiled code, not a measurement \
-         of the program.",
+    gain_text: "The estimate shortens the outermost operators that launch kernels to `SL012.scale` of their time \
+         (`scale`), except those in which the host waits. This factor is an assumption about CUDA graphs and compiled \
+         code, not a measurement of the program.",
     advice: "Launch fewer kernels: use torch.compile(mode=\"reduce-overhead\") or CUDA graphs, which replay all \
          launches with one call, or increase the batch size for longer kernels.",
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),

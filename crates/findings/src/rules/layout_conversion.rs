@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     why: "Fast convolutions of the GPU libraries require channels-last tensors, so other layouts are copied before \
          and after.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The conversion kernels and the calls that launch them go (`remove`). In the upper bound, batch norm \
-         also takes 0.3 of its time.",
+    gain_text: "The estimate removes the conversion kernels and the calls that launch them (`remove`). The upper bound \
+         also shortens batch norm to 0.3 of its time.",
     advice: "Keep model and input in channels_last: call .to(memory_format=torch.channels_last) on both.",
     example: (
         "model = UNet().cuda()\ny = model(x.cuda())",

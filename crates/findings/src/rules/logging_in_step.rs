@@ -22,9 +22,9 @@ pub(super) const RULE: Rule = Rule {
     why: "The host formats and writes text and launches nothing meanwhile. A GPU tensor in the text also makes the \
          host wait for the GPU.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Calls that log, print or save take no time, including the waits for the GPU in them (`remove`). If \
-         only samples show these calls, the time between two operators shrinks by their share of the samples \
-         (`scale`). If nearly all samples show them, all of that time goes, including waits.",
+    gain_text: "The estimate removes calls that log, print or save, including the waits for the GPU in them \
+         (`remove`). If only samples show these calls, it shortens the time between two operators by their share of \
+         the samples (`scale`). If nearly all samples show them, it removes all of that time, including waits.",
     advice: "Log every N steps; collect values as GPU tensors and read them then; write from another thread.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
     cost: "one line; values are logged less often",

@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     why: "Each launch costs the host some microseconds, and each kernel has a fixed start and end cost. Short kernels \
          consist mostly of both.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The kernels of each call become one kernel with their total time (`fuse`). The operators that launched \
-         all kernels but the first go (`remove`); in the lower bound they stay. Calls longer than ten times the \
-         median, such as a first call, stay unchanged.",
+    gain_text: "The estimate replaces the kernels of each call by one kernel with their total time (`fuse`). It \
+         removes the operators that launched all kernels but the first (`remove`); the lower bound keeps them. Calls \
+         longer than ten times the median, such as a first call, stay unchanged.",
     advice: "Fuse the kernels: torch.compile the module, or use a fused implementation.",
     example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
     cost: "compilation at the first call and for each new shape",

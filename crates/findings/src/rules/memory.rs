@@ -41,8 +41,9 @@ pub(super) const EARLY_ALLOCATION: Rule = Rule {
     about: "memory is allocated long before its first use",
     why: "From its allocation to its first use, the object holds bytes that other objects could use, possibly at the \
          peak.",
-    gain_text: "The rule counts the kernels (or operators) from the allocation of an object to its first use. In the \
-         replay the object is allocated, and filled, just before that use.",
+    gain_text: "The rule counts the kernels (or operators) from the allocation of an object to its first use. For the \
+         saving, Stackline simulates the memory trace again with the object allocated, and filled, just before that \
+         use.",
     advice: "Allocate and fill the object just before its first use.",
     example: (
         "mask = torch.zeros(n, n, device=\"cuda\")\nx = encode(batch)\ny = attend(x, mask)",
@@ -59,8 +60,8 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
     name: "late-deallocation",
     about: "memory is freed long after its last use",
     why: "A name that still refers to a tensor keeps its bytes allocated, possibly through the peak.",
-    gain_text: "The rule counts the kernels (or operators) from the last use of an object to its free. In the replay \
-         the object is freed just after that use.",
+    gain_text: "The rule counts the kernels (or operators) from the last use of an object to its free. For the saving, \
+         Stackline simulates the memory trace again with the object freed just after that use.",
     advice: "Drop the last reference after the last use: use del, a separate function, or no name at all. Use \
          torch.no_grad(), or loss.item() where the loss is kept, to drop tensors that autograd keeps for a backward \
          pass that never runs.",
@@ -79,8 +80,9 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
     name: "redundant-allocation",
     about: "an object could reuse the memory of another object of its size after the other's last use",
     why: "Two buffers that are never in use at the same time need the bytes of only one.",
-    gain_text: "The rule pairs objects of similar size that are not in use at the same time. In the replay an object \
-         reuses the memory of the other one, or its operator writes into its input.",
+    gain_text: "The rule pairs objects of similar size that are not in use at the same time. For the saving, Stackline \
+         simulates the memory trace again with one object in the memory of the other, or with an operator that writes \
+         into its input.",
     advice: "Write into the first object (out=, copy_), or free it before allocating the second.",
     example: ("a = scale(x)\nb = shift(y)  # a is not used any more", "a = scale(x)\ntorch.add(y, 1, out=a)"),
     cost: "less readable code, because one buffer serves two purposes",
@@ -95,8 +97,8 @@ pub(super) const UNUSED_ALLOCATION: Rule = Rule {
     name: "unused-allocation",
     about: "memory is allocated and never accessed",
     why: "The object occupies its bytes without any use.",
-    gain_text: "The rule finds objects without any access from allocation to free. In the replay the object is not \
-         allocated.",
+    gain_text: "The rule finds objects without any access from allocation to free. For the saving, Stackline simulates \
+         the memory trace again with the object not allocated.",
     advice: "Remove the allocation.",
     example: ("buffer = torch.empty(n, device=\"cuda\")\ny = model(x)", "y = model(x)"),
     false_positives: "Unrecorded code uses the object. The rule reports nothing if a kernel with partly unknown \
@@ -109,8 +111,8 @@ pub(super) const NEVER_READ: Rule = Rule {
     name: "written-never-read",
     about: "memory is written and never read",
     why: "The bytes of the object and the time to fill it are wasted.",
-    gain_text: "The rule finds objects that only fills and copies write, and that are never read. In the replay \
-         the object is neither allocated nor filled.",
+    gain_text: "The rule finds objects that only fills and copies write, and that are never read. For the saving, \
+         Stackline simulates the memory trace again with the object neither allocated nor filled.",
     advice: "Remove the object and the writes to it.",
     example: ("mask = torch.ones(n, n)  # left from before\ny = model(x)", "y = model(x)"),
     source: "a separate class of DrGPUM's unused allocations (ASPLOS 2023); docs/reference/memory-patterns.md",
@@ -125,9 +127,9 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     why: "The object occupies its bytes until the program ends. Memory that grows with each step eventually runs out: \
          a list of losses keeps all of their graphs alive.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
-    gain_text: "If the trace has the end of the program and no free of the object, the object is freed just after its \
-         last use. Without the end of the program, the rule uses the objects that each step leaves allocated; then the \
-         finding has no savings.",
+    gain_text: "If the trace has the end of the program and no free of the object, Stackline simulates the memory \
+         trace again with the object freed just after its last use. Without the end of the program, the rule uses the \
+         objects that each step leaves allocated; then the finding has no savings.",
     advice: "Keep numbers instead of tensors: loss.item() or loss.detach(). Evaluate under torch.no_grad(), because \
          each loss otherwise keeps its graph and all activations in it; reduce results batch by batch, or move them \
          to the CPU; limit the size of caches.",
@@ -151,9 +153,9 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
     name: "temporary-idleness",
     about: "memory is idle between two uses while the peak occurs",
     why: "At the peak, the device holds bytes that no operation needs then.",
-    gain_text: "The rule counts the kernels (or operators) between two uses of an object. In the replay the object is \
-         freed while idle, and then refilled, recomputed, or copied to the host and back. The finding reports the time \
-         that this costs.",
+    gain_text: "The rule counts the kernels (or operators) between two uses of an object. For the saving, Stackline \
+         simulates the memory trace again with the object freed while idle, and then refilled, recomputed, or copied \
+         to the host and back. The finding reports the time of these operations.",
     advice: "Free the object and allocate it again if its content is not needed (zero_grad(set_to_none=True)); \
          recompute it (torch.utils.checkpoint); or move it to the host meanwhile.",
     example: (
@@ -173,8 +175,8 @@ pub(super) const DEAD_WRITE: Rule = Rule {
     about: "memory is overwritten before any read of its previous content",
     why: "The first write takes time without effect. Removing it saves time, but no bytes.",
     gain_methods: &[GainMethod::Nothing],
-    gain_text: "The rule finds fills and copies whose bytes another call overwrites completely before any read. The \
-         change saves no memory: the reported bytes are the wasted writes.",
+    gain_text: "The rule finds fills and copies whose bytes another call overwrites completely before any read. \
+         Removing such a write saves time, not memory: the reported bytes are the wasted writes.",
     advice: "Remove the unread write: an upload that a later one overwrites, or torch.zeros where torch.empty is \
          enough.",
     example: (
@@ -191,9 +193,9 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     about: "kernels access only a part of an object's bytes",
     why: "The remaining bytes are wasted.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
-    gain_text: "The rule needs a trace with the bytes that kernels access. In the replay the object is allocated with \
-         the size that is needed. If the unused bytes are in many pieces, the finding reports them without a smaller \
-         size.",
+    gain_text: "The rule needs a trace with the bytes that kernels access. For the saving, Stackline simulates the \
+         memory trace again with only the needed size of the object allocated. If the unused bytes are in many pieces, \
+         the finding reports them without a smaller size.",
     advice: "Allocate only the used part if the rest is in few pieces: for example, pad to the longest sequence of \
          the batch rather than of the data set.",
     example: ("cache = torch.empty(batch, 32768, width)", "cache = torch.empty(batch, longest + new_tokens, width)"),
@@ -218,10 +220,11 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
     name: "non-uniform-access",
     about: "kernels access some bytes of an object much more often than others",
     why: "Frequently accessed bytes could be in faster memory (shared memory, registers), and the rest on the host. \
-         This change alone saves no bytes.",
+         Moving them saves time, not memory.",
     gain_methods: &[GainMethod::Nothing],
     gain_text: "The rule measures how unevenly a kernel accesses the bytes of an object: the standard deviation of the \
-         access counts divided by their mean. The change saves no memory: the reported bytes are those of the object.",
+         access counts divided by their mean. Moving the frequently accessed part saves time, not memory: the reported \
+         bytes are those of the object.",
     advice: "Move the frequently accessed part into a separate object.",
     example: (
         "table = torch.empty(rows, width)  # few rows are hot",
@@ -245,9 +248,9 @@ pub(super) const STRUCTURED_ACCESS: Rule = Rule {
     about: "each launch of a kernel accesses a different slice of an object",
     why: "Only one slice is needed at a time, but all slices are allocated.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
-    gain_text: "The rule finds objects of which each kernel launch accesses a different part. In the replay the slices \
-         are allocated one at a time, each for its access. If that is not known to be possible, the finding reports \
-         the bytes without a gain.",
+    gain_text: "The rule finds objects of which each kernel launch accesses a different part. For the saving, \
+         Stackline simulates the memory trace again with the slices allocated one at a time, each for its access. If \
+         the trace does not show that this is possible, the finding reports the bytes without a gain.",
     advice: "Allocate the slices one by one, each only while it is in use.",
     example: (
         "parts = torch.empty(k, n, device=\"cuda\")\nfor i in range(k):\n    run(parts[i])",

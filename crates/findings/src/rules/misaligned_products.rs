@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     why: "Rows of such a matrix do not begin at multiples of 16 bytes. Kernels of older GPUs then load elements one \
          or two at a time instead of 16 bytes at once.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Kernels on tensor cores that read one or two elements at once take `SL063.scale` of their time \
-         (`scale`). The bounds are 0.5 and 2.4 times that.",
+    gain_text: "The estimate shortens kernels on tensor cores that read one or two elements at once to `SL063.scale` \
+         of their time (`scale`). The bounds are 0.5 and 2.4 times that.",
     advice: "Pad the dimension to a multiple of 8, better of 64: for example a vocabulary of 50,257 to 50,304, or the \
          number of classes or channels.",
     example: (

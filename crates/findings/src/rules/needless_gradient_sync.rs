@@ -16,8 +16,8 @@ pub(super) const RULE: Rule = Rule {
     why: "DistributedDataParallel reduces all gradients in each backward pass. With gradient accumulation, only the \
          last pass before the optimizer step needs the reduction. The earlier communication is wasted.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Between two optimizer steps, the AllReduces of all backward passes but the last take no time, and \
-         neither do the operators that call them (`remove`). Only backward passes that reduce the same tensors count.",
+    gain_text: "Between two optimizer steps, the estimate removes the AllReduces of all backward passes but the last, \
+         and the operators that call them (`remove`). Only backward passes that reduce the same tensors count.",
     advice: "Run forward and backward of all passes but the last under model.no_sync().",
     example: (
         "for batch in batches:\n    loss(model(batch)).backward()\noptimizer.step()",

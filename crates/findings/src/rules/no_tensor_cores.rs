@@ -13,9 +13,9 @@ pub(super) const RULE: Rule = Rule {
     about: "matrix products or convolutions run in float32 without the GPU's tensor cores",
     why: "Tensor cores compute products in TF32, bfloat16 or float16 at 8 or more times the float32 rate.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Kernels with float32 in their names, of at least `SL018.kernel_us` each, take `SL018.scale` of their \
-         time (`scale`). On GPUs other than A100, H100 and their successors they take `SL018.scale_others`. The bounds \
-         are 0.5 and 2 times the remaining time.",
+    gain_text: "The estimate shortens kernels with float32 in their names, of at least `SL018.kernel_us` each, to \
+         `SL018.scale` of their time (`scale`). For GPUs other than A100, H100 and their successors, it uses \
+         `SL018.scale_others`. The bounds are 0.5 and 2 times the remaining time.",
     advice: "Enable TF32 (from A100 on) with torch.set_float32_matmul_precision(\"high\"), or use autocast with \
          bfloat16 or float16; keep dimensions multiples of 8.",
     example: ("y = x @ w", "torch.set_float32_matmul_precision(\"high\")\ny = x @ w"),

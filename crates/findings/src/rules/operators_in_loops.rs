@@ -18,10 +18,10 @@ pub(super) const RULE: Rule = Rule {
     about: "a Python loop calls small operators that could be one operator on a larger tensor",
     why: "Each call costs some microseconds in Python and the framework, however small its computation.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The calls of the loop, the Python time between them, and their backward pass shrink to a rest \
-         (`scale`). The rest is one call of each operator a step, and their computation beyond the cost of a call. In \
-         the upper bound all of it goes, including the gathering of the results and the code before and after the \
-         loop.",
+    gain_text: "The estimate shortens the calls of the loop, the Python time between them, and their backward pass to \
+         a rest (`scale`). The rest is one call of each operator a step, and their computation beyond the cost of a \
+         call. The upper bound removes all of it, including the gathering of the results and the code before and after \
+         the loop.",
     advice: "Replace the loop with operators on whole tensors (add a dimension, or use a layer such as nn.LSTM \
          instead of its cell), torch.vmap, or torch.compile.",
     example: (

@@ -14,9 +14,10 @@ pub(super) const RULE: Rule = Rule {
     about: "copies to the GPU come from pageable (not pinned) memory",
     why: "Such a copy goes through a buffer of the driver, which is slower, and the host waits until the copy ends.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The copies take the time that their bytes need from pinned memory (`scale`), and the host no longer \
-         waits in their calls (`remove`). The rate is that of the trace's own copies from pinned memory, else that of \
-         the GPU model, else `SL011.gb_per_s`. The bounds cover copies that take 0.8 and 1.25 times as long.",
+    gain_text: "The estimate shortens the copies to the time that their bytes need from pinned memory (`scale`), and \
+         removes the host's waits in their calls (`remove`). The rate is that of the trace's own copies from pinned \
+         memory, else that of the GPU model, else `SL011.gb_per_s`. The bounds cover copies that take 0.8 and 1.25 \
+         times as long.",
     advice: "Pin the memory and copy asynchronously: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
          .to(device, non_blocking=True).",
     example: (

@@ -16,8 +16,8 @@ pub(super) const RULE: Rule = Rule {
     about: "images, audio or text are decoded, resized, normalized or tokenized while the GPU waits",
     why: "The host computes the same result in each step or epoch, and the GPU waits for it.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The reported share is the time of the preprocessing functions on the critical path. They take no time \
-         (`remove`). If these functions call each other, only the outermost counts.",
+    gain_text: "The reported share is the time of the preprocessing functions on the critical path. The estimate \
+         removes these functions (`remove`). If they call each other, only the outermost counts.",
     advice: "Prepare the data once and store the result. Otherwise prepare it on the GPU (torchvision.transforms.v2 \
          on batches), or in DataLoader workers.",
     example: (

@@ -30,11 +30,11 @@ pub(super) const RULE: Rule = Rule {
          element by element.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The reported share is the critical path in the function, if the function does nothing else, otherwise \
-         in the builtin functions and operators. They take no time, and their GPU work goes (`remove`). The bounds \
+         in the builtin functions and operators. The estimate removes them and their GPU work (`remove`). The bounds \
          cover the operators alone, and also the time from the first to the last of them. Without a GPU, the time of \
-         `torch.tensor` of a list from its first to its last operator counts, too. Of the time before the first \
-         operator, in which PyTorch determines the sizes of the list, 1.2 times that span counts; the upper bound is \
-         twice the span.",
+         `torch.tensor` of a list from its first to its last operator counts, too. Before the first operator, PyTorch \
+         determines the sizes of the list. The estimate assumes 1.2 times the span of the operators for this time; the \
+         upper bound is twice the span.",
     advice: "Build the tensor once: register_buffer in __init__, or functools.lru_cache by size and device. Use \
          is_causal=True instead of a mask.",
     example: (
@@ -56,8 +56,8 @@ pub(super) const RULE: Rule = Rule {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "minimum share of the critical path of one line or function, with the GPU work that it launches, in \
-             percent",
+        about: "minimum share of the critical path, in percent, that one line or function takes, including the GPU \
+             work that it launches",
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that make tensors of Python lists",

@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     why: "A compilation takes as long as many steps, and repeats for each new shape or value that the compiled code \
          does not support.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Compilation in steps after the first takes no time (`remove`). Of nested spans only the outermost \
-         counts. In a trace without steps, compilations of a function after its first one take no time. PyTorch's \
-         compile ids show which ones these are; a note states the share of the others.",
+    gain_text: "The estimate removes compilation in steps after the first (`remove`). Of nested spans only the \
+         outermost counts. In a trace without steps, it removes compilations of a function after its first one. \
+         PyTorch's compile ids show which ones these are; a note states the share of the others.",
     advice: "Find the reason with TORCH_LOGS=recompiles. Use torch.compile(dynamic=True) or mark_dynamic for varying \
          sizes, pad to few sizes, and avoid changing Python numbers in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),

@@ -14,9 +14,9 @@ pub(super) const RULE: Rule = Rule {
     about: "autocast converts the same parameters in each step",
     why: "Autocast keeps parameters in float32 and casts each of them to a lower precision in every step.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The conversions take no time, and operators that do nothing else go (`remove`). A converted tensor is \
-         a parameter if it has the shape of an input after the first input of a layer, and is converted at least once \
-         per step.",
+    gain_text: "The estimate removes the conversions, and the operators that do nothing else (`remove`). A converted \
+         tensor is a parameter if it has the shape of an input after the first input of a layer, and is converted at \
+         least once per step.",
     advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that \
          supports it, or accumulate more samples under one autocast context, which casts each parameter once.",
     example: (

@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     why: "PyTorch's generic copy kernel selects the dtype of each element at run time, and loads and stores one \
          element at a time.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The kernels take `SL037.scale` of their time (`scale`). This factor is an assumption about kernels \
-         with fixed types.",
+    gain_text: "The estimate shortens the kernels to `SL037.scale` of their time (`scale`). This factor is an \
+         assumption about kernels with fixed types.",
     advice: "Fuse the conversion with neighboring operators (torch.compile, a fused norm). Otherwise keep the tensor in one \
          dtype, or use a version of PyTorch with a vectorized kernel for this pair of dtypes.",
     example: (

@@ -16,10 +16,10 @@ pub(super) const RULE: Rule = Rule {
     why: "A small collective takes its latency (launch, and a message to each rank), however little data it moves. \
          One hundred collectives take one hundred latencies.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "All collectives but one per bucket of 25 MB go, with their operators, launches and the short gaps \
-         between them (`remove`). The remaining collectives carry all data: they take the time of all, less one \
-         latency for each removed collective (`scale`). The latency is the time of the shortest collective. The lower \
-         bound removes half of the latencies, the upper bound all time of the removed collectives.",
+    gain_text: "The estimate removes all collectives but one per bucket of 25 MB, with their operators, launches and \
+         the short gaps between them (`remove`). The remaining collectives carry all data: they take the time of all, \
+         less one latency for each removed collective (`scale`). The latency is the time of the shortest collective. \
+         The lower bound removes half of the latencies, the upper bound all time of the removed collectives.",
     advice: "Let DistributedDataParallel reduce gradients in buckets (bucket_cap_mb) instead of one parameter at a \
          time. Elsewhere, use torch._utils._flatten_dense_tensors, all_reduce_coalesced or a foreach copy into one \
          buffer.",

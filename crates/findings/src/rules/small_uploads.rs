@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
     why: "torch.tensor(…, device=\"cuda\") creates a tensor on the host, copies it and waits for the copy, all for a \
          few bytes.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The `aten::to` operators that copy such tensors, and their copies, take no time (`remove`). The rule \
-         recognizes them by the calls of `torch.tensor(…, device=…)`: a small copy right before the tensor is \
+    gain_text: "The estimate removes the `aten::to` operators that copy such tensors, and their copies (`remove`). The \
+         rule recognizes them by the calls of `torch.tensor(…, device=…)`: a small copy right before the tensor is \
          returned.",
     advice: "Create constants once, outside of the loop (as buffers of the module). Compute values that depend on GPU \
          data on the GPU: torch.arange, torch.full, torch.where.",

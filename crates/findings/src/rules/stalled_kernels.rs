@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     about: "a kernel with much GPU time mostly stalls for one reason",
     why: "Instruction samples show warps that wait: for memory, for other instructions, or at a barrier.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "Half of the time in samples with the stall reason goes (`scale` by 1 minus half of the share of these \
-         samples).",
+    gain_text: "The estimate removes half of the time in samples with the stall reason (`scale` by 1 minus half of the \
+         share of these samples).",
     advice: "For memory stalls, use fewer or wider loads, reuse data through shared memory, or fuse kernels. For \
          arithmetic stalls, use faster instructions, such as vectorized conversions. For barrier stalls, use smaller \
          blocks.",

@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
          all GPU work ends: a synchronization that no line of the program shows. In uniform steps, such calls \
          indicate that memory is short, fragmented, or freed by hand.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Driver calls that allocate, free and retry take no time, and waits in them go (`remove`).",
+    gain_text: "The estimate removes driver calls that allocate, free and retry, and the waits in them (`remove`).",
     advice: "Remove torch.cuda.empty_cache() from steps; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for \
          varying sizes; reduce the batch size if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),

@@ -14,9 +14,9 @@ pub(super) const RULE: Rule = Rule {
     about: "the GPU clock falls within the window, and kernels get slower with it",
     why: "A GPU that is too hot or at its power limit lowers its clock, so the same work takes longer.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Kernels that started at a low clock take their time at a high clock (`scale`). The factor is the mean \
-         over kernels with the same name and grid that ran at both clocks. The bounds are three standard errors, and \
-         at least 3 % of the difference.",
+    gain_text: "The estimate shortens kernels that started at a low clock to their time at a high clock (`scale`). The \
+         factor is the mean over kernels with the same name and grid that ran at both clocks. The bounds are three \
+         standard errors, and at least 3 % of the difference.",
     advice: "Check temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi). Compare runs with a \
          locked clock (nvidia-smi -lgc).",
     example: ("python train.py", "nvidia-smi -lgc 1410,1410\npython train.py"),

@@ -19,8 +19,8 @@ pub(super) const RULE: Rule = Rule {
     gain_text: "The reported share is the critical path in operators of such names, with a mean time of at least \
          `SL049.mean_us`. CPU samples of all threads show how many processors the process uses meanwhile. Available \
          processors are those that the process may use, without those of other busy threads, divided by the number of \
-         recorded processes that compute. With n threads the operators take 1 / (1 + 0.6 (n - 1)) of their time \
-         (`scale`). The bounds are half of that saving, and 1 / n.",
+         recorded processes that compute. With n threads, the estimate shortens the operators to 1 / (1 + 0.6 (n - 1)) \
+         of their time (`scale`). The bounds are half of that saving, and 1 / n.",
     advice: "Set the number of threads to \"threads available\" of the finding: torch.set_num_threads, or \
          OMP_NUM_THREADS, which torchrun sets to 1 for several processes by default.",
     example: (
@@ -53,7 +53,8 @@ pub(super) const RULE: Rule = Rule {
             name: "used",
             default: 1.2,
             range: (1.0, 1000.0),
-            about: "maximum mean number of processors that the process uses while these operators run, by CPU samples",
+            about: "report only if the process uses at most this many processors on average while the slow operators \
+                 run (from CPU samples)",
         },
     ],
     advice_variants: &[],

@@ -14,9 +14,9 @@ pub(super) const RULE: Rule = Rule {
     why: "The size of the scores grows with the square of the sequence length. Scaling, masking and softmax each read \
          and write all of them.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "All GPU work between the two matrix products, including softmax, takes no time, and operators that \
-         launch nothing else go (`remove`). The products stay unchanged. In the upper bound the products and the \
-         copies next to them go, too.",
+    gain_text: "The estimate removes all GPU work between the two matrix products, including softmax, and the \
+         operators that launch only this work (`remove`). The products stay unchanged. The upper bound also removes \
+         the products and the copies next to them.",
     advice: "Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation=\"sdpa\") with \
          shapes, dtypes and a mask that its flash, memory-efficient or cuDNN backend supports.",
     example: (

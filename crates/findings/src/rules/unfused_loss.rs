@@ -14,9 +14,10 @@ pub(super) const RULE: Rule = Rule {
     why: "Each of these kernels reads and writes the logits of all classes. With a large vocabulary, logits are the \
          largest tensors.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The kernels of `nll_loss` and of copies in the loss take no time, and operators that launch nothing \
-         else go (`remove`). The kernels of `log_softmax`, forward and backward, take `SL013.scale` of their time \
-         (`scale`), and half of that if the logits are converted. The bounds are 0.5 and 1.7 times the remaining time.",
+    gain_text: "The estimate removes the kernels of `nll_loss` and of copies in the loss, and the operators that \
+         launch only these kernels (`remove`). It shortens the kernels of `log_softmax`, forward and backward, to \
+         `SL013.scale` of their time (`scale`), and to half of that if the logits are converted. The bounds are 0.5 \
+         and 1.7 times the remaining time.",
     advice: "Compile the loss (torch.compile), or use a fused cross entropy that also computes the gradient.",
     example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
     cost: "compilation at the first call, or another dependency",

@@ -18,10 +18,11 @@ pub(super) const RULE: Rule = Rule {
          equal. With foreach=True, the default on a GPU, each pass reads and writes all parameters or states once \
          more, and the host handles each tensor between the passes.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "On a GPU, the kernels of an optimizer step become one kernel with their total time (`fuse`), and all \
-         operators that launch kernels but one go (`remove`). If the optimizer makes many passes, its kernels also \
-         take 0.4 of their time (`scale`; bounds: 0.25 and 1). On a CPU, 3 µs per parameter remain of the optimizer's \
-         time, and a part of the operators' time beyond 2.5 µs each (`scale`): 0.35, with bounds 0.2 and 1.",
+    gain_text: "On a GPU, the estimate replaces the kernels of an optimizer step by one kernel with their total time \
+         (`fuse`). It removes all operators that launch kernels but one (`remove`). If the optimizer makes many \
+         passes, it also shortens the kernels to 0.4 of their time (`scale`; bounds: 0.25 and 1). On a CPU, it keeps 3 \
+         µs per parameter of the optimizer's time, and a part of the operators' time beyond 2.5 µs each (`scale`): \
+         0.35, with bounds 0.2 and 1.",
     advice: "Create the optimizer with fused=True, or with foreach=True where it has no fused version.",
     example: ("torch.optim.AdamW(params, foreach=False)", "torch.optim.AdamW(params, fused=True)"),
     cost: "one argument; foreach needs memory for intermediate lists",

@@ -18,10 +18,10 @@ pub(super) const RULE: Rule = Rule {
     about: "some steps are much longer than the others; the finding names the work that grew in them",
     why: "The mean over all steps hides a few slow ones, and other ranks wait for each of them.",
     gain_methods: &[GainMethod::Model, GainMethod::Nothing],
-    gain_text: "The slow steps, and each step after one, become as long as the median step; the saved time is divided \
-         among all steps. The lower bound is 0. The upper bound assumes a median that is lower by twice its distance \
-         from the shortest step. The extra time is the additional critical path of the worst step, compared to usual \
-         steps. In recordings, a slow step without additional work may be insignificant: a note reports it.",
+    gain_text: "The estimate shortens the slow steps, and each step after one, to the median step, and divides the \
+         saved time among all steps. The lower bound is 0. The upper bound assumes a median that is lower by twice its \
+         distance from the shortest step. The extra time is the additional critical path of the worst step, compared \
+         to usual steps. In recordings, a slow step without additional work may be insignificant: a note reports it.",
     advice: "Analyze the named step (`stackline critical-path --steps` with its number) and the work that grew in it: \
          allocations, a compilation, garbage collection, data loading, checkpoints, another program on the machine.",
     example: (

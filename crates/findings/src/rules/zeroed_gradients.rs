@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
     why: "Each parameter costs an operator and, on a GPU, a launch and a short kernel. The backward pass then reads \
          the zeros and adds to them instead of writing.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The operators in `zero_grad`, and the kernels that they launch, take no time (`remove`).",
+    gain_text: "The estimate removes the operators in `zero_grad`, and the kernels that they launch (`remove`).",
     advice: "Call zero_grad(set_to_none=True), the default of PyTorch since version 2.0.",
     example: ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad(set_to_none=True)"),
     cost: "one argument, or a newer PyTorch",

@@ -21,10 +21,10 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Replay, GainMethod::Speculative],
     gain_text: "The inputs of `pad_sequence` show the lengths of the sequences, so the share of padding in their \
          batches. The rule computes the padding that remains if the sequences of a call in all recorded steps are \
-         sorted by length. Operators (on a GPU their kernels) with inputs of such shapes shrink accordingly (`scale`); \
-         attention shrinks with the squares of the lengths. The bounds are half of the padding and all of it. If \
-         sorting leaves more than half, or all sequences are padded to one length, the gain is speculative: half of \
-         the padding.",
+         sorted by length. The estimate shortens operators (on a GPU their kernels) with inputs of such shapes \
+         accordingly (`scale`), and attention by the squares of the lengths. The bounds are half of the padding and \
+         all of it. If sorting leaves more than half, or all sequences are padded to one length, the gain is \
+         speculative: half of the padding.",
     advice: "Batch sequences of similar length (sort within a few hundred batches, then shuffle the batches), or pack \
          sequences without padding: nested tensors, or attention with sequence lengths.",
     example: (
