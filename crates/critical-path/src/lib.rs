@@ -94,7 +94,7 @@ impl WarningCode {
             Self::AmbiguousRecord => "event records are reported on two streams; the first report was used",
             Self::SyncWithinStream => "waits are between kernels of the same stream",
             Self::LaunchWithoutNode => {
-                "launches are of a kind without a node in these rules, so their launch delay is missing"
+                "launches are calls for which HTA's graph has no node, so their launch delay is missing"
             }
             Self::UnknownSync => "synchronization records of an unknown kind were excluded",
             Self::BrokenCycle => "edges against time order were removed to break cycles",

@@ -165,10 +165,10 @@ impl CriticalPath {
         let node = |n: u32| (n as usize) < nodes.len();
         let event = |e: u32| (e as usize) < events;
         if !nodes.event.iter().all(|&e| event(e)) {
-            return Err("a node names a missing event".to_owned());
+            return Err("a node refers to an event that does not exist".to_owned());
         }
         if !edges.iter().all(|e| node(e.from) && node(e.to) && (e.attributed == NO_EVENT || event(e.attributed))) {
-            return Err("an edge names a missing node or event".to_owned());
+            return Err("an edge refers to a node or event that does not exist".to_owned());
         }
         let connected =
             self.path.nodes.len() == self.path.edges.len() + 1

@@ -1,4 +1,5 @@
-//! Missing records and missing times. Missing time is no speedup, so affected results are not tested.
+//! Exclusion of results from tests of significance where records or times are missing on one side: missing time is no
+//! speedup.
 
 use super::align::{Change, Side, Table, Verdict};
 use super::profile::{Measure, Profile};

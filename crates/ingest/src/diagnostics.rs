@@ -193,7 +193,8 @@ codes! {
     MEMORY_SAME_PLACE "same_addresses" Note
         "objects share addresses with another live object: names distinguish them, and both count";
     MEMORY_HUGE "implausible_size" Note
-        "an object is larger than 1 PiB, more than any device has; sums that overflow are capped at the largest number";
+        "an allocation is larger than 1 PiB, more memory than any device has; totals that contain it may reach the \
+         limit of 64-bit numbers and stop there";
     MEMORY_CLOCK_BACK "memory_clock_back" Repaired "times of memory events decrease; the order of the file was kept";
     MEMORY_OTHER_SIZE "freed_other_size" Note "memory was freed with a different size than it was allocated with";
     MEMORY_LATE_FREE "free_before_records" Note "a free was completed that was requested before the first record";

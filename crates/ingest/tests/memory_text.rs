@@ -68,8 +68,10 @@ fn syntax_errors_have_positions() {
     assert_eq!(error("a x"), "line 1, column 4: expected the size in bytes, found the end of the statement");
     assert_eq!(
         error("a x 8; s x[4:9]"),
-        "line 1, column 14: 4:9 is not a range of 8 bytes; ranges must ascend without overlap"
+        "line 1, column 14: range 4:9 must lie inside the object's 8 bytes, not be empty, and begin after the range \
+         before it ends"
     );
+    assert_eq!(error("a x 8; s x[0:4*0]"), "line 1, column 16: the number of accesses must be at least 1");
     assert_eq!(
         error("a \"x 8"),
         "line 1, column 3: a quoted name has no closing quote; close the name with \" on the same line"

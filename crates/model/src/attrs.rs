@@ -151,7 +151,9 @@ impl AttrTable {
         let mut offset = 0usize;
         table.offset.reserve_exact(table.shape.len());
         for id in &table.shape {
-            let length = lengths.get(id.index()).ok_or_else(|| format!("attribute layout {id:?} does not exist"))?;
+            let length = lengths.get(id.index()).ok_or_else(|| {
+                format!("the stored table of event arguments is inconsistent: it refers to missing layout {id:?}")
+            })?;
             table.offset.push(u32::try_from(offset).map_err(|_| "more than 2^32 attribute values".to_owned())?);
             offset += length;
         }

@@ -1,7 +1,7 @@
 //! Directories below which source text may be read.
 //!
-//! A trace may come from a stranger, and name any file of this machine. Text is read only below directories that the user opened or named,
-//! with links resolved; everything else is as if it were not there.
+//! A trace may come from a stranger, and name any file of this machine. Text is read only below directories that the
+//! user opened or named. A symbolic link counts as the file that it points to. All other files are treated as missing.
 
 use crate::OpenRun;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 /// Directories from which source text may be read.
 #[derive(Debug, Default)]
 pub struct SourceRoots {
-    /// Those that were opened, with all links resolved.
+    /// Directories that were opened, as paths without symbolic links.
     opened: Vec<PathBuf>,
     /// Directories that the user named, in addition to the inputs.
     named: Vec<PathBuf>,
@@ -20,7 +20,7 @@ pub struct SourceRoots {
     read: Mutex<BTreeSet<String>>,
 }
 
-/// Select the directories among these paths, with all links resolved.
+/// Select the directories among these paths, and resolve their symbolic links.
 fn directories<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
     let resolved = paths.into_iter().filter_map(|path| path.canonicalize().ok());
     resolved.filter(|path| path.is_dir()).collect()
@@ -38,8 +38,8 @@ impl SourceRoots {
         other.named.extend(self.named.iter().cloned());
     }
 
-    /// Find a source file by name, links resolved, if it lies below one of the directories. Relative names count from
-    /// each of them.
+    /// Find a source file by name. The file that its symbolic links point to must be below one of the directories.
+    /// Relative names count from each of them.
     pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
         if self.is_off {
             return None;

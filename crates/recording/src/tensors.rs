@@ -1,4 +1,4 @@
-//! Roles of named tensors, and memory events of tensors, in recorder streams.
+//! Types of recorder streams: roles of named tensors (parameter, gradient, optimizer state) and kinds of memory events.
 
 use serde::{Deserialize, Serialize};
 

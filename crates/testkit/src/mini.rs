@@ -198,7 +198,7 @@ fn track_of(text: &str) -> (String, Vec<String>) {
 
 /// The name (as JSON), the time after it, and the rest.
 fn name_and_time(text: &str) -> Result<(String, Time, &str), &'static str> {
-    const EXPECTED: &str = "TRACK CATEGORY NAME TIME, with a time such as 10..30, 10+20 or @10";
+    const EXPECTED: &str = "TRACK CATEGORY NAME TIME, with TIME in µs as START..END, START+DURATION or @INSTANT";
     if text.starts_with('"') {
         let (name, rest) = text.split_at(json_end(text).ok_or("a name whose quotes close")?);
         let (time, rest) = word(rest.trim_start());
@@ -389,7 +389,8 @@ mod tests {
 
     #[test]
     fn invalid_lines_are_reported_with_the_expected_form() {
-        let expected = "line 2 of a mini trace: expected TRACK CATEGORY NAME TIME, with a time such as 10..30, 10+20 or @10: \"1/1 cpu_op a\"";
+        let expected = "line 2 of a mini trace: expected TRACK CATEGORY NAME TIME, with TIME in µs as START..END, \
+             START+DURATION or @INSTANT: \"1/1 cpu_op a\"";
         assert_eq!(refused("1/1 cpu_op a 0+1\n1/1 cpu_op a"), expected);
         assert!(refused("1/1 cpu_op a 0+1 correlation").contains("expected arguments of the form KEY=VALUE"));
         assert!(refused("1/1 cpu_op a 0+1 dims=[[1]").contains("expected a value whose brackets and quotes close"));

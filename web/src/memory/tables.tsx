@@ -41,8 +41,8 @@ function CurveRows({ shown: { curve, applied }, range }: Props) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Curves as a table">
       <table>
-        <caption>Curves, in the visible calls</caption>
-        <thead><tr><th scope="col">Curve</th><th scope="col" class="number">Lowest here</th><th scope="col" class="number">Highest here</th></tr></thead>
+        <caption>Lowest and highest memory in the visible range of calls</caption>
+        <thead><tr><th scope="col">Curve</th><th scope="col" class="number">Lowest</th><th scope="col" class="number">Highest</th></tr></thead>
         <tbody>
           {rows.map(({ title, seen }) => (
             <tr key={title}><td>{title}</td><td class="number">{seen ? bytes(seen.least) : "–"}</td><td class="number">{seen ? bytes(seen.most) : "–"}</td></tr>

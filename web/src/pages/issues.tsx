@@ -356,7 +356,7 @@ function Events({ detail }: { detail: FindingDetail }) {
         ))}
       </ul>
       {listed > most && <button type="button" onClick={() => setMost(listed)}>{counted(listed - most, "more event")}</button>}
-      {listed <= most && detail.events_total > listed && <p class="quiet">The timeline and the search contain the other events.</p>}
+      {listed <= most && detail.events_total > listed && <p class="quiet">Not listed: {counted(detail.events_total - listed, "more event")} of this finding; find them in the timeline or by search.</p>}
     </details>
   );
 }

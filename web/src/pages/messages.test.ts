@@ -27,9 +27,9 @@ test("a time that is missing on one side of a comparison is no time of 0, and no
 test("how far clocks are apart is said where only one bound is known", () => {
   const info = { start_ns: 0, end_ns: 1e9 } as never;
   const clockNote = (least_ns: number | null, most_ns: number | null) => qualityOf({ info, recording_cost: null, clocks: [{ device: 0, least_ns, most_ns, shift_ns: 0, applied_ns: 0, contradictory: false, early: 0, late: 0 }] })[1];
-  expect(clockNote(-146e6, null)).toMatch(/the lead is at most 146 ms, the lag is unbounded\.$/);
-  expect(clockNote(null, 2e3)).toMatch(/the lag is at most 2 µs, the lead is unbounded\.$/);
-  expect(clockNote(-1e3, 2e3)).toMatch(/the lag is between −1 µs and 2 µs\.$/);
+  expect(clockNote(-146e6, null)).toMatch(/it is at most 146 ms ahead of the host clock; how far it may lag is unknown\.$/);
+  expect(clockNote(null, 2e3)).toMatch(/it lags the host clock by at most 2 µs; how far it may be ahead is unknown\.$/);
+  expect(clockNote(-1e3, 2e3)).toMatch(/it lags the host clock by −1 µs to 2 µs \(negative: it is ahead\)\.$/);
 });
 
 test("a step is said to go on to the end of its GPU work only where it launched some", () => {

@@ -77,7 +77,7 @@ function stepsOfPath(): string | undefined {
 /** Note on selected steps. */
 function stepsHint(all: readonly Step[]): string {
   const chosenRange = parsed(selectedSteps() ?? "");
-  return chosenRange && all.length > 0 ? ` Selected steps are filled in the row of steps.` : "";
+  return chosenRange && all.length > 0 ? " In the step row, selected steps are drawn in solid color." : "";
 }
 
 const address = ({ from, to }: TimeRange) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });

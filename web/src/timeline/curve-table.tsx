@@ -38,8 +38,8 @@ export function CurveTable({ answer, range }: { answer: AnswerTo<"counters">; ra
         <thead>
           <tr>
             <th scope="col">Name</th>
-            <th scope="col" class="number">Lowest here</th>
-            <th scope="col" class="number">Highest here</th>
+            <th scope="col" class="number">Lowest in view</th>
+            <th scope="col" class="number">Highest in view</th>
             <th scope="col" class="number">Highest overall</th>
           </tr>
         </thead>

@@ -27,8 +27,8 @@ export function RangeSummary({ lanes }: { lanes: Lanes }) {
     <section class="range" aria-labelledby="range-title">
       <h2 id="range-title">Marked: {duration(to - from)}, from {duration(from)} on</h2>
       <div class="bar">
-        <button type="button" onClick={() => change({ from: `${from}`, to: `${to}` })}>Zoom to the mark</button>
-        <button type="button" onClick={() => change({ mark: "" })}>Remove the mark</button>
+        <button type="button" onClick={() => change({ from: `${from}`, to: `${to}` })}>Zoom to the marked range</button>
+        <button type="button" onClick={() => change({ mark: "" })}>Remove the marked range</button>
       </div>
       <Shown query={query}>
         {({ document }) => (

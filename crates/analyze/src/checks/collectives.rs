@@ -10,7 +10,8 @@ const FIELDS: [&str; 5] = ["Collective name", "In msg nelems", "Out msg nelems",
 pub(super) const COLLECTIVE_FIELDS: Check = Check {
     name: "collective_fields",
     rule: "collectives of NCCL and RCCL have their name, sizes, data type and group size",
-    consequence: "sizes and bandwidths of collectives are unknown, and ranks are matched by order",
+    consequence: "sizes and bandwidths of collectives are unknown, and the collectives of different ranks are matched \
+         only by call order",
     read_codes: &[],
     run: |trace| {
         let columns = FIELDS.map(|field| (field, trace.attr(field)));

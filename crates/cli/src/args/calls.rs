@@ -165,8 +165,9 @@ pub(crate) struct CallsArgs {
     /// Show source lines with their costs.
     #[arg(long, conflicts_with_all = ["view", "callers_of", "by", "hide", "depth", "diff"])]
     pub(crate) lines: bool,
-    /// With --lines, read source text below this directory, links resolved; may be repeated. Without it, only input
-    /// directories are read, since a recording may name any file.
+    /// With --lines, also read source text below this directory; may be repeated. By default only input directories are
+    /// read, since a recording may name any file. A symbolic link counts as the file that it points to, which must
+    /// also be in the directory.
     #[arg(long, value_name = "DIR", requires = "lines")]
     pub(crate) source_root: Vec<PathBuf>,
     /// Compare two runs function by function.

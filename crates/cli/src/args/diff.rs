@@ -40,7 +40,7 @@ pub(crate) struct DiffArgs {
     /// Matching of GPU work between the runs.
     #[arg(long, value_enum, default_value_t = KernelsBy::Auto)]
     pub(crate) kernels_by: KernelsBy,
-    /// Write a document for other tools.
+    /// Write the comparison as Markdown, for pull requests.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<DiffDocument>,
     /// Exit with code 4 if a time grew by more than this limit, beyond noise: 'step>3%', 'op:aten::mm>10%',
@@ -63,7 +63,7 @@ pub(crate) enum KernelsBy {
     Family,
 }
 
-/// A document for other tools.
+/// Format of a document for pull requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DiffDocument {
     /// Markdown, for a pull request.

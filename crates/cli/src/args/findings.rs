@@ -25,8 +25,9 @@ Examples:
 /// Source files searched for comments that ignore findings.
 #[derive(Args, Debug)]
 pub(crate) struct CommentArgs {
-    /// Search source files below this directory for comments that ignore findings, links resolved; may be repeated. By
-    /// default the current directory and input directories are searched.
+    /// Search source files below this directory for comments that ignore findings; may be repeated. By default the
+    /// current directory and input directories are searched. A symbolic link counts as the file that it points to,
+    /// which must also be in the directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
     /// Do not read source files, so that no comment ignores findings.
@@ -55,7 +56,7 @@ pub(crate) struct FindingsArgs {
     /// --explain lists those of Python rules.
     #[arg(long, value_name = "CODE.NAME=NUMBER")]
     pub(crate) set: Vec<String>,
-    /// Write a document for other tools.
+    /// Write the findings as Markdown, SARIF or JUnit XML, for pull requests, editors or build servers.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<Document>,
     /// Compare with the findings of an earlier run (--format json): new, gone, changed. Findings below --min-gain and
@@ -91,7 +92,7 @@ pub(crate) struct FindingsInputs {
     pub(crate) inputs: Vec<PathBuf>,
 }
 
-/// A document for other tools.
+/// Format of a document for pull requests, editors or build servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Document {
     /// Markdown, for a pull request.

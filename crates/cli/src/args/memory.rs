@@ -41,7 +41,7 @@ pub(crate) struct MemoryArgs {
     /// Print live memory over time.
     #[arg(long, conflicts_with_all = ["objects", "apply"])]
     pub(crate) curve: bool,
-    /// List all objects, largest first.
+    /// List all memory objects (allocations), largest first.
     #[arg(long, conflicts_with = "apply")]
     pub(crate) objects: bool,
     /// Predict the peaks with these suggestions applied, by number.
@@ -73,7 +73,8 @@ impl MemoryArgs {
 /// Options for findings documents, comparison with an earlier run, and build gates.
 #[derive(Args, Debug)]
 pub(crate) struct MemoryGateArgs {
-    /// Write the findings (SL050 to SL060) as a document for other tools.
+    /// Write the findings (SL050 to SL060) as Markdown, SARIF or JUnit XML, for pull requests, editors or build
+    /// servers.
     #[arg(long = "as", value_enum, conflicts_with_all = ["format", "at", "curve", "objects", "apply", "rules"])]
     pub(crate) document: Option<Document>,
     /// Omit findings that save less than this share of the peak, in percent [default: 0.5].

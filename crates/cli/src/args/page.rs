@@ -22,8 +22,9 @@ pub(crate) const REPORT_EXAMPLE: &str = "Examples:
 /// Access to source text.
 #[derive(Args, Debug)]
 pub(crate) struct SourceArgs {
-    /// Read source text below this directory, links resolved; may be repeated. By default only input directories are
-    /// read, since a trace may name any file.
+    /// Also read source text below this directory; may be repeated. By default only input directories are read, since a
+    /// trace may name any file. A symbolic link counts as the file that it points to, which must also be in the
+    /// directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
     /// Do not read source text of the input or of --baseline.

@@ -11,7 +11,21 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("view", &["steps", "whole", "rank"]),
 ];
 
-/// Command-line parser as help, manual pages and completions show it: without options that a command refuses.
+/// Help of common options that mean something else for one command: command, option and text.
+const OWN_HELP: &[(&str, &str, &str)] = &[
+    (
+        "record",
+        "output",
+        "Directory of the recording, which is created [default: NAME.stackline, after the script, module or command, \
+         with a number if it exists]",
+    ),
+    ("record", "steps", "Record only these steps, by number, both ends included: 5 or 5..8"),
+    ("import", "output", "Run directory to create; required"),
+    ("man", "output", "Write the pages of all commands to this directory instead of printing one"),
+];
+
+/// Command-line parser as help, manual pages and completions show it: without options that a command refuses, and with
+/// the command's own help of the others.
 pub(crate) fn command() -> Command {
     let mut root = Cli::command();
     for (name, refused) in REFUSED {
@@ -20,6 +34,10 @@ pub(crate) fn command() -> Command {
         // clap lists a command's own argument before the common one of the same id, and the common one still receives
         // the value.
         root = root.mut_subcommand(name, |command| command.args(hidden.into_iter().map(|arg| arg.hide(true))));
+    }
+    for (name, id, help) in OWN_HELP {
+        let own = root.get_arguments().find(|arg| arg.get_id().as_str() == *id).cloned();
+        root = root.mut_subcommand(name, |command| command.args(own.map(|arg| arg.help(*help))));
     }
     root
 }

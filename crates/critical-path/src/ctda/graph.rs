@@ -1,5 +1,5 @@
-//! Dependency graph of method `ctda`: nodes of time pieces, and edges with the time until which a node waits for
-//! another.
+//! Data types of method `ctda`'s dependency graph: nodes, their time pieces, and edges with the time until which a node
+//! waits for another.
 
 use serde::{Deserialize, Serialize};
 use stackline_timeline::phase_rules::Phase;

@@ -1,4 +1,4 @@
-//! Order in which calls acquired the runtime's lock (section 2.5 A).
+//! Edges by the order in which calls acquired the lock of the CUDA runtime (HTA specification, section 2.5 A).
 
 use super::build::Builder;
 use crate::graph::EdgeKind;

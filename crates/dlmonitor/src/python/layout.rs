@@ -180,9 +180,9 @@ impl Layout {
                 // Frames hold tagged references to their code, and `interned` takes 16 bits of a text's state.
                 Ok(Self { code_tag: 3, text_kind: 16, ..published(words, &PUBLISHED_314)? })
             }
-            (3, minor) if minor > 14 => {
-                Err(format!("the layout of CPython 3.{minor} is not known to this version of the recorder"))
-            }
+            (3, minor) if minor > 14 => Err(format!(
+                "this version of the recorder does not know the frame and code objects of CPython 3.{minor}"
+            )),
             (major, minor) => Err(format!("CPython {major}.{minor} is too old: 3.10 is the oldest supported version")),
         }
     }

@@ -132,7 +132,11 @@ impl FrameSampler {
             return Err("the kernel does not allow safe reads of this process's own memory".into());
         }
         if !is_within_head(&interpreter.layout) {
-            return Err("the layout of the interpreter's objects is too large".into());
+            return Err(
+                "fields of this Python's code or frame objects lie beyond the bytes that the sampler reads, so \
+                 frames cannot be sampled"
+                    .into(),
+            );
         }
         Ok(Self {
             memory,

@@ -139,11 +139,18 @@ pub(crate) fn describe() -> String {
     let state = STATE.load(Ordering::Relaxed);
     let fields = current();
     match (fields.scope(), fields.sequence_number(), fields.forward_thread()) {
-        (None, ..) => "names and times only: unknown layout of this PyTorch".into(),
+        (None, ..) => "only names and times of operators are recorded: the data structures of this version of PyTorch \
+             are unknown"
+            .into(),
         _ if state < COUNT => "no operator seen yet".into(),
         (_, Some(sequence), Some(forward)) => {
-            format!("sequence numbers at {sequence}, forward threads at {forward}")
+            format!(
+                "at::RecordFunction has the sequence number at byte {sequence} and the forward thread at byte \
+                 {forward}"
+            )
         }
-        _ => "no join of forward and backward: unknown layout of this PyTorch".into(),
+        _ => "backward operators are not linked to forward operators: the data structures of this version of PyTorch \
+             are unknown"
+            .into(),
     }
 }

@@ -81,11 +81,11 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
     // already.
     let find_layout = move || crate::thread::with(|_| drop(sender.send(find(&shim))));
     crate::thread::without_signals(|| std::thread::Builder::new().spawn(find_layout))
-        .map_err(|error| format!("cannot start a thread that finds the layout of tensors: {error}"))?;
+        .map_err(|error| format!("cannot start the thread that determines how PyTorch stores tensors: {error}"))?;
     // The caller holds Python's lock, and an operator that the program replaced may wait for it.
     found
         .recv_timeout(MAX_WAIT)
-        .map_err(|_| "the search for the layout of tensors failed or took too long".to_owned())?
+        .map_err(|_| "the search for PyTorch's tensor fields failed or took too long".to_owned())?
 }
 
 impl Shim {
@@ -357,7 +357,9 @@ impl Call {
         let view = shim.run_watched(callback, || tensor.reshaped(&sizes));
         EXPECTED.set(None);
         drop(view.ok_or("could not call an operator")?);
-        FOUND.take().ok_or_else(|| "unknown offset of the inputs of operators in this PyTorch".into())
+        FOUND.take().ok_or_else(|| {
+            "operator inputs are not recorded: this version of PyTorch stores them at an unknown position".into()
+        })
     }
 
     /// Search the offset of an operator call's inputs in a `RecordFunction`, by their number and content.

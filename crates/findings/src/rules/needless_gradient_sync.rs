@@ -25,9 +25,9 @@ pub(super) const RULE: Rule = Rule {
          loss(model(last)).backward()\noptimizer.step()",
     ),
     cost: "a few lines; each rank has its own gradients until the last pass, so do not read them earlier",
-    false_positives: "The program reads gradients between the passes, such as their norm for clipping. Passes of \
-         several models with equal shapes, such as two critics, are indistinguishable if all of them precede the \
-         first optimizer step.",
+    false_positives: "The program reads gradients between the passes, such as their norm for clipping. Several models \
+         with equal shapes, such as two critics, all run backward before the first optimizer step; their passes then \
+         look like several passes of one model.",
     source: "common practice; PyTorch's DistributedDataParallel.no_sync",
     needs: &[Requirement::GpuWork, Requirement::Collectives, Requirement::Operators],
     settings: &[],

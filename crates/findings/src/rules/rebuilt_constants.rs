@@ -182,7 +182,7 @@ fn line_candidate<'h>(
         Blank::Unwritten if !operators.iter().any(|&e| is_factory(e)) => return None,
         Blank::Unwritten | Blank::Constants => (),
     }
-    let lists = Lists::find(context, &place, &operators, reads);
+    let lists = Lists::measure(context, &place, &operators, reads);
     let spans = whole_calls(context, &operators, (lists.is_some(), all_per_call));
     // Copies to the GPU belong to SL030, unless most of the time goes into reading a list.
     if context.uses_gpu() && only_uploads && context.total(&spans) < 2 * context.total(&operators) {

@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
          sizes, pad to few sizes, and avoid changing Python numbers in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
     cost: "one argument; code for any size can be slightly slower than code for one size",
-    false_positives: "The recording is of the beginning of the program, and all shapes will have occurred soon.",
+    false_positives: "The recording covers only the start of the program, where new input shapes still occur; later \
+         there are none.",
     source: "common practice",
     needs: &[],
     settings: &[],

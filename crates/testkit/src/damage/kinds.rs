@@ -41,11 +41,14 @@ pub(super) const KINDS: &[Kind] = kinds! {
         "missing-comma" All true syntax::missing_comma: "tolerate",
     }
     "truncated file or gzip, unterminated string, no closing, two documents" {
-        "truncated-text" Prefix true cut::truncated_text: "keep the complete events, report the byte of the end",
-        "truncated-in-string" Prefix true cut::truncated_in_string: "keep the complete events, report the byte of the end",
+        "truncated-text" Prefix true cut::truncated_text: "keep the complete events, report the byte position at which \
+             the file ends",
+        "truncated-in-string" Prefix true cut::truncated_in_string: "keep the complete events, report the byte \
+             position at which the file ends",
         "unterminated-string" Others true cut::unterminated_string: "resync at the next event, keep the rest",
         "missing-close" All true cut::missing_close: "keep all events; the Chrome format allows a missing ]",
-        "truncated-gzip" Nothing true cut::truncated_gzip: "keep the decompressed part, report the byte of the end",
+        "truncated-gzip" Nothing true cut::truncated_gzip: "keep the decompressed part, report the byte position at \
+             which the file ends",
         "corrupt-gzip" Nothing true cut::corrupt_gzip: "keep the part decompressed before the damage, report its position",
         "two-documents" All true cut::two_documents: "keep the first document, report that more data follow",
         "empty-file" Nothing true cut::empty_file: "a message of one line",

@@ -164,7 +164,8 @@ impl Condition {
             Subject::Any(table) | Subject::Named(table, _) if !diff.changes.contains_key(table) => {
                 let (text, label) = (&self.text, table.name());
                 return Err(anyhow!(
-                    "--fail-on {text:?} cannot be judged: A or B lacks its {label}, or they are recorded differently"
+                    "--fail-on {text:?} cannot be judged: A or B has no {label}, or A and B were recorded in different \
+                     ways"
                 ));
             }
             // All its rows are new: of no time there are no percents.

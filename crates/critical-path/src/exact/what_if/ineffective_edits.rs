@@ -63,7 +63,8 @@ impl Applier<'_, '_> {
         let Some(selector) = &edit.selector else { return };
         let is_about_waits = matches!(selector.target, Target::Names(NameKind::Sync | NameKind::Wait, _));
         let note = if is_about_waits && matches!(edit.action, Action::Scale(_)) {
-            "a wait ends with the awaited work, independent of the call's own time; scale that work or remove the wait"
+            "a wait lasts until the awaited work ends, independent of the call's own time; scale that work or remove \
+             the wait"
         } else if self.has_effect(before) {
             return;
         } else {
@@ -79,7 +80,10 @@ impl Applier<'_, '_> {
                     Target::Names(NameKind::Kernel | NameKind::Collective | NameKind::Sync | NameKind::Wait, _)
                     | Target::Stream(_),
                 ) => "the events take no time",
-                _ => "the thread only waits there, and a wait ends with the awaited work",
+                _ => {
+                    "in these events the thread only waits, and the wait lasts until the awaited work ends; change \
+                     that work instead"
+                }
             }
         };
         let events = if count == 1 { "1 event".to_owned() } else { format!("{count} events") };

@@ -42,3 +42,14 @@ pub struct TextError {
     /// The fault, and the expected token.
     pub what: String,
 }
+
+/// Describe an invalid range of an object's bytes, or a range with 0 accesses.
+fn range_error(begin: u64, end: u64, size: u64, times: u32) -> String {
+    if times == 0 {
+        return "the number of accesses must be at least 1".to_owned();
+    }
+    format!(
+        "range {begin}:{end} must lie inside the object's {size} bytes, not be empty, and begin after the range before it \
+         ends"
+    )
+}

@@ -1,7 +1,7 @@
 //! Parser of memory text, a line-based notation of memory traces (docs/formats/memory-text.md).
 
 use super::lex::{Placed, Token, lex};
-use super::{FIRST_DEVICE, FLAGS, TextError};
+use super::{FIRST_DEVICE, FLAGS, TextError, range_error};
 use crate::diagnostics;
 use crate::memory::MOST_BYTES;
 use rustc_hash::FxHashMap;
@@ -355,10 +355,9 @@ impl Reader {
             let end = self.number("the byte after the last one")?;
             let times = if self.take(&Token::Mark('*')) { self.number("the number of accesses")? } else { 1 };
             let after = ranges.last().map_or(0, |last| last.end);
-            if begin < after || end <= begin || end > self.trace.objects.bytes[object.index()] || times == 0 {
-                let size = self.trace.objects.bytes[object.index()];
-                let what = format!("{begin}:{end} is not a range of {size} bytes; ranges must ascend without overlap");
-                return self.error(1, what);
+            let size = self.trace.objects.bytes[object.index()];
+            if begin < after || end <= begin || end > size || times == 0 {
+                return self.error(1, range_error(begin, end, size, times));
             }
             ranges.push(ByteRange { begin, end, times });
             if !self.take(&Token::Mark('+')) {

@@ -147,7 +147,8 @@ impl Module {
         Ok(module)
     }
 
-    /// Instruction with a name, or else that of a kernel: in graphs of many kernels all run as one instruction.
+    /// Find the HLO instruction of this name, or else the one that is compiled to this kernel. In a CUDA graph, all
+    /// kernels run as one instruction.
     pub(super) fn find(&self, instruction: &str, kernel: &str) -> Option<Position> {
         let has_origin = |&position: &Position| self.origin(position).is_some();
         let named = self.by_name.get(instruction).copied().filter(has_origin);

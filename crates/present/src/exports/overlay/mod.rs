@@ -215,7 +215,8 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
         self.summary.events += 1;
         if let Some(expected) = self.marks.next_if(|m| m.index == index) {
             self.fitting += u64::from(fits(element, expected));
-            let marked = mark(element).ok_or_else(|| self.input.malformed("an event on the path is not an object"))?;
+            let marked = mark(element)
+                .ok_or_else(|| self.input.malformed("an event on the critical path is not a JSON object"))?;
             self.summary.marked += 1;
             return self.element(&marked);
         }

@@ -9,7 +9,7 @@ use stackline_findings::{DevicePeak, Findings, MemoryGain};
 pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
         let falls = match (saved.lowers_bytes, saved.low_bytes) {
-            (0, _) => "does not fall by this change alone: another moment has the same height".to_owned(),
+            (0, _) => "does not fall by this change alone: the memory is as high at another moment".to_owned(),
             (most, 0) => format!("falls by 0 to {} by this change alone", bytes(most)),
             (most, low) if low < most => format!("falls by {} to {} by this change alone", bytes(low), bytes(most)),
             (lowers, _) => format!("falls by {} by this change alone", bytes(lowers)),

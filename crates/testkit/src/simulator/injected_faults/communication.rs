@@ -109,7 +109,7 @@ fn search(p: &mut FaultInjector<'_>) {
     let ns = p.part(50, 150);
     p.gone(At::Forward, 1, |b| {
         b.python("torch/nn/parallel/distributed.py(1639): forward", |b| {
-            b.op("torch.distributed.ddp.reducer::search_unused_parameters", |b| b.around(ns, 8));
+            b.op("torch.distributed.ddp.reducer::search_unused_parameters", |b| b.spend_about(ns, 8));
         });
     });
 }

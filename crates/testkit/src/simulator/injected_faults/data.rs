@@ -88,7 +88,7 @@ fn load_inline(p: &mut FaultInjector<'_>) {
             take(b, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
                 b.python(names::FETCH, |b| {
                     for _ in 0..items {
-                        b.python("dataset.py(31): __getitem__", |b| b.around(ns, 15));
+                        b.python("dataset.py(31): __getitem__", |b| b.spend_about(ns, 15));
                         b.spend(300, 3_000);
                     }
                 });
@@ -110,9 +110,9 @@ fn resize(p: &mut FaultInjector<'_>) {
                 b.python(names::FETCH, |b| {
                     for _ in 0..items {
                         b.python("dataset.py(31): __getitem__", |b| {
-                            b.around(ns / 8, 15);
+                            b.spend_about(ns / 8, 15);
                             b.steps.push(Step::Open(Span::new(program::Kind::Python, RESIZE)));
-                            b.around(ns, 15);
+                            b.spend_about(ns, 15);
                             b.steps.push(Step::Close);
                         });
                         b.spend(300, 3_000);

@@ -86,7 +86,7 @@ fn collect(p: &mut FaultInjector<'_>) {
     let ns = p.part(40, 150);
     p.gone(At::End, 1, |b| {
         b.python("train.py(70): free", |b| {
-            b.python("<built-in method collect of module object at 0x7f52d1b40e50>", |b| b.around(ns, 5));
+            b.python("<built-in method collect of module object at 0x7f52d1b40e50>", |b| b.spend_about(ns, 5));
         });
     });
 }
@@ -97,7 +97,7 @@ fn collect_by_itself(p: &mut FaultInjector<'_>) {
     let (every, ns) = (p.some(1, 3), p.part(50, 300));
     for pass in (p.some(1, 2)..p.passes()).step_by(every) {
         let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
-        let faulty = p.write(|b| b.python("Python GC", |b| b.around(ns, 30)));
+        let faulty = p.write(|b| b.python("Python GC", |b| b.spend_about(ns, 30)));
         p.put((At::Forward, place, pass), faulty, Vec::new());
     }
 }
@@ -122,7 +122,7 @@ fn logging(p: &mut FaultInjector<'_>) {
                 if reads {
                     extras::item(b);
                 }
-                b.around(ns, 15);
+                b.spend_about(ns, 15);
             });
         });
     });
@@ -135,7 +135,7 @@ fn recompile(p: &mut FaultInjector<'_>) {
     for pass in p.b.rng.sample(p.passes() - 1, times) {
         let faulty = p.write(|b| {
             b.python("model.py(30): forward", |b| {
-                b.python("torch/_dynamo/convert_frame.py(1080): _compile", |b| b.around(ns, 30));
+                b.python("torch/_dynamo/convert_frame.py(1080): _compile", |b| b.spend_about(ns, 30));
             });
         });
         p.put((At::Forward, place, pass + 1), faulty, Vec::new());
@@ -155,7 +155,7 @@ fn graph_breaks(p: &mut FaultInjector<'_>) {
                     b.spend(500, 1_500);
                     b.python("model.py(34): torch_dynamo_resume_in_forward_at_34", |b| {
                         if is_injected {
-                            b.op("TorchDynamo Cache Lookup", |b| b.around(ns, 10));
+                            b.op("TorchDynamo Cache Lookup", |b| b.spend_about(ns, 10));
                         }
                         b.op("Torch-Compiled Region: 1/0", |b| {
                             b.injected_kernel("triton_poi_fused_mul_1", 6_000);
@@ -174,7 +174,7 @@ fn graph_breaks(p: &mut FaultInjector<'_>) {
 fn slow_step(p: &mut FaultInjector<'_>) {
     let ns = p.part(150, 500);
     let pass = 1 + p.b.rng.below(p.passes() - 2);
-    let faulty = p.write(|b| b.python("train.py(140): evaluate", |b| b.around(ns, 0)));
+    let faulty = p.write(|b| b.python("train.py(140): evaluate", |b| b.spend_about(ns, 0)));
     p.put((At::End, 0, pass), faulty, Vec::new());
 }
 
@@ -202,7 +202,7 @@ fn halved(p: &mut FaultInjector<'_>, ns: i64) {
         steps.iter().map(halved).collect()
     };
     p.both(At::Forward, 1, |p| {
-        let faulty = p.write(|b| b.python("train.py(120): build_mask", |b| b.around(ns, 5)));
+        let faulty = p.write(|b| b.python("train.py(120): build_mask", |b| b.spend_about(ns, 5)));
         let repaired = half(&faulty);
         (faulty, repaired)
     });
@@ -243,8 +243,8 @@ fn small_operators(p: &mut FaultInjector<'_>) {
             p.write(|b| {
                 b.python("model.py(71): normalize_rows", |b| {
                     for _ in 0..calls {
-                        b.around(each / 3, 10);
-                        b.op("aten::add", |b| b.around(each / 2, 10));
+                        b.spend_about(each / 3, 10);
+                        b.op("aten::add", |b| b.spend_about(each / 2, 10));
                     }
                 });
             })
@@ -264,7 +264,7 @@ fn wait_for_others(p: &mut FaultInjector<'_>) {
     let frame = FRAMES[p.b.rng.below(FRAMES.len())];
     let ns = p.part(40, 150);
     p.gone(At::End, 1, |b| {
-        b.python("train.py(77): save", |b| b.python(frame, |b| b.around(ns, 5)));
+        b.python("train.py(77): save", |b| b.python(frame, |b| b.spend_about(ns, 5)));
     });
 }
 
@@ -272,13 +272,13 @@ fn wait_for_others(p: &mut FaultInjector<'_>) {
 fn profiler_pauses(p: &mut FaultInjector<'_>) {
     let ns = p.part(60, 150);
     p.gone(At::End, 1, |b| {
-        b.span(Span::new(program::Kind::Overhead, "Activity Buffer Request"), (1, 9), (1, 9), |b| b.around(ns, 5));
+        b.span(Span::new(program::Kind::Overhead, "Activity Buffer Request"), (1, 9), (1, 9), |b| b.spend_about(ns, 5));
     });
 }
 
 impl Builder<'_> {
-    /// Exclusive time of about this many ns, with a random deviation of some percent.
-    pub(super) fn around(&mut self, ns: i64, percent: i64) {
+    /// Add a step that spends about `ns` in the open span itself, varied at random by up to `percent` %.
+    pub(super) fn spend_about(&mut self, ns: i64, percent: i64) {
         let own = self.rng.jitter(ns, percent).max(1);
         self.steps.push(Step::Spend(own));
     }

@@ -1,5 +1,5 @@
-//! Operators of a thread with their inputs, and the operators that access an input themselves. An operator that only
-//! calls others leaves the access to those.
+//! List of a thread's operators with their inputs, and search for the operators that access an input themselves. An
+//! operator that only calls others leaves the access to them.
 
 use super::super::calls::{Calls, ThreadCalls};
 use super::operator_effects::{Effect, effect};
