@@ -44,7 +44,7 @@ fn output_input_and_exit_code_equal_those_of_the_command() {
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "got word\n");
     let text = stderr(&output);
-    assert!(text.starts_with("problem\n") && text.contains("no Python process reported"), "{text}");
+    assert!(text.starts_with("problem\n") && text.contains("no Python process started the recorder"), "{text}");
     assert_eq!(names(folder.path()), ["recorder.so"], "nothing is left behind where nothing was recorded");
 }
 

@@ -158,7 +158,10 @@ impl AttrTable {
             offset += length;
         }
         if offset != table.values.len() {
-            return Err(format!("attribute layouts need {offset} values, {} exist", table.values.len()));
+            return Err(format!(
+                "the stored table of event arguments is inconsistent: it needs {offset} values and has {}",
+                table.values.len()
+            ));
         }
         for (id, shape) in table.shapes.iter().enumerate() {
             let shapes = &table.shapes;

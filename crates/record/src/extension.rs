@@ -220,7 +220,9 @@ unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mu
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     begin_recording(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
-        print_message("recording without Python frames: their layout in this interpreter is unknown");
+        print_message(
+            "recording without Python frames: the recorder does not know the frame objects of this interpreter",
+        );
         Session::begin(Options { python: false, ..options })
     })
 }

@@ -41,7 +41,7 @@ function FrameNotShown() {
   return (
     <>
       <h3><Name text={frame.name} lines={6} /></h3>
-      <p class="quiet">This view has no box for the frame: too narrow, or outside the selection. Open it in a view of its own:</p>
+      <p class="quiet">This view does not draw the frame, which is too narrow or outside the selection. Open the frame in a separate view:</p>
       <p class="bar"><FromHere label={label} /></p>
     </>
   );

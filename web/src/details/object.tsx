@@ -36,7 +36,7 @@ function Known({ detail }: { detail: ObjectDetail }) {
   return (
     <>
       <h3 class="long">{detail.name}</h3>
-      <p class="bar"><Copy text={() => objectText(detail)} /> <button type="button" onClick={() => change(lifeOf(detail), "replace")}>Zoom to its lifetime</button></p>
+      <p class="bar"><Copy text={() => objectText(detail)} /> <button type="button" onClick={() => change(lifeOf(detail), "replace")}>Zoom to the object's lifetime</button></p>
       <dl class="pairs">
         <div><dt>Bytes</dt><dd title={`${detail.bytes}`}>{bytes(detail.bytes)}{detail.requested !== detail.bytes && `, ${bytes(detail.requested)} requested`}</dd></div>
         <div><dt>Device, stream</dt><dd>{detail.device}, {detail.stream}</dd></div>

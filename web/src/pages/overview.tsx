@@ -223,7 +223,7 @@ function LateGpuWork({ window }: { window: number }) {
   const { step_ns, steps } = findings.answer.document;
   const lateNs = step_ns * steps - window;
   if (lateNs < window / 50) return null;
-  return <p class="quiet">Up to the marked end of the steps. GPU work that they launched takes {duration(lateNs)} more, which findings include.</p>;
+  return <p class="quiet">The causes cover the time up to the marked end of the steps. GPU work that the steps launched takes {duration(lateNs)} more, which findings include.</p>;
 }
 
 /** Utilization of the GPUs: mean and range. */

@@ -13,7 +13,7 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     run: |trace| {
         let calls = calls_by_correlation(trace);
         let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
-            None => Some("no record of the event is named".to_owned()),
+            None => Some("the wait does not name the call that recorded the event".to_owned()),
             Some(id) if !calls.contains_key(&id) => Some(format!("the call {id} that recorded the event is missing")),
             Some(_) => None,
         };

@@ -180,7 +180,8 @@ impl Exact<'_> {
             (
                 "awaited_operations_left_out",
                 self.left_out,
-                "awaited operations were excluded; each call keeps the 256 that ended last",
+                "awaited operations were left out of the graph: each wait depends only on the 256 operations that \
+                 ended last",
             ),
             ("no_gpu_work", u64::from(operations == 0), "no GPU work; the path contains host work only"),
         ];

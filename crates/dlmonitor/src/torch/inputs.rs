@@ -84,10 +84,13 @@ impl Layout {
     pub(super) fn describe(&self) -> String {
         let Self { inputs, sizes, dtype, list, .. } = self;
         let storage = match self.storage {
-            Some((storage, data)) => format!("storages at {storage}, their data pointer at {data}"),
+            Some((storage, data)) => format!("storage {storage} (in it, data pointer {data})"),
             None => "storages not found".to_owned(),
         };
-        format!("inputs at {inputs}, lists with tag {list}, sizes at {sizes}, types at {dtype}, {storage}")
+        format!(
+            "byte offsets in PyTorch's objects: inputs {inputs}, sizes {sizes}, types {dtype}, {storage}; lists of \
+             tensors have tag {list}"
+        )
     }
 }
 

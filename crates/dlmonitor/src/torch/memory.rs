@@ -34,7 +34,9 @@ pub(crate) fn start() -> Result<(), String> {
         return Ok(());
     }
     let library = Library::loaded(c"libc10.so").ok_or("PyTorch is not loaded")?;
-    let symbol = |name: &CStr| library.symbol(name).ok_or("this libc10 reports no allocations");
+    let symbol = |name: &CStr| {
+        library.symbol(name).ok_or("this version of PyTorch's library libc10 does not report allocations")
+    };
     let (new, delete) = (symbol(NEW)?, symbol(DELETE)?);
     ORIGINALS.get_or_init(|| {
         // SAFETY: the signatures of `ProfiledCPUMemoryReporter::New(void*, size_t)` and `::Delete(void*)`, with `this`

@@ -41,8 +41,9 @@ pub(super) fn find(library: Library, layout: &'static Layout) -> Result<usize, S
     // The thread's own calls are not reported, because callbacks find its state in use. The receiver may be gone
     // already.
     let search = move || crate::thread::with(|_| drop(sender.send(search(&shim, layout))));
-    crate::thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(search))
-        .map_err(|error| format!("cannot start a thread that finds the outputs of operators: {error}"))?;
+    crate::thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(search)).map_err(
+        |error| format!("cannot start the thread that determines how PyTorch stores outputs of operators: {error}"),
+    )?;
     let found = found.recv_timeout(probe::MAX_WAIT);
     let offset = found.map_err(|_| "the search for the outputs of operators failed or took too long".to_owned())??;
     Ok(*OUTPUTS.get_or_init(|| offset))
@@ -53,7 +54,7 @@ fn search(shim: &Shim, layout: &Layout) -> Result<usize, String> {
     if first == watch(shim, layout, [2, 5])? {
         Ok(first)
     } else {
-        Err("two calls have their outputs at different offsets".into())
+        Err("operator outputs are not recorded: PyTorch stored them at different byte offsets in two calls".into())
     }
 }
 
@@ -71,7 +72,8 @@ fn watch(shim: &Shim, layout: &Layout, [rows, columns]: [i64; 2]) -> Result<usiz
     EXPECTED.set(None);
     let view = view.ok_or("could not call an operator")?;
     let (found, calls) = (FOUND.take(), CALLS.get());
-    let unknown = || "unknown offset of the outputs of operators in this PyTorch".to_owned();
+    let unknown =
+        || "operator outputs are not recorded: this version of PyTorch stores them at an unknown position".to_owned();
     let &(_, offset, _) = found.first().ok_or_else(unknown)?;
     let is_returned = found.iter().any(|&(_, _, tensor)| tensor == view.address());
     // One match in each call, always at the same offset.

@@ -93,7 +93,7 @@ impl Shim {
     pub(super) fn find(library: Library) -> Result<Self, String> {
         let symbol_of = |library: Library, name: &CStr| {
             let symbol = library.symbol(name).map(std::ptr::NonNull::as_ptr);
-            symbol.ok_or_else(|| format!("this PyTorch has no {}", name.to_string_lossy()))
+            symbol.ok_or_else(|| format!("this version of PyTorch does not export {}", name.to_string_lossy()))
         };
         let symbol = |name| symbol_of(library, name);
         let c10 = Library::loaded(c"libc10.so").ok_or("libc10 is not loaded")?;
@@ -139,11 +139,12 @@ impl Shim {
 /// Check that the numbers of types match the known names.
 fn check_types(library: Library) -> Result<(), String> {
     for (function, name) in TYPES {
-        let symbol = library.symbol(function).ok_or("this PyTorch does not export the numbers of its types")?;
+        let symbol =
+            library.symbol(function).ok_or("this version of PyTorch does not export the numbers of its data types")?;
         // SAFETY: a function of torch's C interface that takes nothing and returns a number.
         let number = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(symbol.as_ptr())() };
         if u8::try_from(number).ok().and_then(|number| DType(number).name()) != Some(name) {
-            return Err(format!("{name} has an unexpected type number in this PyTorch: {number}"));
+            return Err(format!("data type {name} has an unexpected number in this version of PyTorch: {number}"));
         }
     }
     Ok(())
@@ -159,7 +160,10 @@ fn find(shim: &Shim) -> Result<Layout, String> {
     let first = Call::watch(shim, memory, [3, 2])?;
     let second = Call::watch(shim, memory, [2, 5])?;
     if first != second {
-        return Err(format!("two calls have different layouts: {first:?}, {second:?}"));
+        return Err(format!(
+            "operator inputs are not recorded: PyTorch stored them at different byte offsets in two calls: {first:?}, \
+             {second:?}"
+        ));
     }
     Ok(Layout {
         inputs: first.inputs,
@@ -236,7 +240,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<usize> {
 fn only_match(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
-        _ => Err(format!("unknown offset of the {what} of tensors in this PyTorch")),
+        _ => Err(format!("this version of PyTorch stores the {what} of tensors at an unknown position")),
     }
 }
 
@@ -280,7 +284,7 @@ impl Fields {
         let known = undefined.get(device + 2) == Some(&0)
             && undefined.get(flags).is_some_and(|flags| flags & (NOT_PLAIN | CUSTOM_STRIDES) == CUSTOM_STRIDES);
         if !known || !images.iter().all(|image| plain(&image.1)) {
-            return Err("unknown offset of the flags of tensors in this PyTorch".into());
+            return Err("this version of PyTorch stores the flags of tensors at an unknown position".into());
         }
         Ok(Self { sizes, dtype, flags })
     }

@@ -25,9 +25,9 @@ pub(super) const RULE: Rule = Rule {
         @triton.autotune, and run all shapes once before training.",
     example: ("torch.backends.cudnn.benchmark = True  # images of any size", "torch.backends.cudnn.benchmark = False"),
     cost: "one line; the algorithm chosen without a search may be slower",
-    false_positives: "The recording covers the start of the program, and soon all shapes have been seen. A search is \
-        a convolution that launches kernels and waits for the GPU at least three times, or a frame of the autotuner \
-        of Triton or FlashInfer.",
+    false_positives: "The recording covers only the start of the program, where new input shapes still occur; later \
+        there are none. A search is a convolution that launches kernels and waits for the GPU at least three times, or \
+        a frame of the autotuner of Triton or FlashInfer.",
     source: "common practice; cuDNN frontend, time_sorted_plan (steps of a search)",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
     settings: &[Setting {

@@ -45,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
             name: "rows",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "maximum share of the table's rows in a lookup, in percent",
+            about: "report only tables of which a lookup reads at most this share of the rows, in percent",
         },
         Setting {
             name: "share",

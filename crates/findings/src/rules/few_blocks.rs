@@ -40,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
             name: "filled",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "maximum share of multiprocessors that its blocks fill, in percent",
+            about: "report only kernels whose blocks fill at most this share of the multiprocessors, in percent",
         },
         Setting {
             name: "mean_us",

@@ -204,12 +204,15 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     false_positives: "Other inputs access the rest. If the rest is in many small pieces, the finding reports it \
          without advising a smaller size.",
     settings: &[
-        share("touched", 80.0, "maximum share of accessed bytes of a finding, in percent"),
+        share(
+            "touched",
+            80.0,
+            "report only objects of which kernels access at most this share of the bytes, in percent",
+        ),
         share(
             "fragmentation",
             80.0,
-            "minimum fragmentation of the rest from which no smaller size is advised, in \
-             percent",
+            "fragmentation of the unused bytes, in percent, from which the finding advises no smaller size",
         ),
     ],
     ..COMMON
@@ -237,7 +240,8 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
         name: "variation",
         default: 20.0,
         range: (0.0, 1e6),
-        about: "maximum variation (standard deviation over mean) of access counts that is uniform, in percent",
+        about: "report only objects whose access counts vary by more than this (standard deviation over mean), in \
+             percent",
     }],
     ..COMMON
 };

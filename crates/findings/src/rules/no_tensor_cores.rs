@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting::share_of_gpu(5.0),
-        Setting { name: "kernel_us", default: 10.0, range: (0.0, 1e6), about: "shortest kernel that may gain, in µs" },
+        Setting { name: "kernel_us", default: 10.0, range: (0.0, 1e6), about: "minimum duration of a kernel, in µs" },
         Setting {
             name: "scale",
             default: 0.25,
@@ -38,7 +38,8 @@ pub(super) const RULE: Rule = Rule {
             name: "scale_others",
             default: 0.5,
             range: (0.0, 1.0),
-            about: "the same on other GPUs, whose TF32 is hardly faster than float32",
+            about: "assumed remaining share of the kernels' time with tensor cores, on other GPUs, whose TF32 is \
+                 hardly faster than float32",
         },
     ],
     advice_variants: &[AdviceVariant {

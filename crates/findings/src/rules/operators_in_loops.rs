@@ -46,7 +46,8 @@ pub(super) const RULE: Rule = Rule {
             name: "median_us",
             default: 20.0,
             range: (0.0, 1000.0),
-            about: "maximum median of such calls, in µs; 25 times that for cells of recurrent layers",
+            about: "maximum median duration of the operators in a loop, in µs; 25 times that for cells of recurrent \
+                 layers",
         },
         Setting {
             name: "share",

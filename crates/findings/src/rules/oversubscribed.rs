@@ -44,7 +44,8 @@ pub(super) const RULE: Rule = Rule {
             name: "waiting_uncounted",
             default: 25.0,
             range: (0.0, 100.0),
-            about: "the same without such counts: many of the threads may have slept most of the time",
+            about: "minimum share of the threads' CPU time in the OpenMP library, in percent, if the system did not \
+                 count runnable threads: many threads may have slept",
         },
         Setting {
             name: "threads",

@@ -52,7 +52,8 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 3.0,
             range: (0.0, 100.0),
-            about: "minimum share of the time in their latencies or their launches on the host, in percent",
+            about: "minimum share of the time that the collectives' latencies, or their launches on the host, take, in \
+                 percent",
         },
     ],
     advice_variants: &[],

@@ -50,7 +50,8 @@ pub(super) const RULE: Rule = Rule {
             name: "deviations",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "and the minimum excess in multiples of the steps' median absolute deviation",
+            about: "minimum excess of a slow step over the median step, in multiples of the steps' median absolute \
+                 deviation; both minimums must be met",
         },
     ],
     advice_variants: &[],

@@ -353,12 +353,27 @@ impl Sampler {
                 sum(|record| record.losses.no_stack.load(Ordering::Relaxed)),
                 "samples have no native frames, because memory for unwinding was lacking",
             ),
-            (self.refused.load(Ordering::Relaxed), "threads got no timer of CPU time"),
-            (self.unsignaled.load(Ordering::Relaxed), "checks for threads found no free signal number"),
+            (
+                self.refused.load(Ordering::Relaxed),
+                "threads have no CPU-time samples, because the system refused a timer",
+            ),
+            (
+                self.unsignaled.load(Ordering::Relaxed),
+                "searches for new threads failed, because no signal number was free",
+            ),
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
-            (self.uninterruptible.load(Ordering::Relaxed), "checks for waits found calls that must not be interrupted"),
-            (self.over_limit.load(Ordering::Relaxed), "threads were not sampled, as 1,024 others were"),
-            (self.without_file.load(Ordering::Relaxed), "counters of threads got no file"),
+            (
+                self.uninterruptible.load(Ordering::Relaxed),
+                "waits were not sampled, because a signal would end their system call early",
+            ),
+            (
+                self.over_limit.load(Ordering::Relaxed),
+                "threads were not sampled, because 1,024 threads were sampled already",
+            ),
+            (
+                self.without_file.load(Ordering::Relaxed),
+                "counters of threads were not read, because the system refused to open them",
+            ),
         ];
         for (count, what) in losses {
             if count > 0 {

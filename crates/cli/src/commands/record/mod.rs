@@ -67,8 +67,8 @@ fn is_full(error: &anyhow::Error) -> bool {
     matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded))
 }
 
-const NOTHING: &str = "nothing was recorded: no Python process reported. Recording needs Python without -I, -S and \
-                       -E, and the environment that the command was given.";
+const NOTHING: &str = "nothing was recorded: no Python process started the recorder. Recording needs Python without \
+                       -I, -S and -E, and the environment variables that `record` sets.";
 
 /// Summary of streams that could not be merged, or not be read.
 fn not_merged(

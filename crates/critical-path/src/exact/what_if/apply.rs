@@ -105,9 +105,12 @@ pub(super) fn apply<'e>(
     if !pinned.is_empty() {
         let how = match keep_up {
             true => {
-                "workers have idle time, so batches are predicted on request; the lower bound keeps their recorded times"
+                "workers have idle time, so the prediction has each batch ready on request; the lower bound keeps the \
+                 recorded times of batches"
             }
-            false => "batches keep their recorded times; the upper bound has them on request",
+            false => {
+                "the prediction keeps the recorded times of batches; in the upper bound, each batch is ready on request"
+            }
         };
         notes.push(format!("the trace does not show which loader worker makes which batch: {how}"));
     }

@@ -257,7 +257,7 @@ fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
         () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
         // What is no part of it is told anyway.
         () if !first.is_repair() || first.edits.is_empty() => "",
-        () => " The combined gain is below the first alone: the changes interfere.",
+        () => " The combined gain is lower than the gain of the first finding alone: the changes interfere.",
     }
 }
 
