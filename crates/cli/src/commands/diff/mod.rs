@@ -103,7 +103,7 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
                 if before.len() == 1 {
                     "one run alone cannot be compared".to_owned()
                 } else {
-                    format!("it is unclear which of the {} runs belong to A and which to B", before.len())
+                    format!("{} runs without --with to separate A from B", before.len())
                 }
             )));
         }
