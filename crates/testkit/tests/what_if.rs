@@ -4,7 +4,7 @@ use crate::what_if_support;
 
 use stackline_testkit::simulator::{Profile, simulate};
 use std::collections::BTreeMap;
-use what_if_support::{Accuracy, is_selected_kind, at, try_program};
+use what_if_support::{Accuracy, at, is_selected_kind, try_program};
 
 /// Largest number of pairs.
 const MOST_PAIRS: usize = 10_000;
