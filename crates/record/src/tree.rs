@@ -320,13 +320,13 @@ impl TreeOwner {
         self.sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
     }
 
-    /// Node of a forward operator by number like [`Shared::forward`], for the thread that owns the tree.
+    /// Node of a forward operator by number like [`SharedTree::forward`], for the thread that owns the tree.
     #[inline]
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
         forward(&self.sequences, sequence)
     }
 
-    /// True if a forward operator was replaced like [`Shared::is_overwritten`], for the thread that owns the tree.
+    /// True if a forward operator was replaced like [`SharedTree::is_overwritten`], for the thread that owns the tree.
     pub(crate) fn is_overwritten(&self, sequence: u64) -> bool {
         is_overwritten(&self.sequences, sequence)
     }

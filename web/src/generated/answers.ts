@@ -590,7 +590,7 @@ export type MemoryOverview = {
   readonly page: MemoryPage;
 };
 
-/** Devices, peaks and streams, and what else there is of memory. */
+/** Devices, peaks, streams and other facts about the memory of a run. */
 export type MemoryPage = {
   /** Number of calls: where curves and lives end. */
   readonly end: number;
@@ -966,7 +966,7 @@ export type SourceFiles = {
   readonly files: ReadonlyArray<FileCost>;
 };
 
-/** Time before the first step, and what of it imports take, in ns. */
+/** Time before the first step, and the part of it in imports, in ns. */
 export type StartUpTime = {
   readonly before_ns: number;
   readonly imports_ns: number | null;

@@ -223,7 +223,7 @@ fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
     }
 }
 
-/// Number of words of `_PyRuntime` that [`Layout::of`] reads.
+/// Number of words of `_PyRuntime` that [`Layout::for_version`] reads.
 pub(crate) const fn published_words() -> usize {
     PUBLISHED_WORDS
 }

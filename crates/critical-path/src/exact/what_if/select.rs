@@ -217,7 +217,7 @@ fn syncs(exact: &Exact<'_>, index: &Index, (what, pattern): (NameKind, &Pattern)
     Selected { count: calls.len(), calls, ..Selected::default() }
 }
 
-/// Calls that wait for the GPU or query it; for [`What::Wait`] only calls that waited.
+/// Calls that wait for the GPU or query it; for [`NameKind::Wait`] only calls that waited.
 fn waiting_calls(exact: &Exact<'_>, index: &Index, what: NameKind) -> Vec<EventId> {
     let waited = |node: u32| exact.graph.kind[node as usize] == NodeKind::SyncReturn;
     let blocking = index.sync_nodes.iter().filter(|(node, _)| what == NameKind::Sync || waited(*node));
