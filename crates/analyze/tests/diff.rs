@@ -118,8 +118,8 @@ const MAX_ALARMS: usize = 26;
 #[test]
 fn intervals_never_exceed_full_removal() {
     let wild = Program { steps: 4, noise: 0.9, ..PROGRAM };
-    let gone = Program { factor: 0.01, ..wild };
-    let diffs = wild.compare_runs(&gone, (20, 1));
+    let small = Program { factor: 0.01, ..wild };
+    let diffs = wild.compare_runs(&small, (20, 1));
     let changes = || diffs.iter().flat_map(|diff| diff.changes.values().flatten());
     let low = |change: &Change| change.interval_ns.map(|interval| interval.0);
     assert!(changes().filter_map(low).count() > 100);

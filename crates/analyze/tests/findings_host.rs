@@ -54,12 +54,12 @@ fn waiting_for_data() {
     assert!(near(gain.ns, 200) && near(gain.low_ns, 150) && near(gain.high_ns, 302), "{gain:?}");
     assert_eq!(loads(2).found("SL009"), []);
     // The GPU is busy all the while.
-    let beside = steps(4, |p, _| {
+    let busy_gpu = steps(4, |p, _| {
         p.op("aten::mm", |p| p.kernel("gemm", 2000));
         p.annotation(SINGLE, |p| p.work(300));
         p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
     });
-    assert_eq!(beside.found("SL009"), []);
+    assert_eq!(busy_gpu.found("SL009"), []);
 }
 
 #[test]

@@ -122,10 +122,10 @@ fn zeroed_gradients() {
             p.op("aten::zero_", |p| p.op("aten::fill_", |p| p.kernel("vectorized_elementwise_kernel", 2)));
         }
     };
-    let (filled, gone) = (zeroed(fill, false), zeroed(|_| (), false));
+    let (filled, removed) = (zeroed(fill, false), zeroed(|_| (), false));
     insta::assert_snapshot!(text(&filled.found("SL042")));
-    assert_gain(&filled, "SL042", &gone, 5);
-    assert_eq!(gone.found("SL042"), []);
+    assert_gain(&filled, "SL042", &removed, 5);
+    assert_eq!(removed.found("SL042"), []);
     let at_once = |p: &mut Program| p.op("aten::_foreach_zero_", |p| p.kernel("multi_tensor_apply_kernel", 8));
     let found = zeroed(at_once, false).found("SL042");
     assert_eq!(

@@ -91,7 +91,7 @@ fn runnable_thread_count_lowers_the_required_wait_share() {
 
 #[test]
 fn each_process_has_its_own_processors() {
-    let beside = |team: Team, process| {
+    let findings_with_process = |team: Team, process| {
         let mut program = team.program();
         program.record_other_process(process);
         program.found("SL028")
@@ -99,14 +99,17 @@ fn each_process_has_its_own_processors() {
     // A worker that is bound to one processor takes none from the others.
     let wide = || Team { usable_milli: 64_000, ..Team::OVERSUBSCRIBED };
     let worker = || json!({"pid": 8, "own": true, "machine": 64, "usable_milli": 1000});
-    assert_eq!(beside(wide(), worker()), []);
-    let found = beside(Team::OVERSUBSCRIBED, worker());
+    assert_eq!(findings_with_process(wide(), worker()), []);
+    let found = findings_with_process(Team::OVERSUBSCRIBED, worker());
     assert!(found[0].title.contains("8 threads of process 7 compute on 2 processors"), "{}", text(&found));
     // Threads that mostly sleep, beside a busy process.
     let sleeping = || Team { runnable: 2, ..Team::OVERSUBSCRIBED };
     let loads = json!([[0, 0, 0], [1_000_000_000, 50_000_000_000_i64, 0]]);
     for own in [true, false] {
-        assert_eq!(beside(sleeping(), json!({"pid": 8, "own": own, "usable_milli": 2000, "loads": loads})), []);
+        assert_eq!(
+            findings_with_process(sleeping(), json!({"pid": 8, "own": own, "usable_milli": 2000, "loads": loads})),
+            []
+        );
     }
 }
 
@@ -128,7 +131,7 @@ fn a_limit_below_one_processor_counts() {
 
 /// Four steps of 4 ms, all of it a product of matrices, with a sample of its thread each 100 µs, and of a concurrent one if that
 /// computes, too.
-fn product(operator: &str, beside: bool, usable: i64, busy: i64) -> Vec<Finding> {
+fn product(operator: &str, second_thread: bool, usable: i64, busy: i64) -> Vec<Finding> {
     let mut program = Program::new();
     for number in 0..4 {
         program.step(number, |p| {
@@ -136,7 +139,7 @@ fn product(operator: &str, beside: bool, usable: i64, busy: i64) -> Vec<Finding>
                 p.op(operator, |p| {
                     for _ in 0..40 {
                         p.sample(1, operator, 100);
-                        if beside {
+                        if second_thread {
                             p.sample(2, "(nothing)", 100);
                         }
                         p.work(99);

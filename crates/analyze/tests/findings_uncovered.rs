@@ -245,7 +245,7 @@ fn delayed_kernel(call: &str, after_launch: impl FnOnce(&mut Program)) -> Progra
     let mut program = Program::new();
     program.step(0, |p| {
         p.op("aten::mm", |p| {
-            p.hold_stream(9000);
+            p.delay_stream(9000);
             p.launch((call, "kernel"), "gemm", 100, 7, serde_json::json!({}));
         });
         after_launch(p);

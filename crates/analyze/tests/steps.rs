@@ -113,8 +113,8 @@ fn warm_up_step_is_excluded_with_a_note() {
     assert!(is_default(None) && is_default(Some((1, 3))) && !is_default(Some((0, 3))));
     let whole = StepSelection::select(&slow, &Scope { whole: true, ..Scope::default() });
     assert_eq!((whole.steps, whole.is_default), (0, false));
-    let beside = "1/1 user_annotation setup 0+1500".to_owned();
-    let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
+    let setup = "1/1 user_annotation setup 0+1500".to_owned();
+    let late = trace([setup, step(0, 2000, 1000), step(1, 3000, 1000)]);
     assert_eq!(StartUp::from_trace(&late).map(|start_up| start_up.before_ns), Some(2_000_000));
     assert_eq!(StartUp::from_trace(&slow), None);
 }

@@ -313,7 +313,7 @@ fn place(
     let mut running = RunningFunction::default();
     for at in tree.path(node) {
         let frame = tree.nodes.frame[at.index()].index();
-        let goes_on = options.collapse && running.continues_call(&tree.frames[frame], labels.function[frame]);
+        let is_continuation = options.collapse && running.continues_call(&tree.frames[frame], labels.function[frame]);
         focused |= labels.focused[frame];
         if selected.is_none() && labels.selected[frame] {
             selected = Some(place.path.len());
@@ -324,7 +324,7 @@ fn place(
         place.own = !labels.hidden[frame] || selected == Some(place.path.len());
         if place.own {
             place.path.push(labels.of_frame[frame]);
-            if goes_on {
+            if is_continuation {
                 functions.push(labels.function[frame]);
             } else if options.collapse {
                 collapse(&mut place, &mut functions, labels.function[frame], selected);
@@ -378,9 +378,9 @@ impl RunningFunction {
             }
             Frame::Python { line, .. } => {
                 let is_same = self.at.is_some_and(|(known, before)| known == function && before != line);
-                let goes_on = self.has_span && is_same;
+                let is_continuation = self.has_span && is_same;
                 *self = Self { at: Some((function, line)), has_span: false };
-                goes_on
+                is_continuation
             }
             _ => {
                 *self = Self::default();

@@ -48,12 +48,12 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
 /// functions do not show.
 fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut counts: BTreeMap<StrId, usize> = BTreeMap::new();
-    let asked = || events.iter().take(MAX_EVENTS);
-    for frame in asked().filter_map(|&event| places.model_frames(event).first().copied()) {
+    let first_events = || events.iter().take(MAX_EVENTS);
+    for frame in first_events().filter_map(|&event| places.model_frames(event).first().copied()) {
         *counts.entry(frame).or_default() += 1;
     }
     let (frame, count) = counts.into_iter().max_by_key(|&(frame, count)| (count, std::cmp::Reverse(frame)))?;
-    (2 * count > asked().count()).then_some(frame)
+    (2 * count > first_events().count()).then_some(frame)
 }
 
 /// Indexes of findings that share a source location.

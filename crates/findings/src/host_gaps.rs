@@ -119,9 +119,9 @@ impl SampledWork {
     /// their caches, and uses the scheduler's time slices.
     fn fast_operators_edit(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let trace = context.trace();
-        let is_beside = |e: &EventId| self.by_thread.contains_key(&Some(trace.events.track[e.index()]));
+        let is_on_thread = |e: &EventId| self.by_thread.contains_key(&Some(trace.events.track[e.index()]));
         let mut inside = context.outermost(&context.operators());
-        inside.retain(is_beside);
+        inside.retain(is_on_thread);
         let mut by_caller: BTreeMap<Caller, Vec<i64>> = BTreeMap::new();
         inside.iter().for_each(|&e| by_caller.entry(caller(trace, e)).or_default().push(context.dur(e)));
         let (mut taken, mut quick) = (0, 0);

@@ -190,8 +190,8 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
 /// whole traces, as for ranks without steps, because times per step and per trace are not comparable. Returns a note.
 fn unify_steps(all: &mut [(i64, Findings)]) -> Option<String> {
     let steps = || all.iter().map(|(_, found)| found.steps);
-    let are_alike = steps().max()?.abs_diff(steps().min()?) <= 1;
-    if are_alike || all.iter().any(|(_, found)| found.steps > 0 && !found.are_inferred) {
+    let have_equal_steps = steps().max()?.abs_diff(steps().min()?) <= 1;
+    if have_equal_steps || all.iter().any(|(_, found)| found.steps > 0 && !found.are_inferred) {
         return None;
     }
     let mut inferred = Vec::new();

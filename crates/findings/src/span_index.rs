@@ -157,9 +157,9 @@ impl<'a> RuleContext<'a> {
         positions.sort_unstable();
         positions.dedup();
         let track = |at: usize| operators.get(at).map(|e| trace.events.track[e.index()]);
-        let goes_on = |&a: &usize, &b: &usize| a + 1 == b && track(a) == track(b);
+        let is_adjacent = |&a: &usize, &b: &usize| a + 1 == b && track(a) == track(b);
         let mut found = Runs::default();
-        for run in positions.chunk_by(goes_on) {
+        for run in positions.chunk_by(is_adjacent) {
             let (from, to) = (run[0], run[run.len() - 1]);
             let (first, last) = (operators[from], operators[to]);
             let neighbor = |at: usize| operators.get(at).copied().filter(|_| track(at) == track(from));

@@ -27,9 +27,9 @@ pub fn matches_parts(name: &str, parts: &[&str]) -> bool {
     let name = &*kineto_name(name);
     let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));
     parts.iter().all(|part| match part.strip_prefix("): ") {
-        Some(wanted) => function.is_some_and(|function| match wanted.strip_suffix('*') {
+        Some(requested) => function.is_some_and(|function| match requested.strip_suffix('*') {
             Some(beginning) => function.starts_with(beginning),
-            None => function == wanted,
+            None => function == requested,
         }),
         // A file: its full name, with or without folders.
         None if part.ends_with(".py(") => {

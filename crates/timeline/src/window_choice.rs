@@ -58,9 +58,9 @@ pub fn annotation_span(trace: &Trace, text: &str, (first, last): (usize, usize))
 /// and Python frames.
 pub fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
     let on_thread = |e: EventId| trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread;
-    let wanted = |e: &EventId| trace.events.is_timed(*e) && on_thread(*e) && trace.name(*e).contains(text);
+    let is_match = |e: &EventId| trace.events.is_timed(*e) && on_thread(*e) && trace.name(*e).contains(text);
     let of_kind = |kinds: &[EventKind]| -> Vec<EventId> {
-        trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e))).filter(wanted).collect()
+        trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e))).filter(is_match).collect()
     };
     let found = of_kind(&[EventKind::Annotation]);
     if !found.is_empty() {

@@ -153,10 +153,10 @@ fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTree
         for &(shape, part) in &known[&dims] {
             let Some(table) = tables.get_mut(&shape) else { continue };
             // Earlier operators create the table, and copies of the table do not belong to the gradient.
-            let is_behind = table.first.is_some_and(|first| start(first) <= start(event));
+            let is_after = table.first.is_some_and(|first| start(first) <= start(event));
             if aten::EMBEDDING.contains(&name) {
                 table.lookup = table.lookup.or(Some(event));
-            } else if let Some(part) = part.filter(|_| is_behind && !aten::COPIES.contains(&name)) {
+            } else if let Some(part) = part.filter(|_| is_after && !aten::COPIES.contains(&name)) {
                 table.work.push((event, part));
             }
         }

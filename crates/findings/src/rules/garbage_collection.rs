@@ -93,8 +93,8 @@ fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventI
         return Vec::new();
     }
     let longest = later.iter().map(|&event| context.dur(event)).max().unwrap_or(0);
-    let is_alike = |event: &EventId| context.dur(*event) <= 2 * longest;
-    early.into_iter().filter(is_alike).chain(later).collect()
+    let is_similar = |event: &EventId| context.dur(*event) <= 2 * longest;
+    early.into_iter().filter(is_similar).chain(later).collect()
 }
 
 /// Index of the last step of the event's process that started before the event. Time after a step counts as that step.

@@ -141,8 +141,8 @@ fn restart_sizes(chains: &[Vec<Call>]) -> BTreeSet<i64> {
         let end = chain[chain.len() - 1].start;
         first_end.entry(chain[0].largest).and_modify(|first| *first = end.min(*first)).or_insert(end);
     }
-    let is_behind = |chain: &&Vec<Call>| first_end.get(&chain[0].largest).is_some_and(|end| *end < chain[0].start);
-    chains.iter().filter(is_behind).map(|chain| chain[0].largest).collect()
+    let is_after = |chain: &&Vec<Call>| first_end.get(&chain[0].largest).is_some_and(|end| *end < chain[0].start);
+    chains.iter().filter(is_after).map(|chain| chain[0].largest).collect()
 }
 
 /// Elements of the largest input of a call, and of all inputs; none if the largest is all of them, empty or too large.

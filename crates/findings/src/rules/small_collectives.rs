@@ -241,8 +241,8 @@ fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, Event
     let split = |(first, last): (EventId, EventId)| {
         let from = sorted.partition_point(|&e| at(e) < at(first));
         let to = sorted.partition_point(|&e| at(e) <= at(last));
-        let goes_on = |a: &EventId, b: &EventId| events.start[b.index()] - events.end(*a) <= pause;
-        sorted[from..to].chunk_by(goes_on).filter_map(|run| Some((*run.first()?, *run.last()?))).collect::<Vec<_>>()
+        let is_adjacent = |a: &EventId, b: &EventId| events.start[b.index()] - events.end(*a) <= pause;
+        sorted[from..to].chunk_by(is_adjacent).filter_map(|run| Some((*run.first()?, *run.last()?))).collect::<Vec<_>>()
     };
     context.consecutive_runs(operators).runs.into_iter().flat_map(split).collect()
 }

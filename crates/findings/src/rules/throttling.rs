@@ -64,11 +64,14 @@ fn clocks<'a>(context: &RuleContext<'a>) -> Vec<(&'a str, Series)> {
     let mut found: BTreeMap<(Key, &str, Option<u64>, StrId), Series> = BTreeMap::new();
     for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Counter && is_clock(trace.name(e))) {
         let process = trace.tracks.pid(trace.events.track[event.index()]);
-        let is_whose = |key: StrId| DEVICE_ARGUMENTS.contains(&trace.strings.get(key).to_ascii_lowercase().as_str());
+        let is_device_argument =
+            |key: StrId| DEVICE_ARGUMENTS.contains(&trace.strings.get(key).to_ascii_lowercase().as_str());
         let values = || trace.attrs.of_event(event).filter_map(|(key, value)| Some((key, AttrValue::as_f64(value)?)));
-        let whose = values().find(|&(key, _)| is_whose(key)).map(|(_, value)| value.to_bits());
-        for (key, value) in values().filter(|&(key, value)| !is_whose(key) && value.is_finite() && value > 0.0) {
-            let series = found.entry((process, trace.name(event), whose, key)).or_default();
+        let device = values().find(|&(key, _)| is_device_argument(key)).map(|(_, value)| value.to_bits());
+        for (key, value) in
+            values().filter(|&(key, value)| !is_device_argument(key) && value.is_finite() && value > 0.0)
+        {
+            let series = found.entry((process, trace.name(event), device, key)).or_default();
             series.push((trace.events.start[event.index()], value));
         }
     }

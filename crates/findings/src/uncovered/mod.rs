@@ -287,13 +287,13 @@ fn selected_groups(context: &RuleContext<'_>, covered: &Covered, (mut groups, le
         group.kind == LargeKind::Frame && !group.is_compilation(context) && covered.places.contains(&place())
     };
     // Rules cover latencies, so a latency without a finding needs no report.
-    let is_told = |group: &Group| group.kind == LargeKind::Lag || is_covered(group);
+    let is_represented = |group: &Group| group.kind == LargeKind::Lag || is_covered(group);
     let is_spent_below = |group: &Group| 2 * group.innermost_ns < group.wall_ns && !group.is_compilation(context);
     // A library function is informative only if the time is spent in it.
     let is_wrapper =
         |group: &Group| group.kind == LargeKind::Frame && !context.is_own_name(group.name) && is_spent_below(group);
     groups.retain(|group| {
-        context.percent_of_window(group.largest_ns()) >= least && !is_told(group) && !is_wrapper(group)
+        context.percent_of_window(group.largest_ns()) >= least && !is_represented(group) && !is_wrapper(group)
     });
     // The function that contains the whole run is informative only if there is no other group.
     let is_all = |group: &Group| {

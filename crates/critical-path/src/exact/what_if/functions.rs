@@ -36,7 +36,7 @@ impl<'t> Function<'t> {
         };
         !self.name.is_empty()
             && ends_with(function, self.name, '.')
-            && self.file.is_none_or(|wanted| ends_with(file, wanted, '/'))
+            && self.file.is_none_or(|requested| ends_with(file, requested, '/'))
     }
 }
 

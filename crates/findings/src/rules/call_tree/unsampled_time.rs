@@ -47,9 +47,9 @@ impl Thread {
         let sampled = inclusive(tree, self.own.clone(), Time::add);
         // Weight of one sample, in ns.
         let each = sampled.first().map_or(0.0, |all| all.ns as f64 / all.samples.max(1) as f64);
-        let unsampled = |took_ns: f64, seen: Time| {
+        let unsampled = |elapsed_ns: f64, seen: Time| {
             let (_, most) = count_bounds(usize::try_from(seen.samples).unwrap_or(usize::MAX));
-            if took_ns > most * each { (took_ns as u64).saturating_sub(seen.ns) } else { 0 }
+            if elapsed_ns > most * each { (elapsed_ns as u64).saturating_sub(seen.ns) } else { 0 }
         };
         let is_outermost = |node: CallNodeId| operator[node.index()] == Some(node);
         let of_operators = |node: CallNodeId| {
