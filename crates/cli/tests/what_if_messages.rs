@@ -82,7 +82,10 @@ fn edits_without_effect_give_a_reason() {
         document["notes"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect::<Vec<_>>().join("\n")
     };
     let waits = note(&["--scale", "sync:*", "0.5"]);
-    assert!(waits.starts_with("'scale sync:* 0.5' selects 3 events and changes nothing: a wait ends with"), "{waits}");
+    assert!(
+        waits.starts_with("'scale sync:* 0.5' selects 3 events and changes nothing: a wait lasts until"),
+        "{waits}"
+    );
     assert_eq!(waits.lines().count(), 1, "{waits}");
     assert!(note(&["--scale", "kernel:*", "1"]).contains("a factor of 1 keeps the time"));
     assert!(note(&["--set", "kernel:ampere*", "120000"]).contains("the events already have this duration"));

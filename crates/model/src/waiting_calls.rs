@@ -177,6 +177,10 @@ fn event_waits(trace: &Trace) -> Vec<QueueWait> {
     let [correlation, recorded, on_stream] = ["correlation", RECORD_ID, RECORD_STREAM].map(|key| trace.attr(key));
     let wait = |event: EventId| {
         let call = *calls.get(&correlation.i64(event)?)?;
+        // A query has such a record, too, and returns at once.
+        if kind_of_name(trace.name(call)) == Some(CallKind::Query) {
+            return None;
+        }
         let record = *calls.get(&recorded.i64(event)?)?;
         let stream = on_stream.i64(event).filter(|&stream| stream >= 0)?;
         let track = |event: EventId| trace.tracks.get(trace.events.track[event.index()]);

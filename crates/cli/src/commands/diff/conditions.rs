@@ -368,7 +368,7 @@ mod tests {
         assert!(matches!(judge("function:*>5%"), Ok(Outcome::Within(_))));
         let error = |text: &str| judge(text).unwrap_err().to_string();
         assert!(error("function:tokns>5%").ends_with("did you mean tokens?"), "{}", error("function:tokns>5%"));
-        assert!(error("kernels>5%").contains("A or B lacks its kernels"), "{}", error("kernels>5%"));
+        assert!(error("kernels>5%").contains("A or B has no kernels"), "{}", error("kernels>5%"));
         diff.changes.insert(ChangeTable::Kernels, Vec::new());
         for nothing in ["kernels>5%", "step>5%"] {
             let error = Condition::parse(nothing).unwrap().judge(&diff, true).unwrap_err().to_string();
