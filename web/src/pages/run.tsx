@@ -80,9 +80,9 @@ function clockText({ device, least_ns: least, most_ns: most, shift_ns: shift, co
   const clock = `The clock of GPU ${device}`;
   const signed = (ns: number) => `${ns < 0 ? "−" : ""}${duration(Math.abs(ns))}`;
   const range =
-    least !== null && most !== null ? `it lags the host clock by ${signed(least)} to ${signed(most)} (negative: it is ahead)`
-    : least !== null ? `it is at most ${duration(-least)} ahead of the host clock; how far it may lag is unknown`
-    : most !== null ? `it lags the host clock by at most ${duration(most)}; how far it may be ahead is unknown`
+    least !== null && most !== null ? `the lag behind the host clock is ${signed(least)} to ${signed(most)} (negative: ahead)`
+    : least !== null ? `the GPU clock is at most ${duration(-least)} ahead of the host clock; how far it may lag is unknown`
+    : most !== null ? `the lag behind the host clock is at most ${duration(most)}; how far it may be ahead is unknown`
     : "no bounds are known";
   const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the launch call, ${counted(late, "wait")} ${late === 1 ? "ends" : "end"} before the awaited work`;
   if (contradictory) return `${clock} drifts from the host clock, or records are wrong: ${wrong}, and no constant shift corrects both.`;
