@@ -28,7 +28,7 @@ test("how far clocks are apart is said where only one bound is known", () => {
   const info = { start_ns: 0, end_ns: 1e9 } as never;
   const clockNote = (least_ns: number | null, most_ns: number | null) => qualityOf({ info, recording_cost: null, clocks: [{ device: 0, least_ns, most_ns, shift_ns: 0, applied_ns: 0, contradictory: false, early: 0, late: 0 }] })[1];
   expect(clockNote(-146e6, null)).toMatch(/the GPU clock is at most 146 ms ahead of the host clock; how far it may lag is unknown\.$/);
-  expect(clockNote(null, 2e3)).toMatch(/the GPU clock lags the host clock by at most 2 µs; how far it may be ahead is unknown\.$/);
+  expect(clockNote(null, 2e3)).toMatch(/the lag behind the host clock is at most 2 µs; how far it may be ahead is unknown\.$/);
   expect(clockNote(-1e3, 2e3)).toMatch(/the lag behind the host clock is −1 µs to 2 µs \(negative: ahead\)\.$/);
 });
 
