@@ -48,6 +48,7 @@ fn ranks_by_position_are_reported_and_stored() {
     let report = stdout(&["report", &a, &b]);
     let warning = "Warning: the traces are not ranks of one job: a.json and b.json are both rank 0; ";
     assert!(report.lines().any(|line| line.starts_with(warning)), "{report}");
+    assert!(stdout(&["report", &a, &b, "--for-agent"]).contains(warning.split_once(": a.json").unwrap().0));
     assert!(!stdout(&["report", &a]).contains("Warning: the traces"));
     let chosen = ["steps", &a, &b, "--rank", "1"];
     assert_eq!(traces(&chosen), [("b.json".to_owned(), 1, false)]);

@@ -85,6 +85,9 @@ pub fn waiting_calls(trace: &Trace) -> Vec<WaitingCall> {
         find_by_roles(trace, &roles, (&mut waits, &mut on_queues));
     }
     waits.extend(queue_waits(trace, &on_queues));
+    // A file may hold a synchronization record twice.
+    let mut seen = FxHashSet::default();
+    waits.retain(|wait| seen.insert((wait.call, wait.device, wait.ended)));
     waits
 }
 
@@ -223,7 +226,7 @@ fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
 /// Device and stream (`None`: all streams) of synchronization records, by correlation ID of the call.
 fn synchronization_records(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> {
     let correlation = trace.attr("correlation");
-    let mut found = FxHashMap::default();
+    let (mut found, mut ambiguous) = (FxHashMap::default(), FxHashSet::default());
     for event in trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Sync) {
         let track = trace.tracks.get(trace.events.track[event.index()]);
         let stream = match trace.name(event) {
@@ -232,9 +235,14 @@ fn synchronization_records(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> 
             _ => continue,
         };
         if let Some(id) = correlation.i64(event).filter(|&id| id > 0) {
-            found.insert(id, (track.device, stream));
+            let queue = (track.device, stream);
+            // Several processes may use the same ID.
+            if found.insert(id, queue).is_some_and(|other| other != queue) {
+                ambiguous.insert(id);
+            }
         }
     }
+    found.retain(|id, _| !ambiguous.contains(id));
     found
 }
 

@@ -16,7 +16,7 @@ const MIN_LOOP_PERCENT: i64 = 20;
 /// Minimum share of spans of one name, in percent, so that phases of a step are not taken for steps.
 const MIN_EQUAL_NAMES_PERCENT: i64 = 50;
 /// Maximum number of numbers in a name that may be the step number.
-const MAX_NUMBERS: usize = 8;
+const MAX_NUMBERS: usize = 3;
 /// Names of the spans around graphs that torch.compile (Inductor) generated. A step may have several.
 const INDUCTOR_SPANS: &str = "## ";
 /// Step number in a `--step-annotation` pattern.

@@ -80,6 +80,8 @@ fn finding(clock: &DeviceClock) -> &'static str {
         _ if clock.is_contradictory() => "contradictory",
         None if clock.applied_ns != 0 => "aligned by order",
         None => "unknown",
+        Some(0) if clock.applied_ns > 0 => "device behind host",
+        Some(0) if clock.applied_ns < 0 => "device ahead of host",
         Some(0) => "no difference seen",
         Some(shift) if shift > 0 => "device behind host",
         Some(_) => "device ahead of host",

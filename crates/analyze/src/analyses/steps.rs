@@ -142,18 +142,20 @@ fn work(trace: &Trace) -> Vec<Work> {
 }
 
 /// Steps of a truncated file that are not known to be complete. Records are not sorted by time, so any step may lack
-/// some. Two similar steps with about as many kernels as any other are complete. A step without similar ones is complete
+/// some. Two similar steps with about as many kernels as any other has kernels and launches are complete. A step without similar ones is complete
 /// if the file does not end within its records.
 fn possibly_cut_off(trace: &Trace, work: &[Work]) -> Vec<usize> {
     let last = trace.events.ids().rfind(|&event| trace.events.is_plausible(event));
+    let spans = with_gpu_work(trace);
     let ends_within = |step: usize| {
-        let (start, (_, end)) = (trace.steps[step].start, with_gpu_work(trace)[step]);
+        let (start, (_, end)) = (trace.steps[step].start, spans[step]);
         last.is_some_and(|last| (start..=end).contains(&trace.events.start[last.index()]))
     };
     let mut found = Vec::new();
     for of_kind in similar_steps(trace) {
-        let most = of_kind.iter().map(|&step| work[step].kernels).max().unwrap_or(0);
-        let is_short = |step: &usize| 10 * work[*step].kernels < COMPLETE_STEP_TENTHS * most;
+        // Launches without a record show what the file lacks; kernels without times are in the file.
+        let most = of_kind.iter().map(|&step| work[step].kernels + work[step].unrecorded).max().unwrap_or(0);
+        let is_short = |step: &usize| 10 * (work[*step].kernels + work[*step].untimed) < COMPLETE_STEP_TENTHS * most;
         let is_known = match of_kind[..] {
             [only] => !ends_within(only),
             _ => of_kind.iter().filter(|step| !is_short(step)).count() > 1,
@@ -180,8 +182,8 @@ fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
     match unknown {
         0 => None,
         _ if unknown == all => Some(
-            "with_gpu and gpu_busy are unknown: the file lacks too much of the GPU work, so no step is known to be \
-             complete."
+            "with_gpu and gpu_busy are unknown: the file lacks too much of the GPU work, so no counted step is known to \
+             be complete."
                 .to_owned(),
         ),
         _ => Some(format!(

@@ -90,7 +90,8 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
 /// Report devices with clocks that differ from the host clock, since viewers show both on one time axis.
 fn print_shifted_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
-        let by = match clock.shift_ns() {
+        let shift = if clock.applied_ns == 0 { clock.shift_ns() } else { Some(clock.applied_ns) };
+        let by = match shift {
             Some(shift) if shift > 0 => format!("lags the host's by at least {}", human::duration(shift)),
             Some(shift) => format!("leads the host's by at least {}", human::duration(-shift)),
             None => "is inconsistent with the host's, and no constant shift corrects it".to_owned(),

@@ -17,20 +17,21 @@ pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, shifts: &Shift
     let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);
     let new = |device: i32| DeviceClock { applied_ns: shifted(device), ..DeviceClock::new(device) };
     let mut clocks: Clocks = shifts.keys().map(|&device| (device, new(device))).collect();
-    let mut early = ProblemTally::default();
+    let (mut early, mut early_by) = (ProblemTally::default(), BTreeMap::<i32, u64>::new());
     for gpu in trace.gpu.ids() {
         let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
         if call.is_none() || !trace.events.is_plausible(event) || !trace.events.is_plausible(call) {
             continue;
         }
         let device = trace.gpu.device[gpu.index()];
-        let after = trace.events.start[event.index()] - trace.events.start[call.index()];
+        let after = trace.events.start[event.index()].saturating_sub(trace.events.start[call.index()]);
         clocks.entry(device).or_insert_with(|| new(device)).launched(after.saturating_sub(shifted(device)));
         if after < 0 {
             early.add(event, String::new);
+            *early_by.entry(device).or_default() += 1;
         }
     }
-    let mut late = ProblemTally::default();
+    let (mut late, mut late_by) = (ProblemTally::default(), BTreeMap::<i32, u64>::new());
     for wait in waiting_calls(trace) {
         let device = wait.device;
         // The record of an event may be wrong, so it gives no bound.
@@ -40,18 +41,20 @@ pub(super) fn set_bounds(trace: &mut Trace, places: &ByteOffsets, shifts: &Shift
         }
         if wait.returns_early(trace) {
             late.add(wait.call, String::new);
+            *late_by.entry(device).or_default() += 1;
         }
     }
     let report = &mut trace.report;
-    early.report_with_example(diagnostics::EARLY_KERNEL, places, report, &example(&clocks, |c| c.early));
-    late.report_with_example(diagnostics::LATE_KERNEL, places, report, &example(&clocks, |c| c.late));
+    early.report_with_example(diagnostics::EARLY_KERNEL, places, report, &example(&clocks, &early_by));
+    late.report_with_example(diagnostics::LATE_KERNEL, places, report, &example(&clocks, &late_by));
     trace.meta.clocks = clocks.into_values().collect();
 }
 
-/// Bounds of the device with most violations of a kind.
-fn example(clocks: &Clocks, violations: impl Fn(&DeviceClock) -> u64) -> String {
-    let worst = clocks.values().max_by_key(|c| (violations(c), std::cmp::Reverse(c.device)));
-    worst.map(|clock| format!("device {}: {}", clock.device, bounds(clock))).unwrap_or_default()
+/// Bounds of the device with most violations of a kind, after the shift.
+fn example(clocks: &Clocks, violations: &BTreeMap<i32, u64>) -> String {
+    let worst = violations.iter().max_by_key(|&(&device, &count)| (count, std::cmp::Reverse(device)));
+    let clock = worst.and_then(|(device, _)| clocks.get(device));
+    clock.map(|clock| format!("device {}: {}", clock.device, bounds(&clock.after_shift()))).unwrap_or_default()
 }
 
 fn bounds(clock: &DeviceClock) -> String {

@@ -121,7 +121,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     }
     let mut found = Found::default();
     let mut limited = Vec::new();
-    for (&device, all) in &launched {
+    for (&device, all) in launched.iter().filter(|(_, all)| all.iter().any(is_off)) {
         let kept = largest_group(all, group);
         let waits = lateness.remove(&device).unwrap_or_default();
         let all = Device {
@@ -152,8 +152,8 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     found
 }
 
-/// Devices of one machine mostly have one clock error: a device whose shift is only limited takes that of another device,
-/// if the limit allows it.
+/// Devices of one machine mostly have one clock error: a device whose shift is only limited takes that of another device
+/// if the limit allows it and it is at least half of the limit. Limits are negative.
 fn share_shifts(shifts: &mut BTreeMap<i32, Shift>, limited: &[i32]) {
     let known: Vec<i64> = shifts.iter().filter(|(device, _)| !limited.contains(device)).map(|(_, s)| s.by).collect();
     for (_, shift) in shifts.iter_mut().filter(|(device, _)| limited.contains(device)) {

@@ -129,7 +129,7 @@ fn isolated_starts(trace: &Trace) -> Vec<EventId> {
         let (first, last) = (times.iter().map(|t| t.0).min(), times.iter().map(|t| t.0).max());
         last.unwrap_or(0).saturating_sub(first.unwrap_or(0))
     };
-    if starts.len() < OUTERMOST || span(&starts) <= FAR_NS {
+    if starts.len() < OUTERMOST {
         return Vec::new();
     }
     starts.sort_unstable();
@@ -218,9 +218,8 @@ fn impossible_lengths(trace: &Trace) -> Vec<EventId> {
 }
 
 /// Detection of calls that outlast their callers. Operators and calls return before their callers do, except spans that
-/// Python code names. If one crosses
-/// the end of its caller, the caller may be too short; two such callers rule that out. A step never begins within a
-/// call, nor an operator within a call of a GPU runtime.
+/// Python code names. If one crosses the end of its caller, the caller may be too short; two such callers rule that
+/// out. A step never begins within a call, nor an operator within a call of a GPU runtime.
 struct LengthCheck<'t> {
     trace: &'t Trace,
     open: Vec<EventId>,
@@ -277,6 +276,8 @@ impl LengthCheck<'_> {
 /// in torch.compile) returns while the span is open. Operators have a namespace in their name, and return first.
 fn is_left_open<'e>(trace: &Trace, event: EventId, mut callers: impl Iterator<Item = &'e EventId>) -> bool {
     trace.kind(event) == EventKind::Operator
+        // The spans of torch.optim and of data loaders close within the function that opens them.
+        && !trace.name(event).contains('#')
         && !trace.name(event).contains("::")
         && callers.all(|caller| trace.kind(*caller) == EventKind::PythonFunction)
 }

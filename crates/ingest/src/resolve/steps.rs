@@ -313,7 +313,7 @@ fn repeated_numbers(trace: &Trace) -> Vec<i64> {
     repeated
 }
 
-/// Numbers of steps whose mark occurs several times in the file, with the same times.
+/// Numbers of steps whose mark occurs several times in the file, with the same or nearly the same times.
 fn duplicated_numbers(trace: &Trace) -> Vec<i64> {
     let events = &trace.events;
     let row = |event: EventId| (events.name[event.index()], events.track[event.index()]);

@@ -143,7 +143,7 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
             found.extend(impossible_zeros(trace, of_kind(), zeros));
         }
         if kind == EventKind::Kernel {
-            are_kernels_lost = found.len() >= REPEATED.max(of_kind().count() / 100);
+            are_kernels_lost = found.len() >= REPEATED && 2 * found.len() >= of_kind().count();
         }
     }
     // A missing or negative duration must not enter sums or means.

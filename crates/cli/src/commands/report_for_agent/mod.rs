@@ -163,6 +163,10 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
         );
     }
     more(session.infos.len(), lengths.ranks, "traces", out);
+    if let Some(reason) = session.rank_conflict() {
+        let reason = short(&reason, lengths.uncovered);
+        let _ = writeln!(out, "Warning: the traces are not ranks of one job: {reason}; sums over ranks are not valid.");
+    }
     let spread = content.tables.iter().find(|table| table.name == "steps_spread").filter(|table| table.rows() > 0);
     let are_inferred = are_inferred || content.paths.iter().any(|path| path.is_of_inferred_steps);
     steps(spread, are_inferred, lengths.ranks, out);
