@@ -81,7 +81,7 @@ def test_requirements_exclude_gpu_packages(tmp_path: Path) -> None:
     [
         (["--torch", "../evil"], "not a version"),
         (["--python", "no-such-python"], "does not start"),
-        (["--root", "/proc/nowhere"], "give a place with --root"),
+        (["--root", "/proc/nowhere"], "give a writable directory with --root"),
     ],
 )
 def test_failures_have_advice(options: list[str], advice: str) -> None:

@@ -372,6 +372,15 @@ fn truncated_step_is_compared_with_similar_steps() {
     assert_eq!(known, [false; 3]);
     assert!(notes.iter().any(|text| text.starts_with("with_gpu and gpu_busy are unknown: ")), "{notes:?}");
 
+    // Launches show that most records of a step without similar ones are missing.
+    let launch = |id: i64| format!("1/1 cuda_runtime cudaLaunchKernel {}+5 correlation={}", 1010 + 10 * id, 100 + id);
+    let kernel = |id: i64| format!("gpu0/1 kernel gemm {}+3 correlation={}", 1016 + 10 * id, 100 + id);
+    let mut lines: Vec<String> = std::iter::once(mark(1, 0, 1000)).chain((0..10).map(launch)).collect();
+    lines.extend((0..2).map(kernel));
+    lines.push("1/1 cuda_runtime cudaDeviceSynchronize 1120+50 correlation=200".to_owned());
+    lines.push("1/1 cpu_op aten::mm 900+5".to_owned());
+    assert_eq!(with_gpu(&break_off(trace(lines))).0, [false]);
+
     // The same of marks: a step of evaluation is smaller than one of training.
     let mut lines: Vec<String> = Vec::new();
     for (number, all) in [(0, 10), (1, 2), (2, 10), (3, 2)] {
@@ -385,15 +394,6 @@ fn truncated_step_is_compared_with_similar_steps() {
         trace.events.name[event.index()] = name;
     }
     assert_eq!(with_gpu(&trace), (vec![true; 4], Vec::new()));
-
-    // Launches show that most records of a step without similar ones are missing.
-    let launch = |id: i64| format!("1/1 cuda_runtime cudaLaunchKernel {}+5 correlation={}", 1010 + 10 * id, 100 + id);
-    let kernel = |id: i64| format!("gpu0/1 kernel gemm {}+3 correlation={}", 1016 + 10 * id, 100 + id);
-    let mut lines: Vec<String> = std::iter::once(mark(1, 0, 1000)).chain((0..10).map(launch)).collect();
-    lines.extend((0..2).map(kernel));
-    lines.push("1/1 cuda_runtime cudaDeviceSynchronize 1120+50 correlation=200".to_owned());
-    lines.push("1/1 cpu_op aten::mm 900+5".to_owned());
-    assert_eq!(with_gpu(&break_off(trace(lines))).0, [false]);
 }
 
 /// The note counts as the spread does: without first steps that warm up.
