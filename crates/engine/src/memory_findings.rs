@@ -317,6 +317,7 @@ impl<'a> FindingBuilder<'a> {
             change: None,
             events: Vec::new(),
             facts,
+            kind: None,
             support: support(waste.certainty),
             confidence: confidence(waste.certainty, 0),
             gain: None,

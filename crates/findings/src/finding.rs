@@ -92,6 +92,35 @@ pub enum GainEstimate {
     None,
 }
 
+/// Kind of a candidate among those of its rule, if advice or the merge of ranks depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CandidateKind {
+    /// Work within the calls of a model (SL005).
+    InModel,
+    /// Copies of whole objects by `copy.deepcopy` (SL017).
+    DeepCopy,
+    /// Collectives of few elements (SL019).
+    SmallCollectives,
+    /// Writing of checkpoints (SL029).
+    Checkpoints,
+    /// Waits for a new thread to start (SL039).
+    ThreadStart,
+    /// Waits for a lock (SL039).
+    Lock,
+    /// Waits for an event or a condition (SL039).
+    Condition,
+    /// Waits for a queue of threads or processes (SL039).
+    Queue,
+    /// Waits for the network (SL039).
+    Network,
+    /// Waits for other ranks (SL039), whose cause may be a finding of another rank.
+    OtherRanks,
+    /// Sleep (SL039).
+    Sleep,
+    /// Tensors made of Python lists (SL045).
+    PythonLists,
+}
+
 /// Candidate finding of a rule.
 #[derive(Clone, Debug)]
 pub struct Candidate {
@@ -103,6 +132,8 @@ pub struct Candidate {
     pub events: Vec<EventId>,
     /// Supporting facts.
     pub facts: Vec<Fact>,
+    /// Kind; none if the advice of the rule itself applies.
+    pub kind: Option<CandidateKind>,
     /// Level of evidence.
     pub support: Support,
     /// Confidence that the change helps.
@@ -126,6 +157,8 @@ pub struct Finding {
     pub events: Vec<EventId>,
     /// Supporting facts.
     pub facts: Vec<Fact<String>>,
+    /// Kind of the candidate that became the finding.
+    pub kind: Option<CandidateKind>,
     /// Level of evidence.
     pub support: Support,
     /// Confidence that the change helps.

@@ -38,7 +38,9 @@ mod tables;
 mod uncovered;
 
 pub use external_rules::{ExternalFact, ExternalFinding, ExternalRule, ExternalRules, Message};
-pub use finding::{Candidate, Fact, Finding, GainEstimate, REPLAY, RankGain, SPECULATIVE, STATED, Support};
+pub use finding::{
+    Candidate, CandidateKind, Fact, Finding, GainEstimate, REPLAY, RankGain, SPECULATIVE, STATED, Support,
+};
 pub use gain_method::GainMethod;
 pub use identity::{Identity, Mark, fingerprints, pair};
 pub use memory::{DevicePeak, MemoryFindings, MemoryGain};

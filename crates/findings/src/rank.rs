@@ -285,7 +285,7 @@ fn ranked_candidates<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>
             if is_by_inferred_steps {
                 candidate.confidence = candidate.confidence.lower();
             }
-            let info = rule.info_of(&context, &candidate);
+            let info = rule.info_of(&context, candidate.kind);
             proposals.push(RankedCandidate { rule: info, candidate, facts });
         }
     }
@@ -371,7 +371,7 @@ fn to_finding(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> F
         GainEstimate::Model { model, .. } => model,
         GainEstimate::Insignificant(_) | GainEstimate::None => "",
     };
-    let Candidate { title, place, mut events, support, confidence, .. } = candidate;
+    let Candidate { title, place, mut events, kind, support, confidence, .. } = candidate;
     events.sort_unstable();
     events.dedup();
     let inferred = trace.attr(INFERRED);
@@ -386,6 +386,7 @@ fn to_finding(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> F
         change: None,
         events,
         facts,
+        kind,
         support,
         confidence,
         gain,

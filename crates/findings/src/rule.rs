@@ -1,6 +1,6 @@
 //! Registered rules: metadata, requirements, settings and advice.
 
-use super::finding::Candidate;
+use super::finding::{Candidate, CandidateKind};
 use super::gain_method::GainMethod;
 use super::rule_context::RuleContext;
 use stackline_model::{CallMetric, CallingContextTree, EventKind, FrameKind, LinkKind, SampleMetric, Trace};
@@ -325,8 +325,8 @@ pub struct AdviceVariant {
     pub programs: &'static str,
     /// Kind of program, as a condition.
     pub condition: Programs,
-    /// Condition on the candidate; usually always true.
-    pub applies_to: fn(&Candidate) -> bool,
+    /// Kind of the candidates; none for all candidates of the rule.
+    pub kind: Option<CandidateKind>,
     /// Advice.
     pub advice: &'static str,
     /// Example code before and after the change.
@@ -334,24 +334,24 @@ pub struct AdviceVariant {
 }
 
 impl AdviceVariant {
-    /// Variant for all programs, for candidates of some kind.
+    /// Variant for all programs, for candidates of one kind.
     pub(super) const fn for_all(
         programs: &'static str,
-        applies_to: fn(&Candidate) -> bool,
+        kind: CandidateKind,
         advice: &'static str,
         example: (&'static str, &'static str),
     ) -> Self {
-        Self { programs, condition: Programs::Any, applies_to, advice, example }
+        Self { programs, condition: Programs::Any, kind: Some(kind), advice, example }
     }
 
     /// Variant for programs that use JAX, where advice on PyTorch does not apply.
     pub(super) const fn for_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "that use JAX", condition: Programs::Jax, applies_to: |_| true, advice, example }
+        Self { programs: "that use JAX", condition: Programs::Jax, kind: None, advice, example }
     }
 
     /// Variant for programs without a GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "without a GPU", condition: Programs::WithoutGpu, applies_to: |_| true, advice, example }
+        Self { programs: "without a GPU", condition: Programs::WithoutGpu, kind: None, advice, example }
     }
 }
 
@@ -436,15 +436,16 @@ impl Rule {
         })
     }
 
-    /// Printable metadata with the advice variant for a candidate.
-    pub(super) fn info_of(&self, context: &RuleContext<'_>, candidate: &Candidate) -> Arc<RuleInfo> {
-        self.info_where(candidate, |programs| programs.applies(context))
+    /// Printable metadata with the advice variant for candidates of a kind.
+    pub(super) fn info_of(&self, context: &RuleContext<'_>, kind: Option<CandidateKind>) -> Arc<RuleInfo> {
+        self.info_where(kind, |programs| programs.applies(context))
     }
 
-    /// Printable metadata with the advice variant for a candidate; `holds` decides on the kind of program.
-    pub(super) fn info_where(&self, candidate: &Candidate, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
+    /// Printable metadata with the advice variant for candidates of a kind; `holds` decides on the kind of program.
+    pub(super) fn info_where(&self, kind: Option<CandidateKind>, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
         let info = self.info();
-        let applies_to = |other: &&AdviceVariant| (other.applies_to)(candidate) && holds(other.condition);
+        let is_for_kind = |other: &AdviceVariant| other.kind.is_none() || other.kind == kind;
+        let applies_to = |other: &&AdviceVariant| is_for_kind(other) && holds(other.condition);
         let Some(other) = self.advice_variants.iter().find(applies_to) else { return info };
         let (before, after) = other.example;
         let example = Some((before.to_owned(), after.to_owned()));

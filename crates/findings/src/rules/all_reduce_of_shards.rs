@@ -118,6 +118,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
             Fact::time("AllReduce time per step", context.per_step(context.total(&events))),
         ],
         events,
+        kind: None,
         support,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Range(likely, vec![least, most]),

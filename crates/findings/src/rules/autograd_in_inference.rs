@@ -73,6 +73,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             Fact::time("host time of these operators per step", context.per_step(context.total(&operators))),
         ],
         events: operators.clone(),
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Range(likely, bounds),

@@ -200,6 +200,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
         ],
         gain_estimate: if least.is_empty() { GainEstimate::Edits(edits) } else { GainEstimate::Range(edits, least) },
         events,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
     })

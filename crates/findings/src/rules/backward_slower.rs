@@ -116,6 +116,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
             Fact::count("kernels of the backward", backward.len()),
         ],
         events: backward,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
         gain_estimate: GainEstimate::Speculative(vec![edit]),

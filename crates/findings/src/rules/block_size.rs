@@ -117,6 +117,7 @@ fn candidate(
             Fact::time("total time per step", context.per_step(ns)),
         ],
         events: kernels,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
         gain_estimate: GainEstimate::Edits(vec![edit]),

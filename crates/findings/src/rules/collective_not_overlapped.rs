@@ -2,7 +2,8 @@
 
 use super::small_collectives::{MEDIAN_SIZE_FACT, latency_bound, small_size};
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
+    Setting, Support,
 };
 use rustc_hash::FxHashMap;
 use stackline_critical_path::exact::what_if::Action;
@@ -36,7 +37,7 @@ pub(super) const RULE: Rule = Rule {
     }],
     advice_variants: &[AdviceVariant::for_all(
         "with small collectives",
-        |candidate| candidate.facts.iter().any(|fact| fact.name == MEDIAN_SIZE_FACT),
+        CandidateKind::SmallCollectives,
         "Start collectives earlier and overlap them with computation: async_op=True with wait() before the first \
          use. Merge the independent collectives of a step; smaller buckets would only add collectives.",
         ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
@@ -77,6 +78,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             place,
             facts: facts.into_iter().chain(size).collect(),
             events: of,
+            kind: middle.map(|_| CandidateKind::SmallCollectives),
             support: Support::Exact,
             confidence: Confidence::Medium,
             gain_estimate: GainEstimate::Edits(vec![edit]),

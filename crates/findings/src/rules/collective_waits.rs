@@ -77,6 +77,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
             Fact::time("waiting per step", context.per_step(lost)),
         ],
         events: waits,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Low,
         gain_estimate,

@@ -1,7 +1,8 @@
 //! SL017: copies that only change the memory layout, or duplicate tensors.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
+    Setting, Support,
 };
 use stackline_critical_path::exact::what_if::{Action, Chosen};
 use stackline_model::{EventId, EventKind, INFERRED, StrId};
@@ -44,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that copy with copy.deepcopy",
-        |candidate| candidate.title.starts_with(DEEP),
+        CandidateKind::DeepCopy,
         "Do not copy a model in the loop. For an average of its weights, keep one copy and update it in place \
          (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel). For a checkpoint, use copy_ into preallocated \
          memory, or save concurrently with the next steps. For reading only, use the model itself under \
@@ -137,6 +138,7 @@ fn deep_copy(
             Fact::time("operator time per step", context.per_step(context.total(&operators))),
         ],
         events: operators,
+        kind: Some(CandidateKind::DeepCopy),
         support: if is_recorded { Support::Exact } else { Support::Partial },
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Range(vec![likely], vec![vec![least], vec![most]]),
@@ -221,6 +223,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
         place,
         facts: vec![Fact::count("copies", copies.len()), Fact::time("total time per step", context.per_step(ns))],
         events: copies,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Edits(vec![edit]),

@@ -53,7 +53,7 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant {
             programs: "whose processors are all busy",
             condition: Programs::Where(|context| LoaderCapacity::new(context, &take_calls(context)).is_full()),
-            applies_to: |_| true,
+            kind: None,
             advice: "Reduce the cost of loading (SL010), or load once and keep the result. More workers would find \
                 no free processor. Give the existing workers more processor time: torch.set_num_threads(1) in the \
                 workers, and fewer threads in the program.",
@@ -128,6 +128,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         .chain(capacity.facts())
         .collect(),
         events: take_calls,
+        kind: None,
         support: Support::Exact,
         confidence,
         gain_estimate,

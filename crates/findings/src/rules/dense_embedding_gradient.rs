@@ -231,6 +231,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
         ],
         gain_estimate: GainEstimate::Range(likely, vec![least, most]),
         events: works.iter().flat_map(|(.., work)| work).map(|&(event, _)| event).collect(),
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
     })

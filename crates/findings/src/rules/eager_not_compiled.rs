@@ -137,6 +137,7 @@ fn candidate(
         ],
         gain_estimate: GainEstimate::Range(edits(&removable)?, vec![edits(most)?]),
         events: removable,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Low,
     })

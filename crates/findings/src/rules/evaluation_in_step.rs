@@ -162,6 +162,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
             GainEstimate::Speculative(remove)
         },
         events: calls,
+        kind: None,
         support: Support::Exact,
         confidence: if is_evaluation && of_each { Confidence::Medium } else { Confidence::Low },
     })

@@ -40,6 +40,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         place: context.place(searches[0]),
         facts: vec![Fact::count("searches", searches.len()), Fact::time("searching per step", context.per_step(ns))],
         events: searches,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Edits(vec![edit]),

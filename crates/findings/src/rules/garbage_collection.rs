@@ -131,6 +131,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, events: Vec<Event
         place,
         facts: vec![Fact::count("collections", events.len()), Fact::time("longest", longest)],
         events,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
         gain_estimate: GainEstimate::Edits(vec![edit]),

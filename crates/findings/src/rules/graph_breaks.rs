@@ -104,6 +104,7 @@ fn candidate(
         place,
         facts: vec![Fact::count("breaks", breaks.len()), Fact::count("checks in the trace", lookups.len())],
         events: breaks,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate,

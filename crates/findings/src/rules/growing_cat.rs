@@ -194,6 +194,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
             Fact::time("total time per step", context.per_step(context.total(&copies))),
         ],
         events: operators,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Edits(vec![edit]),

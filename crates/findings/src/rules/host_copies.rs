@@ -92,6 +92,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
         title: format!("Copies{moved} ({name}): {:.0} % of the critical path", context.percent(ns)),
         place,
         facts,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate: match context.edit(

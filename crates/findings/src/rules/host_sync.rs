@@ -80,6 +80,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
                 title: format!("{} waits for the GPU{}", super::shorten_name(&what), frequency_text(context, &of)),
                 place,
                 facts: facts.into_iter().chain(without_work).collect(),
+                kind: None,
                 support,
                 events: of,
                 confidence,

@@ -6,7 +6,8 @@ use super::rebuilt_constants::LOADER;
 use super::recompilation::compiling_names;
 use crate::host_gaps::{SampledWork, Spans};
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
+    Setting, Support,
 };
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Unit};
@@ -52,7 +53,7 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[
         AdviceVariant::for_all(
             "that wait for a thread to start",
-            |candidate| is_for(&candidate.title, START),
+            CandidateKind::ThreadStart,
             "Start threads once before the loop, and pass work to them over a queue, or use a pool. If the machine \
              has fewer processors than running threads, a new thread waits for a processor: run fewer threads \
              concurrently.",
@@ -63,7 +64,7 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant::for_all(
             "that wait for a lock",
-            |candidate| is_for(&candidate.title, LOCK),
+            CandidateKind::Lock,
             "Shorten the time under the lock: compute outside of it, and only store the result under it. Give each \
              thread its own data and merge the data once per step. Do not wait for anything else while the lock is \
              held.",
@@ -74,14 +75,14 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant::for_all(
             "that wait for an event or a condition",
-            |candidate| is_for(&candidate.title, CONDITION),
+            CandidateKind::Condition,
             "Start the other thread one step earlier, and wait for its result of the previous step. Signal as soon \
              as the needed data is ready, not when all work is done.",
             ("start.set()\nready.wait()", "ready.wait()  # started in the step before\nstart.set()"),
         ),
         AdviceVariant::for_all(
             "that wait for a queue",
-            |candidate| is_for(&candidate.title, QUEUE) || is_for(&candidate.title, QUEUE_OF_PROCESS),
+            CandidateKind::Queue,
             "For get(): let the producer run ahead, started before the loop with a queue of several items, or use \
              more producers. For put(): the consumer is slower than the step. Take more items at once, use several \
              consumers, or drop items that are not needed.",
@@ -89,21 +90,21 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant::for_all(
             "that wait for the network",
-            |candidate| is_for(&candidate.title, NETWORK),
+            CandidateKind::Network,
             "Send requests one or more steps ahead, in a thread. Keep one connection open, and combine many requests \
              into one. Copy repeatedly read data to a local disk before training.",
             ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
         ),
         AdviceVariant::for_all(
             "whose ranks wait for each other",
-            |candidate| is_for_other_ranks(&candidate.title),
+            CandidateKind::OtherRanks,
             "Inspect the rank that arrives last: pass the folder with the traces of all ranks, and SL040 names that \
              rank and its own findings. This rank needs no fix.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
         AdviceVariant::for_all(
             "that sleep",
-            |candidate| is_for(&candidate.title, SLEEP),
+            CandidateKind::Sleep,
             "Remove the sleep. If it polls, wait for an event, a queue or a future, which wakes the thread at once.",
             ("while not done():\n    time.sleep(0.01)", "finished.wait()  # an Event that the other one sets"),
         ),
@@ -121,8 +122,18 @@ const FILE: &str = "a file or a pipe";
 const SLEEP: &str = "time.sleep";
 /// The process runs collectives meanwhile: other ranks arrive late.
 const OTHER_RANKS: &str = "other ranks";
-/// Start of titles of named waits.
-const WAITING_FOR: &str = "Waiting for ";
+
+/// Kinds of candidates by wait target; the advice of the rule itself is for all other targets.
+const KINDS: &[(&str, CandidateKind)] = &[
+    (START, CandidateKind::ThreadStart),
+    (LOCK, CandidateKind::Lock),
+    (CONDITION, CandidateKind::Condition),
+    (QUEUE, CandidateKind::Queue),
+    (QUEUE_OF_PROCESS, CandidateKind::Queue),
+    (NETWORK, CandidateKind::Network),
+    (OTHER_RANKS, CandidateKind::OtherRanks),
+    (SLEEP, CandidateKind::Sleep),
+];
 
 /// Wait targets, and name parts of the frames that wait for them, as `fits` matches them.
 const FRAMES: &[(&str, &[&str])] = &[
@@ -158,6 +169,11 @@ const FRAMES: &[(&str, &[&str])] = &[
 
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
+}
+
+/// Kind of candidates for waits for a target, as [`kind_of`] names it.
+pub(super) fn candidate_kind(target: &str) -> Option<CandidateKind> {
+    KINDS.iter().find(|(of, _)| *of == target).map(|&(_, kind)| kind)
 }
 
 /// Calls that wait, except those that samples describe better. SL009 covers waits for data, and those of a data
@@ -212,6 +228,7 @@ fn sampled_candidate(context: &RuleContext<'_>, place: SourceLocation, seen: &Sa
         title,
         facts,
         events: seen.samples.clone(),
+        kind: kind.and_then(candidate_kind),
         support: Support::Inferred,
         confidence: seen.confidence(),
         gain_estimate: seen.gain_estimate(context, &place, &[])?,
@@ -235,18 +252,7 @@ fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i
 
 /// Title of waits of one kind: share of the time in percent.
 pub(super) fn title(share: f64, kind: &str) -> String {
-    format!("{WAITING_FOR}{kind}: {share:.0} % of the time")
-}
-
-/// True if a title is about waits of one kind.
-fn is_for(title: &str, kind: &str) -> bool {
-    let rest = title.strip_prefix(WAITING_FOR).and_then(|rest| rest.strip_prefix(kind));
-    rest.is_some_and(|rest| rest.starts_with(':'))
-}
-
-/// True if a title is about waits for other ranks, whose cause may be a finding of another rank.
-pub(super) fn is_for_other_ranks(title: &str) -> bool {
-    is_for(title, OTHER_RANKS)
+    format!("Waiting for {kind}: {share:.0} % of the time")
 }
 
 /// Source location with the waiting line, if samples within the calls show it in the same function. Calls alone have
@@ -298,8 +304,33 @@ fn candidate(
             Fact::time("waiting per step", context.per_step(on_path)),
         ],
         events: frames,
+        kind: candidate_kind(kind),
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Edits(vec![edit]),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{candidate_kind, kind_of};
+    use crate::CandidateKind;
+
+    #[test]
+    fn kind_of_a_candidate_follows_from_the_frame_that_waits() {
+        for (frame, kind) in [
+            ("threading.py(938): start", Some(CandidateKind::ThreadStart)),
+            ("threading.py(1115): join", None),
+            ("threading.py(604): wait", Some(CandidateKind::Condition)),
+            ("<built-in method acquire of _thread.lock object at 0x7f>", Some(CandidateKind::Lock)),
+            ("queue.py(154): get", Some(CandidateKind::Queue)),
+            ("multiprocessing/queues.py(103): get", Some(CandidateKind::Queue)),
+            ("<built-in function read>", None),
+            ("ssl.py(1099): read", Some(CandidateKind::Network)),
+            ("<built-in function sleep>", Some(CandidateKind::Sleep)),
+        ] {
+            let target = kind_of(frame).unwrap();
+            assert_eq!(candidate_kind(target), kind, "{frame}: {target}");
+        }
+    }
 }

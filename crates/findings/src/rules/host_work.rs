@@ -1,7 +1,8 @@
 //! SL005: code on the critical path with much more host time than GPU time.
 
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
+    Setting, Support,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::Category;
@@ -54,7 +55,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     advice_variants: &[AdviceVariant::for_all(
         "that spend the time in the model",
-        |candidate| candidate.facts.iter().any(|fact| fact.name == MODEL),
+        CandidateKind::InModel,
         "Shorten the host work of the model: compile it (torch.compile), and move code that does not depend on the \
          batch, such as masks and positions, from forward to __init__.",
         (
@@ -64,9 +65,6 @@ pub(super) const RULE: Rule = Rule {
     )],
     check,
 };
-
-/// Name of the fact that counts calls of a model, or within one. Other threads cannot do this work.
-const MODEL: &str = "calls in the model";
 
 /// Minimum ratio of the first call to the mean of the others at which it is excluded.
 const FIRST_CALL_RATIO: i64 = 4;
@@ -182,6 +180,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
         return None;
     }
     let edit = context.edit(Action::Scale(0.5), format!("host work of {name}"), &spans)?;
+    // Other threads cannot do the work of a model.
+    let in_model = is_of_model(context, spans[0]);
     Some(Candidate {
         title: format!(
             "Slow host code: {} is {share:.0} % of the critical path (gain assumes half)",
@@ -189,11 +189,12 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
         ),
         place: context.place(spans[0]),
         facts: vec![
-            Fact::count(if is_of_model(context, spans[0]) { MODEL } else { "calls" }, spans.len()),
+            Fact::count(if in_model { "calls in the model" } else { "calls" }, spans.len()),
             Fact::time("on the critical path per step", context.per_step(on_path_ns)),
             Fact::time("GPU work per step", context.per_step(gpu_ns)),
         ],
         events: spans,
+        kind: in_model.then_some(CandidateKind::InModel),
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Speculative(vec![edit]),

@@ -56,6 +56,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
                 Fact::time("mean", ns / of.len().max(1) as i64),
             ],
             events: of,
+            kind: None,
             support: Support::Exact,
             confidence: Confidence::Low,
             gain_estimate: GainEstimate::Speculative(vec![edit]),

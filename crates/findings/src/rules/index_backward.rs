@@ -105,6 +105,7 @@ fn candidate(
             Fact::time("forward per step", context.per_step(forward_ns)),
         ],
         events: backward,
+        kind: None,
         support: if forward_ns > 0 { Support::Exact } else { Support::Partial },
         confidence: if forward_ns > 0 { Confidence::High } else { Confidence::Medium },
         gain_estimate: GainEstimate::Edits(vec![edit]),

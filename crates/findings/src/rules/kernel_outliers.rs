@@ -97,6 +97,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
             Fact { name: "outliers", value: share, unit: Unit::Percent },
         ],
         events: outliers,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
         gain_estimate,

@@ -63,7 +63,7 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant {
             programs: "that already use torch.compile",
             condition: Programs::Where(|context| is_compiled(context.trace())),
-            applies_to: |_| true,
+            kind: None,
             advice: "Replay the compiled code as CUDA graphs, which launch all kernels with one call: \
                  torch.compile(mode=\"reduce-overhead\"), or torch.cuda.make_graphed_callables around larger parts. \
                  Compile the remaining eager code (SL027, SL036). Increase the batch size for longer kernels.",
@@ -179,6 +179,7 @@ fn candidate(
             Fact::time("GPU work per step", context.per_step(context.gpu_ns())),
         ],
         events: operators,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain_estimate,

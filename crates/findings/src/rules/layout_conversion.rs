@@ -57,6 +57,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         place: place.unwrap_or_default(),
         facts: vec![Fact::count("kernels", converts.len()), Fact::time("total time per step", context.per_step(ns))],
         events: converts,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
         gain_estimate,

@@ -5,7 +5,8 @@ use super::host_waits;
 use crate::estimate::Estimate;
 use crate::host_gaps::{HostGap, SampledWork, Spans};
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
+    Setting, Support,
 };
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::format::duration;
@@ -44,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[
         AdviceVariant::for_all(
             "that save checkpoints in the loop",
-            |candidate| SAVING.iter().any(|kind| candidate.title.starts_with(kind)),
+            CandidateKind::Checkpoints,
             "Save less often, for example every ten minutes. Copy the state to the CPU and write it from another \
                  thread (torch.distributed.checkpoint.async_save does both).",
             (
@@ -60,8 +61,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Kinds in titles that mean writing a checkpoint.
-const SAVING: [&str; 2] = ["torch.save", "safetensors"];
+const TORCH_SAVE: &str = "torch.save";
+const SAFETENSORS: &str = "safetensors";
 
 /// Name parts of logging frames, with the kind in the title. Progress bars match only where they draw: as loops,
 /// they enclose the work that they count.
@@ -84,8 +85,8 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("TensorBoard", &["tensorboardX/writer.py(", "): add_*"]),
     ("wandb", &["wandb/", "): log"]),
     ("mlflow", &["mlflow/", "): log_*"]),
-    ("torch.save", &["torch/serialization.py(", "): save"]),
-    ("safetensors", &["safetensors/", "): save_file"]),
+    (TORCH_SAVE, &["torch/serialization.py(", "): save"]),
+    (SAFETENSORS, &["safetensors/", "): save_file"]),
     ("numpy.save", &["numpy/lib/", "): save*"]),
     ("json.dump", &["json/__init__.py(", "): dump"]),
     ("csv.DictWriter", &["csv.py(", "): writerow*"]),
@@ -95,6 +96,11 @@ const FRAMES: &[(&str, &[&str])] = &[
 
 pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
+}
+
+/// Kind of candidates for logging of one kind, as [`kind_of`] names it.
+pub(super) fn candidate_kind(kind: &str) -> Option<CandidateKind> {
+    [TORCH_SAVE, SAFETENSORS].contains(&kind).then_some(CandidateKind::Checkpoints)
 }
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -165,6 +171,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
     let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in them", waits)];
     let (ns_each, a_step) = (duration(context.per_step(ns)), context.words().per_step_suffix());
     let title = format!("{kind} blocks the host: {ns_each}{a_step}{too}");
+    let kind = candidate_kind(kind);
     let remove = match context.by_name(&frames).first() {
         Some((name, _)) => vec![context.edit(Action::Remove, format!("frame:{name}"), &all)?],
         None => Vec::new(),
@@ -172,12 +179,12 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
     let Some(seen) = seen else {
         facts.push(Fact::time("on the critical path per step", context.per_step(ns)));
         let (support, confidence, gain_estimate) = (Support::Exact, Confidence::Medium, GainEstimate::Edits(remove));
-        return Some(Candidate { title, place, facts, events: frames, support, confidence, gain_estimate });
+        return Some(Candidate { title, place, facts, events: frames, kind, support, confidence, gain_estimate });
     };
     facts.retain(|fact| fact.value > 0.0);
     facts.extend(seen.facts(context));
     let confidence = seen.confidence();
     let gain_estimate = seen.gain_estimate(context, &place, &remove)?;
     let events = frames.into_iter().chain(seen.samples).collect();
-    Some(Candidate { title, place, facts, events, support: Support::Inferred, confidence, gain_estimate })
+    Some(Candidate { title, place, facts, events, kind, support: Support::Inferred, confidence, gain_estimate })
 }

@@ -117,6 +117,7 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
             Fact::time("mean kernel duration", mean),
         ],
         events: kernels,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate,

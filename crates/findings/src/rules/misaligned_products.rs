@@ -89,6 +89,7 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
         place,
         facts,
         events: kernels,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain_estimate,

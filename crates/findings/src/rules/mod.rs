@@ -134,11 +134,7 @@ pub const ALL: &[Rule] = &[
 
 /// Check if a finding reports waits for other ranks, which a finding of the last rank may explain.
 pub(super) fn is_wait_for_ranks(finding: &super::Finding) -> bool {
-    match finding.rule.code.as_str() {
-        "SL023" => true,
-        "SL039" => host_waits::is_for_other_ranks(&finding.title),
-        _ => false,
-    }
+    finding.rule.code == "SL023" || finding.kind == Some(super::CandidateKind::OtherRanks)
 }
 
 /// Built-in rules that examine execution traces.

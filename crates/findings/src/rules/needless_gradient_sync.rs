@@ -112,6 +112,7 @@ fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>
             Fact::time("time of redundant AllReduces per step", context.per_step(context.total(&needless))),
         ],
         events: needless,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Edits(vec![edit]),

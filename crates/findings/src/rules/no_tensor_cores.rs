@@ -45,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[AdviceVariant {
         programs: "on GPUs without TF32 and bfloat16 (compute capability below 8, such as V100)",
         condition: Programs::Where(|context| !context.devices().iter().any(knows_tf32)),
-        applies_to: |_| true,
+        kind: None,
         advice: "Use autocast with float16: these tensor cores support neither TF32 nor bfloat16, which require \
              compute capability 8 (such as A100); keep dimensions multiples of 8.",
         example: ("y = x @ w", "with torch.autocast(\"cuda\", dtype=torch.float16):\n    y = x @ w"),
@@ -102,6 +102,7 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
             Fact::time("mean", ns / kernels.len() as i64),
         ],
         events: kernels,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain_estimate,

@@ -242,6 +242,7 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
         ],
         place,
         events,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Range(vec![likely], vec![vec![most]]),

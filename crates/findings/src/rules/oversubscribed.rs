@@ -112,6 +112,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
         place: SourceLocation::default(),
         events: team.samples,
         facts,
+        kind: None,
         support: Support::Partial,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Model {

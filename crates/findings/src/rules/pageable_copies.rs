@@ -126,6 +126,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
         ],
         gain_estimate: GainEstimate::Range(edits(context, &copies, is / pinned)?, others),
         events: copies,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
     })

@@ -131,6 +131,7 @@ fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -
             Fact::time("mean duration of a call", context.total(&frames) / frames.len().max(1) as i64),
         ],
         events: frames,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Edits(vec![edit]),

@@ -43,7 +43,7 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[AdviceVariant {
         programs: "without recorded Python frames",
         condition: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
-        applies_to: |_| true,
+        kind: None,
         advice: "Record less: a shorter time, and only the kinds of calls that you need.",
         example: (
             "profile()",
@@ -60,7 +60,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 
 fn candidate(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Support) -> Candidate {
     let (place, confidence, gain_estimate) = (SourceLocation::default(), Confidence::Medium, GainEstimate::None);
-    Candidate { title, place, events, facts, support, confidence, gain_estimate }
+    Candidate { title, place, events, facts, kind: None, support, confidence, gain_estimate }
 }
 
 /// Overhead that the profiler recorded itself.

@@ -5,7 +5,8 @@ mod tables;
 
 use crate::constant_runs::constant_runs;
 use crate::{
-    AdviceVariant, Area, Candidate, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext, Setting, Support,
+    AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
+    Setting, Support,
 };
 use lists::{LISTS_TITLE, ListReads, Lists};
 use rustc_hash::FxHashMap;
@@ -61,7 +62,7 @@ pub(super) const RULE: Rule = Rule {
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that make tensors of Python lists",
-        |candidate| candidate.title.starts_with(LISTS_TITLE),
+        CandidateKind::PythonLists,
         "Build the tensor once if its values do not change (register_buffer in __init__). Otherwise read the data \
              into a NumPy array (np.asarray) instead of a list: torch.as_tensor of an array copies nothing.",
         ("table = torch.tensor(self.rows)", "table = torch.as_tensor(self.rows)  # a NumPy array, made once"),
@@ -212,6 +213,7 @@ fn line_candidate<'h>(
         gain_estimate: gain_estimate(context, (&operators, &launched), (&spans, lists.as_ref()))?,
         place,
         events: operators,
+        kind: lists.map(|_| CandidateKind::PythonLists),
         support: Support::Inferred,
         confidence: Confidence::Medium,
     })

@@ -98,6 +98,7 @@ fn candidate(
             Fact::time("compiling per step", context.per_step(context.total(&spans))),
         ],
         events: spans,
+        kind: None,
         support: Support::Exact,
         confidence,
         gain_estimate: GainEstimate::Edits(vec![edit]),
@@ -137,6 +138,7 @@ fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Opti
         place: SourceLocation::default(),
         events: spans,
         facts: Vec::new(),
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
         gain_estimate: GainEstimate::Insignificant(

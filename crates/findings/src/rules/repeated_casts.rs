@@ -85,6 +85,7 @@ fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate>
         place,
         facts: vec![Fact::count("conversions", work.len()), Fact::time("total time per step", context.per_step(ns))],
         events: work,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Edits(vec![edit]),

@@ -69,6 +69,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, work: Vec<EventId
         place,
         facts: vec![Fact::count("kernels", work.len()), Fact::time("total time per step", context.per_step(ns))],
         events: work,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Low,
         gain_estimate: GainEstimate::Edits(vec![edit]),

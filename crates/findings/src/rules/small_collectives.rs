@@ -152,6 +152,7 @@ impl Small {
                 vec![halved(context, events, self.saved_ns() / 2)?, merged.upper_bound_edits(context)?],
             ),
             events: events.clone(),
+            kind: None,
             support: Support::Partial,
             confidence: Confidence::Medium,
         })

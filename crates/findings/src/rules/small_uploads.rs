@@ -125,6 +125,7 @@ fn candidate(
             Fact::time("host time per step", context.per_step(context.total(&to))),
         ],
         events: copies,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Low,
         gain_estimate: GainEstimate::Edits(vec![edit]),

@@ -90,6 +90,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
             Fact::count("calls", kernels.len()),
         ],
         events: kernels,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
         gain_estimate: GainEstimate::Speculative(vec![edit]),

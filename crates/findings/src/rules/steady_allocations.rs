@@ -135,6 +135,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: Vec<EventI
             },
         ],
         events: calls,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate: GainEstimate::Edits(vec![edit]),

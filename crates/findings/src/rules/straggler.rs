@@ -85,6 +85,7 @@ pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> 
             fact("median of the others", median),
             fact("maximum of the others", longest),
         ],
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain: Some(Gain { ns: next, low_ns: 0, high_ns: usual.max(next) }),

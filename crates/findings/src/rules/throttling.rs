@@ -120,6 +120,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<C
             Fact { name: "longer by", value: percent, unit: Unit::Percent },
         ],
         events: low,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Low,
         gain_estimate,

@@ -146,6 +146,7 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
         ],
         gain_estimate: GainEstimate::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),
         events: large.all.clone(),
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
     })

@@ -115,6 +115,7 @@ fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) ->
             Fact::time("between the products per step", context.per_step(ns)),
         ],
         events: between,
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::High,
         gain_estimate,

@@ -129,6 +129,7 @@ fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<Event
             Fact::time("nll_loss and copies per step", context.per_step(context.total(&others))),
         ],
         events: all,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Medium,
         gain_estimate,

@@ -203,6 +203,7 @@ fn candidate(
         place: context.place(spans[0]),
         facts,
         events,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
         gain_estimate,

@@ -182,6 +182,7 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
                 unit: Unit::Percent,
             },
         ],
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::Low,
         gain_estimate: if is_noise {

@@ -75,6 +75,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
         ],
         gain_estimate: GainEstimate::Range(likely, vec![least]),
         events: operators,
+        kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
     })

@@ -9,7 +9,7 @@ use super::frame_classes::FrameClasses;
 use super::steps::below;
 use super::thread::is_recorded;
 use crate::identity::LOCATION_SEPARATOR;
-use crate::{Fact, Rule};
+use crate::{CandidateKind, Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::format::duration;
 use stackline_model::{CallNodeId, FrameId};
@@ -75,11 +75,18 @@ fn single_candidate(
         code if code == host_waits::RULE.code => host_waits::title(share, kind),
         _ => format!("Preprocessing: {kind} takes {share:.0} % of the time"),
     };
+    let kind = match rule.code {
+        code if code == logging_in_step::RULE.code => logging_in_step::candidate_kind(kind),
+        code if code == copy_chains::RULE.code => Some(CandidateKind::DeepCopy),
+        code if code == host_waits::RULE.code => host_waits::candidate_kind(kind),
+        _ => None,
+    };
     Some(CallCandidate {
         rule,
         title,
         place: context.place(line),
         facts: facts(context, seen.time),
+        kind,
         confidence: confidence(seen.time),
         gain: bounded(context, seen.time),
         is_speculative: false,
@@ -147,6 +154,7 @@ fn loading(context: &CallRuleContext<'_>, place: SourceLocation, seen: &NodeTime
         title: format!("Waiting for data: {share:.0} % of the time, {how}{}", slowest_line(context, seen)),
         place,
         facts,
+        kind: None,
         confidence: confidence(seen.time),
         gain: Gain { ns: likely, low_ns: low_ns.min(likely), high_ns: counted.high_ns.max(likely) },
         is_speculative: false,

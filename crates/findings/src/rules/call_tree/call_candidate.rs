@@ -2,7 +2,7 @@
 
 use super::call_rule_context::CallRuleContext;
 use super::thread::Time;
-use crate::{Fact, Rule};
+use crate::{CandidateKind, Fact, Rule};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_model::Unit;
 use stackline_timeline::confidence::Confidence;
@@ -20,6 +20,7 @@ pub(super) struct CallCandidate {
     pub(super) title: String,
     pub(super) place: SourceLocation,
     pub(super) facts: Vec<Fact>,
+    pub(super) kind: Option<CandidateKind>,
     pub(super) confidence: Confidence,
     pub(super) gain: Gain,
     /// True for a speculative gain, which the combined gain excludes.

@@ -105,6 +105,7 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
             Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
             Fact::time("total time per step", context.per_step(all.ns)),
         ],
+        kind: None,
         confidence: Confidence::Medium,
         // The following operators may get slower without the copy.
         gain: Gain { ns, low_ns: 0, high_ns: ns },
@@ -144,6 +145,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
             Fact::time("filling per step", context.per_step(fills_ns)),
             Fact::time("adding to zeros per step", context.per_step(first_ns)),
         ],
+        kind: None,
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns, high_ns },
         is_speculative: false,

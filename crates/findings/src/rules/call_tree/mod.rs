@@ -30,8 +30,8 @@ mod unsampled_time;
 use crate::gain::scaled;
 use crate::rank::{limit_to_step, order};
 use crate::{
-    Candidate, ExternalRules, Finding, Findings, GainEstimate, MemoryFindings, Options, Programs, Reason, Requirement,
-    Rule, RuleInfo, Settings, SkippedRule, Support,
+    ExternalRules, Finding, Findings, MemoryFindings, Options, Programs, Reason, Requirement, Rule, RuleInfo, Settings,
+    SkippedRule, Support,
 };
 use call_candidate::{BY_TIME, CallCandidate};
 use call_rule_context::CallRuleContext;
@@ -219,6 +219,7 @@ fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns:
         change: None,
         events: Vec::new(),
         facts: facts.collect(),
+        kind: candidate.kind,
         support: Support::Inferred,
         confidence: if is_incomplete { candidate.confidence.lower() } else { candidate.confidence },
         gain: Some(gain),
@@ -233,16 +234,7 @@ fn to_finding(context: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns:
 
 /// Texts of the rule of a candidate, with the advice variant that fits.
 fn candidate_info(context: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
-    let represented = Candidate {
-        title: candidate.title.clone(),
-        place: candidate.place.clone(),
-        events: Vec::new(),
-        facts: candidate.facts.clone(),
-        support: Support::Inferred,
-        confidence: candidate.confidence,
-        gain_estimate: GainEstimate::None,
-    };
-    candidate.rule.info_where(&represented, |programs| match programs {
+    candidate.rule.info_where(candidate.kind, |programs| match programs {
         Programs::Any => true,
         Programs::Jax => context.uses_jax(),
         Programs::WithoutGpu => !context.uses_gpu,

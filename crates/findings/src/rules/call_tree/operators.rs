@@ -146,6 +146,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
             count("parameters", parameters / steps.max(1)),
             Fact::time("optimizer time including Python per step", context.per_step(spans_ns)),
         ],
+        kind: None,
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns: low_ns.min(ns), high_ns: high_ns.max(ns) },
         is_speculative: false,
@@ -249,6 +250,7 @@ fn loop_candidate(context: &CallRuleContext<'_>, lines: &[Line], python: Time) -
             Fact::time("operators with their backward per step", context.per_step(ns)),
             Fact::time("Python between operators per step", context.per_step(python.ns)),
         ],
+        kind: None,
         confidence: Confidence::Medium,
         // The cost of one operator with the same computation is unknown.
         gain: Gain { ns: likely, low_ns: 0, high_ns: signed(most).max(likely) },

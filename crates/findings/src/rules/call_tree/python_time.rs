@@ -62,6 +62,7 @@ fn candidate(context: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Tim
         title: busy_python::title(share),
         place: place.clone(),
         facts: facts(context, time),
+        kind: None,
         confidence: confidence(time),
         gain: Gain { ns: all.ns / SPECULATIVE_DIVISOR, low_ns: 0, high_ns: all.high_ns },
         is_speculative: true,

@@ -139,6 +139,7 @@ fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
         ],
         gain_estimate,
         events: padded.calls.clone(),
+        kind: None,
         support: Support::Inferred,
         confidence: Confidence::Medium,
     })
