@@ -45,6 +45,28 @@ fn repeated_compilations_are_found_without_steps() {
     assert_eq!(operators(&found), [("entire_frame_compile", 1)], "{:?}", found.uncovered);
 }
 
+/// Recordings mark compilations by annotations: the work in them belongs to these, too.
+#[test]
+fn annotated_compilations_are_listed_without_their_parts() {
+    let mut program = Program::new();
+    for number in 0..12 {
+        program.python("train.py(10): iteration", |p| {
+            if number % 4 == 0 {
+                let again = if number > 0 { "Recompile" } else { "Compile" };
+                p.annotation(&format!("{again} 0/{}: f (m.py:3)", number / 4), |p| {
+                    p.op("Scheduler.codegen (dynamo_timed)", |p| p.work(3000));
+                    p.python("subprocess.py(1165): communicate", |p| p.work(6000));
+                });
+            }
+            p.op("aten::mm", |p| p.work(300));
+        });
+    }
+    let found = program.findings();
+    let codes: Vec<&str> = found.findings.iter().map(|finding| finding.rule.code.as_str()).collect();
+    assert_eq!(codes, ["SL026"], "{}", text(&found.findings));
+    assert_eq!(operators(&found), [("Compile 0/0: f (m.py:3)", 1)], "{:?}", found.uncovered);
+}
+
 /// Without ids, no compilation is known to be a repeated one: all are one group, without the compiler's parts.
 #[test]
 fn compilations_without_ids_are_named_as_compilation() {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod collectives;
+mod compilations;
 mod constant_runs;
 mod estimate;
 mod external_rules;

@@ -1,5 +1,6 @@
 //! Rule context: the trace, the critical path and the time range that a rule examines.
 
+use super::compilations::Compilations;
 use super::finding::GainEstimate;
 use super::gpu_work_by_launcher::{Launches, is_operators_name};
 use super::host_gaps::HostGaps;
@@ -45,6 +46,7 @@ pub(super) struct SharedContext<'a> {
     indexes: SpanIndexes,
     step_index: OnceLock<StepIndex>,
     standstill: OnceLock<Standstill>,
+    compilations: OnceLock<Compilations>,
 }
 
 impl<'a> SharedContext<'a> {
@@ -75,6 +77,7 @@ impl<'a> SharedContext<'a> {
             indexes: SpanIndexes::default(),
             step_index,
             standstill: OnceLock::new(),
+            compilations: OnceLock::new(),
         }
     }
 
@@ -246,6 +249,11 @@ impl<'a> RuleContext<'a> {
     /// Launch times of the trace's GPU operations.
     pub(super) fn launch_times(&self) -> &'a LaunchTimes<'a> {
         self.shared.launch_times()
+    }
+
+    /// Names of the trace's compilations.
+    pub(crate) fn compilations(&self) -> &'a Compilations {
+        self.shared.compilations.get_or_init(|| Compilations::from_trace(self.trace()))
     }
 
     /// Events of the window of the given kinds whose name passes a test; each name is tested once.

@@ -6,7 +6,7 @@ use super::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
 use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::vocabulary::is_own_code;
-use stackline_model::{EventId, Key, SampleWeights, Trace, TrackId};
+use stackline_model::{EventId, Key, SampleWeights, StrId, Trace, TrackId};
 use stackline_timeline::frame_names::frame;
 use stackline_timeline::recording::Recording;
 use stackline_timeline::sampling_error::share_bounds;
@@ -63,7 +63,7 @@ impl RuleContext<'_> {
     pub(super) fn waits_between(
         &self,
         known: &[EventId],
-        is_other: impl Fn(&str) -> bool,
+        is_other: impl Fn(StrId) -> bool,
         has_waits: impl Fn(&str) -> bool,
     ) -> Vec<(SourceLocation, SampledWork)> {
         let left_over = self.unexplained_waits(known, &is_other, &has_waits);
@@ -109,11 +109,11 @@ impl RuleContext<'_> {
         &self,
         wait_sampling_ns: f64,
         known: &[EventId],
-        is_other: &impl Fn(&str) -> bool,
+        is_other: &impl Fn(StrId) -> bool,
     ) -> Vec<(SourceLocation, SampledWork)> {
         let trace = self.trace();
         let (known, weights) = (Spans::from_trace(trace, known), SampleWeights::new(trace));
-        let is_others = |sample| self.frames_of_sample(sample).any(|name| is_other(trace.strings.get(name)));
+        let is_others = |sample| self.frames_of_sample(sample).any(is_other);
         let mut found: BTreeMap<SourceLocation, (SampledWork, Vec<Estimate>)> = BTreeMap::new();
         for host_gap in &self.host_gaps().all {
             let mut by_place: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
@@ -136,11 +136,11 @@ impl RuleContext<'_> {
         &self,
         host_gap: &HostGap,
         known: &Spans,
-        is_other: impl Fn(&str) -> bool,
+        is_other: impl Fn(StrId) -> bool,
     ) -> Option<Estimate> {
         let (trace, host_gaps) = (self.trace(), self.host_gaps());
         let has_cpu = host_gaps.sampled.get(&host_gap.track?).is_some_and(|&(has_cpu, _)| has_cpu);
-        let in_other = |event: EventId| trace.ancestors(event).any(|e| is_other(trace.name(e)));
+        let in_other = |event: EventId| trace.ancestors(event).any(|e| is_other(trace.events.name[e.index()]));
         let is_known = |&(before, after): &(EventId, EventId)| {
             known.begins_between(trace, before, after) || in_other(before) || in_other(after)
         };
@@ -162,7 +162,7 @@ impl RuleContext<'_> {
     fn unexplained_waits(
         &self,
         known: &[EventId],
-        is_other: &impl Fn(&str) -> bool,
+        is_other: &impl Fn(StrId) -> bool,
         has_waits: &impl Fn(&str) -> bool,
     ) -> Vec<(SourceLocation, SampledWork)> {
         let trace = self.trace();

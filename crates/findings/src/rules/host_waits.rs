@@ -3,14 +3,13 @@
 use super::dataloader_starved::takes_batch;
 use super::logging_in_step;
 use super::rebuilt_constants::LOADER;
-use super::recompilation::compiling_names;
 use crate::host_gaps::{SampledWork, Spans};
 use crate::{
     AdviceVariant, Area, Candidate, CandidateKind, Fact, GainEstimate, GainMethod, Requirement, Rule, RuleContext,
     Setting, Support,
 };
 use stackline_critical_path::exact::what_if::Action;
-use stackline_model::{EventId, EventKind, Unit};
+use stackline_model::{EventId, EventKind, StrId, Unit};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::host_collectives::host_collectives;
 use stackline_timeline::intervals;
@@ -185,9 +184,12 @@ pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     if context.host_gaps().has_wait_samples() {
         frames = context.not_covered_by_gaps(frames);
     }
-    let compiling = compiling_names(trace);
-    let is_other = |name: &str| takes_batch(name) || name.contains(LOADER) || compiling.contains(name);
-    frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_other(trace.name(e))));
+    let compilations = context.compilations();
+    let is_other = |event: EventId| {
+        let name = trace.name(event);
+        takes_batch(name) || name.contains(LOADER) || compilations.contains(trace.events.name[event.index()])
+    };
+    frames.retain(|&frame| !trace.ancestors(frame).any(is_other));
     frames
 }
 
@@ -197,8 +199,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let by_place = context.sums_by_place(frames.iter().copied().zip(on_path).collect());
     let named = by_place.into_iter().filter_map(|(place, ns, of)| candidate(context, place, (ns, of)));
     let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
-    let compiling = compiling_names(context.trace());
-    let is_other = |name: &str| takes_batch(name) || compiling.contains(name);
+    let (trace, compilations) = (context.trace(), context.compilations());
+    let is_other = |name: StrId| takes_batch(trace.strings.get(name)) || compilations.contains(name);
     let unnamed = context.waits_between(&frames, is_other, is_logging).into_iter();
     named.chain(unnamed.filter_map(|(place, seen)| sampled_candidate(context, place, &seen))).collect()
 }

@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::format::duration;
 use stackline_model::names::{is_compilation, is_recompilation};
-use stackline_model::{EventId, EventKind, Trace};
+use stackline_model::{EventId, Trace};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 
@@ -55,15 +55,11 @@ pub(crate) fn compiles(name: &str) -> bool {
     is_compilation(name) || COMPILES.iter().any(|parts| super::matches_parts(name, parts)) && !name.contains("_data: ")
 }
 
-/// Names of the spans that compile.
-pub(crate) fn compiling_names(trace: &Trace) -> FxHashSet<&str> {
-    trace.strings.iter().filter(|name| compiles(name)).collect()
-}
-
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    let kinds = [EventKind::Operator, EventKind::Annotation, EventKind::PythonFunction];
-    let mut spans = context.named(&kinds, compiles);
-    if context.trace().steps.len() < 2 {
+    let (trace, compilations) = (context.trace(), context.compilations());
+    let is_counted = |&event: &EventId| compilations.is_span(trace, event) && context.counts(event);
+    let mut spans: Vec<EventId> = trace.events.ids().filter(is_counted).collect();
+    if trace.steps.len() < 2 {
         return without_steps(context, &context.outermost(&spans));
     }
     let steps = context.later_steps();

@@ -2,12 +2,10 @@
 
 use super::LargeKind;
 use super::annotated_gaps::AnnotatedGaps;
-use super::compilations::Compilations;
 use super::covered_events::CoveredEvents;
 use super::covered_gaps::CoveredGaps;
 use super::waits::CallsInProgress;
 use crate::rule_context::RuleContext;
-use crate::rules;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_critical_path::exact::what_if::Gain;
 use stackline_critical_path::exact::{Category, PathSegment};
@@ -81,7 +79,7 @@ impl Group {
 
     /// Check for compilations of torch.compile.
     pub(super) fn is_compilation(&self, context: &RuleContext<'_>) -> bool {
-        rules::compiles(context.trace().strings.get(self.name))
+        context.compilations().contains(self.name)
     }
 
     /// Number of events, or of critical-path segments.
@@ -200,7 +198,7 @@ impl PathByGroup {
     fn new(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
         let (gaps, is_python) = (CoveredGaps::new(context, covered.events), super::is_python(context));
-        let (mut annotated, compilations) = (AnnotatedGaps::new(context), Compilations::new(context));
+        let mut annotated = AnnotatedGaps::new(context);
         // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         for (at, segment) in (0u32..).zip(context.path().segments.iter()) {
@@ -225,7 +223,7 @@ impl PathByGroup {
                 }
                 Some(event) => {
                     found.put_innermost(context, event, ns);
-                    compilations.group_around(context, event).map_or_else(|| keys(context, event), |key| vec![key])
+                    compilation_key(context, event).map_or_else(|| keys(context, event), |key| vec![key])
                 }
                 None => Vec::new(),
             };
@@ -353,6 +351,17 @@ fn functions_around(context: &RuleContext<'_>, event: EventId) -> impl Iterator<
     context.stack(event).filter(|&e| context.trace().kind(e) == EventKind::PythonFunction)
 }
 
+/// Group of the outermost compilation around an event: its time does not belong to the parts of the compiler.
+fn compilation_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey> {
+    let (trace, compilations) = (context.trace(), context.compilations());
+    if compilations.is_empty() {
+        return None;
+    }
+    let outermost = context.stack(event).filter(|&around| compilations.is_span(trace, around)).last()?;
+    let kind = if trace.kind(outermost) == EventKind::PythonFunction { LargeKind::Frame } else { LargeKind::Operator };
+    Some((kind, trace.events.name[outermost.index()]))
+}
+
 /// Groups of an event on the path.
 fn keys(context: &RuleContext<'_>, event: EventId) -> Vec<GroupKey> {
     let trace = context.trace();
@@ -405,13 +414,14 @@ fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
 
 /// Set the uncovered events of groups, and their time on their tracks.
 fn with_events(context: &RuleContext<'_>, covered: CoveredEvents<'_, '_>, groups: &mut [Group]) {
-    let trace = context.trace();
+    let (trace, compilations) = (context.trace(), context.compilations());
     let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();
     for event in trace.events.ids() {
         let kind = match trace.kind(event) {
             kind if kind.is_gpu_work() => LargeKind::Gpu,
             kind if kind.is_api_call() => LargeKind::Call,
             EventKind::Operator => LargeKind::Operator,
+            EventKind::Annotation if compilations.is_span(trace, event) => LargeKind::Operator,
             EventKind::PythonFunction => LargeKind::Frame,
             _ => continue,
         };

@@ -4,7 +4,6 @@
 //! Rules cover known kinds of problems. Other causes may take most of a step, so a list without them misleads.
 
 mod annotated_gaps;
-mod compilations;
 mod concurrent_spans;
 mod covered_events;
 mod covered_gaps;
@@ -35,7 +34,8 @@ use stackline_timeline::vocabulary::{aten, python, recorders};
 pub enum LargeKind {
     /// Calls of the GPU runtime or driver.
     Call,
-    /// Operators of a framework, with their callees and launched work.
+    /// Operators of a framework, with their callees and launched work. Also annotations around compilations:
+    /// PyTorch's profiler records compilations as operators.
     Operator,
     /// GPU work.
     Gpu,
