@@ -79,6 +79,20 @@ fn compilations_without_ids_are_named_as_compilation() {
     assert!(!names.iter().any(|name| name.contains("codegen") || name.contains("communicate")), "{names:?}");
 }
 
+/// The only step of a trace may be the first, in which compilation is no issue: the note says so.
+#[test]
+fn compilation_in_the_only_step_is_a_note_on_that_step() {
+    let mut program = Program::new();
+    program.step(0, |p| {
+        p.op("entire_frame_compile", |p| p.work(9000));
+        p.op("aten::mm", |p| p.work(3000));
+    });
+    let found = program.findings();
+    assert!(found.findings.iter().all(|finding| finding.rule.code != "SL026"), "{}", text(&found.findings));
+    let note = found.notes.iter().find(|note| note.starts_with("Compilation by torch.compile takes "));
+    assert!(note.is_some_and(|note| note.contains("the only marked step may be the first")), "{:?}", found.notes);
+}
+
 /// The listed time of an operator includes its callees: those are not listed again.
 #[test]
 fn operators_within_listed_operators_are_not_listed() {

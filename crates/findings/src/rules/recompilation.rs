@@ -18,8 +18,9 @@ pub(super) const RULE: Rule = Rule {
          does not support.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes compilation in steps after the first (`remove`). Of nested spans only the \
-         outermost counts. In a trace without steps, it removes compilations of a function after its first one. \
-         PyTorch's compile ids show which ones these are; a note states the share of the others.",
+         outermost counts. A trace with one marked step counts as a trace without steps: no step comes after the \
+         first. There the estimate removes compilations of a function after its first one. PyTorch's compile ids show \
+         which ones these are; a note states the share of the others.",
     advice: "Find the reason with TORCH_LOGS=recompiles. Use torch.compile(dynamic=True) or mark_dynamic for varying \
          sizes, pad to few sizes, and avoid changing Python numbers in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
@@ -47,7 +48,7 @@ const COMPILES: &[&[&str]] = &[
 /// Key of a compilation's id in annotations of PyTorch's compiler, such as `dynamo_data: compile_id=0/1`.
 const COMPILE_ID: &str = "compile_id=";
 
-/// Least share of first compilations in a critical path without steps that a note reports, in percent.
+/// Least share of first compilations in the critical path that a note reports, in percent.
 const MIN_NOTED_PERCENT: f64 = 5.0;
 
 /// Check if a span of the given name compiles.
@@ -59,6 +60,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let (trace, compilations) = (context.trace(), context.compilations());
     let is_counted = |&event: &EventId| compilations.is_span(trace, event) && context.counts(event);
     let mut spans: Vec<EventId> = trace.events.ids().filter(is_counted).collect();
+    // One step alone may be the first: no step comes after it.
     if trace.steps.len() < 2 {
         return without_steps(context, &context.outermost(&spans));
     }
@@ -109,7 +111,7 @@ pub(super) fn title_of_repeats(compilations: u64, each: &str) -> String {
     }
 }
 
-/// Candidates for repeated compilations of a function in a trace without steps, and a note on all others.
+/// Candidates for repeated compilations of a function in a trace with fewer than two steps, and a note on all others.
 fn without_steps(context: &RuleContext<'_>, spans: &[EventId]) -> Vec<Candidate> {
     let repeats = repeats(context.trace(), spans);
     let is_repeat = |span: &EventId| repeats.get(span).copied().unwrap_or(false);
@@ -137,9 +139,12 @@ fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Opti
         kind: None,
         support: Support::Exact,
         confidence: Confidence::High,
-        gain_estimate: GainEstimate::Insignificant(
-            "first compilations are start-up, so record after the first iterations, or mark steps to exclude them",
-        ),
+        gain_estimate: GainEstimate::Insignificant(if context.trace().steps.is_empty() {
+            "first compilations are start-up, so record after the first iterations, or mark steps to exclude them"
+        } else {
+            "the only marked step may be the first, and first compilations are start-up, so record at least two steps, \
+             or record after the first iterations"
+        }),
     })
 }
 
