@@ -48,7 +48,7 @@ pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
 pub use options::Options;
 pub use path::{files_of, files_of_calls, path_of};
 pub use rank::{Findings, find, find_with};
-pub use ranks::{RankTimes, merge, ranges};
+pub use ranks::{RankTimes, Slowness, merge, ranges};
 pub use recording::{RemovedOperators, recorded_in};
 pub use rule::{AdviceVariant, Area, Programs, Requirement, Rule, RuleInfo, Setting};
 pub use rule_context::RuleContext;

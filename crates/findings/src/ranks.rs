@@ -35,6 +35,29 @@ pub struct RankTimes {
     pub is_incomplete: bool,
 }
 
+/// Comparison of the slowest rank with the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slowness {
+    /// All ranks are equally slow.
+    Equal,
+    /// The rank arrives last at collectives, and the slightly longer step of another rank counts as equal.
+    LastAtCollectives,
+    /// The rank has the longest step.
+    Longest,
+}
+
+impl Slowness {
+    /// Words after the number of the rank.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Equal => "as slow as the others",
+            Self::LastAtCollectives => "the last at collectives",
+            Self::Longest => "the slowest",
+        }
+    }
+}
+
 /// Step lengths within one part in this number of the longest step count as equal.
 const TOLERANCE_DIVISOR: i64 = 100;
 
@@ -49,16 +72,18 @@ impl RankTimes {
         ranks.iter().filter(is_as_long).min_by_key(key)
     }
 
-    /// Words for [`Self::slowest`]: `the slowest`, or `the last at collectives` if the step of another rank is longer.
+    /// Comparison of [`Self::slowest`] with the other ranks.
     #[must_use]
-    pub fn slowest_in_words(&self, ranks: &[Self]) -> &'static str {
-        let is_longest = ranks.iter().all(|other| other.step_ns <= self.step_ns);
-        if is_longest { "the slowest" } else { "the last at collectives" }
+    pub fn slowness(&self, ranks: &[Self]) -> Slowness {
+        match () {
+            () if Self::are_equal(ranks) => Slowness::Equal,
+            () if ranks.iter().any(|other| other.step_ns > self.step_ns) => Slowness::LastAtCollectives,
+            () => Slowness::Longest,
+        }
     }
 
     /// Check that no rank is slower: steps and exposed collective times differ by no more than the tolerance of steps.
-    #[must_use]
-    pub fn are_equal(ranks: &[Self]) -> bool {
+    fn are_equal(ranks: &[Self]) -> bool {
         let range = |of: &dyn Fn(&Self) -> i64| {
             let (least, most) = (ranks.iter().map(of).min(), ranks.iter().map(of).max());
             most.unwrap_or(0) - least.unwrap_or(0)
@@ -317,10 +342,11 @@ pub fn ranges(ranks: &[i64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::Slowness::{Equal, LastAtCollectives, Longest};
     use super::{RankTimes, ranges};
 
     #[test]
-    fn the_last_rank_at_collectives_is_not_called_the_slowest() {
+    fn slowest_rank_is_compared_with_the_others() {
         let rank = |rank: i64, step_ns: i64, exposed: i64| RankTimes {
             rank,
             step_ns,
@@ -328,14 +354,15 @@ mod tests {
             exposed_collectives_ns: Some(exposed),
             is_incomplete: false,
         };
-        let words = |ranks: &[RankTimes]| {
-            RankTimes::slowest(ranks).map(|slowest| (slowest.rank, slowest.slowest_in_words(ranks)))
-        };
-        assert_eq!(words(&[rank(0, 2980, 2354), rank(1, 2963, 517)]), Some((1, "the last at collectives")));
-        assert_eq!(words(&[rank(0, 2980, 517), rank(1, 2963, 2354)]), Some((0, "the slowest")));
-        assert_eq!(words(&[rank(0, 2980, 2354), rank(1, 2000, 517)]), Some((0, "the slowest")));
-        let silent = [2963, 2980].map(|ns| RankTimes { exposed_collectives_ns: None, ..rank(ns - 2963, ns, 0) });
-        assert_eq!(words(&silent), Some((17, "the slowest")), "without collectives the longest step");
+        let compared =
+            |ranks: &[RankTimes]| RankTimes::slowest(ranks).map(|slowest| (slowest.rank, slowest.slowness(ranks)));
+        assert_eq!(compared(&[rank(0, 2980, 2354), rank(1, 2963, 517)]), Some((1, LastAtCollectives)));
+        assert_eq!(compared(&[rank(0, 2980, 517), rank(1, 2963, 2354)]), Some((0, Longest)));
+        assert_eq!(compared(&[rank(0, 2980, 2354), rank(1, 2000, 517)]), Some((0, Longest)));
+        assert_eq!(compared(&[rank(0, 2980, 530), rank(1, 2963, 517)]), Some((1, Equal)));
+        let silent = |steps: [i64; 2]| steps.map(|ns| RankTimes { exposed_collectives_ns: None, ..rank(ns, ns, 0) });
+        assert_eq!(compared(&silent([2963, 2980])), Some((2980, Equal)));
+        assert_eq!(compared(&silent([2000, 2980])), Some((2980, Longest)), "without collectives the longest step");
     }
 
     #[test]

@@ -230,7 +230,7 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
         _ if found.are_inferred => "an inferred step",
         _ => "a step",
     };
-    let words = |of: &RankTimes| format!(" of rank {}, {},", of.rank, of.slowest_in_words(&found.ranks));
+    let words = |of: &RankTimes| format!(" of rank {}, {},", of.rank, of.slowness(&found.ranks).in_words());
     let rank = RankTimes::slowest(&found.ranks).map(words);
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
     let _ = writeln!(out, "\nFindings, by predicted gain ({unit}{rank} takes {length}):");

@@ -22,7 +22,7 @@ pub use uncovered::uncovered;
 
 use super::human::{self, signed_duration as signed};
 use stackline_critical_path::exact::what_if::Gain;
-use stackline_findings::{Finding, Findings, RankTimes, Reason, SkippedRule, ranges};
+use stackline_findings::{Finding, Findings, RankTimes, Reason, SkippedRule, Slowness, ranges};
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
 
@@ -159,12 +159,12 @@ fn length(found: &Findings) -> String {
             _ if found.are_inferred => "an inferred step",
             _ => "a step",
         };
-        let which = match RankTimes::are_equal(&found.ranks) {
-            true => "equally slow".to_owned(),
-            false if slowest.step_ns < found.ranks.iter().map(|rank| rank.step_ns).max().unwrap_or(0) => {
+        let which = match slowest.slowness(&found.ranks) {
+            Slowness::Equal => "equally slow".to_owned(),
+            Slowness::LastAtCollectives => {
                 format!("with equally long steps, of which rank {} arrives last at collectives", slowest.rank)
             }
-            false => format!("of which rank {} is slowest", slowest.rank),
+            Slowness::Longest => format!("of which rank {} is slowest", slowest.rank),
         };
         return format!("{ranks} ranks, {which}: {unit} takes {ns}{with}");
     }

@@ -111,7 +111,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
 /// Words that name the slowest of several ranks; empty for a single rank.
 fn slowest_rank_suffix(found: &Findings) -> String {
     let slowest = RankTimes::slowest(&found.ranks);
-    let words = |times: &RankTimes| format!(" on rank {}, {}", times.rank, times.slowest_in_words(&found.ranks));
+    let words = |times: &RankTimes| format!(" on rank {}, {}", times.rank, times.slowness(&found.ranks).in_words());
     slowest.map(words).unwrap_or_default()
 }
 
