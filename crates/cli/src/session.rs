@@ -214,13 +214,6 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Reason why the traces whose files name a rank are not ranks of one job, such as a rank that two of them name.
-    pub(crate) fn rank_conflict(&self) -> Option<String> {
-        let mut job = Job::default();
-        let mut named = self.set.traces.iter().filter(|trace| trace.meta.rank.is_some());
-        named.find_map(|trace| job.add(&trace.meta).err())
-    }
-
     /// Check for the absence of GPU work.
     pub(crate) fn is_of_host_alone(&self) -> bool {
         self.infos.iter().all(|info| info.gpu_operations == 0)

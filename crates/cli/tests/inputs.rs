@@ -50,6 +50,16 @@ fn ranks_by_position_are_reported_and_stored() {
     assert!(report.lines().any(|line| line.starts_with(warning)), "{report}");
     assert!(stdout(&["report", &a, &b, "--for-agent"]).contains(warning.split_once(": a.json").unwrap().0));
     assert!(!stdout(&["report", &a]).contains("Warning: the traces"));
+    let both = file("both.stackline");
+    assert!(run(&["import", &a, &b, "-o", &both]).status.success());
+    // First the report that `import` kept, then one of the stored traces.
+    for _ in 0..2 {
+        let report = stdout(&["report", &both]);
+        assert!(report.lines().any(|line| line.starts_with(warning)), "{report}");
+        let document: Value = serde_json::from_str(&stdout(&["report", &both, "--format", "json"])).unwrap();
+        assert_eq!(document["rank_conflict"], "a.json and b.json are both rank 0");
+        let _ = std::fs::remove_dir_all(std::path::Path::new(&both).join("cache"));
+    }
     let chosen = ["steps", &a, &b, "--rank", "1"];
     assert_eq!(traces(&chosen), [("b.json".to_owned(), 1, false)]);
     assert!(stdout(&chosen).contains("rank_by_position"));

@@ -42,7 +42,7 @@ pub use merge::concatenate;
 pub use names::nearest;
 pub use open::{LeftOut, OpenOptions, is_complete, is_run, note_left_out, save, save_with};
 pub use progress::Progress;
-pub use ranks::{Job, position_of_rank, ranks};
+pub use ranks::{Job, position_of_rank, rank_conflict, ranks};
 pub use requirements::{Lacks, Part};
 pub use run::{Run, is_read_once};
 pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_cycles, check_steps, run, run_one, run_trace};

@@ -108,6 +108,13 @@ impl Job {
     }
 }
 
+/// Reason why the traces whose files name a rank are not ranks of one job, such as a rank that two of them name.
+pub fn rank_conflict<'m>(traces: impl IntoIterator<Item = &'m TraceMeta>) -> Option<String> {
+    let mut job = Job::default();
+    let mut named = traces.into_iter().filter(|meta| meta.rank.is_some());
+    named.find_map(|meta| job.add(meta).err())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +174,9 @@ mod tests {
         assert_eq!(reason(&[meta("a", Some(0), None), meta("b", Some(0), None)]), "a and b are both rank 0");
         let sizes = reason(&[meta("a", Some(0), Some(8)), meta("b", Some(1), Some(2))]);
         assert_eq!(sizes, "a belongs to a job of 8 ranks, b to a job of 2");
+        let (first, second, nameless) = (meta("a", Some(0), None), meta("b", Some(0), None), meta("c", None, None));
+        assert_eq!(rank_conflict([&first, &nameless, &second]).as_deref(), Some("a and b are both rank 0"));
+        assert_eq!(rank_conflict([&first, &nameless]), None, "c names no rank");
     }
 
     #[test]

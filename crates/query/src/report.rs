@@ -8,7 +8,7 @@ use stackline_critical_path::CriticalPathError;
 use stackline_critical_path::exact::{Exact, ExactReport, WindowChoice};
 use stackline_critical_path::large_calls::{LargeCall, large_calls};
 use stackline_engine::{Error, RunOptions, cache};
-use stackline_model::{ReadReport, Table, Trace, TraceSet};
+use stackline_model::{ReadReport, Table, Trace, TraceMeta, TraceSet};
 use stackline_present::{TraceInfo, human};
 use stackline_timeline::Scope;
 use stackline_timeline::after_steps::AfterSteps;
@@ -37,12 +37,17 @@ pub struct Content {
     pub tables: Vec<Table>,
     /// The critical path of each.
     pub paths: Vec<PathSummary>,
+    /// Reason why the traces are not ranks of one job, by the ranks that their files name; none without a contradiction.
+    #[serde(default)]
+    pub rank_conflict: Option<String>,
 }
 
 /// Part of a report about one trace, independent of its rank.
 #[derive(Clone, Debug)]
 pub struct OfTrace {
     read_report: ReadReport,
+    /// Name, rank and number of ranks, as the file has them.
+    meta: TraceMeta,
     tables: Vec<Table>,
     /// Tables that replace operators if no trace has any.
     instead: Vec<Table>,
@@ -97,6 +102,7 @@ impl Content {
         let has_operators =
             all.iter().flat_map(|tables_of_trace| &tables_of_trace.tables).any(|t| t.name == OPERATORS && t.rows() > 0);
         let many = infos.len() > 1;
+        let rank_conflict = stackline_engine::rank_conflict(all.iter().map(|of_trace| &of_trace.meta));
         let (mut read_reports, mut per_rank, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for (tables_of_trace, info) in all.into_iter().zip(infos) {
             let instead = if has_operators { Vec::new() } else { tables_of_trace.instead };
@@ -107,7 +113,7 @@ impl Content {
         let (tables, instead) = per_rank.into_iter().map(|(rank, tables, more)| ((rank, tables), (rank, more))).unzip();
         let mut tables = stackline_engine::concatenate(tables);
         tables.extend(stackline_engine::concatenate(instead));
-        Self { infos: infos.to_vec(), read_reports, tables, paths }
+        Self { infos: infos.to_vec(), read_reports, tables, paths, rank_conflict }
     }
 
     /// Stored report of a whole run that `import` kept in its directory, if it is still valid.
@@ -139,7 +145,9 @@ impl OfTrace {
         let has_operators = tables.iter().any(|t| t.name == OPERATORS && t.rows() > 0);
         let instead = if has_operators { Vec::new() } else { run(&[INSTEAD_OF_OPERATORS])? };
         let path = PathOfTrace::from_trace(trace, with_hta, &options.scope);
-        Ok(Self { read_report: trace.report.clone(), tables, instead, path })
+        let TraceMeta { name, rank, world_size, .. } = &trace.meta;
+        let meta = TraceMeta { name: name.clone(), rank: *rank, world_size: *world_size, ..TraceMeta::default() };
+        Ok(Self { read_report: trace.report.clone(), meta, tables, instead, path })
     }
 }
 
@@ -279,4 +287,15 @@ fn bounds(report: &ExactReport, most: usize) -> String {
     let named = causes.iter().filter(|(_, p)| *p >= 0.1).take(most);
     let named: Vec<String> = named.map(|(cause, p)| format!("{} {p:.1} %", cause.replace('_', " "))).collect();
     if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Content;
+
+    #[test]
+    fn stored_report_without_a_conflict_of_ranks_is_read() {
+        let stored = r#"{"infos": [], "read_reports": [], "tables": [], "paths": []}"#;
+        assert_eq!(serde_json::from_str::<Content>(stored).unwrap().rank_conflict, None);
+    }
 }

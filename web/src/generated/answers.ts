@@ -738,6 +738,8 @@ export type Overview = {
   readonly critical_path?: ReadonlyArray<CriticalPath>;
   /** Failed checks on which tables and findings depend; absent with `only=first`. */
   readonly failed_checks?: ReadonlyArray<FailedCheck>;
+  /** Reason why the traces are not ranks of one job; absent without a contradiction, and with `only=first`. */
+  readonly rank_conflict?: string;
 };
 
 /** The critical path; its segments are in the columns. */

@@ -97,6 +97,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
         <Collection meta={meta} />
       </dl>
       <Failed checks={report.failed_checks ?? []} />
+      {report.rank_conflict && <p class="notice">The traces are not ranks of one job: {report.rank_conflict}. Results that combine ranks are not valid.</p>}
       {ofTrace && <Outside of={ofTrace} />}
       {!report.critical_path && <p class="quiet" role="status">Computing the critical path …</p>}
       {path?.window_notes.map((note) => <p class="quiet" key={note}>{sentence(note)}</p>)}

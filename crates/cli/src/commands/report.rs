@@ -52,19 +52,20 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
             (session, content)
         }
     };
-    let Content { tables, paths, .. } = content;
+    let Content { tables, paths, rank_conflict, .. } = content;
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
     let gpu_rows = gpu_time.map_or(0, Table::rows);
     let has_operators = tables.iter().any(|table| table.name == "operators" && table.rows() > 0);
     let (held, unjudged) = judge(&conditions, gpu_time);
     let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()).into())];
     extra.push(("failed_checks", json!(checks_that_failed(&session)).into()));
+    extra.push(("rank_conflict", json!(rank_conflict).into()));
     if !conditions.is_empty() {
         extra.push(("fail_on_held", json!(held).into()));
     }
     let (mut head, mut shown) = (String::new(), None);
     if common.format == Format::Table {
-        head = header(&session);
+        head = header(&session, rank_conflict.as_deref());
         head.push_str(&how_it_ended(session.set.traces.iter().map(|trace| &trace.report)));
         for path in paths.iter().take(LISTED) {
             head.push_str(&path.line);
@@ -239,7 +240,7 @@ fn load_cached(inputs: &[PathBuf], common: &Common) -> Option<Content> {
     }
 }
 
-fn header(session: &Session<'_>) -> String {
+fn header(session: &Session<'_>, rank_conflict: Option<&str>) -> String {
     let infos = &session.infos;
     let mut out = String::new();
     for info in infos.iter().take(LISTED) {
@@ -256,7 +257,7 @@ fn header(session: &Session<'_>) -> String {
     if infos.len() > LISTED {
         out.push_str(&format!("... and {} more traces\n", infos.len() - LISTED));
     }
-    if let Some(reason) = session.rank_conflict() {
+    if let Some(reason) = rank_conflict {
         out.push_str(&format!(
             "Warning: the traces are not ranks of one job: {reason}; results that combine ranks are not valid\n"
         ));

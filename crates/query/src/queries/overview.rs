@@ -20,6 +20,10 @@ pub(super) struct OverviewKeys<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     failed_checks: Option<Vec<FailedCheck>>,
+    /// Reason why the traces are not ranks of one job; absent without a contradiction, and with `only=first`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
+    rank_conflict: Option<&'a str>,
 }
 
 pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
@@ -32,7 +36,8 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let critical_path = Some(content.paths.iter().map(|path| &path.json).collect());
     let operations = opened.infos.iter().map(|info| info.gpu_operations as u64).sum();
     let failed_checks = Some(FailedCheck::all(&opened.set.traces, operations));
-    printed(opened, &content.tables, &OverviewKeys { critical_path, failed_checks })
+    let rank_conflict = content.rank_conflict.as_deref();
+    printed(opened, &content.tables, &OverviewKeys { critical_path, failed_checks, rank_conflict })
 }
 
 fn printed(opened: &OpenRun, tables: &[Table], keys: &OverviewKeys<'_>) -> Result<Answer, QueryError> {

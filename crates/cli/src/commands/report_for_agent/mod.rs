@@ -163,8 +163,8 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
         );
     }
     more(session.infos.len(), lengths.ranks, "traces", out);
-    if let Some(reason) = session.rank_conflict() {
-        let reason = short(&reason, lengths.uncovered);
+    if let Some(reason) = &content.rank_conflict {
+        let reason = short(reason, lengths.uncovered);
         let _ = writeln!(out, "Warning: the traces are not ranks of one job: {reason}; sums over ranks are not valid.");
     }
     let spread = content.tables.iter().find(|table| table.name == "steps_spread").filter(|table| table.rows() > 0);
