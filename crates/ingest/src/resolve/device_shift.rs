@@ -246,6 +246,13 @@ struct Device<'w> {
     missing: usize,
 }
 
+/// Shortest delay of launches, which are sorted by delay, without outliers: one record, or one in a hundred, may be wrong.
+fn shortest_delay(launched: &[Launched]) -> Option<i64> {
+    let odd = (launched.len() / 100).max(usize::from(launched.len() >= 10));
+    let low = launched.get(odd)?.delay();
+    launched.iter().map(Launched::delay).find(|&delay| delay >= low.saturating_sub(LEAST_NS))
+}
+
 /// Shift of a device's times; `None` if the times are possible or no evidence exists. `launched` is sorted by delay,
 /// and `waits` has the delays of waits' returns after the end of their work.
 fn shift(device: &Device<'_>, waits: &[i64]) -> Option<i64> {
@@ -254,10 +261,7 @@ fn shift(device: &Device<'_>, waits: &[i64]) -> Option<i64> {
     if calls.len() < LINKED {
         return None;
     }
-    // One record, or one in a hundred, may be wrong.
-    let odd = (launched.len() / 100).max(usize::from(launched.len() >= 10));
-    let low = launched.get(odd)?.delay();
-    let least = launched.iter().map(Launched::delay).find(|&d| d >= low.saturating_sub(LEAST_NS))?;
+    let least = shortest_delay(launched)?;
     if least < -LEAST_NS {
         let early = launched.iter().filter(|l| l.delay() < -LEAST_NS).count();
         // Calls with a wrongly matched launch are a minority.
@@ -288,7 +292,7 @@ fn shift(device: &Device<'_>, waits: &[i64]) -> Option<i64> {
 /// queue may have delayed all of the work, so the clock may be less far ahead.
 fn largest_shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     let length = host.1.saturating_sub(host.0);
-    let least = device.launched.iter().map(Launched::delay).min()?;
+    let least = shortest_delay(device.launched)?;
     let is_known = device.launched.len() >= LINKED && !confirm(waits);
     (is_known && least > GROUP_NS.max(length).saturating_mul(2)).then(|| least.saturating_neg())
 }
@@ -479,5 +483,16 @@ mod tests {
         }
         let kept = largest_group(&all, GROUP_NS);
         assert_eq!((kept.len(), shift_of(&kept, &[], (0, 10 * MS))), (48, None));
+    }
+
+    #[test]
+    fn outliers_do_not_limit_a_shift() {
+        let late = 100_000 * MS;
+        let busy = launched(50, late).into_iter().map(|l| Launched { ran: (l.ran.0, l.ran.0 + 100_000), ..l });
+        let mut busy: Vec<Launched> = busy.collect();
+        let (start, end) = busy[3].ran;
+        busy[3].ran = (start - 900 * MS, end - 900 * MS);
+        let kept = largest_group(&busy, GROUP_NS);
+        assert_eq!((kept.len(), shift_of(&kept, &[], (0, 10 * MS))), (50, Some(-late)));
     }
 }
