@@ -215,6 +215,8 @@ fn spans_with_a_number_inside_their_names_are_suggested() {
     assert!(bracket.contains(r"--step-annotation '^step \[(\d+)\] of 10$' uses"), "{bracket}");
     let epoch = note_of_spans(|at| format!("epoch_9/step_{at}")).unwrap();
     assert!(epoch.contains(r"--step-annotation '^epoch_9/step_(\d+)$' uses"), "{epoch}");
+    let dated = note_of_spans(|at| format!("2024-05-01 12:30 step {at}")).unwrap();
+    assert!(dated.contains(r"--step-annotation '^2024-05-01 12:30 step (\d+)$' uses"), "{dated}");
 }
 
 #[test]

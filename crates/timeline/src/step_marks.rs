@@ -1,7 +1,6 @@
 //! Step marks: origin of a trace's steps, and spans that could mark steps in a trace without them.
 
 use crate::launch_pattern::LaunchPattern;
-use rustc_hash::FxHashMap;
 use stackline_model::format::{count, duration};
 use stackline_model::names::OPTIMIZER_STEP;
 use stackline_model::vocabulary::{FRAMEWORKS, StepRole};
@@ -15,8 +14,8 @@ const MIN_SPANS: usize = 3;
 const MIN_LOOP_PERCENT: i64 = 20;
 /// Minimum share of spans of one name, in percent, so that phases of a step are not taken for steps.
 const MIN_EQUAL_NAMES_PERCENT: i64 = 50;
-/// Maximum number of numbers in a name that may be the step number.
-const MAX_NUMBERS: usize = 3;
+/// Maximum length of the text before a step number, in bytes. The suggested pattern contains this text.
+const MAX_TEXT_BEFORE: usize = 128;
 /// Names of the spans around graphs that torch.compile (Inductor) generated. A step may have several.
 const INDUCTOR_SPANS: &str = "## ";
 /// Step number in a `--step-annotation` pattern.
@@ -28,6 +27,14 @@ const OLD_OPERATORS: &str = "Operator";
 
 /// Spans with the number in each name.
 type NumberedEvents = Vec<(i64, EventId)>;
+
+/// Name with digits of spans of one thread.
+struct NumberedName<'t> {
+    text: &'t str,
+    /// First of the spans.
+    first: EventId,
+    has_several: bool,
+}
 
 /// Spans of a thread that repeat and could be steps: with increasing numbers in their names, such as `request 0`,
 /// `request 1`, or with one name.
@@ -91,14 +98,16 @@ impl RepeatedSpans {
     /// equal up to the number; if they differ after it, all of them are one loop, and those of each name another one.
     fn all_numbered(trace: &Trace) -> Vec<(i64, Self)> {
         let Some((start, end)) = trace.span() else { return Vec::new() };
-        let mut names: FxHashMap<StrId, Vec<(&str, i64, &str)>> = FxHashMap::default();
         // By thread and text before the number, then by the text after the number.
         let mut loops: BTreeMap<(TrackId, &str), BTreeMap<&str, NumberedEvents>> = BTreeMap::new();
-        for event in may_mark_steps(trace) {
-            let (track, name) = (trace.events.track[event.index()], trace.events.name[event.index()]);
-            let of_name = names.entry(name).or_insert_with(|| numbers(trace.strings.get(name)));
-            for &(before, number, after) in of_name.iter() {
-                loops.entry((track, before)).or_default().entry(after).or_default().push((number, event));
+        for (track, names) in numbered_names(trace) {
+            for (at, name) in names.iter().enumerate() {
+                for (before, number, after) in numbers(name.text, shared_length(&names, at)) {
+                    let spans = loops.entry((track, before)).or_default().entry(after).or_default();
+                    spans.push((number, name.first));
+                    // One equal number is enough to see that the numbers do not increase.
+                    spans.extend(name.has_several.then_some((number, name.first)));
+                }
             }
         }
         let has_word = |text: &str| text.chars().any(char::is_alphabetic);
@@ -133,7 +142,7 @@ impl RepeatedSpans {
             return None;
         }
         let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
-        spans.sort_by_key(|&(_, event)| at(event));
+        spans.sort_by_key(|&(_, event)| (at(event), event));
         // Names of operators may contain numbers, too: `MulBackward0`. They do not increase.
         let is_loop = spans.windows(2).all(|two| two[0].0 < two[1].0 && at(two[0].1).1 <= at(two[1].1).0);
         if !is_loop {
@@ -186,12 +195,42 @@ fn can_be_quoted(text: &str) -> bool {
     !text.contains(['\'', '\n'])
 }
 
-/// Numbers in a name, each with the text before and after it; at most [`MAX_NUMBERS`]. Digits before a letter are part
-/// of a word, such as a hash.
-fn numbers(name: &str) -> Vec<(&str, i64, &str)> {
+/// Names with digits of spans that may mark steps, sorted by text, for each thread. Names are fewer than spans, and spans
+/// of a loop have different names.
+fn numbered_names(trace: &Trace) -> BTreeMap<TrackId, Vec<NumberedName<'_>>> {
+    let mut spans: BTreeMap<(TrackId, StrId), (EventId, bool)> = BTreeMap::new();
+    for event in may_mark_steps(trace) {
+        let key = (trace.events.track[event.index()], trace.events.name[event.index()]);
+        spans.entry(key).and_modify(|(_, has_several)| *has_several = true).or_insert((event, false));
+    }
+    let mut names: BTreeMap<TrackId, Vec<NumberedName<'_>>> = BTreeMap::new();
+    for ((track, name), (first, has_several)) in spans {
+        let text = trace.strings.get(name);
+        if text.contains(|c: char| c.is_ascii_digit()) {
+            names.entry(track).or_default().push(NumberedName { text, first, has_several });
+        }
+    }
+    names.values_mut().for_each(|names| names.sort_unstable_by_key(|name| (name.text, name.first)));
+    names
+}
+
+/// Length in bytes of the longest beginning, up to [`MAX_TEXT_BEFORE`], that a name shares with as many sorted names as a
+/// loop has at least. A number after it has no loop.
+fn shared_length(names: &[NumberedName<'_>], at: usize) -> usize {
+    let ends = |from: usize| Some((names.get(from)?.text.bytes(), names.get(from + MIN_SPANS - 1)?.text.bytes()));
+    let shared = (at.saturating_sub(MIN_SPANS - 1)..=at).filter_map(ends).map(|(first, last)| {
+        first.zip(last).take(MAX_TEXT_BEFORE).take_while(|(of_first, of_last)| of_first == of_last).count()
+    });
+    shared.max().unwrap_or(0)
+}
+
+/// Numbers in a name, each with the text before and after it, if the text before has at most `most` bytes. Digits before
+/// a letter are part of a word, such as a hash.
+fn numbers(name: &str, most: usize) -> Vec<(&str, i64, &str)> {
     let mut found = Vec::new();
     let mut from = 0;
-    while let Some(start) = name[from..].find(|c: char| c.is_ascii_digit()).map(|at| from + at) {
+    let next = |from: usize| name[from..].find(|c: char| c.is_ascii_digit()).map(|at| from + at);
+    while let Some(start) = next(from).filter(|&start| start <= most) {
         let after = name[start..].trim_start_matches(|c: char| c.is_ascii_digit());
         let end = name.len() - after.len();
         let (before, is_word) = (&name[..start], after.starts_with(char::is_alphabetic));
@@ -199,7 +238,6 @@ fn numbers(name: &str) -> Vec<(&str, i64, &str)> {
         found.extend(number.map(|number| (before, number, after)));
         from = end;
     }
-    found.truncate(MAX_NUMBERS);
     found
 }
 
@@ -283,7 +321,25 @@ pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RepeatedSpans, escape, numbers};
+    use super::{EventId, MAX_TEXT_BEFORE, NumberedName, RepeatedSpans, escape, shared_length};
+
+    fn numbers(name: &str) -> Vec<(&str, i64, &str)> {
+        super::numbers(name, MAX_TEXT_BEFORE)
+    }
+
+    #[test]
+    fn text_before_a_step_number_is_shared_by_as_many_names_as_a_loop_has() {
+        let shared = |texts: &[&'static str], at: usize| {
+            let name = |&text: &&'static str| NumberedName { text, first: EventId(0), has_several: false };
+            shared_length(&texts.iter().map(name).collect::<Vec<_>>(), at)
+        };
+        let texts = ["a 1 of 9: x=1", "a 1 of 9: x=2", "a 2 of 9: x=1", "a 2 of 9: x=4", "b 7"];
+        assert_eq!([0, 1, 2, 3, 4].map(|at| shared(&texts, at)), [2, 2, 2, 2, 0]);
+        assert_eq!(shared(&["a 1", "a 2"], 0), 0, "two names are no loop");
+        let long: &'static str = "x".repeat(MAX_TEXT_BEFORE + 1).leak();
+        assert_eq!(shared(&[long; 3], 1), MAX_TEXT_BEFORE);
+        assert_eq!(super::numbers("a 1 of 9: x=1", 2), [("a ", 1, " of 9: x=1")]);
+    }
 
     #[test]
     fn numbers_may_be_anywhere_in_a_name() {
