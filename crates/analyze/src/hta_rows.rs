@@ -137,7 +137,7 @@ impl<'a> HtaRows<'a> {
     }
 
     /// Add a note if rounding made durations negative.
-    pub fn note_negative(&self, table: Table) -> Table {
+    pub(crate) fn note_negative(&self, table: Table) -> Table {
         match self.gpu().filter(|r| r.dur < 0.0).count() {
             0 => table,
             n => table.note(format!(

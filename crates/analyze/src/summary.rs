@@ -23,7 +23,7 @@ pub struct Summary {
 
 impl Summary {
     /// Compute count, mean, standard deviation and quantiles of a sample.
-    pub fn from_values(values: &[f64]) -> Self {
+    pub(crate) fn from_values(values: &[f64]) -> Self {
         let count = values.len();
         if count == 0 {
             return Self::default();

@@ -37,7 +37,7 @@ pub struct TraceCallTree {
 pub type UncountedCalls = Vec<(CallNodeId, CallThreadId, u64)>;
 
 /// Counter of stalled instruction samples by reason. The reasons are spans below their kernel.
-pub const STALLS: &str = "stalls";
+pub(crate) const STALLS: &str = "stalls";
 
 /// Calls of the steps that findings cover: those of `scope`, or all except warm-up; the whole trace if it has no steps.
 /// Calls that began earlier count nothing, but stay in the paths of their callees.

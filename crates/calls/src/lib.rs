@@ -24,9 +24,7 @@ mod table;
 mod tests;
 mod trace_contexts;
 
-pub use cct_from_trace::{
-    STALLS, TimeRange, TraceCallTree, UncountedCalls, calls_by_thread, selected_steps, trace_calls,
-};
+pub use cct_from_trace::{TimeRange, TraceCallTree, UncountedCalls, calls_by_thread, selected_steps, trace_calls};
 pub use group::Grouping;
 pub use imports::{IMPORT, fold_imports};
 pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};

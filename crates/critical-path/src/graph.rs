@@ -41,7 +41,7 @@ impl EdgeKind {
     }
 
     /// HTA's text for the kind in an overlay, such as `critical_path_operator`.
-    pub fn overlay_text(self) -> &'static str {
+    pub(crate) fn overlay_text(self) -> &'static str {
         match self {
             Self::OperatorKernel => "critical_path_operator",
             Self::Dependency => "critical_path_dependency",

@@ -45,7 +45,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
 /// The family of GPU work: `copy`, `fill` and `communication` by record and library, arithmetic by name, otherwise
 /// `other`.
 #[must_use]
-pub fn kernel_family(trace: &Trace, event: EventId) -> &'static str {
+pub(crate) fn kernel_family(trace: &Trace, event: EventId) -> &'static str {
     match trace.kind(event) {
         EventKind::Memcpy => return "copy",
         EventKind::Memset => return "fill",

@@ -22,7 +22,6 @@ mod units;
 
 pub use align::{Change, Diff, Method, Options, Side, Table as ChangeTable, Verdict, compare};
 pub use comparability::Per;
-pub use kernel_families::kernel_family;
 pub use missing_records::ImplausibleCount;
 pub use profile::{Cell, MeanStep, Measure, Profile, Row, StepLength};
 pub use tables::tables;

@@ -5,7 +5,7 @@ use stackline_model::format::capital;
 
 impl Rule {
     /// Path of the page in the repository: `docs/findings/SL001-hotspot.md`.
-    pub fn page_path(&self) -> String {
+    pub(crate) fn page_path(&self) -> String {
         format!("docs/findings/{}", self.page_file())
     }
 

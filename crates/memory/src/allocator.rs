@@ -104,7 +104,7 @@ pub struct OutOfDeviceMemory {
 }
 
 /// Size of the segment that the allocator requests from the device, without expandable segments.
-pub fn segment_bytes(request: u64) -> u64 {
+pub(crate) fn segment_bytes(request: u64) -> u64 {
     match request {
         0..=SMALL_REQUEST => SMALL_SEGMENT,
         _ if request < MIN_OWN_SEGMENT => LARGE_SEGMENT,

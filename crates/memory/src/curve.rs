@@ -183,7 +183,7 @@ pub fn alive_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCal
 }
 
 /// Live bytes on a device at a position, by a key, descending; equal sums are sorted by key.
-pub fn alive_by<K: Ord>(
+pub(crate) fn alive_by<K: Ord>(
     trace: &MemoryTrace,
     device: MemoryDeviceId,
     position: MemoryCallId,

@@ -60,7 +60,7 @@ struct Newest {
 const NOWHERE: u32 = u32::MAX;
 
 /// Maximum number of entries of all clocks, of four bytes each (512 MiB).
-pub const MOST_CLOCK_ENTRIES: usize = 1 << 27;
+pub(crate) const MOST_CLOCK_ENTRIES: usize = 1 << 27;
 
 /// Assign waves and clocks to calls in order. Memory use depends only on the numbers of streams and of live objects.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl OrderTracker {
     }
 
     /// Number of calls of each stream that the host has waited for; empty if [`Self::knows_streams_only`].
-    pub fn host_clock(&self) -> &[u32] {
+    pub(crate) fn host_clock(&self) -> &[u32] {
         &self.host.clock
     }
 

@@ -159,12 +159,12 @@ impl<'a> ObjectUsage<'a> {
     }
 
     /// Number of kernels strictly between two calls.
-    pub fn kernels_between(&self, after: MemoryCallId, before: MemoryCallId) -> u32 {
+    pub(crate) fn kernels_between(&self, after: MemoryCallId, before: MemoryCallId) -> u32 {
         between(&self.kernels, after, before)
     }
 
     /// Number of kernels in a range of positions.
-    pub fn kernels_in(&self, span: std::ops::Range<usize>) -> u32 {
+    pub(crate) fn kernels_in(&self, span: std::ops::Range<usize>) -> u32 {
         self.kernels[span.end] - self.kernels[span.start]
     }
 
@@ -186,12 +186,12 @@ impl<'a> ObjectUsage<'a> {
     }
 
     /// True if other streams may still use an object after the host made its last use.
-    pub fn ends_on_several_streams(&self, object: MemoryObjectId) -> bool {
+    pub(crate) fn ends_on_several_streams(&self, object: MemoryObjectId) -> bool {
         self.concurrent_uses.unfinished_uses(object).next().is_some()
     }
 
     /// True if all uses of an object, on any stream, are ordered.
-    pub fn is_used_in_order(&self, object: MemoryObjectId) -> bool {
+    pub(crate) fn is_used_in_order(&self, object: MemoryObjectId) -> bool {
         self.concurrent_uses.is_in_order(object)
     }
 

@@ -39,7 +39,7 @@ impl PeakFlops {
     }
 
     /// Create from rates in the order of [`Self::FORMATS`]. Numbers that are not positive and finite are dropped.
-    pub fn from_rates(rates: [Option<f64>; 6]) -> Self {
+    pub(crate) fn from_rates(rates: [Option<f64>; 6]) -> Self {
         let [fp64, fp32, tf32, fp16, bf16, fp8] = rates.map(|rate| rate.filter(|rate| *rate > 0.0 && rate.is_finite()));
         Self { fp64, fp32, tf32, fp16, bf16, fp8 }
     }

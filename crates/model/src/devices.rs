@@ -78,7 +78,7 @@ pub struct Device {
 
 impl Device {
     /// Read one element of [`DEVICE_PROPERTIES`]. Numbers of zero or below, and empty names, are dropped.
-    pub fn from_json(properties: &Value) -> Self {
+    fn from_json(properties: &Value) -> Self {
         let positive = |key: &str| properties[key].as_i64().filter(|number| *number > 0);
         let rate = |key: &str| properties[key].as_f64().filter(|rate| *rate > 0.0 && rate.is_finite());
         let text = |key: &str| properties[key].as_str().filter(|text| !text.trim().is_empty());

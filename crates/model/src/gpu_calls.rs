@@ -196,7 +196,7 @@ pub fn kind_of_name(name: &str) -> Option<CallKind> {
 
 /// Copies that a call waits for before it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyWait {
+pub(crate) enum CopyWait {
     /// For a copy to the host.
     ToHost,
     /// For a copy to pageable host memory.
@@ -214,7 +214,7 @@ const COPY_WAITS: &[(&str, CopyWait)] = &[
 
 /// Copies that a call with this name certainly waits for.
 #[must_use]
-pub fn copy_wait(name: &str) -> Option<CopyWait> {
+pub(crate) fn copy_wait(name: &str) -> Option<CopyWait> {
     COPY_WAITS.iter().find(|(copy, _)| *copy == name).map(|&(_, wait)| wait)
 }
 

@@ -151,7 +151,7 @@ fn last_of<K: Ord>(times: impl Iterator<Item = (K, i64)>) -> BTreeMap<K, i64> {
 impl Trace {
     /// Kernel launches, and those without an operation on a device.
     #[must_use]
-    pub fn kernel_launches(&self) -> KernelLaunches {
+    pub(crate) fn kernel_launches(&self) -> KernelLaunches {
         KernelLaunches::from_trace(self, &self.unrecorded_launches())
     }
 }

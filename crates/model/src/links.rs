@@ -63,7 +63,7 @@ impl LinkTable {
 
     /// Start and category of each link of a kind that ends at an event, by binary search. The links of the kind must be
     /// in the order of their ends, as backward links are.
-    pub fn ending_at(&self, kind: LinkKind, end: EventId) -> impl Iterator<Item = (EventId, StrId)> + '_ {
+    pub(crate) fn ending_at(&self, kind: LinkKind, end: EventId) -> impl Iterator<Item = (EventId, StrId)> + '_ {
         let rows = self.rows(kind);
         let first = rows.start + self.to[rows.clone()].partition_point(|to| *to < end);
         (first..rows.end).take_while(move |&row| self.to[row] == end).map(|row| (self.from[row], self.category[row]))

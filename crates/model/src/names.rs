@@ -51,7 +51,7 @@ pub fn python_frame(name: &str) -> Option<(&str, u32, &str)> {
 
 /// Prefixes of spans in which `torch.compile` compiles: `Compile 0/0: function (file:line)`, with Dynamo's number of
 /// the function and the number of earlier compilations.
-pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
+const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
 
 /// Name of spans in which Python collects garbage.
 pub const COLLECTION: &str = "Python GC";

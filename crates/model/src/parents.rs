@@ -42,7 +42,7 @@ const HANDOVERS: [&str; 2] = [CONTEXT_FLOW, "async"];
 impl Trace {
     /// Logical parent of an event: the launch of a GPU operation, the forward operator of a backward operator, the
     /// event that handed over work, else the enclosing event.
-    pub fn logical_parent(&self, event: EventId) -> Option<(EventId, ParentEvidence)> {
+    pub(crate) fn logical_parent(&self, event: EventId) -> Option<(EventId, ParentEvidence)> {
         let operation = self.gpu_operation(event);
         let launched = operation.and_then(|operation| self.launch_of(operation));
         let nested = || Some((self.events.parent[event.index()].some()?, ParentEvidence::Nesting));

@@ -167,7 +167,8 @@ impl SampleTable {
     }
 
     /// Memory of all sample columns in bytes, dictionaries included.
-    pub fn heap_bytes(&self) -> usize {
+    #[cfg(test)]
+    fn heap_bytes(&self) -> usize {
         self.time.capacity() * size_of::<i64>()
             + (self.location.capacity() + self.weight.capacity()) * size_of::<u32>()
             + self.large.capacity() * size_of::<(u32, i64)>()

@@ -1,23 +1,7 @@
-//! Read reports of all traces as one table: repaired, skipped and lost records with counts and first positions.
+//! Read reports of all traces as text: repaired, skipped and lost records with counts and first positions.
 
 use crate::terminal::{self, Style};
-use stackline_model::{Table, Trace, TraceSet, Unit};
-
-/// One row per problem of each trace; without rows if all files were read without any.
-pub fn read_report_table(set: &TraceSet) -> Table {
-    let problems: Vec<_> =
-        set.traces.iter().flat_map(|t| t.report.problems.iter().map(move |p| (&t.meta.name, p))).collect();
-    let text = |f: &dyn Fn(usize) -> String| (0..problems.len()).map(|i| Some(f(i))).collect::<Vec<_>>();
-    let table = Table::new("read_report", "Read report: repaired, skipped and lost records");
-    let table = if set.traces.len() > 1 { table.text("trace", text(&|i| problems[i].0.clone())) } else { table };
-    table
-        .text("severity", text(&|i| problems[i].1.severity.name().to_owned()))
-        .i64("count", Unit::None, problems.iter().map(|(_, p)| i64::try_from(p.count).unwrap_or(i64::MAX)))
-        .text("problem", text(&|i| problems[i].1.message.clone()))
-        .text("code", text(&|i| problems[i].1.code.clone()))
-        .text("at_byte", text(&|i| offsets(&problems[i].1.offsets, problems[i].1.count)))
-        .text("example", text(&|i| problems[i].1.example.clone()))
-}
+use stackline_model::{Trace, TraceSet};
 
 /// The read reports as sentences, empty if there is nothing to say.
 pub fn read_report_text(set: &TraceSet, style: &Style) -> String {

@@ -59,7 +59,7 @@ impl Writer {
 
     /// Write whole microseconds without decimals, as PyTorch before 2.3.
     #[must_use]
-    pub fn short_times(mut self) -> Self {
+    pub(crate) fn short_times(mut self) -> Self {
         self.short_times = true;
         self
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// First byte at or after `at` that is not white space.
 #[must_use]
-pub fn skip_space(text: &[u8], mut at: usize) -> usize {
+pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(u8::is_ascii_whitespace) {
         at += 1;
     }
@@ -93,7 +93,7 @@ pub fn members(text: &[u8], at: usize) -> Option<(Vec<Member>, usize)> {
 }
 
 /// Call `visit` with each member of the object that opens at `at`; returns the end of the object.
-pub fn each_member(text: &[u8], at: usize, mut visit: impl FnMut(Member)) -> Option<usize> {
+pub(crate) fn each_member(text: &[u8], at: usize, mut visit: impl FnMut(Member)) -> Option<usize> {
     if text.get(at) != Some(&b'{') {
         return None;
     }

@@ -36,7 +36,7 @@ pub fn is_tracelens_communication(name: &str) -> bool {
 }
 
 /// Test if a Python frame belongs to the second forward pass of `torch.utils.checkpoint` (recomputation).
-pub fn is_recompute_frame(name: &str) -> bool {
+pub(crate) fn is_recompute_frame(name: &str) -> bool {
     name.contains("torch/utils/checkpoint.py") && name.contains("recompute_fn")
 }
 

@@ -5,7 +5,7 @@ use stackline_model::{EventId, EventKind, RECORDING, StrId, Trace};
 
 /// End of the last import that begins before the first operator of the program's own; `None` if the recording has no
 /// imports.
-pub fn end_of_imports(trace: &Trace) -> Option<i64> {
+pub(crate) fn end_of_imports(trace: &Trace) -> Option<i64> {
     trace.meta.entry(RECORDING)?;
     let is_import: Vec<bool> = trace.strings.iter().map(|name| name.starts_with(IMPORTS)).collect();
     let imports = |name: StrId| is_import.get(name.index()).copied().unwrap_or(false);

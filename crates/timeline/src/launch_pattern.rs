@@ -78,7 +78,7 @@ impl LaunchPattern {
 
     /// Note for commands that use the repeats as steps.
     #[must_use]
-    pub fn inferred_steps_note(&self) -> String {
+    pub(crate) fn inferred_steps_note(&self) -> String {
         let (from, to) = self.window();
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         format!(

@@ -11,7 +11,7 @@ use stackline_model::{EventId, GpuId, Key, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// Launch time of work that was launched before the recording began: before all times of a trace, in ns.
-pub const BEFORE_RECORDING: i64 = i64::MIN;
+const BEFORE_RECORDING: i64 = i64::MIN;
 /// Minimum number of later operations per missing launch, on a stream whose head was launched before the recording.
 const MIN_OPERATIONS_PER_MISSING_LAUNCH: usize = 20;
 /// Minimum number of head operations if later launches are missing; fewer may have lost their launches, too.

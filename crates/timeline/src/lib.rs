@@ -10,7 +10,7 @@ pub mod frame_names;
 pub mod gpu_view;
 pub mod host_collectives;
 pub mod hta_view;
-pub mod imports;
+mod imports;
 pub mod inferred_steps;
 pub mod intervals;
 pub mod kernel_type;

@@ -186,7 +186,7 @@ pub fn processes<'a>(trace: &Trace, steps: impl IntoIterator<Item = &'a Step>) -
 }
 
 /// Note on the window and step count if several processes have steps.
-pub fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
+pub(crate) fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
     let processes = processes(trace, steps.iter().copied());
     if processes.len() < 2 {
         return None;

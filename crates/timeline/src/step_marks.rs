@@ -270,7 +270,7 @@ fn may_mark(trace: &Trace, event: EventId) -> bool {
 
 /// Origin of the trace's steps as text; `None` if the program marks them itself.
 #[must_use]
-pub fn step_origin(trace: &Trace) -> Option<&'static str> {
+fn step_origin(trace: &Trace) -> Option<&'static str> {
     let inferred = trace.attr(INFERRED);
     let is_made = |step: &Step| {
         let name = trace.strings.get(trace.events.name[step.event.index()]);

@@ -23,7 +23,7 @@ const MIN_OTHER_STEPS: usize = 2;
 /// Reason for an excluded warm-up step.
 pub const WARM_UP: &str = "warm-up";
 /// Reason for excluded steps that a pause of the recording separates from the selected ones.
-pub const OTHER_CYCLE: &str = "another cycle of the recording";
+const OTHER_CYCLE: &str = "another cycle of the recording";
 /// Reason for excluded steps of a process without selected steps: it ended earlier or began later.
 pub const OTHER_PROCESS: &str = "another process, at another time";
 

@@ -48,7 +48,7 @@ impl WindowChoice {
 
 /// Time range of annotations ([`WindowChoice::Annotation`]), from the start of the first to the end of the last, in ns
 /// since the trace's base. `None` if the trace lacks one.
-pub fn annotation_span(trace: &Trace, text: &str, (first, last): (usize, usize)) -> Option<(i64, i64)> {
+pub(crate) fn annotation_span(trace: &Trace, text: &str, (first, last): (usize, usize)) -> Option<(i64, i64)> {
     let found = annotations(trace, text);
     let (from, to) = (found.get(first)?, found.get(last)?);
     Some((trace.events.start[from.index()], trace.events.end(*to)))

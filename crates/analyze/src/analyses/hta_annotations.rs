@@ -58,7 +58,7 @@ fn span_key(row: &Row) -> SpanKey {
 }
 
 /// Annotation of each GPU operation by HTA's rule, in row order.
-pub fn kernel_annotations<'a>(rows: &'a HtaRows) -> Vec<(&'a Row, Option<StrId>)> {
+fn kernel_annotations<'a>(rows: &'a HtaRows) -> Vec<(&'a Row, Option<StrId>)> {
     let mut order: Vec<Lane> = Vec::new();
     let mut annotations: FxHashMap<Lane, Vec<&Row>> = FxHashMap::default();
     let mut sorted: Vec<&Row> = rows.rows.iter().filter(|r| rows.trace.category(r.event) == GPU_ANNOTATION).collect();

@@ -32,9 +32,9 @@ pub const ANALYSIS: Analysis = Analysis {
 };
 
 /// HTA's default number of kernel names.
-pub const NUM_KERNELS: usize = 10;
+const NUM_KERNELS: usize = 10;
 /// HTA's default share of time to show by name.
-pub const DURATION_RATIO: f64 = 0.8;
+const DURATION_RATIO: f64 = 0.8;
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let rows = HtaRows::load(trace, scope);

@@ -32,9 +32,9 @@ pub const ANALYSIS: Analysis = Analysis {
 };
 
 /// HTA's limit for calls, in microseconds.
-pub const RUNTIME_CUTOFF_US: f64 = 50.0;
+const RUNTIME_CUTOFF_US: f64 = 50.0;
 /// HTA's limit for launch delays, in microseconds.
-pub const LAUNCH_DELAY_CUTOFF_US: f64 = 100.0;
+const LAUNCH_DELAY_CUTOFF_US: f64 = 100.0;
 
 const KERNEL_LAUNCHES: &[&str] =
     &["cudaLaunchKernel", "cudaLaunchKernelExC", "runFunction - job_prep_and_submit_for_execution"];
@@ -60,7 +60,7 @@ impl Launch {
     }
 
     /// Test if the call is an outlier.
-    pub fn is_slow_call(&self) -> bool {
+    fn is_slow_call(&self) -> bool {
         self.cpu_duration > RUNTIME_CUTOFF_US
     }
 

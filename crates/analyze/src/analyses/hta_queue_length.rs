@@ -38,7 +38,7 @@ pub const ANALYSIS: Analysis = Analysis {
 };
 
 /// Queue length from which launch calls were observed to block.
-pub const FULL_QUEUE: i64 = 1024;
+const FULL_QUEUE: i64 = 1024;
 
 /// One change of a stream's queue.
 #[derive(Clone, Copy, Debug, PartialEq)]

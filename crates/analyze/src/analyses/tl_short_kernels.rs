@@ -21,10 +21,10 @@ pub(super) const SHORT_KERNELS: Analysis = Analysis {
 };
 
 /// Upper limit of a short kernel's duration, in µs.
-pub const SHORT_US: f64 = 10.0;
+const SHORT_US: f64 = 10.0;
 
 /// Number of bins of the histogram.
-pub const BINS: usize = 100;
+const BINS: usize = 100;
 
 /// Operator, shapes, strides, values and kernel.
 type Key = (StrId, [StrId; 3], StrId);

@@ -100,7 +100,7 @@ impl CtdaGraph {
     }
 
     /// Edges into a node, found by binary search.
-    pub fn edges_into(&self, node: u32) -> &[CtdaEdge] {
+    pub(crate) fn edges_into(&self, node: u32) -> &[CtdaEdge] {
         let from = self.edges.partition_point(|e| e.to < node);
         let to = from + self.edges[from..].partition_point(|e| e.to == node);
         &self.edges[from..to]

@@ -45,7 +45,7 @@ use stackline_timeline::phase_rules::PhaseRuleCache;
 use waits::Waits;
 
 /// Version of the rules: the year of the paper, and the local revision.
-pub const RULE_SET: &str = "2026.1";
+pub(crate) const RULE_SET: &str = "2026.1";
 
 /// Settings of method `ctda`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -61,7 +61,7 @@ impl ExactPath {
     }
 
     /// Inferred time by rule in ns, without unexplained time.
-    pub fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
+    pub(crate) fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
         let mut sums = BTreeMap::new();
         let is_assumed = |h: &PathSegment| h.evidence == Evidence::Inferred && h.category != Category::Unknown;
         for segment in self.segments.iter().filter(is_assumed) {

@@ -61,12 +61,12 @@ impl Dependency {
     }
 
     /// True for the order of one stream, recorded or inferred.
-    pub fn is_stream_order(self) -> bool {
+    pub(crate) fn is_stream_order(self) -> bool {
         matches!(self, Self::Stream | Self::StreamNearMissing | Self::Overlap | Self::Unlaunched)
     }
 
     /// True for inferred dependencies of operations without launch in the trace.
-    pub fn is_without_launch(self) -> bool {
+    pub(crate) fn is_without_launch(self) -> bool {
         matches!(self, Self::Unlaunched | Self::Gpu(Reason::OtherStreamUnlaunched))
     }
 
@@ -152,13 +152,13 @@ impl ActivityGraph {
     }
 
     /// Positions of the edges into a node.
-    pub fn edge_range(&self, node: u32) -> std::ops::Range<usize> {
+    pub(crate) fn edge_range(&self, node: u32) -> std::ops::Range<usize> {
         let at = |i: usize| self.edge_offset.get(i).map_or(0, |&o| o as usize);
         at(node as usize)..at(node as usize + 1)
     }
 
     /// Dependency edges into a graph node.
-    pub fn edges_into(&self, node: u32) -> &[InEdge] {
+    pub(crate) fn edges_into(&self, node: u32) -> &[InEdge] {
         self.edges.get(self.edge_range(node)).unwrap_or(&[])
     }
 

@@ -77,7 +77,7 @@ impl Exact<'_> {
     }
 
     /// Slack of a host span in ns: the minimum over the nodes in which the span runs.
-    pub fn slack_of_span(&self, slack: &[i64], lane: usize, start: i64, end: i64) -> i64 {
+    fn slack_of_span(&self, slack: &[i64], lane: usize, start: i64, end: i64) -> i64 {
         let (from, to) = self.lane_nodes[lane];
         let ends = &self.graph.end[from as usize..to as usize];
         let first = from as usize + ends.partition_point(|&e| e <= start);

@@ -20,7 +20,7 @@ use stackline_model::Trace;
 use stackline_timeline::hta_view::HtaView;
 
 /// Version of HTA whose rules are reproduced.
-pub const RULE_SET: &str = "0.6.1";
+pub(crate) const RULE_SET: &str = "0.6.1";
 
 /// Instances of an annotation, counted from 0 in HTA's row order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

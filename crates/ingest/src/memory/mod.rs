@@ -16,7 +16,7 @@ mod viz;
 const MOST_BYTES: u64 = 1 << 50;
 
 /// Advice for callers that requested memory: all supported inputs.
-pub const SUPPORTED_INPUTS: &str = "give a PyTorch memory snapshot (`torch.cuda.memory._dump_snapshot()`), a torch.profiler trace with \
+pub(crate) const SUPPORTED_INPUTS: &str = "give a PyTorch memory snapshot (`torch.cuda.memory._dump_snapshot()`), a torch.profiler trace with \
     profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or memory text \
     (docs/formats/memory-text.md)";
 

@@ -94,7 +94,7 @@ enum Storage {
 
 /// Identity of a list's items: equal for lists that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ItemsId {
+pub(crate) struct ItemsId {
     start: u32,
     word: u32,
 }
@@ -116,7 +116,7 @@ impl SharedItems {
 const LONG: u32 = 256;
 
 /// Limit on the entries of a dict in which a key is searched.
-pub const MOST_KEYS: usize = 4096;
+const MOST_KEYS: usize = 4096;
 
 const TAG_BITS: u32 = 3;
 const TAG: u64 = (1 << TAG_BITS) - 1;
@@ -132,7 +132,7 @@ impl Value {
     /// `None`.
     pub const NONE: Self = Self(CONSTANT);
     /// `True`, `true`.
-    pub const TRUE: Self = Self(CONSTANT | 2 << TAG_BITS);
+    pub(crate) const TRUE: Self = Self(CONSTANT | 2 << TAG_BITS);
 
     pub(super) fn bool(value: bool) -> Self {
         Self(CONSTANT | (1 + u64::from(value)) << TAG_BITS)
@@ -214,7 +214,7 @@ impl Values {
     }
 
     /// Identity of a list's stored items, equal for lists that share them.
-    pub fn items_id(&self, list: NodeId) -> ItemsId {
+    pub(crate) fn items_id(&self, list: NodeId) -> ItemsId {
         let Node { start, word } = self.nodes[list.0 as usize];
         ItemsId { start, word }
     }
@@ -239,7 +239,7 @@ impl Values {
     }
 
     /// Number of items of all lists, tuples and dicts; shared items count once.
-    pub fn item_count(&self) -> usize {
+    pub(crate) fn item_count(&self) -> usize {
         self.items.len() + self.packed.items + self.long_items
     }
 
@@ -257,7 +257,7 @@ impl Values {
     }
 
     /// Node of a value that is a dict; `None` for other values.
-    pub fn as_dict(&self, value: Value) -> Option<NodeId> {
+    pub(crate) fn as_dict(&self, value: Value) -> Option<NodeId> {
         if let Kind::Dict(node) = self.kind(value) { Some(node) } else { None }
     }
 

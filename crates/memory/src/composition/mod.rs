@@ -101,7 +101,7 @@ impl Use {
     }
 
     /// True if the use grows with the model and not with the batch.
-    pub const fn grows_with_model(self) -> bool {
+    pub(crate) const fn grows_with_model(self) -> bool {
         use Use::{EqualSets, FirstMoments, FrozenParameters, Gradients, OptimizerState, Parameters, SecondMoments};
         matches!(self, Parameters | FrozenParameters | Gradients)
             || matches!(self, FirstMoments | SecondMoments | OptimizerState | EqualSets)
@@ -200,7 +200,7 @@ pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: Memory
 
 /// Parts at each of several peaks. The use of an object stays the same: the parameters of a peak in the forward pass
 /// are those that gradients and moments of another peak reveal.
-pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
+pub(crate) fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
     let lookups = SharedLookups::new(trace);
     let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(&lookups, device, at)).collect();
     let is_carried = |purpose: Use, evidence: Evidence| evidence.is_of_sizes() || purpose == Use::FrozenParameters;

@@ -26,7 +26,7 @@ impl Combination {
 
 /// Maximum number of evaluated suggestions in [`Replay::lower`] from the first start, and the same number from all
 /// other starts together.
-pub const MOST_LOOKS: usize = 100_000_000;
+const MOST_LOOKS: usize = 100_000_000;
 
 /// Number of single suggestions, those that lower the peak most, from which the search also starts.
 const STARTS: usize = 8;

@@ -8,7 +8,7 @@ mod combine;
 mod plan;
 mod tree;
 
-pub use combine::{Combination, MOST_LOOKS};
+pub use combine::Combination;
 
 use crate::curve::{Curve, Peak, device_of};
 use crate::suggest::{Action, Suggestion};

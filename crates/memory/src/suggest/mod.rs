@@ -136,7 +136,7 @@ impl Action {
     }
 
     /// True if the suggested change alters numerical results.
-    pub fn changes_numbers(&self) -> bool {
+    pub(crate) fn changes_numbers(&self) -> bool {
         matches!(self, Self::SmallerDtype { .. })
     }
 

@@ -2,9 +2,9 @@
 
 use crate::rng::Rng;
 
+use crate::simulator::Simulated;
 use crate::simulator::kineto::{self, View};
 use crate::simulator::program::{Kind, Role};
-use crate::simulator::{Simulated, names};
 
 /// Kind of damage to a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,18 +113,6 @@ impl Simulated {
         }
         self.hide(view, |span| lost.contains(&self.outcome.threads[span.thread].0));
         view.hidden_threads = lost;
-    }
-
-    /// True if the program has other threads than the main thread.
-    #[must_use]
-    pub fn has_other_threads(&self) -> bool {
-        self.outcome.threads.len() > 1
-    }
-
-    /// True if the main thread ever waited in `run_backward`.
-    #[must_use]
-    pub fn has_backward(&self) -> bool {
-        self.outcome.spans.iter().any(|span| span.name == names::RUN_BACKWARD)
     }
 }
 

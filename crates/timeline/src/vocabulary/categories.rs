@@ -45,17 +45,18 @@ pub const OPERATORS: &[(&str, &[&str])] = &[
 ];
 
 /// Category by name prefix, in this order after [`OPERATORS`].
-pub const OPERATOR_PREFIXES: &[(&str, &str)] = &[("triton", "triton"), ("record_param_comms", "record_param_comms")];
+pub(crate) const OPERATOR_PREFIXES: &[(&str, &str)] =
+    &[("triton", "triton"), ("record_param_comms", "record_param_comms")];
 
 /// Category by a part of a native PyTorch kernel's name, in this order, for operators that are not listed.
-pub const NATIVE_KERNELS: &[(&str, &str)] =
+pub(crate) const NATIVE_KERNELS: &[(&str, &str)] =
     &[("elementwise", "elementwise"), ("reduce", "reduce"), ("multi_tensor_apply", "multi_tensor_apply")];
 
 /// Namespace of PyTorch's native kernels.
 pub const NATIVE_NAMESPACE: &str = "at::native::";
 
 /// Name prefix of PyTorch's native kernels.
-pub const NATIVE_KERNEL_PREFIX: &str = "void at::native";
+pub(crate) const NATIVE_KERNEL_PREFIX: &str = "void at::native";
 
 /// Operators above that TraceLens classifies as [`crate::classify::OTHER`].
 pub const TRACELENS_OTHER: &[&str] = &[

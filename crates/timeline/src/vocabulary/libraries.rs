@@ -5,7 +5,7 @@ use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Prefix};
 use crate::kernel_type::Rule;
 
 /// Name prefixes of spans of CPU collectives, as PyTorch's process groups write them.
-pub const HOST_SPANS: &[&str] = &["gloo:", "mpi:", "ucc:"];
+pub(crate) const HOST_SPANS: &[&str] = &["gloo:", "mpi:", "ucc:"];
 
 /// Kernels of these libraries.
 pub(super) const RULES: &[Rule] = &[

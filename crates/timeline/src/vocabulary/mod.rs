@@ -6,9 +6,9 @@ pub mod categories;
 pub mod cuda;
 mod deep_ep;
 mod engines;
-pub mod libraries;
+pub(crate) mod libraries;
 mod mtia;
-pub mod packages;
+pub(crate) mod packages;
 pub mod python;
 pub mod recorders;
 mod rocm;
@@ -44,7 +44,7 @@ const fn all() -> [Rule; total()] {
 }
 
 /// Rules of all producers in one list.
-pub const KERNEL_RULES: [Rule; total()] = all();
+pub(crate) const KERNEL_RULES: [Rule; total()] = all();
 
 /// Kernel argument with stall samples by reason: `{"memory_dependency": 120, …}`.
 pub const STALL_REASON: &str = "stall_reasons";

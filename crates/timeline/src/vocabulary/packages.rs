@@ -2,12 +2,12 @@
 
 /// Libraries whose functions are parts of models or prepare model inputs. Users read this code and copy parts to change
 /// them.
-pub const MODEL_LIBRARIES: &[&str] =
+pub(crate) const MODEL_LIBRARIES: &[&str] =
     &["transformers/", "diffusers/", "peft/", "timm/", "torchvision/", "sglang/", "vllm/", "megatron/core/"];
 
 /// File names, without folder, of JAX, its dependencies and Python's standard library in XProf frames. A user's file
 /// with the same name cannot be distinguished.
-pub const XPROF_LIBRARY_FILES: &[&str] = &[
+pub(crate) const XPROF_LIBRARY_FILES: &[&str] = &[
     "ad.py",
     "api.py",
     "api_util.py",

@@ -130,7 +130,7 @@ impl WhatIf<'_, '_> {
     ///
     /// # Errors
     /// Returns an error if the window does not exist.
-    pub fn gains_of<E: AsRef<[Edit]> + Sync>(
+    pub(crate) fn gains_of<E: AsRef<[Edit]> + Sync>(
         &self,
         choice: &WindowChoice,
         lists: &[E],

@@ -184,7 +184,7 @@ fn length(found: &Findings) -> String {
 /// Ranks that have a finding, and where it is largest and smallest: `on ranks 0-3, largest on rank 1 (shown), smallest
 /// on rank 2 (1.2 %)`; `None` for a single trace.
 #[must_use]
-pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
+pub(crate) fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.detail_rank()?;
     let on = ranks_with(found, finding)?;
     let least = finding.ranks.iter().filter_map(|times| Some((times.gain_ns?, times.rank))).min();

@@ -6,7 +6,7 @@ pub mod constants;
 pub const PREFIX: &str = "aten::";
 
 /// Name prefix of data types in C++ spelling.
-pub const DATA_TYPE: &str = "c10::";
+pub(crate) const DATA_TYPE: &str = "c10::";
 
 /// Copy of elements into an existing tensor.
 pub const COPY: &str = "aten::copy_";
