@@ -361,7 +361,7 @@ pub fn save(set: &TraceSet, run: &Path, options: &WriteOptions) -> Result<(), Er
 /// # Errors
 /// Errors of [`save`].
 pub fn save_with(set: &TraceSet, memory: &[MemoryTrace], run: &Path, options: &WriteOptions) -> Result<(), Error> {
-    match stackline_store::write_run_with(set, memory, run, options) {
+    match stackline_store::write_run(set, memory, run, options) {
         Err(stackline_store::Error::Cancelled) => Err(Error::Cancelled),
         other => Ok(other?),
     }

@@ -8,7 +8,7 @@ mod common;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use stackline_model::TraceSet;
-use stackline_store::{ReadSelection, WriteOptions, read_run, write_run};
+use stackline_store::{Attributes, ReadSelection, WriteOptions, read_run, write_run};
 use std::path::Path;
 
 /// The largest trace of the corpus that `STACKLINE_BENCH_TRACE` does not override.
@@ -24,7 +24,12 @@ fn set() -> TraceSet {
 
 fn write(set: &TraceSet, run: &Path) {
     let options = WriteOptions { sync: false, ..WriteOptions::default() };
-    write_run(set, run, &options).unwrap();
+    write_run(set, &[], run, &options).unwrap();
+}
+
+/// All events and links, and only arguments with these keys.
+fn with_keys<const N: usize>(keys: [&str; N]) -> ReadSelection {
+    ReadSelection { attributes: Attributes::Keys(keys.map(str::to_owned).into()), ..ReadSelection::all() }
 }
 
 fn benches(c: &mut Criterion) {
@@ -41,8 +46,8 @@ fn benches(c: &mut Criterion) {
     });
     let parts = [
         ("read all", ReadSelection::all()),
-        ("read events and two arguments", ReadSelection::with_keys(["correlation", "bytes"])),
-        ("read events", ReadSelection { skip_side_tables: true, ..ReadSelection::with_keys([]) }),
+        ("read events and two arguments", with_keys(["correlation", "bytes"])),
+        ("read events", ReadSelection { skip_side_tables: true, ..with_keys([]) }),
     ];
     for (name, selection) in parts {
         group.bench_function(name, |b| b.iter_with_large_drop(|| read_run(&run, &selection).unwrap()));

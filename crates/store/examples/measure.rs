@@ -3,7 +3,7 @@
 //! `cargo run --release -p stackline-store --example measure -- TRACE... RUN`
 #![allow(clippy::print_stdout, reason = "prints measurements")]
 
-use stackline_store::{ReadSelection, WriteOptions, read_run, write_run};
+use stackline_store::{Attributes, ReadSelection, WriteOptions, read_run, write_run};
 use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,13 +17,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("read {events} events of JSON: {:.1} ms", cpu_ms() - start);
         let start = cpu_ms();
         let options = WriteOptions { overwrite: true, sync: false, ..Default::default() };
-        write_run(&set, &run, &options)?;
+        write_run(&set, &[], &run, &options)?;
         println!("write: {:.1} ms", cpu_ms() - start);
     }
     for (what, selection) in [
         ("all", ReadSelection::all()),
-        ("events and 3 arguments", ReadSelection::with_keys(["correlation", "bytes", "Collective name"])),
-        ("events", ReadSelection { skip_side_tables: true, ..ReadSelection::with_keys([]) }),
+        ("events and 3 arguments", with_keys(["correlation", "bytes", "Collective name"])),
+        ("events", ReadSelection { skip_side_tables: true, ..with_keys([]) }),
     ] {
         let (mut best, mut shortest) = (f64::MAX, f64::MAX);
         let alone = ReadSelection { threads: 1, ..selection.clone() };
@@ -39,6 +39,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("read {what}: {best:.1} ms of CPU, {shortest:.1} ms on all cores");
     }
     Ok(())
+}
+
+/// All events and links, and only arguments with these keys.
+fn with_keys<const N: usize>(keys: [&str; N]) -> ReadSelection {
+    ReadSelection { attributes: Attributes::Keys(keys.map(str::to_owned).into()), ..ReadSelection::all() }
 }
 
 /// CPU time of this thread so far, which other programs do not disturb (Linux only).

@@ -1,20 +1,18 @@
-//! Conversion to Arrow: result tables and events as record batches, and as C streams for Python. No other module
-//! exposes Arrow types, so that an update of Arrow affects two crates.
+//! Conversion to Arrow: result tables and events as record batches, for Python. No other module exposes Arrow types, so
+//! that an update of Arrow affects two crates.
 
 use crate::columns::Column;
 use crate::event_columns;
 use crate::plan::{Names, Plan};
 use crate::write::memory::tables;
 use crate::{Error, export, wide};
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_array::{UInt32Array, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use rustc_hash::FxHashSet;
 use stackline_model::{AttrType, MemoryTrace, Table, Trace, TraceSet};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-pub use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 
 /// Result table as one record batch. Field metadata contain units; schema metadata contain the table's name, title and
 /// notes (`name`, `title`, `notes`: a JSON list).
@@ -47,13 +45,6 @@ pub fn memory_batch(trace: &MemoryTrace, name: &str) -> Option<Result<RecordBatc
 /// Names of the tables of [`memory_batch`].
 pub fn memory_tables() -> Vec<&'static str> {
     tables(&MemoryTrace::default()).map(|table| table.name).collect()
-}
-
-/// Result table as a C stream, for `__arrow_c_stream__`.
-pub fn table_stream(table: &Table) -> Result<FFI_ArrowArrayStream, Error> {
-    let batch = table_batch(table)?;
-    let schema = batch.schema();
-    Ok(FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(batch)], schema))))
 }
 
 /// Columns and batch size of an [`EventReader`].
@@ -120,11 +111,6 @@ impl EventReader {
             }
         }
         left_out
-    }
-
-    /// Convert the event reader to an Arrow C stream, for `__arrow_c_stream__`.
-    pub fn into_stream(self) -> FFI_ArrowArrayStream {
-        FFI_ArrowArrayStream::new(Box::new(self))
     }
 
     fn batch(&mut self) -> Result<Option<RecordBatch>, String> {

@@ -1,32 +1,12 @@
-//! Export of result tables to Parquet files.
+//! Result tables as Arrow columns.
 
+use crate::Error;
 use crate::columns::{Column, Packing};
-use crate::write::table;
-use crate::{Error, WriteOptions};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
 use arrow_schema::DataType;
 use stackline_model::{Table, Values};
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
-
-/// Write a result table to a Parquet file. Column metadata contain units (`unit`). An existing file is replaced; a
-/// failed write leaves no file.
-pub fn write_table_parquet(table: &Table, path: &Path) -> Result<(), Error> {
-    let rows = check(table)?;
-    let mut draft = path.as_os_str().to_os_string();
-    draft.push(format!(".partial-{}", std::process::id()));
-    let draft = Path::new(&draft);
-    let columns: Vec<Column<'_>> = table.columns.iter().map(column).collect();
-    let options = WriteOptions { sync: false, ..WriteOptions::default() };
-    let written = table::write(draft, rows, &columns, &options)
-        .and_then(|_| std::fs::rename(draft, path).map_err(Error::io(path, "create")));
-    if written.is_err() {
-        // The first error is reported.
-        let _ = std::fs::remove_file(draft);
-    }
-    written
-}
 
 /// Number of rows, if all columns agree and names are unique.
 pub(crate) fn check(table: &Table) -> Result<usize, Error> {

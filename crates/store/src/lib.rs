@@ -7,7 +7,7 @@
 //! let set = TraceSet { traces: vec![Trace::default()] };
 //! let folder = tempfile::tempdir()?;
 //! let run = folder.path().join("mine.stackline");
-//! write_run(&set, &run, &WriteOptions::default())?;
+//! write_run(&set, &[], &run, &WriteOptions::default())?;
 //! assert_eq!(read_run(&run, &ReadSelection::all())?.traces.len(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -30,12 +30,11 @@ mod wide;
 mod write;
 
 pub use error::Error;
-pub use export::write_table_parquet;
 pub use manifest::{
     CallsEntry, FORMAT_VERSION, Manifest, MemoryEntry, TableEntry, TraceEntry, is_complete, is_run, read_manifest,
 };
 pub use read::{Attributes, ReadSelection, read_calls, read_memory, read_memory_at, read_run, thread_count};
-pub use write::{WriteOptions, write_calls, write_run, write_run_with};
+pub use write::{WriteOptions, write_calls, write_run};
 
 /// Writer in manifests and Parquet files.
 const WRITER: &str = concat!("stackline ", env!("CARGO_PKG_VERSION"));

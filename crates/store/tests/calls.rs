@@ -100,7 +100,7 @@ fn frames_of_device_code_survive_a_round_trip() {
 fn importing_calls_keeps_the_traces_of_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    write_run(&TraceSet { traces: vec![Trace::default()] }, &run, &WriteOptions::default()).unwrap();
+    write_run(&TraceSet { traces: vec![Trace::default()] }, &[], &run, &WriteOptions::default()).unwrap();
     assert!(read_calls(&run).unwrap().is_none());
     write_calls(&sample(), &run, BTreeMap::new(), &WriteOptions::default()).unwrap();
     assert_eq!(read_manifest(&run).unwrap().traces.len(), 1);

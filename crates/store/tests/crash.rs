@@ -22,7 +22,7 @@ fn options(overwrite: bool) -> WriteOptions {
 #[test]
 fn child() {
     if let Some(run) = std::env::var_os(CHILD) {
-        let written = write_run(&big(), Path::new(&run), &options(true));
+        let written = write_run(&big(), &[], Path::new(&run), &options(true));
         if let Err(error) = written {
             println!("refused: {error}");
         }
@@ -88,7 +88,7 @@ fn full_disks_keep_the_previous_run() {
             let run = folder.path().join("a.stackline");
             let before = TraceSet { traces: vec![sample()] };
             if replace {
-                write_run(&before, &run, &options(false)).unwrap();
+                write_run(&before, &[], &run, &options(false)).unwrap();
             }
             let out = start(&run, Some(blocks)).wait_with_output().unwrap();
             let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -112,7 +112,7 @@ fn cancelled_writes_leave_no_files() {
     let set = TraceSet { traces: vec![sample()] };
     let cancel = Some(std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
     let options = WriteOptions { cancel, ..WriteOptions::default() };
-    let refused = write_run(&set, &folder.path().join("a.stackline"), &options);
+    let refused = write_run(&set, &[], &folder.path().join("a.stackline"), &options);
     assert!(matches!(refused, Err(Error::Cancelled)), "{refused:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -122,10 +122,10 @@ fn existing_runs_are_replaced_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     let (one, two) = (TraceSet { traces: vec![sample()] }, TraceSet { traces: vec![sample(), sample()] });
-    write_run(&one, &run, &options(false)).unwrap();
-    assert!(matches!(write_run(&two, &run, &options(false)), Err(Error::Exists { .. })));
+    write_run(&one, &[], &run, &options(false)).unwrap();
+    assert!(matches!(write_run(&two, &[], &run, &options(false)), Err(Error::Exists { .. })));
     assert_eq!(read_run(&run, &ReadSelection::all()).unwrap().traces.len(), 1);
-    write_run(&two, &run, &options(true)).unwrap();
+    write_run(&two, &[], &run, &options(true)).unwrap();
     assert_eq!(read_run(&run, &ReadSelection::all()).unwrap().traces.len(), 2);
     assert!(is_run(&run));
     // Only runs are replaced.
@@ -137,11 +137,11 @@ fn existing_runs_are_replaced_only_on_request() {
             std::fs::write(&path, "precious").unwrap();
         }
         assert!(!is_run(&path));
-        assert!(matches!(write_run(&two, &path, &options(true)), Err(Error::Foreign { .. })));
+        assert!(matches!(write_run(&two, &[], &path, &options(true)), Err(Error::Foreign { .. })));
         assert!(path.exists());
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left");
     let missing = folder.path().join("new/deep/b.stackline");
-    write_run(&one, &missing, &options(false)).unwrap();
+    write_run(&one, &[], &missing, &options(false)).unwrap();
     assert!(is_run(&missing));
 }

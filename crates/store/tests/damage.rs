@@ -16,7 +16,7 @@ fn quick() -> WriteOptions {
 fn run_with(set: &TraceSet) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    write_run(set, &run, &quick()).unwrap();
+    write_run(set, &[], &run, &quick()).unwrap();
     (folder, run)
 }
 
@@ -172,7 +172,7 @@ fn inconsistent_models_are_not_written() {
     let mut short = sample();
     short.events.dur.pop();
     for (trace, words) in [(circle, "has a cycle"), (outside, "gpu.launch refers to"), (short, "differ in length")] {
-        let error = write_run(&TraceSet { traces: vec![trace] }, &run, &quick()).unwrap_err();
+        let error = write_run(&TraceSet { traces: vec![trace] }, &[], &run, &quick()).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert!(!run.exists());
     }

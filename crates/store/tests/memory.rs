@@ -8,7 +8,7 @@ use stackline_model::{
     MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryTotals, MemoryTrace, NewCall,
     NewObject, OutOfMemory, Severity, StrId, Trace, TraceSet,
 };
-use stackline_store::{Error, WriteOptions, is_complete, is_run, read_memory, read_run, write_run, write_run_with};
+use stackline_store::{Error, WriteOptions, is_complete, is_run, read_memory, read_run, write_run};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ fn assert_same(a: &MemoryTrace, b: &MemoryTrace) {
 fn through_a_run(traces: &[MemoryTrace]) -> Vec<MemoryTrace> {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    write_run_with(&TraceSet::default(), traces, &run, &quick()).unwrap();
+    write_run(&TraceSet::default(), traces, &run, &quick()).unwrap();
     assert!(is_run(&run) && is_complete(&run));
     read_memory(&run).unwrap()
 }
@@ -156,11 +156,11 @@ fn traces_and_memory_share_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
     let set = TraceSet { traces: vec![Trace::default()] };
-    write_run(&set, &run, &quick()).unwrap();
+    write_run(&set, &[], &run, &quick()).unwrap();
     assert!(read_memory(&run).unwrap().is_empty());
     // Replaces its own kind.
     for _ in 0..2 {
-        write_run_with(&set, &[sample(), MemoryTrace::default()], &run, &quick()).unwrap();
+        write_run(&set, &[sample(), MemoryTrace::default()], &run, &quick()).unwrap();
     }
     assert_eq!((read_memory(&run).unwrap().len(), read_run(&run, &Default::default()).unwrap().traces.len()), (2, 1));
     fs::remove_file(run.join("memory=0/memory_calls.parquet")).unwrap();
@@ -171,7 +171,7 @@ fn traces_and_memory_share_a_run() {
 fn damage_is_reported_with_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    write_run_with(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
+    write_run(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
     let files: Vec<PathBuf> = fs::read_dir(run.join("memory=0")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 16);
     let read_error = || read_memory(&run).unwrap_err();
@@ -208,7 +208,7 @@ fn damage_is_reported_with_the_file() {
 fn damage_with_valid_checksums_gives_an_error_or_a_valid_trace() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    write_run_with(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
+    write_run(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
     let path = run.join("manifest.json");
     let mut manifest: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     for table in manifest["memory"][0]["tables"].as_object_mut().unwrap().values_mut() {
@@ -246,7 +246,7 @@ fn inconsistent_traces_are_not_written() {
     let run = folder.path().join("a.stackline");
     let mut trace = sample();
     trace.blocks[0].object = MemoryObjectId(99);
-    let error = write_run_with(&TraceSet::default(), &[trace], &run, &quick()).unwrap_err();
+    let error = write_run(&TraceSet::default(), &[trace], &run, &quick()).unwrap_err();
     assert!(
         error.to_string().contains("trace sample cannot be written: a block refers to a missing object"),
         "{error}"

@@ -5,7 +5,7 @@ use crate::common;
 use common::{assert_same, assert_same_rows, random, sample};
 use proptest::prelude::*;
 use stackline_model::{DeviceClock, EventId, Trace, TraceSet};
-use stackline_store::{ReadSelection, WriteOptions, read_manifest, read_run, write_run};
+use stackline_store::{Attributes, ReadSelection, WriteOptions, read_manifest, read_run, write_run};
 use stackline_testkit::corpus;
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn quick() -> WriteOptions {
 fn round_trip(set: &TraceSet, selection: &ReadSelection) -> TraceSet {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    write_run(set, &run, &quick()).unwrap();
+    write_run(set, &[], &run, &quick()).unwrap();
     read_run(&run, selection).unwrap()
 }
 
@@ -37,11 +37,13 @@ fn all_columns_of_all_tables_survive_a_round_trip() {
 #[test]
 fn only_requested_arguments_are_read() {
     let set = TraceSet { traces: vec![sample()] };
-    let again = round_trip(&set, &ReadSelection::with_keys(["correlation", "occupancy", "no such key"]));
+    let keys = ["correlation", "occupancy", "no such key"];
+    let attributes = Attributes::Keys(keys.map(str::to_owned).into());
+    let again = round_trip(&set, &ReadSelection { attributes, ..ReadSelection::all() });
     let (a, b) = (&set.traces[0], &again.traces[0]);
     assert_same_rows(a, b);
     for event in a.events.ids() {
-        for key in ["correlation", "occupancy", "no such key"] {
+        for key in keys {
             assert_eq!(a.attr(key).get(event), b.attr(key).get(event), "{key} of {event:?}");
         }
         assert_eq!(b.attr("Input Dims").get(event), None);
@@ -64,7 +66,7 @@ fn single_traces_of_a_run_can_be_read() {
     assert_same(&set.traces[1], &again.traces[0]);
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    write_run(&set, &run, &quick()).unwrap();
+    write_run(&set, &[], &run, &quick()).unwrap();
     let selection = ReadSelection { traces: Some(vec![2]), ..ReadSelection::all() };
     let error = read_run(&run, &selection).unwrap_err().to_string();
     assert_eq!(error, "the run has 2 traces, no trace 2");
@@ -75,8 +77,8 @@ fn equal_traces_give_equal_bytes() {
     let set = TraceSet { traces: vec![sample()] };
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a.stackline"), folder.path().join("b.stackline"));
-    write_run(&set, &a, &quick()).unwrap();
-    write_run(&read_run(&a, &ReadSelection::all()).unwrap(), &b, &quick()).unwrap();
+    write_run(&set, &[], &a, &quick()).unwrap();
+    write_run(&read_run(&a, &ReadSelection::all()).unwrap(), &[], &b, &quick()).unwrap();
     assert_eq!(std::fs::read(a.join("manifest.json")).unwrap(), std::fs::read(b.join("manifest.json")).unwrap());
     for table in read_manifest(&a).unwrap().traces[0].tables.keys() {
         let file = format!("trace=0/{table}.parquet");
@@ -102,7 +104,7 @@ fn traces_of_several_row_groups_survive_on_any_number_of_threads() {
     let set = TraceSet { traces: vec![random::long(600_000)] };
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    write_run(&set, &run, &quick()).unwrap();
+    write_run(&set, &[], &run, &quick()).unwrap();
     for threads in [1, 2, usize::MAX] {
         let again = read_run(&run, &ReadSelection { threads, ..ReadSelection::all() }).unwrap();
         assert_same(&set.traces[0], &again.traces[0]);

@@ -5,7 +5,7 @@ use crate::common;
 use common::{assert_same, sample};
 use stackline_ingest::memory::text;
 use stackline_model::{Frame, FrameKind, MemoryTrace, TraceSet};
-use stackline_store::{FORMAT_VERSION, ReadSelection, WriteOptions, read_memory, read_run, write_run_with};
+use stackline_store::{FORMAT_VERSION, ReadSelection, WriteOptions, read_memory, read_run, write_run};
 use std::path::{Path, PathBuf};
 
 fn fixture(version: u32) -> PathBuf {
@@ -23,7 +23,7 @@ fn every_version_opens() {
     if std::env::var_os("STACKLINE_BLESS").is_some() {
         let options = WriteOptions { overwrite: true, sync: false, ..WriteOptions::default() };
         let set = TraceSet { traces: vec![sample()] };
-        write_run_with(&set, &[memory()], &fixture(FORMAT_VERSION), &options).unwrap();
+        write_run(&set, &[memory()], &fixture(FORMAT_VERSION), &options).unwrap();
     }
     for version in 1..=FORMAT_VERSION {
         let path = fixture(version);

@@ -56,12 +56,6 @@ impl ReadSelection {
     pub fn all() -> Self {
         Self::default()
     }
-
-    /// Select all events and links, and only arguments with these keys.
-    pub fn with_keys<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
-        let keys = keys.into_iter().map(str::to_owned).collect();
-        Self { attributes: Attributes::Keys(keys), ..Self::default() }
-    }
 }
 
 /// Read the traces of a run directory.

@@ -50,16 +50,12 @@ impl Default for WriteOptions {
     }
 }
 
-/// Write all traces of `set` to the run directory `dir` (usually `NAME.stackline`), completely or not at all.
-pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(), Error> {
-    write_run_with(set, &[], dir, options)
-}
-
-/// Write a run directory like [`write_run`], with memory traces, the most informative one first.
+/// Write traces, and memory traces with the most informative one first, to the run directory `dir` (usually
+/// `NAME.stackline`), completely or not at all.
 ///
 /// # Errors
-/// Errors of [`write_run`].
-pub fn write_run_with(set: &TraceSet, memory: &[MemoryTrace], dir: &Path, options: &WriteOptions) -> Result<(), Error> {
+/// If a trace is invalid, the directory has other content or an existing run that must stay, or writing fails.
+pub fn write_run(set: &TraceSet, memory: &[MemoryTrace], dir: &Path, options: &WriteOptions) -> Result<(), Error> {
     for trace in memory {
         trace.check().map_err(|detail| Error::Invalid { trace: trace.label.clone(), detail })?;
     }
