@@ -1,6 +1,6 @@
 //! Open inputs: run directories from the store, all others through the readers.
 
-use crate::cycles::{self, Cycle, Further, Taken};
+use crate::cycles::{self, Cycle, Further, OlderTrace, Taken};
 use crate::ranks::Job;
 use crate::{Error, Lacks, Part, Progress, ranks};
 use regex_lite::Regex;
@@ -104,7 +104,7 @@ pub(crate) fn open_ranks<E: From<Error>>(
 ) -> Result<LeftOut, E> {
     let groups = file_groups(inputs)?;
     let (mut job, mut taken, mut left_out) = (Job::default(), Taken::default(), LeftOut::default());
-    let mut add = |traces: Vec<Trace>, is_of_folder: bool, older: &mut Vec<String>| {
+    let mut add = |traces: Vec<Trace>, is_of_folder: bool, older: &mut Vec<OlderTrace>| {
         let several = traces.len() > 1;
         traces.into_iter().try_for_each(|trace| {
             let cycle = if is_of_folder { Cycle::from_trace(&trace) } else { None };
@@ -113,12 +113,12 @@ pub(crate) fn open_ranks<E: From<Error>>(
                     job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;
                     take(trace, None)
                 }
-                Further::Newer { at, older: name } => {
-                    older.push(name);
+                Further::Newer { at, older: replaced } => {
+                    older.push(replaced);
                     take(trace, Some(at))
                 }
-                Further::Older => {
-                    older.push(trace.meta.name);
+                Further::Older(own) => {
+                    older.push(own);
                     Ok(())
                 }
             }
@@ -145,8 +145,8 @@ pub(crate) fn open_ranks<E: From<Error>>(
 pub struct LeftOut {
     /// Files that are not traces, with the reason.
     pub(crate) unreadable: Vec<String>,
-    /// Older profiler cycles of processes, by name.
-    pub(crate) older_cycles: Vec<String>,
+    /// Older profiler cycles of processes and ranks.
+    pub(crate) older_cycles: Vec<OlderTrace>,
 }
 
 /// Traces of a group, named as in the directory; none, with the reason in `skipped`, for an optional file that is not a

@@ -10,8 +10,8 @@ use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Error, Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
-use stackline_engine::{Part, Run, RunOptions, is_read_once, older_cycles};
-use stackline_model::{Table, Trace, Unit, Values};
+use stackline_engine::{Part, Run, RunOptions, earlier_processes, is_read_once, older_cycles};
+use stackline_model::{ReadReport, Table, Trace, Unit, Values};
 use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace};
 use stackline_serve::{Pruned, ReportOptions};
@@ -245,14 +245,7 @@ fn header(session: &Session<'_>) -> String {
     for info in infos.iter().take(LISTED) {
         out.push_str(&line(info, infos.len() > 1));
     }
-    let older: u64 = session.set.traces.iter().map(|trace| older_cycles(&trace.report)).sum();
-    if older > 0 {
-        let processes = if infos.len() > 1 { "each process" } else { "the process" };
-        let are = if older == 1 { "older one is" } else { "older ones are" };
-        out.push_str(&format!(
-            "Newest profiler cycle of {processes}: {older} {are} omitted; give the file of another cycle to see it\n"
-        ));
-    }
+    out.push_str(&older_traces(session));
     if infos.len() > LISTED {
         out.push_str(&format!("... and {} more traces\n", infos.len() - LISTED));
     }
@@ -274,6 +267,28 @@ fn header(session: &Session<'_>) -> String {
         out.push_str(&format!("GPU: {count} × {name}\n"));
     }
     stackline_present::terminal::clean_lines(&out)
+}
+
+/// Lines on traces of a folder that newer ones of the same process or rank replace.
+fn older_traces(session: &Session<'_>) -> String {
+    let count = |of: fn(&ReadReport) -> u64| session.set.traces.iter().map(|trace| of(&trace.report)).sum::<u64>();
+    let (cycles, restarted) = (count(older_cycles), count(earlier_processes));
+    let each = if session.infos.len() > 1 { "each" } else { "the" };
+    let are = |number: u64| if number == 1 { "older one is" } else { "older ones are" };
+    let mut out = String::new();
+    if cycles > 0 {
+        let are = are(cycles);
+        out.push_str(&format!(
+            "Newest profiler cycle of {each} process: {cycles} {are} omitted; give the file of another cycle to see it\n"
+        ));
+    }
+    if restarted > 0 {
+        let are = are(restarted);
+        out.push_str(&format!(
+            "Newest process of {each} rank: {restarted} {are} omitted (restart); give the file of another one to see it\n"
+        ));
+    }
+    out
 }
 
 fn line(info: &TraceInfo, many: bool) -> String {
