@@ -33,6 +33,7 @@ pub(crate) fn open_options(common: &Common) -> OpenOptions {
         threads: common.threads,
         clip_overlaps: common.clip_overlaps,
         step_annotation: common.step_annotation.clone(),
+        cycle: common.steps.and_then(|steps| steps.cycle),
         ..OpenOptions::default()
     }
 }

@@ -8,6 +8,7 @@ use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::{ReadOptions, diagnostics, run_of};
 use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
+use stackline_timeline::keep_cycle;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct OpenOptions {
     /// Regular expression for the names of spans that are steps, instead of the known ones. Run directories have the
     /// steps of their import.
     pub step_annotation: Option<Regex>,
+    /// Recorded cycle whose steps are kept, from 1 in time order; `None` keeps those of all cycles.
+    pub cycle: Option<usize>,
     /// Progress in bytes, and the cancel flag.
     pub watch: Progress,
 }
@@ -68,6 +71,12 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
         set.traces.extend(read.traces);
     }
     ranks::note_positions(&mut set);
+    if let Some(number) = options.cycle {
+        for trace in &mut set.traces {
+            let name = trace.meta.name.clone();
+            keep_cycle(trace, number).map_err(|available| Error::NoCycle { name, number, available })?;
+        }
+    }
     Ok(set)
 }
 
