@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use stackline_engine::{Part, Run, RunOptions, earlier_processes, is_read_once, older_cycles};
 use stackline_model::{ReadReport, Table, Trace, Unit, Values};
 use stackline_present::{TraceInfo, human};
-use stackline_query::{Content, OfTrace};
+use stackline_query::{Content, OfTrace, PathOptions};
 use stackline_serve::{Pruned, ReportOptions};
 use stackline_timeline::Scope;
 use std::collections::BTreeSet;
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
                 let session = Session::from_run(&mut run, common)?;
                 return for_agent(&session, &run, args);
             }
-            let with_hta = common.format == Format::Json;
-            let of_trace = |trace: &Trace, options: &RunOptions| Ok(OfTrace::compute(trace, options, with_hta)?);
+            let path = PathOptions { with_hta: common.format == Format::Json, is_alone: run.is_one_trace() };
+            let of_trace = |trace: &Trace, options: &RunOptions| Ok(OfTrace::compute(trace, options, path)?);
             let (session, of_traces) = Session::map(run, common, &of_trace)?;
             let content = Content::merge(of_traces, &session.infos);
             (session, content)
