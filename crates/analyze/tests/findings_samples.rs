@@ -130,8 +130,8 @@ fn single_sample_is_uncertain() {
     assert!(low < GAP_US / 100, "{low}");
 }
 
-/// Each step sleeps, and the checks of waiting threads hit three sleeps. Samples of CPU time, which are in operators and
-/// `computes` times between them, show whether the thread computed meanwhile.
+/// Each step sleeps, and the checks of waiting threads hit three sleeps. Samples of CPU time, which are in operators
+/// and `computes` times between them, show if the thread computed meanwhile.
 #[test]
 fn missed_sleeps_are_inferred_from_cpu_samples() {
     let sleeps = |computes: usize| {

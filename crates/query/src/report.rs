@@ -52,7 +52,7 @@ pub struct OfTrace {
     whole: Option<Box<PathOfTrace>>,
 }
 
-/// Parts of the report of one trace.
+/// Options for the critical path of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct PathOptions {
     /// Compute HTA's path, which only documents contain.

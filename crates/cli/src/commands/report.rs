@@ -279,13 +279,15 @@ fn older_traces(session: &Session<'_>) -> String {
     if cycles > 0 {
         let are = are(cycles);
         out.push_str(&format!(
-            "Newest profiler cycle of {each} process: {cycles} {are} omitted; give the file of another cycle to see it\n"
+            "Newest profiler cycle of {each} process: {cycles} {are} omitted; give the file of another cycle to see \
+             it\n"
         ));
     }
     if restarted > 0 {
         let are = are(restarted);
         out.push_str(&format!(
-            "Newest process of {each} rank: {restarted} {are} omitted (restart); give the file of another one to see it\n"
+            "Newest process of {each} rank: {restarted} {are} omitted (restart); give the file of another process to \
+             see it\n"
         ));
     }
     out
