@@ -130,6 +130,46 @@ fn single_sample_is_uncertain() {
     assert!(low < GAP_US / 100, "{low}");
 }
 
+/// Each step sleeps, and the checks of waiting threads hit three sleeps. Samples of CPU time, which are in operators
+/// and `computes` times between them, show if the thread computed meanwhile.
+#[test]
+fn missed_sleeps_are_inferred_from_cpu_samples() {
+    let sleeps = |computes: usize| {
+        let mut program = Program::new();
+        for number in 0..STEPS {
+            program.step(number, |p| {
+                p.python("train.py(10): step", |p| {
+                    p.op("aten::mm", |p| {
+                        p.work(500);
+                        if number % 10 == 0 {
+                            p.sample(1, "train.py(10): step", 10_000);
+                        }
+                        p.work(500);
+                    });
+                    p.work(GAP_US / 2);
+                    if number < 3 {
+                        p.wait_sample(1, "train.py(20): pause", 10_000);
+                    } else if number < 3 + computes {
+                        p.sample(1, "train.py(50): other", 10_000);
+                    }
+                    p.work(GAP_US / 2);
+                    p.op("aten::add", |p| p.work(10));
+                });
+            });
+        }
+        let found = program.found("SL039");
+        let is_pause = |finding: &&Finding| finding.place.function.as_deref() == Some("pause");
+        found.iter().find(is_pause).unwrap_or_else(|| panic!("{}", text(&found))).gain.unwrap()
+    };
+    // Of twelve checks in 120 ms three hit, and no sample of CPU time explains the rest.
+    let missed = sleeps(0);
+    assert!((GAP_US - 100..=GAP_US + 100).contains(&(missed.ns / 1000)), "{missed:?}");
+    assert!(missed.low_ns < missed.ns / 2, "samples hit few: {missed:?}");
+    // 30 of 120 ms in 40 steps; the rest computes.
+    let computed = sleeps(9);
+    assert!((700..=800).contains(&(computed.ns / 1000)), "{computed:?}");
+}
+
 /// Steps of two operators, with a sampled function of some steps between them.
 fn sampled_functions(name: impl Fn(usize) -> Option<&'static str>) -> Program {
     let mut program = Program::new();

@@ -10,7 +10,7 @@ use stackline_findings::{LargeKind, Options, find};
 use stackline_model::{Table, Trace, Values};
 use stackline_testkit::tables::{integers, texts};
 use stackline_timeline::steps::StepSelection;
-use stackline_timeline::{AmbiguousCycle, Scope, ambiguous_cycles};
+use stackline_timeline::{AmbiguousCycle, Scope, ambiguous_cycles, keep_cycle};
 
 /// A span of a thread of a process.
 fn span(pid: i64, (cat, name): (&str, &str), (ts, dur): (i64, i64), args: Value) -> Value {
@@ -186,7 +186,8 @@ fn cycles_with_equal_numbers_prefer_the_longest_then_the_last() {
         let scope = Scope::default().resolved(&trace);
         assert_eq!(window(&trace, &scope), expected, "{of_second}: the same by number");
         let notes = StepSelection::select(&trace, &Scope::default()).notes;
-        assert!(notes[0].ends_with("steps of the other cycles have the same numbers"), "{notes:?}");
+        let other = format!("; --steps 0..{} selects the others", if of_second < 3 { "1@2" } else { "2@1" });
+        assert!(notes[0].ends_with(&other), "{notes:?}");
     }
 }
 
@@ -216,20 +217,36 @@ fn later_process_is_no_cycle_of_an_earlier_one() {
     assert_eq!(why, ["another process, at another time"; 2]);
     let same = launcher_and_child(0);
     let notes = StepSelection::select(&same, &Scope::default()).notes;
-    assert!(notes[0].ends_with("steps of the other processes have the same numbers"), "{notes:?}");
+    assert!(notes[0].ends_with("; --steps 0..1@1 selects the others"), "{notes:?}");
 }
 
-/// Numbers that several cycles have choose none of them; the message names all, and numbers that one has alone.
+/// Numbers that several cycles have choose none of them; the message names all, with the number of each cycle.
 #[test]
 fn cycles_with_equal_numbers_are_distinguished_by_time() {
     let trace = cycles(0, 0, 4);
-    let cycle = |numbers, time_ns, own| AmbiguousCycle { numbers, time_ns, own };
-    let both = [cycle((0, 2), (0, 300_000), None), cycle((0, 3), (5_300_000, 5_700_000), Some((3, 3)))];
+    let cycle = |number, numbers, time_ns| AmbiguousCycle { number, numbers, time_ns };
+    let both = [cycle(1, (0, 2), (0, 300_000)), cycle(2, (0, 3), (5_300_000, 5_700_000))];
     assert_eq!(ambiguous_cycles(&trace, (0, 2)), both);
     assert_eq!(ambiguous_cycles(&trace, (2, 9)), both);
     assert_eq!(ambiguous_cycles(&trace, (3, 9)), [], "one cycle has step 3");
     assert_eq!(ambiguous_cycles(&cycles(3, 9, 3), (0, 20)), [], "no number comes twice");
     assert_eq!(window(&trace, &Scope::from_steps(Some((3, 3)))), (5600, 5700), "its own numbers choose the second");
+}
+
+#[test]
+fn kept_cycle_is_the_only_one() {
+    for (number, expected) in [(1, (0, 200)), (2, (5300, 5500))] {
+        let mut trace = cycles(0, 0, 4);
+        assert_eq!(keep_cycle(&mut trace, number), Ok(()));
+        let scope = Scope::from_steps(Some((0, 1)));
+        assert_eq!(ambiguous_cycles(&trace, (0, 1)), []);
+        assert_eq!(window(&trace, &scope), expected, "cycle {number}");
+        assert_eq!(StepSelection::select(&trace, &scope).notes, [""; 0], "cycle {number}");
+    }
+    let mut trace = cycles(0, 0, 4);
+    assert_eq!([0, 3].map(|number| keep_cycle(&mut trace, number)), [Err(2); 2]);
+    assert_eq!(trace.steps.len(), 7);
+    assert_eq!(keep_cycle(&mut Trace::default(), 2), Ok(()), "no steps");
 }
 
 /// A program that is recorded all along and waits is idle.

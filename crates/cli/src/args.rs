@@ -7,6 +7,7 @@ mod forwarded_options;
 mod memory;
 mod page;
 mod refused_options;
+mod step_range;
 mod what_if;
 
 pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
@@ -25,6 +26,7 @@ pub(crate) use refused_options::{command, parse, refused};
 use regex_lite::Regex;
 use stackline_timeline::Scope;
 use std::path::PathBuf;
+use step_range::{StepRange, parse_steps};
 pub(crate) use what_if::WhatIfArgs;
 
 /// Find out where the time of a deep-learning program goes.
@@ -60,9 +62,9 @@ pub(crate) struct Common {
     /// Output format: tables for people, JSON or CSV for programs.
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
-    /// Select steps by number, both ends included: 5 or 5..8.
-    #[arg(long, value_name = "A..B", value_parser = parse_range, global = true, allow_hyphen_values = true)]
-    pub(crate) steps: Option<Range>,
+    /// Select steps by number, both ends included: 5 or 5..8; 5..8@2 in the second profiler cycle.
+    #[arg(long, value_name = "A..B", value_parser = parse_steps, global = true, allow_hyphen_values = true)]
+    pub(crate) steps: Option<StepRange>,
     /// Select the whole trace, including warm-up, start-up and the time between steps.
     #[arg(long, global = true, conflicts_with = "steps")]
     pub(crate) whole: bool,
@@ -115,14 +117,6 @@ pub(crate) enum Format {
 pub(crate) struct Range {
     pub(crate) first: i64,
     pub(crate) last: i64,
-}
-
-/// Format the range as on the command line.
-impl std::fmt::Display for Range {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { first, last } = self;
-        if first == last { write!(f, "{first}") } else { write!(f, "{first}..{last}") }
-    }
 }
 
 /// The inputs of a command.

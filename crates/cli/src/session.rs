@@ -33,6 +33,7 @@ pub(crate) fn open_options(common: &Common) -> OpenOptions {
         threads: common.threads,
         clip_overlaps: common.clip_overlaps,
         step_annotation: common.step_annotation.clone(),
+        cycle: common.steps.and_then(|steps| steps.cycle),
         ..OpenOptions::default()
     }
 }
@@ -173,36 +174,31 @@ impl<'a> Session<'a> {
         Some(format!("Of {window}; --whole shows the whole trace.\n{notes}"))
     }
 
-    /// Keep the trace with the longest selection by `look`, per step if any trace has steps, marked or inferred. The
-    /// result names it if there were several.
-    ///
-    /// # Errors
-    /// Errors of `look`.
-    pub(crate) fn select_slowest_trace(
-        &mut self,
-        look: impl Fn(&Trace) -> Result<StepSelection>,
-    ) -> Result<Option<String>> {
-        if self.set.traces.len() < 2 {
-            return Ok(None);
+    /// Keep the trace with the longest of these selections, per step if any trace has steps, marked or inferred, and
+    /// its selection. The result names it if there were several.
+    pub(crate) fn select_slowest_trace(&mut self, looked: &mut Vec<StepSelection>) -> Option<String> {
+        if self.set.traces.len() < 2 || looked.len() != self.set.traces.len() {
+            return None;
         }
-        let lengths = self.set.traces.iter().map(|trace| Ok(length(trace, &look(trace)?)));
-        let lengths: Vec<(i64, usize)> = lengths.collect::<Result<_>>()?;
+        let lengths = self.set.traces.iter().zip(looked.iter()).map(|(trace, looked)| length(trace, looked));
+        let lengths: Vec<(i64, usize)> = lengths.collect();
         // The whole of a trace without steps is no step.
         let have_steps = lengths.iter().any(|(_, steps)| *steps > 0);
         let is_candidate = |at: &usize| !have_steps || lengths[*at].1 > 0;
         let longest = (0..lengths.len()).filter(is_candidate).max_by_key(|&at| (lengths[at].0, std::cmp::Reverse(at)));
-        let Some(slowest) = longest else { return Ok(None) };
+        let slowest = longest?;
         let ranks = self.ranks();
+        *looked = vec![looked.swap_remove(slowest)];
         let set = Arc::make_mut(&mut self.set);
         set.traces = vec![set.traces.swap_remove(slowest)];
         self.infos = vec![self.infos.swap_remove(slowest)];
         let (length, steps) = lengths[slowest];
-        let Some(rank) = self.infos.first().map(|info| info.rank) else { return Ok(None) };
+        let rank = self.infos.first()?.rank;
         let (took, each) = (human::duration(length), if steps > 1 { " a step" } else { "" });
-        Ok(Some(format!(
+        Some(format!(
             "shown is rank {rank} of {} ranks, the slowest ({took}{each}); --rank {ranks} selects another",
             lengths.len()
-        )))
+        ))
     }
 
     /// Check if the traces are ranks of one job, or a single trace.

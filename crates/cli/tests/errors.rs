@@ -386,9 +386,9 @@ fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     assert!(!std::path::Path::new(&target).exists());
 }
 
-/// Two cycles of a profiler with the same numbers in one file: numbers choose none of them.
+/// Two cycles of a profiler with the same numbers in one file: numbers choose none of them, numbers with a cycle do.
 #[test]
-fn steps_of_cycles_with_the_same_numbers_are_refused() {
+fn steps_of_cycles_with_the_same_numbers_need_the_cycle() {
     let folder = tempfile::tempdir().unwrap();
     let cycle = |from: i64, count: i64| {
         (0..count).map(move |at| format!("1/1 user_annotation ProfilerStep#{at} {}+100\n", from + 100 * at))
@@ -400,10 +400,22 @@ fn steps_of_cycles_with_the_same_numbers_are_refused() {
         one_line(&text);
         assert_eq!(code, Some(2), "{text}");
         assert!(
-            text.contains("steps 0 to 2 are in 2 recorded cycles (steps 0 to 2 at ") && text.contains("(3..3)"),
+            text.contains(
+                "steps 0 to 2 are in 2 recorded cycles, so the numbers are ambiguous. Choose --steps 0..2@1 ("
+            ) && text.contains(" or --steps 0..2@2 ("),
             "{text}"
         );
+        for cycle in ["0..2@1", "0..2@2"] {
+            assert!(run(&[command, &file, "--steps", cycle]).status.success(), "{command}: {cycle}");
+        }
+        let (code, text) = failure(&[command, &file, "--steps", "0..2@3"]);
+        assert_eq!((code, text.contains("no cycle 3; the steps are of 2 recorded cycles")), (Some(2), true), "{text}");
         assert!(run(&[command, &file]).status.success(), "{command}: the longer cycle without a choice");
         assert!(run(&[command, &file, "--steps", "3..3"]).status.success(), "{command}: numbers of one cycle alone");
     }
+    let rules = write(folder.path(), "rules.py", String::new());
+    let (code, text) = failure(&["findings", &file, "--steps", "0..2@1", "--rules", &rules]);
+    assert_eq!((code, text.contains("--rules, which know steps by number only")), (Some(2), true), "{text}");
+    let (code, text) = failure(&["record", "--steps", "0..2@1", "--", "true"]);
+    assert_eq!((code, text.contains("a recording has no cycles")), (Some(2), true), "{text}");
 }

@@ -27,6 +27,7 @@ mod findings_programs;
 #[path = "common/findings.rs"]
 mod findings_support;
 mod first_lines;
+mod inferred_steps;
 mod inputs;
 mod interrupts;
 #[path = "common/json_schema.rs"]

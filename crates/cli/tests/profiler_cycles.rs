@@ -94,6 +94,36 @@ fn newest_profiler_cycle_of_each_rank_is_used() {
 }
 
 #[test]
+fn newest_process_of_a_restarted_rank_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let add = |rank: i64, pid: i64, from: i64| {
+        let file = format!(r#"file distributedInfo={{"rank": {rank}, "world_size": 2}}"#);
+        cycle(folder.path(), &format!("host_{pid}.{from}.pt.trace.json"), (pid, from), &file);
+    };
+    // Both workers of a job are restarted.
+    for (rank, pid, from) in [(0, 7, 0), (1, 8, 0), (0, 17, 50_000), (1, 18, 50_000)] {
+        add(rank, pid, from);
+    }
+    let (printed, next) = report(&[path]);
+    assert!(printed.contains("Newest process of each rank: 2 older ones are omitted (restart)"), "{printed}");
+    assert!(printed.contains("earlier_process") && !printed.contains("Warning: the traces are not"), "{printed}");
+    accepts(&next);
+    let newest = ["host_17.50000.pt.trace.json", "host_18.50000.pt.trace.json"];
+    for command in ["report", "findings", "kernels"] {
+        assert_eq!(names(&stdout(&[command, path, "--format", "json"])), newest, "{command}");
+    }
+    // More files than are read at once.
+    for restart in 2..6 {
+        add(0, 7 + 10 * restart, 50_000 * restart);
+        add(1, 8 + 10 * restart, 50_000 * restart);
+    }
+    let (printed, next) = report(&[path]);
+    assert!(printed.contains("Newest process of each rank: 10 older ones are omitted (restart)"), "{printed}");
+    accepts(&next);
+}
+
+#[test]
 fn suggested_command_accepts_unrelated_traces() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();

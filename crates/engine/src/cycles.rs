@@ -1,15 +1,18 @@
-//! Profiler cycles: successive traces of one process, from a profiler with a schedule. They are not ranks of a job. In
-//! a folder or archive, only the newest cycle of a process is kept.
+//! Profiler cycles: successive traces of one process, from a profiler with a schedule, or of one rank whose worker was
+//! restarted. They are not ranks of a job. In a folder or archive, only the newest cycle of a process or rank is kept.
 
 use stackline_ingest::{diagnostics, worker_in_name};
 use stackline_model::{Key, ReadReport, Trace, TraceSet, TrackKind};
 use std::collections::BTreeMap;
 
-/// Identity of a cycle: process and time window.
+/// Identity of a cycle: process, rank and time window.
 #[derive(Clone, Debug)]
 pub(crate) struct Cycle {
     name: String,
     rank: Option<i64>,
+    /// True if the file contains its rank. A rank in a name may be that of a process within its host, and hosts may
+    /// have different clocks.
+    contains_rank: bool,
     pid: i64,
     /// First start and last end in ns since the epoch, or in the clock of the file.
     window: (i64, i64),
@@ -21,16 +24,39 @@ impl Cycle {
         let (start, end) = trace.span()?;
         let at = |time: i64| trace.meta.base_ns.saturating_add(time);
         let (name, rank) = (trace.meta.name.clone(), trace.meta.rank);
-        Some(Self { name, rank, pid: main_process(trace)?, window: (at(start), at(end)) })
+        let contains_rank = rank.is_some() && !diagnostics::is_rank_from_name(&trace.report);
+        Some(Self { name, rank, contains_rank, pid: main_process(trace)?, window: (at(start), at(end)) })
     }
 
-    /// True if this is an older cycle of the same process.
+    /// True if this is an older cycle of the same process, or of the same rank.
     fn is_older_than(&self, other: &Self) -> bool {
-        let workers = worker_in_name(&self.name).zip(worker_in_name(&other.name));
-        (self.rank, self.pid) == (other.rank, other.pid)
-            && self.window.1 <= other.window.0
+        self.window.1 <= other.window.0
             && name_without_numbers(&self.name) == name_without_numbers(&other.name)
-            && workers.is_none_or(|(own, other)| own == other)
+            && (self.has_process_of(other) || self.has_rank_of(other))
+    }
+
+    fn has_process_of(&self, other: &Self) -> bool {
+        let workers = worker_in_name(&self.name).zip(worker_in_name(&other.name));
+        (self.rank, self.pid) == (other.rank, other.pid) && workers.is_none_or(|(own, other)| own == other)
+    }
+
+    /// A restarted worker keeps its rank and has another process.
+    fn has_rank_of(&self, other: &Self) -> bool {
+        self.contains_rank && other.contains_rank && self.rank == other.rank
+    }
+}
+
+/// Trace that is left out because of a newer one.
+#[derive(Clone, Debug)]
+pub(crate) struct OlderTrace {
+    name: String,
+    /// True if the newer trace is of another process of the same rank.
+    is_of_other_process: bool,
+}
+
+impl OlderTrace {
+    fn new(older: &Cycle, newer: &Cycle) -> Self {
+        Self { name: older.name.clone(), is_of_other_process: !older.has_process_of(newer) }
     }
 }
 
@@ -67,16 +93,17 @@ fn name_without_numbers(name: &str) -> (&str, String) {
 /// Cycle with the index of its trace.
 type PositionedCycle<'a> = (usize, &'a Cycle);
 
-/// Index of the newest cycle of the same process, for each older cycle.
+/// Index of the newest cycle of the same process or rank, for each older cycle.
 fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
-    let mut processes: BTreeMap<(Option<i64>, i64), Vec<PositionedCycle<'_>>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Option<i64>, Option<i64>), Vec<PositionedCycle<'_>>> = BTreeMap::new();
     for (at, cycle) in cycles.iter().enumerate() {
         if let Some(cycle) = cycle {
-            processes.entry((cycle.rank, cycle.pid)).or_default().push((at, cycle));
+            let pid = cycle.rank.is_none().then_some(cycle.pid);
+            groups.entry((cycle.rank, pid)).or_default().push((at, cycle));
         }
     }
     let mut newest = vec![None; cycles.len()];
-    for own in processes.values() {
+    for own in groups.values() {
         for (at, cycle) in own {
             let newer = own.iter().filter(|(_, other)| cycle.is_older_than(other));
             newest[*at] = newer.max_by_key(|(at, other)| (other.window, *at)).map(|(at, _)| *at);
@@ -85,16 +112,17 @@ fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
     newest
 }
 
-/// Traces to keep of a folder or archive, and the names of older cycles by the index of the newest one.
-pub(crate) fn older(cycles: &[Option<Cycle>]) -> (Vec<bool>, BTreeMap<usize, Vec<String>>) {
+/// Traces to keep of a folder or archive, and the older cycles by the index of the newest one.
+pub(crate) fn older(cycles: &[Option<Cycle>]) -> (Vec<bool>, BTreeMap<usize, Vec<OlderTrace>>) {
     let newest = newest(cycles);
-    let mut names: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (cycle, newer) in cycles.iter().zip(&newest) {
-        if let (Some(cycle), Some(newer)) = (cycle, newer) {
-            names.entry(*newer).or_default().push(cycle.name.clone());
+    let mut left_out: BTreeMap<usize, Vec<OlderTrace>> = BTreeMap::new();
+    for (cycle, newest) in cycles.iter().zip(&newest) {
+        let newer = newest.and_then(|at| Some((at, cycles.get(at)?.as_ref()?)));
+        if let (Some(cycle), Some((at, newer))) = (cycle, newer) {
+            left_out.entry(at).or_default().push(OlderTrace::new(cycle, newer));
         }
     }
-    (newest.iter().map(Option::is_none).collect(), names)
+    (newest.iter().map(Option::is_none).collect(), left_out)
 }
 
 /// Remove older cycles from the traces of a folder or archive, with a note in the read reports of the newest ones.
@@ -103,18 +131,23 @@ pub(crate) fn keep_newest(set: &mut TraceSet) {
         return;
     }
     let cycles: Vec<Option<Cycle>> = set.traces.iter().map(Cycle::from_trace).collect();
-    let (stays, names) = older(&cycles);
-    for (at, names) in names {
-        note(&mut set.traces[at].report, &names);
+    let (stays, left_out) = older(&cycles);
+    for (at, older) in left_out {
+        note(&mut set.traces[at].report, &older);
     }
     let mut stays = stays.into_iter();
     set.traces.retain(|_| stays.next().unwrap_or(true));
 }
 
-/// Note older cycles that are left out.
-pub(crate) fn note(report: &mut ReadReport, names: &[String]) {
-    if let Some(first) = names.first() {
-        diagnostics::note_older_cycles(report, names.len() as u64, first);
+/// Note older traces that are left out.
+pub(crate) fn note(report: &mut ReadReport, older: &[OlderTrace]) {
+    let (restarted, cycles): (Vec<&OlderTrace>, Vec<&OlderTrace>) =
+        older.iter().partition(|trace| trace.is_of_other_process);
+    if let Some(first) = cycles.first() {
+        diagnostics::note_older_cycles(report, cycles.len() as u64, &first.name);
+    }
+    if let Some(first) = restarted.first() {
+        diagnostics::note_earlier_processes(report, restarted.len() as u64, &first.name);
     }
 }
 
@@ -126,15 +159,15 @@ pub(crate) struct Taken(Vec<Option<Cycle>>);
 pub(crate) enum Further {
     /// Trace of another process.
     Process,
-    /// Newer cycle of the process of the trace at this index, which it replaces.
+    /// Newer cycle of the process or rank of the trace at this index, which it replaces.
     Newer {
         /// Index of the replaced trace.
         at: usize,
-        /// Name of the replaced trace.
-        older: String,
+        /// The replaced trace.
+        older: OlderTrace,
     },
-    /// Older cycle of a process.
-    Older,
+    /// Older cycle of a process or rank.
+    Older(OlderTrace),
 }
 
 impl Taken {
@@ -143,9 +176,10 @@ impl Taken {
         if let Some(own) = &cycle {
             for (at, known) in self.0.iter_mut().enumerate() {
                 match known {
-                    Some(known) if own.is_older_than(known) => return Further::Older,
-                    Some(older) if older.is_older_than(own) => {
-                        let older = std::mem::replace(older, own.clone()).name;
+                    Some(known) if own.is_older_than(known) => return Further::Older(OlderTrace::new(own, known)),
+                    Some(known) if known.is_older_than(own) => {
+                        let older = OlderTrace::new(known, own);
+                        *known = own.clone();
                         return Further::Newer { at, older };
                     }
                     _ => {}
@@ -162,7 +196,12 @@ mod tests {
     use super::*;
 
     fn cycle(name: &str, pid: i64, window: (i64, i64)) -> Option<Cycle> {
-        Some(Cycle { name: name.to_owned(), rank: None, pid, window })
+        Some(Cycle { name: name.to_owned(), rank: None, contains_rank: false, pid, window })
+    }
+
+    /// Cycle of rank 3, from the file or from its name.
+    fn of_rank(name: &str, contains_rank: bool, pid: i64, window: (i64, i64)) -> Option<Cycle> {
+        cycle(name, pid, window).map(|cycle| Cycle { rank: Some(3), contains_rank, ..cycle })
     }
 
     #[test]
@@ -184,12 +223,27 @@ mod tests {
     }
 
     #[test]
+    fn restarted_worker_continues_its_rank() {
+        let worker = |contains_rank| {
+            let cycle =
+                |pid, time, window| of_rank(&format!("host_{pid}.{time}.pt.trace.json"), contains_rank, pid, window);
+            [cycle(7, 10, (0, 5)), cycle(7, 20, (10, 15)), cycle(9, 30, (20, 25))]
+        };
+        let (stays, left_out) = older(&worker(true));
+        assert_eq!(stays, [false, false, true]);
+        assert!(left_out[&2].len() == 2 && left_out[&2].iter().all(|trace| trace.is_of_other_process));
+        assert_eq!(newest(&worker(false)), [Some(1), None, None], "numbers in names may be those of another host");
+        let at_once = [of_rank("a_1.json", true, 7, (0, 5)), of_rank("a_2.json", true, 9, (4, 9))];
+        assert_eq!(newest(&at_once), [None; 2]);
+    }
+
+    #[test]
     fn newer_cycles_replace_older_ones_while_reading() {
         let mut taken = Taken::default();
         let mut add = |name, window| taken.add(cycle(name, 7, window));
         assert!(matches!(add("t2.json", (10, 15)), Further::Process));
-        assert!(matches!(add("t1.json", (0, 5)), Further::Older));
-        assert!(matches!(add("t3.json", (20, 25)), Further::Newer { at: 0, older } if older == "t2.json"));
+        assert!(matches!(add("t1.json", (0, 5)), Further::Older(older) if older.name == "t1.json"));
+        assert!(matches!(add("t3.json", (20, 25)), Further::Newer { at: 0, older } if older.name == "t2.json"));
         assert!(matches!(taken.add(cycle("t4.json", 8, (30, 35))), Further::Process));
     }
 }

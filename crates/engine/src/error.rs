@@ -48,6 +48,16 @@ pub enum Error {
         /// The cycles, in time order.
         cycles: Vec<AmbiguousCycle>,
     },
+    /// The trace has no recorded cycle of this number.
+    #[error("{name}: no cycle {number}; the steps are of {}", recorded_cycles(*available))]
+    NoCycle {
+        /// The trace.
+        name: String,
+        /// Requested cycle.
+        number: usize,
+        /// Number of cycles.
+        available: usize,
+    },
     /// The input lacks a required part.
     #[error(transparent)]
     Lacks(Box<Lacks>),
@@ -127,6 +137,7 @@ impl Error {
                 | Self::NotOneJob { .. }
                 | Self::NoStep { .. }
                 | Self::AmbiguousSteps { .. }
+                | Self::NoCycle { .. }
                 | Self::Lacks(_)
                 | Self::NoTimes { .. }
         ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
@@ -153,32 +164,33 @@ fn steps(available: &[i64]) -> String {
     }
 }
 
+fn recorded_cycles(number: usize) -> String {
+    if number == 1 { "one recorded cycle".to_owned() } else { format!("{number} recorded cycles") }
+}
+
 /// Maximum number of listed cycles.
 const NAMED_CYCLES: usize = 8;
 
-/// Message for step numbers that several cycles have, with the possible choices.
+/// Message for step numbers that several cycles have, with the option that selects each cycle.
 fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -> String {
     let numbers =
         |(first, last)| if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };
+    let requested = if first == last { first.to_string() } else { format!("{first}..{last}") };
     let cycle = |cycle: &AmbiguousCycle| {
         let [start, end] = [cycle.time_ns.0, cycle.time_ns.1].map(duration);
-        format!("{} at {start} to {end}", numbers(cycle.numbers))
+        format!("--steps {requested}@{} ({} at {start} to {end})", cycle.number, numbers(cycle.numbers))
     };
     let mut named: Vec<String> = cycles.iter().take(NAMED_CYCLES).map(cycle).collect();
     if cycles.len() > NAMED_CYCLES {
         named.push("…".to_owned());
     }
-    let own: Vec<String> =
-        cycles.iter().filter_map(|cycle| cycle.own).take(NAMED_CYCLES).map(|(a, b)| format!("{a}..{b}")).collect();
-    let own =
-        if own.is_empty() { String::new() } else { format!("numbers that only one cycle has ({}), ", own.join(", ")) };
     format!(
-        "{name}: {} {} in {} recorded cycles ({}), so the numbers are ambiguous. Choose {own}no steps (which selects \
-         the cycle with most steps, the last one if equal), or record each cycle to a separate file",
+        "{name}: {} {} in {} recorded cycles, so the numbers are ambiguous. Choose {}, or no steps (which selects the \
+         cycle with most steps, the last one if equal)",
         numbers((first, last)),
         if first == last { "is" } else { "are" },
         cycles.len(),
-        named.join("; "),
+        named.join(" or "),
     )
 }
 
@@ -205,14 +217,14 @@ mod tests {
         assert_eq!(error.to_string(), "rank 9 is not in the input; it has ranks 0 to 3, 7");
         let error = Error::NoStep { first: 5, last: 6, available: vec![] };
         assert!(error.to_string().contains("no steps"));
-        let cycle = |last, from, to, own| AmbiguousCycle { numbers: (0, last), time_ns: (from, to), own };
-        let cycles = vec![cycle(2, 0, 300_000, None), cycle(4, 5_300_000, 5_800_000, Some((3, 4)))];
+        let cycle = |number, last, time_ns| AmbiguousCycle { number, numbers: (0, last), time_ns };
+        let cycles = vec![cycle(1, 2, (0, 300_000)), cycle(3, 4, (5_300_000, 5_800_000))];
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
         let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
         let expected = format!(
-            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), so the numbers are \
-             ambiguous. Choose numbers that only one cycle has (3..4), no steps (which selects the cycle with most steps, the last one if \
-             equal), or record each cycle to a separate file",
+            "t.json: steps 0 to 1 are in 2 recorded cycles, so the numbers are ambiguous. Choose --steps 0..1@1 (steps 0 to 2 at {} to \
+             {}) or --steps 0..1@3 (steps 0 to 4 at {} to {}), or no steps (which selects the cycle with most steps, the last one if \
+             equal)",
             times[0], times[1], times[2], times[3]
         );
         assert_eq!(error.to_string(), expected);

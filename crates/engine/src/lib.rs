@@ -46,5 +46,5 @@ pub use ranks::{Job, position_of_rank, rank_conflict, ranks};
 pub use requirements::{Lacks, Part};
 pub use run::{Run, is_read_once};
 pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_cycles, check_steps, run, run_one, run_trace};
-pub use stackline_ingest::diagnostics::older_cycles;
+pub use stackline_ingest::diagnostics::{earlier_processes, older_cycles};
 pub use stackline_store::WriteOptions;

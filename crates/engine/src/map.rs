@@ -89,8 +89,8 @@ fn map_inputs<T: Send, E: Send + From<Error>>(
     let (stays, older) = older(&keys);
     let (mut set, mut results) = (TraceSet::default(), Vec::new());
     for (at, (mut trace, result)) in all.into_iter().enumerate().filter(|(at, _)| stays[*at]) {
-        if let Some(names) = older.get(&at) {
-            cycles::note(&mut trace.report, names);
+        if let Some(older) = older.get(&at) {
+            cycles::note(&mut trace.report, older);
         }
         set.traces.push(trace);
         results.push(result);

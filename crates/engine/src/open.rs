@@ -1,6 +1,6 @@
 //! Open inputs: run directories from the store, all others through the readers.
 
-use crate::cycles::{self, Cycle, Further, Taken};
+use crate::cycles::{self, Cycle, Further, OlderTrace, Taken};
 use crate::ranks::Job;
 use crate::{Error, Lacks, Part, Progress, ranks};
 use regex_lite::Regex;
@@ -8,6 +8,7 @@ use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::{ReadOptions, diagnostics, run_of};
 use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
+use stackline_timeline::keep_cycle;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct OpenOptions {
     /// Regular expression for the names of spans that are steps, instead of the known ones. Run directories have the
     /// steps of their import.
     pub step_annotation: Option<Regex>,
+    /// Recorded cycle whose steps are kept, from 1 in time order; `None` keeps those of all cycles.
+    pub cycle: Option<usize>,
     /// Progress in bytes, and the cancel flag.
     pub watch: Progress,
 }
@@ -68,6 +71,12 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
         set.traces.extend(read.traces);
     }
     ranks::note_positions(&mut set);
+    if let Some(number) = options.cycle {
+        for trace in &mut set.traces {
+            let name = trace.meta.name.clone();
+            keep_cycle(trace, number).map_err(|available| Error::NoCycle { name, number, available })?;
+        }
+    }
     Ok(set)
 }
 
@@ -104,7 +113,7 @@ pub(crate) fn open_ranks<E: From<Error>>(
 ) -> Result<LeftOut, E> {
     let groups = file_groups(inputs)?;
     let (mut job, mut taken, mut left_out) = (Job::default(), Taken::default(), LeftOut::default());
-    let mut add = |traces: Vec<Trace>, is_of_folder: bool, older: &mut Vec<String>| {
+    let mut add = |traces: Vec<Trace>, is_of_folder: bool, older: &mut Vec<OlderTrace>| {
         let several = traces.len() > 1;
         traces.into_iter().try_for_each(|trace| {
             let cycle = if is_of_folder { Cycle::from_trace(&trace) } else { None };
@@ -113,12 +122,12 @@ pub(crate) fn open_ranks<E: From<Error>>(
                     job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;
                     take(trace, None)
                 }
-                Further::Newer { at, older: name } => {
-                    older.push(name);
+                Further::Newer { at, older: replaced } => {
+                    older.push(replaced);
                     take(trace, Some(at))
                 }
-                Further::Older => {
-                    older.push(trace.meta.name);
+                Further::Older(own) => {
+                    older.push(own);
                     Ok(())
                 }
             }
@@ -145,8 +154,8 @@ pub(crate) fn open_ranks<E: From<Error>>(
 pub struct LeftOut {
     /// Files that are not traces, with the reason.
     pub(crate) unreadable: Vec<String>,
-    /// Older profiler cycles of processes, by name.
-    pub(crate) older_cycles: Vec<String>,
+    /// Older profiler cycles of processes and ranks.
+    pub(crate) older_cycles: Vec<OlderTrace>,
 }
 
 /// Traces of a group, named as in the directory; none, with the reason in `skipped`, for an optional file that is not a

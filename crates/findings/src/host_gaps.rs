@@ -31,6 +31,8 @@ pub(super) struct HostGap {
     pub(super) cpu: Samples,
     pub(super) wall: Samples,
     pub(super) waits: Samples,
+    /// Usual weight of the thread's samples of CPU time, in ns; 0 without any.
+    cpu_sampling_ns: i64,
 }
 
 /// Samples of one kind.
@@ -294,15 +296,16 @@ fn thread_gaps(
             of.ns += sample.ns;
         }
     }
-    let least = median_weight(samples, SampleMetric::CpuTime)
-        .max(median_weight(samples, SampleMetric::WallTime))
-        .saturating_mul(MIN_SAMPLES);
+    let cpu_sampling_ns = median_weight(samples, SampleMetric::CpuTime);
+    let least = cpu_sampling_ns.max(median_weight(samples, SampleMetric::WallTime)).saturating_mul(MIN_SAMPLES);
     let (mut found, mut rest) = (Vec::new(), HostGap::default());
     for host_gap in by_callers.into_values() {
         if host_gap.ns >= least { found.push(HostGap { is_one: true, ..host_gap }) } else { rest.add(host_gap) }
     }
     found.push(rest);
-    found.iter_mut().for_each(|host_gap| host_gap.track = Some(track));
+    for host_gap in &mut found {
+        (host_gap.track, host_gap.cpu_sampling_ns) = (Some(track), cpu_sampling_ns);
+    }
     found
 }
 
@@ -346,6 +349,12 @@ impl HostGap {
         // The samples are consistent with computing all of the time.
         let ns = if high < time { self.cpu.ns as f64 } else { time };
         Estimate { ns, low, high: high.max(ns) }
+    }
+
+    /// Most computing time that the number of samples of CPU time allows, in ns, also if there are none.
+    pub(super) fn most_computing_ns(&self) -> f64 {
+        let (_, most) = count_bounds(self.cpu.events.len());
+        self.computing().high.max(self.cpu_sampling_ns as f64 * most)
     }
 
     /// Time of the work that `seen` of the gap's samples show, in ns.

@@ -54,8 +54,7 @@ pub(super) fn remove_effects(
     })
 }
 
-/// Copy location, advice and edits of the cause on the last rank to the straggler's finding. Its gain is at most that
-/// of the cause.
+/// Copy location, advice and edits of the cause on the last rank to the straggler's finding, with the joint gain.
 fn copy_cause(straggler: &mut Finding, cause: &Finding) {
     straggler.title = format!("{}; there {}: {}", straggler.title, cause.rule.code, cause.title);
     straggler.change = Some(cause.fix_location().clone()).filter(|place| *place != SourceLocation::default());
@@ -63,10 +62,20 @@ fn copy_cause(straggler: &mut Finding, cause: &Finding) {
     straggler.rule = Arc::new(RuleInfo { advice: cause.rule.advice.clone(), ..(*straggler.rule).clone() });
     let (Some(waits), Some(gain)) = (straggler.gain, cause.gain) else { return };
     straggler.edits.clone_from(&cause.edits);
-    // Edits on that rank save the same time on all ranks, until the next rank determines the step.
     if gain.ns <= waits.ns {
         straggler.method = cause.method;
-        straggler.gain = Some(Gain { low_ns: gain.low_ns.min(waits.low_ns), ..gain });
+    }
+    straggler.gain = Some(joint_gain(gain, waits));
+}
+
+/// Gain on all ranks of removing a cause on the last rank. At each collective, edits on that rank save time until the
+/// next rank is the last one. So the gain is a sum of minima: at most the gain on that rank, and at most the wait. The
+/// lower bound of the wait is 0, because the cause may delay other collectives than those in which the ranks wait.
+fn joint_gain(cause: Gain, waits: Gain) -> Gain {
+    Gain {
+        ns: cause.ns.min(waits.ns),
+        low_ns: cause.low_ns.min(waits.low_ns),
+        high_ns: cause.high_ns.min(waits.high_ns),
     }
 }
 
@@ -85,4 +94,18 @@ fn find_cause(rank: i64, findings: &[Finding]) -> Option<usize> {
     };
     let its = findings.iter().enumerate().filter(|(_, finding)| is_its(finding));
     its.max_by_key(|(_, finding)| (is_alone(finding), own(finding))).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gain, joint_gain};
+
+    #[test]
+    fn joint_gain_is_limited_by_the_cause_and_by_the_wait() {
+        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
+        let waits = gain(500, 0, 700);
+        assert_eq!(joint_gain(gain(300, 250, 900), waits), gain(300, 0, 700), "others wait for 700 at most");
+        assert_eq!(joint_gain(gain(600, 550, 650), waits), gain(500, 0, 650), "the cause takes 650 at most");
+        assert_eq!(joint_gain(gain(900, 800, 1000), waits), waits);
+    }
 }

@@ -12,6 +12,7 @@ use super::skipped_rules::{Reason, SkippedRule};
 use super::uncovered;
 use stackline_model::{EventId, EventKind};
 use stackline_timeline::host_collectives::host_collectives;
+use stackline_timeline::inferred_steps::{RankSteps, no_shared_steps_note};
 use stackline_timeline::intervals;
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_timeline::source_location::SourceLocation;
@@ -211,29 +212,22 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
 }
 
-/// Keep inferred steps only if all ranks have equally many, or the program marks steps on some rank. Otherwise use the
-/// whole traces, as for ranks without steps, because times per step and per trace are not comparable. Returns a note.
+/// Keep inferred steps only if all ranks share them; otherwise use the whole traces. Returns a note.
 fn unify_steps(all: &mut [(i64, Findings)]) -> Option<String> {
-    let steps = || all.iter().map(|(_, found)| found.steps);
-    let have_equal_steps = steps().max()?.abs_diff(steps().min()?) <= 1;
-    if have_equal_steps || all.iter().any(|(_, found)| found.steps > 0 && !found.are_inferred) {
-        return None;
-    }
-    let mut inferred = Vec::new();
-    for (rank, found) in all {
+    let steps = |(rank, found): &(i64, Findings)| RankSteps {
+        rank: *rank,
+        steps: found.steps,
+        are_inferred: found.are_inferred,
+    };
+    let note = no_shared_steps_note(&all.iter().map(steps).collect::<Vec<_>>())?;
+    let mut are_whole = false;
+    for (_, found) in all {
         if let Some(whole) = found.whole.take() {
-            inferred.push(format!("{} on rank {rank}", found.steps));
             *found = *whole;
+            are_whole = true;
         }
     }
-    let note = || {
-        format!(
-            "no inferred steps, times are of whole traces: the repeats of a launch pattern differ between ranks ({}); \
-                  replay edits with `stackline what-if --whole`; `stackline steps` describes how to mark steps",
-            inferred.join(", ")
-        )
-    };
-    (!inferred.is_empty()).then(note)
+    are_whole.then_some(note)
 }
 
 fn times((rank, found): &(i64, Findings)) -> RankTimes {

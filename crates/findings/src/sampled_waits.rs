@@ -121,13 +121,51 @@ impl RuleContext<'_> {
             own.for_each(|&sample| by_place.entry(self.line_of(sample)).or_default().push(sample));
             for (place, samples) in by_place {
                 let ns = samples.iter().filter_map(|&sample| weights.get(sample)).map(|(_, ns)| ns).sum();
-                let time = host_gap.waiting_time(samples.len(), ns, wait_sampling_ns);
+                let mut time = host_gap.waiting_time(samples.len(), ns, wait_sampling_ns);
+                if samples.len() == host_gap.waits.events.len() {
+                    time = self.with_missed_waits(host_gap, time, (&known, is_other));
+                }
                 let (seen, all) = found.entry(place).or_default();
                 seen.add(host_gap, time, samples);
                 all.push(time);
             }
         }
         found.into_iter().map(|(place, (seen, times))| (place, seen.with_total(times))).collect()
+    }
+
+    /// Waiting time of a gap whose waits are all of one kind. Checks at fixed times miss most waits of a program with
+    /// the same period. So if samples of CPU time exclude that the thread computed for the rest, it waited.
+    fn with_missed_waits(
+        &self,
+        host_gap: &HostGap,
+        time: Estimate,
+        (known, is_other): (&Spans, &impl Fn(StrId) -> bool),
+    ) -> Estimate {
+        if !self.is_computing_sampled(host_gap) || self.has_known_work(host_gap, known, is_other) {
+            return time;
+        }
+        let Some(waiting) = host_gap.waiting(self.recording(), self.trace()) else { return time };
+        let least = waiting.low - (host_gap.most_computing_ns() - host_gap.computing().high);
+        match least > time.high {
+            true => Estimate { ns: waiting.ns.max(time.ns), low: time.low, high: waiting.high.max(time.high) },
+            false => time,
+        }
+    }
+
+    /// Check for a gap that counts on its own, on a thread with samples of CPU time.
+    fn is_computing_sampled(&self, host_gap: &HostGap) -> bool {
+        let of_track = host_gap.track.and_then(|track| self.host_gaps().sampled.get(&track));
+        host_gap.is_one && of_track.is_some_and(|&(has_cpu, _)| has_cpu)
+    }
+
+    /// Check for known waits in a gap, and for spans around its operators whose name passes a test.
+    fn has_known_work(&self, host_gap: &HostGap, known: &Spans, is_other: impl Fn(StrId) -> bool) -> bool {
+        let trace = self.trace();
+        let in_other = |event: EventId| trace.ancestors(event).any(|e| is_other(trace.events.name[e.index()]));
+        host_gap
+            .occurrences
+            .iter()
+            .any(|&(before, after)| known.begins_between(trace, before, after) || in_other(before) || in_other(after))
     }
 
     /// Unexplained waiting time in a gap, from the time without CPU samples. None if the gap has samples of waits or
@@ -138,23 +176,16 @@ impl RuleContext<'_> {
         known: &Spans,
         is_other: impl Fn(StrId) -> bool,
     ) -> Option<Estimate> {
-        let (trace, host_gaps) = (self.trace(), self.host_gaps());
-        let has_cpu = host_gaps.sampled.get(&host_gap.track?).is_some_and(|&(has_cpu, _)| has_cpu);
-        let in_other = |event: EventId| trace.ancestors(event).any(|e| is_other(trace.events.name[e.index()]));
-        let is_known = |&(before, after): &(EventId, EventId)| {
-            known.begins_between(trace, before, after) || in_other(before) || in_other(after)
-        };
-        if !host_gap.is_one
-            || !has_cpu
+        if !self.is_computing_sampled(host_gap)
             || !host_gap.waits.events.is_empty()
-            || host_gap.occurrences.iter().any(is_known)
+            || self.has_known_work(host_gap, known, is_other)
         {
             return None;
         }
-        let time = host_gap.waiting(self.recording(), trace)?;
+        let time = host_gap.waiting(self.recording(), self.trace())?;
         // If the recorder samples blocked threads, waits that it cannot interrupt are known only from this time: then
         // uncertain waits do not count.
-        let is_sure = time.low > 0.0 || !host_gaps.has_wait_samples();
+        let is_sure = time.low > 0.0 || !self.host_gaps().has_wait_samples();
         Some(time).filter(|time| time.ns > 0.0 && is_sure)
     }
 

@@ -150,6 +150,8 @@ codes! {
         "inputs have no rank or share one: all are numbered from 0 by their position among the inputs";
     OLDER_CYCLE "older_cycle" Note
         "an earlier profiler cycle of the same process was skipped, because cycles are not ranks; open its file alone to see it";
+    EARLIER_PROCESS "earlier_process" Note
+        "the trace of an earlier process of the same rank, as before a restart, was skipped; open its file alone to see it";
     UNREADABLE_STREAM "unreadable_stream" Lost "the stream of a process cannot be read; that process is missing";
     CUT_STREAM "cut_stream" Lost "the stream of a process is truncated; everything before the cut was kept";
     DAMAGED_CHUNK "damaged_chunk" Lost
@@ -258,6 +260,22 @@ pub fn note_older_cycles(report: &mut ReadReport, cycles: u64, example: &str) {
 /// Number of skipped older profiler cycles.
 pub fn older_cycles(report: &ReadReport) -> u64 {
     report.count_of(OLDER_CYCLE.code)
+}
+
+/// Count skipped traces of earlier processes of a rank. Called where several reads are combined.
+pub fn note_earlier_processes(report: &mut ReadReport, traces: u64, example: &str) {
+    EARLIER_PROCESS.count_many(report, traces, None, example);
+    report.sort();
+}
+
+/// Number of skipped traces of earlier processes of a rank.
+pub fn earlier_processes(report: &ReadReport) -> u64 {
+    report.count_of(EARLIER_PROCESS.code)
+}
+
+/// True if the rank of the trace is that of its file name.
+pub fn is_rank_from_name(report: &ReadReport) -> bool {
+    report.count_of(RANK_FROM_NAME.code) > 0
 }
 
 /// Reason why the functions of a library have no names.

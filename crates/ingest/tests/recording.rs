@@ -212,11 +212,13 @@ fn threads_named_after_their_program_are_numbered() {
         (10, "python3.11", false),
         (10, "python3.11", true),
         (11, "loader", true),
+        (12, "loader", false),
     ];
     let tree = tree(&[("7-0.slr".into(), with_threads(&threads))]);
     let names: Vec<&str> = tree.threads.iter().map(|thread| tree.strings.get(thread.name)).collect();
     let unnamed = "unnamed thread 10";
-    assert_eq!(names, ["MainThread", "native thread 8", "native thread 9", unnamed, unnamed, "loader"]);
+    let of_loader = "native thread 12 of loader";
+    assert_eq!(names, ["MainThread", "native thread 8", "native thread 9", unnamed, unnamed, "loader", of_loader]);
 }
 
 #[test]

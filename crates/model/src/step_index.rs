@@ -1,6 +1,6 @@
 //! Index of training steps by process and time.
 
-use crate::{Key, Trace};
+use crate::{Key, Step, Trace};
 use rustc_hash::FxHashMap;
 
 /// Steps of each process, in time order.
@@ -41,6 +41,23 @@ impl StepIndex {
     }
 }
 
+impl Trace {
+    /// Remove the steps for which `keep` is false; GPU work that they launched belongs to no step.
+    pub fn keep_steps(&mut self, keep: impl Fn(&Step) -> bool) {
+        let mut kept = 0;
+        let new_index = |step: &Step| {
+            let index = keep(step).then_some(kept);
+            kept += u32::from(index.is_some());
+            index
+        };
+        let indices: Vec<Option<u32>> = self.steps.iter().map(new_index).collect();
+        for step in &mut self.gpu.step {
+            *step = indices.get(*step as usize).copied().flatten().unwrap_or(u32::MAX);
+        }
+        self.steps.retain(keep);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +89,9 @@ mod tests {
         assert_eq!(running(250), [None; 3]);
         assert_eq!([250, 450].map(|at| steps.last_begun(at, Key::Int(1))), [Some(2), Some(3)]);
         assert_eq!(steps.last_begun(450, Key::Int(2)), Some(1));
+        trace.gpu.step = vec![0, 2, u32::MAX, 3, 1];
+        trace.keep_steps(|step| step.start >= 100);
+        assert_eq!(trace.steps.iter().map(|step| step.start).collect::<Vec<_>>(), [100, 300]);
+        assert_eq!(trace.gpu.step, [u32::MAX, 0, u32::MAX, 1, u32::MAX]);
     }
 }

@@ -34,6 +34,6 @@ pub use error::QueryError;
 pub use failed_checks::FailedCheck;
 pub use memory::memory_summary;
 pub use queries::{ALL, Query, READ_FILES, run_query};
-pub use report::{Content, INSTEAD_OF_OPERATORS, OfTrace, PathSummary};
+pub use report::{Content, INSTEAD_OF_OPERATORS, OfTrace, PathOptions, PathSummary};
 pub use run::OpenRun;
 pub use source_roots::SourceRoots;

@@ -12,6 +12,7 @@ use stackline_model::{ReadReport, Table, Trace, TraceMeta, TraceSet};
 use stackline_present::{TraceInfo, human};
 use stackline_timeline::Scope;
 use stackline_timeline::after_steps::AfterSteps;
+use stackline_timeline::inferred_steps::{RankSteps, no_shared_steps_note};
 use stackline_timeline::step_marks;
 use stackline_timeline::steps::{StartUp, StepSelection};
 use std::path::Path;
@@ -52,6 +53,17 @@ pub struct OfTrace {
     /// Tables that replace operators if no trace has any.
     instead: Vec<Table>,
     path: PathOfTrace,
+    /// The path of the whole trace, for a rank with inferred steps: other ranks may have other steps.
+    whole: Option<Box<PathOfTrace>>,
+}
+
+/// Options for the critical path of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct PathOptions {
+    /// Compute HTA's path, which only documents contain.
+    pub with_hta: bool,
+    /// True if the report has no other rank.
+    pub is_alone: bool,
 }
 
 /// The critical path of one trace, in short.
@@ -93,12 +105,14 @@ impl Content {
     /// # Errors
     /// If the options' watch was canceled.
     pub fn compute(set: &TraceSet, infos: &[TraceInfo], options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
-        let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, options, with_hta);
+        let path = PathOptions { with_hta, is_alone: set.traces.len() == 1 };
+        let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, options, path);
         Ok(Self::merge(stackline_engine::map(set, options, &of_trace)?, infos))
     }
 
     /// Merge the reports of all traces.
-    pub fn merge(all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
+    pub fn merge(mut all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
+        let note = unify_steps(&mut all, infos);
         let has_operators =
             all.iter().flat_map(|tables_of_trace| &tables_of_trace.tables).any(|t| t.name == OPERATORS && t.rows() > 0);
         let many = infos.len() > 1;
@@ -109,6 +123,9 @@ impl Content {
             read_reports.push(tables_of_trace.read_report);
             per_rank.push((info.rank, tables_of_trace.tables, instead));
             paths.push(tables_of_trace.path.of_rank(info.rank, many));
+        }
+        if let (Some(note), Some(first)) = (note, paths.first_mut()) {
+            first.line.push_str(&format!("\nNote: {note}."));
         }
         let (tables, instead) = per_rank.into_iter().map(|(rank, tables, more)| ((rank, tables), (rank, more))).unzip();
         let mut tables = stackline_engine::concatenate(tables);
@@ -130,11 +147,11 @@ impl Content {
 }
 
 impl OfTrace {
-    /// Compute the report of one trace, with HTA's critical path on demand.
+    /// Compute the report of one trace.
     ///
     /// # Errors
     /// If the options' watch was canceled.
-    pub fn compute(trace: &Trace, options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
+    pub fn compute(trace: &Trace, options: &RunOptions, path: PathOptions) -> Result<Self, Error> {
         let of_steps = for_selected_steps(options);
         let run = |names: &[&str]| {
             let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
@@ -144,11 +161,41 @@ impl OfTrace {
         tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
         let has_operators = tables.iter().any(|t| t.name == OPERATORS && t.rows() > 0);
         let instead = if has_operators { Vec::new() } else { run(&[INSTEAD_OF_OPERATORS])? };
-        let path = PathOfTrace::from_trace(trace, with_hta, &options.scope);
+        let scope = &options.scope;
+        let looked = StepSelection::select_or_infer(trace, scope);
+        let has_other_ranks = !path.is_alone && trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
+        let whole = (looked.are_inferred() && has_other_ranks).then(|| StepSelection::select(trace, scope));
+        // Where steps are inferred, the notes of the window say so.
+        let marks = if looked.are_inferred() { None } else { step_marks::note(trace) };
+        let of_window =
+            |looked: &StepSelection| PathOfTrace::from_trace(trace, (path.with_hta, scope), looked, marks.clone());
+        let whole = whole.map(|whole| Box::new(of_window(&whole)));
+        let path = of_window(&looked);
         let TraceMeta { name, rank, world_size, .. } = &trace.meta;
         let meta = TraceMeta { name: name.clone(), rank: *rank, world_size: *world_size, ..TraceMeta::default() };
-        Ok(Self { read_report: trace.report.clone(), meta, tables, instead, path })
+        Ok(Self { read_report: trace.report.clone(), meta, tables, instead, path, whole })
     }
+}
+
+/// Use the paths of the whole traces if the ranks of a job cannot share inferred steps, as findings do. Returns a note.
+fn unify_steps(all: &mut [OfTrace], infos: &[TraceInfo]) -> Option<String> {
+    let steps = |(of_trace, info): (&OfTrace, &TraceInfo)| RankSteps {
+        rank: info.rank,
+        steps: of_trace.path.steps,
+        are_inferred: of_trace.path.is_of_inferred_steps,
+    };
+    let note = no_shared_steps_note(&all.iter().zip(infos).map(steps).collect::<Vec<_>>())?;
+    let has_whole = |of_trace: &OfTrace| !of_trace.path.is_of_inferred_steps || of_trace.whole.is_some();
+    if !infos.iter().all(|info| info.rank_from_file) || !all.iter().all(has_whole) {
+        return None;
+    }
+    for of_trace in all {
+        if let Some(whole) = of_trace.whole.take() {
+            of_trace.path = *whole;
+        }
+        of_trace.path.add_window_note(&note);
+    }
+    Some(note)
 }
 
 /// The critical path of a trace whose rank is not yet known.
@@ -157,6 +204,8 @@ struct PathOfTrace {
     json: Value,
     /// The steps that it is of, as a label has them.
     window_label: String,
+    /// Number of the steps; 0 for the whole trace.
+    steps: usize,
     is_of_inferred_steps: bool,
     sentence: String,
     /// Additional lines, each with its first word.
@@ -166,10 +215,14 @@ struct PathOfTrace {
 impl PathOfTrace {
     /// Compute the critical path part of a trace's report. The sentence is about the exact path. Documents had HTA's
     /// first, under keys that stay.
-    fn from_trace(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
-        let looked = StepSelection::select_or_infer(trace, scope);
+    fn from_trace(
+        trace: &Trace,
+        (with_hta, scope): (bool, &Scope),
+        looked: &StepSelection,
+        marks: Option<String>,
+    ) -> Self {
         // The page asks for the steps of the default window by their numbers.
-        let StepSelection { choice, notes, is_default, .. } = &looked;
+        let StepSelection { choice, notes, is_default, .. } = looked;
         let start_up = StartUp::from_trace(trace).filter(|_| *is_default);
         let after = AfterSteps::from_trace(trace).filter(|_| *is_default);
         let window_label = match choice {
@@ -178,22 +231,20 @@ impl PathOfTrace {
         };
         let (exact, hta) = std::thread::scope(|threads| {
             let hta = with_hta.then(|| threads.spawn(|| hta_json(trace, scope.steps.is_some())));
-            let exact = exact_path(trace, &looked);
+            let exact = exact_path(trace, looked);
             (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
         });
         let sentence = match &exact {
             Ok(ExactPath { report, calls, .. }) => sentence(report) + &large_calls_sentence(calls),
             Err(error) => format!("none: {error}."),
         };
-        // Where steps are inferred, the notes of what is looked at say so.
-        let marks = if looked.are_inferred() { None } else { step_marks::note(trace) };
-        let marks = marks.into_iter().chain(small_part_note(trace, &looked)).chain(notes.iter().cloned());
+        let marks = marks.into_iter().chain(small_part_note(trace, looked)).chain(notes.iter().cloned());
         let start = start_up.map(|start_up| ("Start-up", start_up.to_string()));
         let start = start.into_iter().chain(after.as_ref().map(|after| ("After the last step", after.to_string())));
         let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
         let additional_lines = start.chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
         let exact = match &exact {
-            Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::new(report, &looked, calls)),
+            Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::new(report, looked, calls)),
             Err(error) => ExactSummary::Failed { error: error.to_string() },
         };
         let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });
@@ -202,7 +253,15 @@ impl PathOfTrace {
         let document = CriticalPath { rank: 0, hta: hta.unwrap_or_default(), exact, start_up, after_steps };
         // All keys are texts: there is no error.
         let json = serde_json::to_value(&document).unwrap_or_default();
-        Self { json, window_label, is_of_inferred_steps: looked.are_inferred(), sentence, additional_lines }
+        let (steps, is_of_inferred_steps) = (looked.steps, looked.are_inferred());
+        Self { json, window_label, steps, is_of_inferred_steps, sentence, additional_lines }
+    }
+
+    /// Add a note on the window to the document.
+    fn add_window_note(&mut self, note: &str) {
+        if let Some(notes) = self.json.pointer_mut("/exact/window_notes").and_then(Value::as_array_mut) {
+            notes.push(note.into());
+        }
     }
 
     fn of_rank(mut self, number: i64, many: bool) -> PathSummary {

@@ -311,7 +311,7 @@ impl OpenRun {
                 walk(StepSelection::select(trace, &scope)).map(Cow::Owned).map_err(QueryError::unavailable)
             }
             TimeRange::Chosen => {
-                let chosen = || walk(StepSelection::select_or_infer(trace, &Scope::default()));
+                let chosen = || walk(self.chosen_or_inferred_steps(at));
                 let path = self.derived[at].path.get_or_init(chosen);
                 path.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
             }
@@ -319,6 +319,17 @@ impl OpenRun {
                 walk(StepSelection::select(trace, &WHOLE)).map(Cow::Owned).map_err(QueryError::unavailable)
             }
         }
+    }
+
+    /// Steps of the default window of a trace, marked or inferred. Ranks of a job share inferred steps.
+    fn chosen_or_inferred_steps(&self, at: usize) -> StepSelection {
+        let scope = Scope::default();
+        let own = StepSelection::select_or_infer(&self.set.traces[at], &scope);
+        if !own.are_inferred() || !self.is_job() {
+            return own;
+        }
+        let ranks: Vec<(i64, &Trace)> = self.infos.iter().map(|info| info.rank).zip(&self.set.traces).collect();
+        StepSelection::select_or_infer_in_job(&ranks, &scope).swap_remove(at)
     }
 
     /// Calls of a part of the run: the recorded tree for the whole run, or else calls from a trace.

@@ -21,12 +21,15 @@ pub struct AfterSteps {
 }
 
 impl AfterSteps {
-    /// Measure the time after the last step; `None` if it is not longer than the median step.
+    /// Measure the time after the last step; `None` if it is not longer than the median step, or contains a cycle.
     #[must_use]
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let spans = with_gpu_work(trace);
         let lengths: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
         let last = trace.steps.iter().max_by_key(|step| step.end)?;
+        if trace.pauses().iter().any(|pause| pause.start >= last.end) {
+            return None;
+        }
         let from = spans.iter().map(|(_, to)| *to).max()?;
         let calls = outermost_calls(trace, last.event, from);
         let after_ns = calls.iter().map(|&event| trace.events.end(event)).max()?.saturating_sub(from);

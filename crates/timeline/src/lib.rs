@@ -33,4 +33,4 @@ pub mod vocabulary;
 pub mod window_choice;
 
 pub use scope::{DefaultWindow, Scope};
-pub use step_cycles::{AmbiguousCycle, ambiguous_cycles};
+pub use step_cycles::{AmbiguousCycle, ambiguous_cycles, keep_cycle};

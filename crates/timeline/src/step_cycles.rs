@@ -14,14 +14,23 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Cycle<'a> {
     /// The steps, in time order.
     pub steps: Vec<&'a Step>,
-    /// Numbers of the first and last step of each other cycle, in time order.
-    pub others: Vec<(i64, i64)>,
+    /// The other cycles, in time order.
+    others: Vec<OtherCycle>,
     /// True if a step of another cycle has the number of one of these steps.
     pub has_same_numbers: bool,
     /// True if all other steps are of processes without steps in this cycle.
     are_others_of_other_processes: bool,
     /// The pauses between the cycles.
     pauses: Vec<Pause>,
+}
+
+/// Excluded cycle.
+#[derive(Clone, Copy, Debug)]
+struct OtherCycle {
+    /// Number of the cycle, as in [`AmbiguousCycle`].
+    number: usize,
+    /// Numbers of its first and last step.
+    steps: (i64, i64),
 }
 
 impl<'a> Cycle<'a> {
@@ -46,7 +55,11 @@ impl<'a> Cycle<'a> {
         let own: BTreeSet<Key> = steps.iter().map(|step| trace.process_of(step)).collect();
         let are_others_of_other_processes =
             cycles.values().flatten().all(|step| !own.contains(&trace.process_of(step)));
-        let others = cycles.into_values().filter_map(|steps| number_range(&steps)).collect();
+        let all = cycle_numbers(trace);
+        let other = |(at, steps): (usize, Vec<&Step>)| {
+            Some(OtherCycle { number: *all.get(&at)?, steps: number_range(&steps)? })
+        };
+        let others = cycles.into_iter().filter_map(other).collect();
         Self { steps, others, has_same_numbers, are_others_of_other_processes, pauses }
     }
 
@@ -89,16 +102,24 @@ impl<'a> Cycle<'a> {
     }
 
     fn how_to_choose_others(&self) -> String {
-        if self.has_same_numbers {
-            let noun = if self.are_others_of_other_processes { "processes" } else { "cycles" };
-            return format!("steps of the other {noun} have the same numbers");
-        }
-        let mut others: Vec<String> =
-            self.others.iter().take(MAX_NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();
+        let is_ambiguous = self.has_same_numbers || self.have_others_same_numbers();
+        let option = |other: &OtherCycle| {
+            let (from, to) = other.steps;
+            let cycle = if is_ambiguous { format!("@{}", other.number) } else { String::new() };
+            format!("--steps {from}..{to}{cycle}")
+        };
+        let mut others: Vec<String> = self.others.iter().take(MAX_NAMED).map(option).collect();
         if self.others.len() > MAX_NAMED {
             others.push("…".to_owned());
         }
         format!("{} selects the others", others.join(" or "))
+    }
+
+    /// True if the ranges of numbers of two other cycles overlap.
+    fn have_others_same_numbers(&self) -> bool {
+        let mut ranges: Vec<(i64, i64)> = self.others.iter().map(|other| other.steps).collect();
+        ranges.sort_unstable();
+        ranges.windows(2).any(|pair| pair[1].0 <= pair[0].1)
     }
 }
 
@@ -118,22 +139,51 @@ fn format_processes(trace: &Trace, processes: &[Key]) -> String {
 fn group_by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&'a Step>> {
     let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
     for step in steps {
-        let cycle = pauses.partition_point(|pause| pause.end <= step.start);
-        cycles.entry(cycle).or_default().push(step);
+        cycles.entry(pauses_before(step, pauses)).or_default().push(step);
     }
     cycles
+}
+
+fn pauses_before(step: &Step, pauses: &[Pause]) -> usize {
+    pauses.partition_point(|pause| pause.end <= step.start)
+}
+
+/// Numbers of all cycles, from 1 in time order, by the number of pauses before them.
+fn cycle_numbers(trace: &Trace) -> BTreeMap<usize, usize> {
+    let pauses = trace.pauses();
+    let found: BTreeSet<usize> = trace.steps.iter().map(|step| pauses_before(step, pauses)).collect();
+    found.into_iter().zip(1..).collect()
+}
+
+/// Remove the steps of all cycles but one, by its number ([`AmbiguousCycle::number`]). Traces without steps stay as
+/// they are.
+///
+/// # Errors
+/// If the trace has no cycle of this number: the number of its cycles.
+pub fn keep_cycle(trace: &mut Trace, number: usize) -> Result<(), usize> {
+    let cycles = cycle_numbers(trace);
+    let found = cycles.iter().find(|&(_, known)| *known == number).map(|(at, _)| *at);
+    match found {
+        None if cycles.is_empty() => Ok(()),
+        None => Err(cycles.len()),
+        Some(own) => {
+            let pauses = trace.pauses().to_vec();
+            trace.keep_steps(|step| pauses_before(step, &pauses) == own);
+            Ok(())
+        }
+    }
 }
 
 /// A recorded cycle that shares step numbers with another cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmbiguousCycle {
+    /// Number of the cycle among all of the trace, from 1 in time order.
+    pub number: usize,
     /// Numbers of its first and last step.
     pub numbers: (i64, i64),
     /// Window from the start of its first to the end of its last step on the CPU, in ns since the first event of the
     /// trace.
     pub time_ns: (i64, i64),
-    /// Range of numbers, both ends included, that only this cycle has. They select it.
-    pub own: Option<(i64, i64)>,
 }
 
 /// Cycles with steps in a range of numbers (both ends included), in time order, if several cycles share a number in it.
@@ -143,29 +193,22 @@ pub fn ambiguous_cycles(trace: &Trace, (first, last): (i64, i64)) -> Vec<Ambiguo
     if trace.events.is_empty() || trace.pauses().is_empty() {
         return Vec::new();
     }
-    let cycles: Vec<Vec<&Step>> = group_by_cycle(trace.steps.iter().collect(), trace.pauses()).into_values().collect();
+    let cycles = group_by_cycle(trace.steps.iter().collect(), trace.pauses());
     let numbers = |steps: &[&Step]| steps.iter().map(|step| step.number).collect::<BTreeSet<i64>>();
     let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
-    cycles.iter().flat_map(|steps| numbers(steps)).for_each(|number| *counts.entry(number).or_default() += 1);
+    cycles.values().flat_map(|steps| numbers(steps)).for_each(|number| *counts.entry(number).or_default() += 1);
     let is_requested = |number: i64| (first..=last).contains(&number);
     if !counts.iter().any(|(number, count)| is_requested(*number) && *count > 1) {
         return Vec::new();
     }
     let begin = trace.span().map_or(0, |(begin, _)| begin);
-    let of = |steps: &Vec<&Step>| {
+    let of = |(number, steps): (usize, &Vec<&Step>)| {
         let (start, end) = (steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?);
         let time_ns = (start.saturating_sub(begin), end.saturating_sub(begin));
-        Some(AmbiguousCycle { numbers: number_range(steps)?, time_ns, own: own_numbers(&numbers(steps), &counts) })
+        Some(AmbiguousCycle { number, numbers: number_range(steps)?, time_ns })
     };
-    cycles.iter().filter(|steps| steps.iter().any(|step| is_requested(step.number))).filter_map(of).collect()
-}
-
-/// Range of the numbers that only one cycle has; `None` if another cycle has a number in it.
-fn own_numbers(numbers: &BTreeSet<i64>, counts: &BTreeMap<i64, usize>) -> Option<(i64, i64)> {
-    let own = || numbers.iter().copied().filter(|number| counts.get(number) == Some(&1));
-    let (least, most) = (own().min()?, own().max()?);
-    let is_alone = counts.range(least..=most).all(|(number, count)| *count == 1 && numbers.contains(number));
-    is_alone.then_some((least, most))
+    let has_requested = |(_, steps): &(usize, &Vec<&Step>)| steps.iter().any(|step| is_requested(step.number));
+    (1..).zip(cycles.values()).filter(has_requested).filter_map(of).collect()
 }
 
 /// Smallest and largest number of the steps; none without steps.

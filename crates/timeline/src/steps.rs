@@ -316,11 +316,14 @@ pub struct StartUp {
 }
 
 impl StartUp {
-    /// Measure the time before the first step; `None` if it is shorter than half of a step.
+    /// Measure the time before the first step; `None` if it is shorter than half of a step, or contains a cycle.
     #[must_use]
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let (start, _) = trace.span()?;
         let first = trace.steps.iter().map(|step| step.start).min()?;
+        if trace.pauses().iter().any(|pause| pause.end <= first) {
+            return None;
+        }
         let lengths: Vec<i64> = with_gpu_work(trace).iter().map(|(from, to)| to.saturating_sub(*from)).collect();
         let before_ns = first.saturating_sub(start);
         if before_ns < upper_median(&lengths)? / 2 || before_ns <= 0 {

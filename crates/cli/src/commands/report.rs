@@ -10,10 +10,10 @@ use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Error, Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
-use stackline_engine::{Part, Run, RunOptions, is_read_once, older_cycles};
-use stackline_model::{Table, Trace, Unit, Values};
+use stackline_engine::{Part, Run, RunOptions, earlier_processes, is_read_once, older_cycles};
+use stackline_model::{ReadReport, Table, Trace, Unit, Values};
 use stackline_present::{TraceInfo, human};
-use stackline_query::{Content, OfTrace};
+use stackline_query::{Content, OfTrace, PathOptions};
 use stackline_serve::{Pruned, ReportOptions};
 use stackline_timeline::Scope;
 use std::collections::BTreeSet;
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
                 let session = Session::from_run(&mut run, common)?;
                 return for_agent(&session, &run, args);
             }
-            let with_hta = common.format == Format::Json;
-            let of_trace = |trace: &Trace, options: &RunOptions| Ok(OfTrace::compute(trace, options, with_hta)?);
+            let path = PathOptions { with_hta: common.format == Format::Json, is_alone: run.is_one_trace() };
+            let of_trace = |trace: &Trace, options: &RunOptions| Ok(OfTrace::compute(trace, options, path)?);
             let (session, of_traces) = Session::map(run, common, &of_trace)?;
             let content = Content::merge(of_traces, &session.infos);
             (session, content)
@@ -246,14 +246,7 @@ fn header(session: &Session<'_>, rank_conflict: Option<&str>) -> String {
     for info in infos.iter().take(LISTED) {
         out.push_str(&line(info, infos.len() > 1));
     }
-    let older: u64 = session.set.traces.iter().map(|trace| older_cycles(&trace.report)).sum();
-    if older > 0 {
-        let processes = if infos.len() > 1 { "each process" } else { "the process" };
-        let are = if older == 1 { "older one is" } else { "older ones are" };
-        out.push_str(&format!(
-            "Newest profiler cycle of {processes}: {older} {are} omitted; give the file of another cycle to see it\n"
-        ));
-    }
+    out.push_str(&older_traces(session));
     if infos.len() > LISTED {
         out.push_str(&format!("... and {} more traces\n", infos.len() - LISTED));
     }
@@ -275,6 +268,30 @@ fn header(session: &Session<'_>, rank_conflict: Option<&str>) -> String {
         out.push_str(&format!("GPU: {count} × {name}\n"));
     }
     stackline_present::terminal::clean_lines(&out)
+}
+
+/// Lines on traces of a folder that newer ones of the same process or rank replace.
+fn older_traces(session: &Session<'_>) -> String {
+    let count = |of: fn(&ReadReport) -> u64| session.set.traces.iter().map(|trace| of(&trace.report)).sum::<u64>();
+    let (cycles, restarted) = (count(older_cycles), count(earlier_processes));
+    let each = if session.infos.len() > 1 { "each" } else { "the" };
+    let are = |number: u64| if number == 1 { "older one is" } else { "older ones are" };
+    let mut out = String::new();
+    if cycles > 0 {
+        let are = are(cycles);
+        out.push_str(&format!(
+            "Newest profiler cycle of {each} process: {cycles} {are} omitted; give the file of another cycle to see \
+             it\n"
+        ));
+    }
+    if restarted > 0 {
+        let are = are(restarted);
+        out.push_str(&format!(
+            "Newest process of {each} rank: {restarted} {are} omitted (restart); give the file of another process to \
+             see it\n"
+        ));
+    }
+    out
 }
 
 fn line(info: &TraceInfo, many: bool) -> String {

@@ -19,7 +19,9 @@ pub(super) const RULE: Rule = Rule {
     gain_methods: &[GainMethod::Model],
     gain_text: "For each rank, the rule measures the time in which collectives run alone. The last rank has the least \
          of it. The gain is the difference to the next rank. The lower bound is 0, and the upper bound is the \
-         difference to the median of the other ranks.",
+         difference to the median of the other ranks. If a finding names the cause on the last rank, gain and upper \
+         bound are at most those of the cause. The lower bound stays 0: the cause may delay other collectives than \
+         those in which the ranks wait.",
     advice: "Check the other findings of that rank, and compare it with another rank (`stackline diff`). Common \
          causes: more data or longer sequences, a slower or hotter GPU, a busier host, work that rank 0 does for all \
          ranks.",

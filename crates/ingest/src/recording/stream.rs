@@ -4,7 +4,7 @@ use super::ends::{Ends, LastSeen};
 use super::missing_records::sentence;
 use super::recorder_frames::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
-use super::thread_names::replace_inherited;
+use super::thread_names::InheritableNames;
 use crate::diagnostics;
 use rustc_hash::FxHashSet;
 use stackline_model::{
@@ -262,9 +262,11 @@ impl Stream {
         let threads = || self.threads.values().filter_map(move |open| Some((open, tree.known_thread(open.id)?)));
         let python: FxHashSet<u32> =
             threads().filter(|(open, _)| open.runs_python).map(|(_, open_thread)| open_thread.tid).collect();
+        let of_python = threads().filter(|(_, thread)| python.contains(&thread.tid));
+        let names = InheritableNames::new(pid, &command, of_python.map(|(_, thread)| tree.text_of(thread.name)));
         let replaced = |(open, thread): (&OpenThread, CallThread)| {
             let may_run_python = self.skipped > 0 || python.contains(&thread.tid);
-            let name = replace_inherited(tree.text_of(thread.name), thread.tid, (pid, &command), may_run_python)?;
+            let name = names.replace(tree.text_of(thread.name), thread.tid, may_run_python)?;
             Some((open.id, thread, name))
         };
         let replaced: Vec<(CallThreadId, CallThread, String)> = threads().filter_map(replaced).collect();

@@ -5,7 +5,7 @@ use crate::diagnostics;
 use stackline_model::{EventId, Trace, TrackId, TrackKind, flags};
 use std::collections::BTreeSet;
 
-/// Limit on named frames of a path.
+/// Limit on named callers of a path. All levels of a recursion count as one.
 const NAMED: usize = 6;
 
 /// Count the innermost open span of each thread, with its callers. Requires the time order and nesting. A span that was
@@ -62,20 +62,28 @@ fn path_in_words(trace: &Trace, track: TrackId, path: &[EventId]) -> String {
         Some(name) if !name.is_empty() && name != tid => format!("{name} ({tid})"),
         _ => tid,
     };
-    let frames: Vec<String> = path.iter().take(NAMED + 2).map(|&frame| trace.name(frame).to_owned()).collect();
+    let frames: Vec<String> = path.iter().map(|&frame| trace.name(frame).to_owned()).collect();
     in_words(&trace.meta.name, &thread, &frames)
 }
 
-/// Call path of a thread of a source as text; `frames` has the innermost frame first.
+/// Call path of a thread of a source as text; `frames` has the innermost frame first. A function that calls itself is
+/// named once, with the number of its levels.
 pub(crate) fn in_words(source: &str, thread: &str, frames: &[String]) -> String {
-    let [innermost, callers @ ..] = frames else { return format!("{source}: thread {thread}") };
+    let with_levels = |name: String, levels: usize| match levels {
+        1 => name,
+        levels => format!("{name} ({levels} levels)"),
+    };
+    let mut functions = frames.chunk_by(|inner, outer| inner == outer);
+    let Some([innermost, rest @ ..]) = functions.next() else { return format!("{source}: thread {thread}") };
+    let innermost = with_levels(innermost.clone(), 1 + rest.len());
     let mut words = format!("{source}: {innermost} on thread {thread}");
     // The installation folder of packages is irrelevant.
     let short = |frame: &String| match frame.rsplit_once("site-packages/") {
         Some((before, file)) => format!("{}({file}", before.split('(').next().unwrap_or_default()),
         None => frame.clone(),
     };
-    let callers: Vec<String> = callers.iter().map(short).collect();
+    let caller = |levels: &[String]| Some(with_levels(short(levels.first()?), levels.len()));
+    let callers: Vec<String> = functions.take(NAMED + 1).filter_map(caller).collect();
     for (at, caller) in callers.iter().take(NAMED).enumerate() {
         words.push_str(if at == 0 { ", called from " } else { " < " });
         words.push_str(caller);

@@ -28,14 +28,20 @@ fn recorder_frames_are_not_spans() {
 fn threads_named_after_their_program_are_numbered() {
     let mut script = Script::new(process(7, None));
     let own = "def@/run.stackline/inject/_stackline_bootstrap.py:_Watched.exec_module:61";
-    for (id, tid, path) in
-        [(0, 70, "aten::mm".to_owned()), (1, 71, format!("{own} aten::mm")), (2, 72, "def:work:3 aten::mm".to_owned())]
-    {
+    let own = format!("{own} aten::mm");
+    for (id, tid, name, path) in [
+        (0, 70, "python", "aten::mm"),
+        (1, 71, "python", own.as_str()),
+        (2, 72, "python", "def:work:3 aten::mm"),
+        (3, 73, "loader", "def:work:3 aten::mm"),
+        (4, 74, "loader", "aten::mm"),
+    ] {
         script.thread(id, tid, 0);
-        script.records.push(Record::Thread(Thread { id, tid, torch_id: 0, name: "python".to_owned() }));
-        script.call(id, &path, 1_100, 1_200);
+        script.records.push(Record::Thread(Thread { id, tid, torch_id: 0, name: name.to_owned() }));
+        script.call(id, path, 1_100, 1_200);
     }
     let trace = one(&script.end());
     let names: Vec<String> = trace.tracks.ids().map(|track| trace.track_name(track)).collect();
-    assert_eq!(names, ["native thread 70", "native thread 71", "unnamed thread 72"]);
+    let of_loader = "native thread 74 of loader";
+    assert_eq!(names, ["native thread 70", "native thread 71", "unnamed thread 72", "loader", of_loader]);
 }

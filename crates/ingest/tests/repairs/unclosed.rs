@@ -112,6 +112,17 @@ fn in_flight(lines: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn levels_of_a_recursion_in_flight_are_one_call() {
+    let walks: Vec<String> = (1..=9).map(|at| format!("1/1 - walk B@{at}")).collect();
+    let of = |last: &'static str| {
+        let lines = ["1/1 - train B@0"].into_iter().chain(walks.iter().map(String::as_str));
+        in_flight(&lines.chain([last].into_iter().filter(|last| !last.is_empty())).collect::<Vec<_>>())
+    };
+    assert_eq!(of(""), ["t.json: walk (9 levels) on thread 1, called from train"]);
+    assert_eq!(of("1/1 - load B@10"), ["t.json: load on thread 1, called from walk (9 levels) < train"]);
+}
+
+#[test]
 fn spans_repeated_later_are_not_in_flight() {
     // The ends of the first two steps are missing, so they contain all later spans.
     let steps = ["1/1 - step B@0", "1/1 - step B@10", "1/1 - step B@20", "1/1 - step E@29", "1/1 cpu_op aten::mm 32+3"];

@@ -25,11 +25,14 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     }
     let mut session = Session::open(&args.inputs, common)?;
     // An overlay is drawn into the text of one trace.
-    let scope = session.scope;
-    let look = |trace: &Trace| window(trace, args.annotation(), args.instance, &scope);
-    let slowest = if args.overlay.is_none() { session.select_slowest_trace(look)? } else { None };
+    if args.overlay.is_some() {
+        one_trace(&session)?;
+    }
+    let mut looked = windows(&session, args)?;
+    let slowest = session.select_slowest_trace(&mut looked);
     let trace = one_trace(&session)?;
-    let StepSelection { choice, mut notes, .. } = look(trace)?;
+    let looked = looked.pop().map_or_else(|| window(trace, args.annotation(), args.instance, &session.scope), Ok);
+    let StepSelection { choice, mut notes, .. } = looked?;
     notes.splice(0..0, slowest);
     let graph = Exact::new(trace);
     let path = graph.path(&choice).map_err(refuse)?;
@@ -72,6 +75,16 @@ fn short(table: &Table) -> Table {
         "large_but_harmless" => top(table, "total_ns", ROWS),
         _ => table.clone(),
     }
+}
+
+/// Window of each trace that the options select. Ranks of a job share inferred steps.
+fn windows(session: &Session<'_>, args: &CriticalPathArgs) -> Result<Vec<StepSelection>> {
+    let traces = &session.set.traces;
+    if args.annotation().is_empty() && session.is_one_job() {
+        let ranks: Vec<(i64, &Trace)> = session.infos.iter().map(|info| info.rank).zip(traces).collect();
+        return Ok(StepSelection::select_or_infer_in_job(&ranks, &session.scope));
+    }
+    traces.iter().map(|trace| window(trace, args.annotation(), args.instance, &session.scope)).collect()
 }
 
 /// Window of the trace that the options select.

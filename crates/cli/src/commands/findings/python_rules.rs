@@ -50,6 +50,11 @@ impl PythonRules {
                 return Err(wrong_use(format!("{}: rule file not found", path.display())));
             }
         }
+        if let Some(steps) = common.steps.filter(|steps| steps.cycle.is_some()) {
+            return Err(wrong_use(format!(
+                "--steps {steps} cannot be combined with --rules, which know steps by number only"
+            )));
+        }
         let given = args.python.clone().map(PathBuf::into_os_string);
         let named = given.or_else(|| std::env::var_os(PYTHON_VARIABLE).filter(|name| !name.is_empty()));
         let python = named.unwrap_or_else(|| "python3".into());

@@ -59,6 +59,11 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
         if steps.first < 0 {
             return Err(wrong_use(format!("steps are numbered from 0, not {}", steps.first)));
         }
+        if steps.cycle.is_some() {
+            return Err(wrong_use(format!(
+                "--steps {steps}: a recording has no cycles; omit the @ and the number after it"
+            )));
+        }
         set("STACKLINE_STEPS", Some(format!("{}..{}", steps.first, steps.last)));
     }
     Ok(variables)

@@ -1,7 +1,7 @@
 //! Names of the threads in one recorder stream.
 
 use super::calls::{Calls, ThreadCalls};
-use crate::recording::thread_names::replace_inherited;
+use crate::recording::thread_names::InheritableNames;
 use rustc_hash::FxHashSet;
 use stackline_recording::FrameKey;
 
@@ -16,10 +16,12 @@ impl Calls {
         // Operators and samples of a thread have separate trees.
         let python: FxHashSet<u32> =
             self.threads.iter().filter(runs_python).map(|open_thread| open_thread.thread.tid).collect();
-        let process = (self.process.pid, self.process.command.as_slice());
+        let of_python = self.threads.iter().map(|open| &open.thread).filter(|thread| python.contains(&thread.tid));
+        let of_python = of_python.map(|thread| thread.name.as_str());
+        let names = InheritableNames::new(self.process.pid, &self.process.command, of_python);
         for open_thread in &mut self.threads {
             let (name, tid) = (&open_thread.thread.name, open_thread.thread.tid);
-            if let Some(name) = replace_inherited(name, tid, process, is_damaged || python.contains(&tid)) {
+            if let Some(name) = names.replace(name, tid, is_damaged || python.contains(&tid)) {
                 open_thread.thread.name = name;
             }
         }
