@@ -355,7 +355,7 @@ fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
     let edits = finding.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
     let edits = edits.collect::<Result<Vec<Edit>, _>>()?;
     if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
-        return Err(format!("{edit}: an edit of a rule cannot be marked as a lower or upper case"));
+        return Err(format!("{edit}: an edit of a rule cannot begin with a case, such as `case 1:`"));
     }
     let facts = finding.facts.iter().map(fact).collect::<Result<_, _>>()?;
     let support = named(&Support::ALL, |support| support.name(), &finding.support, "support")?;
@@ -455,7 +455,10 @@ mod tests {
             (|finding| finding.title = " ".to_owned(), "empty title"),
             (|finding| finding.line = Some(0), "count from 1"),
             (|finding| finding.gain = Some((2, 1, 3)), "not within its bounds"),
-            (|finding| (finding.gain, finding.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
+            (
+                |finding| (finding.gain, finding.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]),
+                "one of them",
+            ),
             (|finding| finding.edits = vec!["explode".to_owned()], "explode"),
             (|finding| finding.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
             (|finding| finding.support = "sure".to_owned(), "unknown support"),
