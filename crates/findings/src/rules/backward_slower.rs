@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL006",
     name: "backward-much-slower",
     area: Area::Kernels,
-    about: "the backward pass of an operator takes several times its forward pass on the GPU",
+    about: "the backward pass of an operator takes several times as long on the GPU as its forward pass",
     why: "Most backward operators take at most twice the time of their forward operator. A larger ratio indicates a \
         slow algorithm: sums in a fixed order, atomic additions to the same address, or unsuitable memory layouts.",
     gain_methods: &[GainMethod::Speculative],

@@ -16,8 +16,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL043",
     name: "busy-python",
     area: Area::Host,
-    about: "Python code of a function outside of operators takes a large share of the step, in a program without a \
-        GPU",
+    about: "a Python function takes a large share of the step outside of operators, in a program without a GPU",
     why: "Parsing, string processing and loops over numbers are slow in Python, and are often repeated in each step.",
     gain_methods: &[GainMethod::Speculative],
     gain_text: "In a recording, the measured time is that between two operators in which CPU samples show the \
@@ -205,7 +204,7 @@ fn is_start(context: &RuleContext<'_>, times: usize) -> bool {
 }
 
 pub(super) fn title(share: f64) -> String {
-    format!("Python code outside of operators: {share:.0} % of the time (gain assumes half)")
+    format!("Python code outside of operators: {share:.0} % of the time (gain assumes that half of it is saved)")
 }
 
 /// Candidates from recorded calls: self time of a function on the critical path, including its callees that are no

@@ -48,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
         |candidate| candidate.title.starts_with(DEEP),
         "Do not copy a model in the loop. For an average of its weights, keep one copy and update it in place \
          (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel). For a checkpoint, use copy_ into preallocated \
-         memory, or save concurrently with the next steps. For reading only, use the model itself under \
+         memory, or save concurrently with the next steps. If the copy is only read, use the model itself under \
          torch.no_grad().",
         (
             "ema = copy.deepcopy(model)  # in each step",

@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
         "writer.submit(save, values).result()",
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
     ),
-    cost: "some lines; errors of the other thread or process are seen later",
+    cost: "some lines; the program notices errors of the other thread or process later",
     false_positives: "If the other thread or process takes longer than a step, waiting later does not help: it must \
         become faster. If the other thread's work during the wait is on the critical path and is not an operator, it \
         counts as waiting. The gain assumes no wait at all. Recordings sample waiting threads 99 times per second \

@@ -100,7 +100,7 @@ fn candidate(
         ns => format!(", {:.0} times its forward", backward_ns as f64 / ns as f64),
     };
     Some(Candidate {
-        title: format!("Index backward sums in a fixed order: {share:.0} % of GPU time{than}"),
+        title: format!("Backward pass of indexing sums in a fixed order: {share:.0} % of GPU time{than}"),
         place,
         facts: vec![
             Fact::count("kernels", backward.len()),

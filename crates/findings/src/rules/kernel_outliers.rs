@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     name: "kernel-outliers",
     area: Area::Kernels,
     about: "a few calls of a kernel take many times as long as other calls of the same size",
-    why: "Equal work takes equal time. A much longer call was disturbed, or had to load its data first.",
+    why: "Equal work takes equal time. A call that takes much longer was disturbed, or had to load its data first.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens runs that take at least `SL032.times` times the median of their name and size to \
          that median (what-if operation `set`). For the bounds, it shortens them to the 5th and 95th percentiles of \

@@ -87,7 +87,7 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
     code: "SL052",
     name: "redundant-allocation",
     about: "an object could reuse the memory of another object of similar size that is not used any more",
-    why: "Two buffers that are never in use at the same time need the bytes of only one.",
+    why: "Two buffers that are never in use at the same time could share the same memory.",
     gain_text: "The rule pairs objects of similar size that are not in use at the same time. To estimate the saving, \
          Stackline simulates the memory trace again with one object in the memory of the other, or with an operator \
          that writes into its input.",
@@ -139,8 +139,8 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     code: "SL055",
     name: "memory-leak",
     about: "memory is never freed after its last use, or grows with each step",
-    why: "The object occupies its bytes until the program ends. Memory that grows with each step eventually runs out: \
-         a list of losses keeps all of their graphs alive.",
+    why: "The object occupies its bytes until the program ends. Memory that grows with each step eventually runs out, \
+         for example if a list of losses keeps all of their graphs alive.",
     gain_methods: &[GainMethod::Memory, GainMethod::Nothing],
     gain_text: "If the trace covers the end of the program and the object is not freed, Stackline simulates the memory \
          trace again with the object freed just after its last use. If the trace ends earlier, the rule reports \

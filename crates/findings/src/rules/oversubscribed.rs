@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL028",
     name: "oversubscribed-threads",
     area: Area::Host,
-    about: "more threads compute at once than the program may use processors, so they wait for each other",
+    about: "more threads compute at once than the program has usable processors, so they wait for each other",
     why: "A parallel operator ends when its last thread ends. A thread without a processor delays all others, which \
          spin, or sleep and wake up again. Containers and CPU affinity often allow fewer processors than the machine \
          has.",

@@ -13,8 +13,8 @@ pub(super) const RULE: Rule = Rule {
     name: "small-collectives",
     area: Area::Communication,
     about: "each step has many small collectives of one kind that could be combined into a few large ones",
-    why: "A small collective takes its latency (launch, and a message to each rank), however little data it moves. \
-         One hundred collectives take one hundred latencies.",
+    why: "A small collective takes at least its latency (launch, and a message to each rank), no matter how little \
+         data it moves. One hundred small collectives take one hundred latencies.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes all collectives except one per bucket of 25 MB, with their operators, launches \
          and the short gaps between them (what-if operation `remove`). The remaining collectives carry all data: their \

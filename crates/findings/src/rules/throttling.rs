@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Check temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi). Compare runs with a \
          locked clock (nvidia-smi -lgc).",
     example: ("python train.py", "nvidia-smi -lgc 1410,1410\npython train.py"),
-    cost: "no code change; a locked clock may be lower than the highest one",
+    cost: "no code change; with a locked clock, the GPU may run below its highest clock",
     false_positives: "The finding is wrong if the clock was low because the GPU was idle; kernels take no longer then. \
          It is also wrong if the work changed at the same time as the clock.",
     source: "common practice",

@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
          by the number of recorded processes that compute. With n threads, the estimate shortens the operators to 1 / \
          (1 + 0.6 (n - 1)) of their time (what-if operation `scale`). The lower bound is half of that saving; the \
          upper bound shortens them to 1 / n.",
-    advice: "Set the number of threads to \"threads available\" of the finding: torch.set_num_threads, or \
+    advice: "Set the number of threads to the value of \"threads available\" in the finding: torch.set_num_threads, or \
          OMP_NUM_THREADS, which torchrun sets to 1 for several processes by default.",
     example: (
         "# torchrun sets OMP_NUM_THREADS=1\ntrain(model)",

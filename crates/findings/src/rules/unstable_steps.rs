@@ -64,7 +64,7 @@ pub(super) const RULE: Rule = Rule {
 /// Least number of steps that show the usual length.
 const MIN_STEPS: usize = 4;
 
-const NOISE: &str = "the program does no more work in that step, so another program may have used the processor";
+const NOISE: &str = "no work of the program is known to cause this, so another program may have used the processor";
 
 const MORE_WORK: &str = "that step runs more operators than others, possibly in an evaluation or a checkpoint; see the \
      findings on those";
@@ -164,11 +164,20 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     // Recordings come from busy machines: possible noise gains nothing.
     let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
-    let others = if slow.len() > 1 { format!(", {} of {} steps slow", slow.len(), steps.len()) } else { String::new() };
+    let others = if slow.len() > 1 {
+        format!(
+            ", {} of {} steps are \
+         slow",
+            slow.len(),
+            steps.len()
+        )
+    } else {
+        String::new()
+    };
     let in_what = if name.is_empty() { String::new() } else { format!(", mostly in {}", super::shorten_name(name)) };
     Candidate {
         title: format!(
-            "Slow step: step {} takes {}, median {}{others}; more {}{in_what}",
+            "Slow step: step {} takes {}, median {}{others}; the additional time is in {}{in_what}",
             worst.0,
             duration(length(worst)),
             duration(usual),

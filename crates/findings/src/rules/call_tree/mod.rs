@@ -358,7 +358,7 @@ fn exclusion_notes(context: &CallRuleContext<'_>) -> Vec<String> {
     let represented = all.into_iter().filter(|(ns, ..)| *ns > 0);
     represented
         .map(|(ns, part, is, more)| {
-            format!("{part}, {} of that thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
+            format!("{part}, {} of the analyzed thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
         })
         .collect()
 }
