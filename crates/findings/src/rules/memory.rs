@@ -194,8 +194,8 @@ pub(super) const DEAD_WRITE: Rule = Rule {
     gain_methods: &[GainMethod::Nothing],
     gain_text: "The rule finds fills and copies whose bytes are all overwritten by another call before any read. \
          Removing such a write saves time, not memory: the reported bytes are those of the wasted writes.",
-    advice: "Remove the write that nothing reads: a copy to the GPU that a later copy overwrites, or torch.zeros where \
-         torch.empty is enough.",
+    advice: "Remove the write whose result is never read: a copy to the GPU that a later copy overwrites, or \
+         torch.zeros where torch.empty is enough.",
     example: (
         "out = torch.zeros(n, device=\"cuda\")\nout.copy_(x)",
         "out = torch.empty(n, device=\"cuda\")\nout.copy_(x)",
