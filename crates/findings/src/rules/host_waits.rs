@@ -98,8 +98,8 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant::for_all(
             "whose ranks wait for each other",
             |candidate| is_for_other_ranks(&candidate.title),
-            "Inspect the rank that arrives last: pass the folder with the traces of all ranks; SL040 then names that \
-             rank and the findings only there. This rank needs no fix.",
+            "Inspect the rank that arrives last: pass the folder with the traces of all ranks. SL040 then names that \
+             rank, and the finding that only that rank has. This rank needs no fix.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
         AdviceVariant::for_all(
