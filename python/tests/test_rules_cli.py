@@ -185,7 +185,7 @@ def test_thresholds_of_python_rules_are_set(findings: Program) -> None:
         ("MY001.none=1", "no threshold 'none'; there are most, least"),
         ("MY001.most=x", "'x' is not a number"),
         ("MY009.most=1", "there is no rule MY009"),
-        ("MY001", "is no setting"),
+        ("MY001", "is not a setting"),
     ]:
         assert reason in findings(*rules, "--set", wrong, code=2).stderr
     assert "--rules" in findings("--set", "MY001.most=1", code=2).stderr
@@ -214,7 +214,7 @@ def test_small_gains_are_counted_by_rule(findings: Program) -> None:
     document = findings.json(*rules)
     assert {row["title"] for row in document["not_listed"] if row["code"] == "MY001"} == {"little", "less"}
     notes = " ".join(document["notes"])
-    assert "MY002: 1 stated gain is longer than a step, and limited to a step" in notes
+    assert "MY002: 1 stated gain is longer than a step, and reduced to the length of a step" in notes
     assert "MY002: 1 stated gain is negative, and replaced by 0" in notes
     [longer] = [row for row in rows(document) if row["title"] == "longer"]
     assert longer["gain_percent"] == 100.0

@@ -38,7 +38,7 @@ test("checked rules show their thresholds and link to their pages", async () => 
   await open(page, served.url, "page=issues");
   await page.getByText(/\d+ rules checked/).click();
   const checkedRules = page.locator("details", { hasText: "rules checked" });
-  expect(await checkedRules.innerText()).toMatch(/SL001\.share = \d+: minimum share of a kernel in GPU busy time/);
+  expect(await checkedRules.innerText()).toMatch(/SL001\.share = \d+: report only kernels that take at least this percentage of GPU busy time/);
   await checkedRules.getByRole("button", { name: "SL001" }).click();
   const rule = page.getByRole("region", { name: "Page of SL001" });
   await rule.waitFor();

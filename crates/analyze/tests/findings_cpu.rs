@@ -374,7 +374,7 @@ fn advice_depends_on_the_awaited_resource() {
     let lock = advice("<built-in method acquire of _thread.lock object at 0x7f52d1b40e50>");
     assert!(lock.starts_with("Shorten the time under the lock"), "{lock}");
     assert_eq!(advice("<built-in method __enter__ of _thread.RLock object at 0x7f52d1b40e50>"), lock);
-    assert!(advice("queue.py(154): Queue.get").starts_with("For get(): let the producer run ahead"));
+    assert!(advice("queue.py(154): Queue.get").starts_with("If the step waits in get(): "));
     assert!(advice("threading.py(327): Condition.wait").starts_with("Start the other thread one step earlier"));
     assert!(advice("<built-in function sleep>").starts_with("Remove the sleep"));
     assert!(

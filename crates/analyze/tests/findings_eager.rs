@@ -214,8 +214,8 @@ fn unrecorded_gpu_work_is_not_small() {
         let of = found.unchecked.iter().find(|of| of.rule.code == code);
         assert!(of.is_some_and(|of| matches!(of.reason, Reason::Missing(Requirement::GpuRecords))), "{code}: {of:?}");
     }
-    let expected = "GPU times are incomplete (3 of 9 launches have no device record), so rules that compare with GPU \
-        times are not checked (";
+    let expected = "GPU times are incomplete (3 of 9 launches have no device record), so rules that use GPU times \
+        were not checked: ";
     assert!(found.notes.iter().any(|note| note.starts_with(expected)), "{:?}", found.notes);
 }
 

@@ -48,7 +48,7 @@ fn dense_gradients_of_sparsely_used_tables() {
     for on_gpu in [false, true] {
         let one = found((1_000, false), on_gpu);
         assert_eq!(one.len(), 1, "{}", text(&one));
-        let title = "Dense embedding gradient of 100000 × 64: lookups read at most 1.0 % of the rows, ";
+        let title = "Dense embedding gradient of 100000 × 64: a lookup reads at most 1.0 % of the rows, ";
         assert!(one[0].title.starts_with(title), "{}", one[0].title);
         assert_eq!(one[0].place.line, Some(3), "{:?}", one[0].place);
         // Three hundredths of 8 ms are left, at most a tenth.

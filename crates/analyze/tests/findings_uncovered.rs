@@ -354,7 +354,7 @@ fn time_without_recorded_calls_is_python_if_known() {
     let service = gap(service, LargeKind::UnrecordedHost);
     assert_eq!(service.name, "host time without recorded calls");
     // The file lacks frames: `perf record` is no first advice.
-    assert!(service.advice.starts_with("record a Python program with_stack=True"), "{service:?}");
+    assert!(service.advice.starts_with("for a Python program, record with with_stack=True"), "{service:?}");
 }
 
 /// A wait in a loader's annotation is Python's, whether or not its frames are recorded.

@@ -197,10 +197,10 @@ fn standstill_is_reported() {
     assert_eq!(note(&without), None);
     let note_text = note(&with).unwrap();
     assert!(
-        note_text.starts_with("one gap of 10.00 s after step 5 is 100 % of the window, without recorded calls"),
+        note_text.starts_with("one gap of 10.00 s after step 5 is 100 % of the window, and no call was recorded"),
         "{note_text}"
     );
-    assert!(note_text.ends_with("; --steps 6..9 selects steps without a gap"), "{note_text}");
+    assert!(note_text.ends_with("without such a gap, pass --steps 6..9"), "{note_text}");
     let longest = |found: &Findings| found.uncovered.groups.iter().find_map(|group| group.longest_gap_ns);
     assert!(longest(&with).is_some_and(|ns| (10_000_000_000..10_001_000_000).contains(&ns)), "{:?}", with.uncovered);
     assert!(codes(&without).contains(&"SL002".to_owned()), "{}", text(&without.findings));

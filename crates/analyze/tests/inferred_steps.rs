@@ -180,7 +180,8 @@ fn steps_are_inferred_on_all_ranks_or_none() {
         assert_eq!(together.ranks[0].step_ns, alone.step_ns);
         let on_first = |finding: &&Finding| finding.ranks.iter().any(|of| of.rank == 0);
         assert_eq!(together.findings.iter().filter(on_first).count(), alone.findings.len(), "{:?}", together.findings);
-        let has_note = |note: &String| note.starts_with("no inferred steps, times are of whole traces: ");
+        let has_note =
+            |note: &String| note.starts_with("steps could not be inferred, because the launch pattern repeats ");
         assert!(together.notes.iter().any(has_note), "{:?}", together.notes);
         // What-if replays their edits in that window, which the note names, and gains what they say.
         assert!(together.notes.iter().any(|note| note.contains("`stackline what-if --whole`")), "{:?}", together.notes);

@@ -43,8 +43,8 @@ fn profiles_have_findings() {
     assert!(text.starts_with("2 findings; the analyzed thread takes 10.00 s."), "{text}");
     assert!(text.contains(" 1. /srv/me/data.py:12 in fetch  estimated gain 2000 ms"), "{text}");
     assert!(text.contains("Waiting for a queue") && text.contains("Logging blocks the host: 1000 ms"), "{text}");
-    assert!(text.contains("only sums of calls, no single calls"), "{text}");
-    assert!(text.contains("over its whole run without steps"), "{text}");
+    assert!(text.contains("only the total time per call path, not each call"), "{text}");
+    assert!(text.contains("over the whole run, because no steps are marked"), "{text}");
     let (_, json, _) = run(&["findings", &path, "--format", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let rows = json["tables"]["findings"]["rows"].as_array().unwrap();

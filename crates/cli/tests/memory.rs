@@ -98,7 +98,7 @@ fn thresholds_can_be_set() {
     };
     assert!(codes(&[]).contains(&"SL051".to_owned()));
     assert!(!codes(&["--set", "SL051.kernels=2"]).contains(&"SL051".to_owned()));
-    for (set, why) in [("SL051.kernels=x", "no setting"), ("SL001.share=40", "not a memory rule")] {
+    for (set, why) in [("SL051.kernels=x", "not a setting"), ("SL001.share=40", "not a memory rule")] {
         let output = stackline(&["memory", "late.memory", "--set", set]).current_dir(folder.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{set}");

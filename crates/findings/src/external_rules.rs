@@ -213,7 +213,7 @@ impl ExternalRules {
             }
             Message::Missing { code, need } => {
                 let need = Requirement::from_name(&need)
-                    .ok_or_else(|| format!("{code} has the unknown requirement {need:?}"))?;
+                    .ok_or_else(|| format!("{code} requires {need:?}, which is not a known requirement"))?;
                 self.unchecked.push(SkippedRule { rule: self.rule(&code)?, reason: Reason::Missing(need) });
                 Ok(())
             }
@@ -253,7 +253,7 @@ impl ExternalRules {
             ));
         }
         if let Some(need) = rule.needs.iter().find(|need| Requirement::from_name(need).is_none()) {
-            return Err(format!("{source}: {code} has the unknown requirement {need:?}"));
+            return Err(format!("{source}: {code} requires {need:?}, which is not a known requirement"));
         }
         if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
             return Err(format!("two rules have the code {code}: {} and {source}", other.source));
@@ -344,16 +344,20 @@ fn validate(finding: ExternalFinding) -> Result<ValidatedFinding, String> {
     }
     if let Some((low, likely, high)) = finding.gain {
         if !(low <= likely && likely <= high) {
-            return Err(format!("gain of {likely} ns is outside of its bounds, {low} to {high} ns"));
+            return Err(format!("the gain of {likely} ns is not within its bounds, {low} to {high} ns"));
         }
         if !finding.edits.is_empty() {
-            return Err("a gain is either stated or replayed from edits, not both".to_owned());
+            return Err(
+                "a finding has a gain and edits; give one of them: with edits, Stackline computes the gain by \
+                 simulation"
+                    .to_owned(),
+            );
         }
     }
     let edits = finding.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
     let edits = edits.collect::<Result<Vec<Edit>, _>>()?;
     if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
-        return Err(format!("{edit}: a rule's edit cannot be an alternative"));
+        return Err(format!("{edit}: an edit of a rule cannot begin with a case, such as `case 1:`"));
     }
     let facts = finding.facts.iter().map(fact).collect::<Result<_, _>>()?;
     let support = named(&Support::ALL, |support| support.name(), &finding.support, "support")?;
@@ -452,8 +456,11 @@ mod tests {
         let wrong: [(Change, &str); 9] = [
             (|finding| finding.title = " ".to_owned(), "empty title"),
             (|finding| finding.line = Some(0), "count from 1"),
-            (|finding| finding.gain = Some((2, 1, 3)), "outside of its bounds"),
-            (|finding| (finding.gain, finding.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
+            (|finding| finding.gain = Some((2, 1, 3)), "not within its bounds"),
+            (
+                |finding| (finding.gain, finding.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]),
+                "one of them",
+            ),
             (|finding| finding.edits = vec!["explode".to_owned()], "explode"),
             (|finding| finding.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
             (|finding| finding.support = "sure".to_owned(), "unknown support"),

@@ -69,7 +69,7 @@ impl ImplausibleGains {
         let longer = self
             .longer
             .iter()
-            .map(|(code, &n)| format!("{code}: {} longer than a step, and limited to a step", gains(n)));
+            .map(|(code, &n)| format!("{code}: {} longer than a step, and reduced to the length of a step", gains(n)));
         let negative =
             self.negative.iter().map(|(code, &n)| format!("{code}: {} negative, and replaced by 0", gains(n)));
         longer.chain(negative).collect()

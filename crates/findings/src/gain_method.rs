@@ -22,30 +22,30 @@ impl GainMethod {
     pub(super) fn about(self) -> &'static str {
         match self {
             Self::Replay => {
-                "Replay: the gain is the time by which a step gets shorter in the dependency graph of the trace with \
-                these edits ([what-if](../analyses/what-if.md)). The cost of recording the removed events is \
-                subtracted. The bounds are those of replay, and also cover the cases above. They do not cover \
-                effects that no trace shows, such as freed caches, memory and processors: some programs [gained more \
-                or less](../findings-accuracy.md)."
+                "Replay: Stackline simulates the dependency graph of the trace with this change \
+                ([what-if](../analyses/what-if.md)). The gain is the time by which a step gets shorter, minus the cost \
+                of recording the removed events. The bounds cover the error of the simulation and the lower and upper \
+                estimates above. They do not cover effects that no trace shows, such as caches, memory or processors \
+                that become free. Some programs [gained more or less](../findings-accuracy.md)."
             }
             Self::Speculative => {
-                "Speculative replay: the gain is the time by which a step gets shorter in the dependency graph of \
-                the trace with these edits ([what-if](../analyses/what-if.md)). No record shows that the assumed \
-                change is possible, so the lower bound is 0. The combined gain of all findings and `--fail-on gain` \
-                exclude the gain."
+                "Speculative replay: Stackline simulates the dependency graph of the trace with this change \
+                ([what-if](../analyses/what-if.md)). The gain is the time by which a step gets shorter. The trace does \
+                not show that the change is possible, so the lower bound is 0. The combined gain of all findings and \
+                `--fail-on gain` leave this gain out."
             }
             Self::Model => {
-                "Model: edits of the dependency graph cannot express the change, so no replay predicts the gain. \
-                Instead, a formula estimates the gain from measured times, and the finding names this model. The \
-                combined gain of all findings excludes this gain."
+                "Model: the change cannot be simulated in the dependency graph. A formula estimates the gain from \
+                measured times instead; the finding names the formula. The combined gain of all findings leaves this \
+                gain out."
             }
             Self::Memory => {
-                "Replay of allocations: the allocations of the trace are repeated with the change \
+                "Replay of allocations: Stackline simulates the allocations of the trace again with the change \
                  ([memory](../reference/memory.md#findings)). The gain is the number of bytes saved at the highest \
                  peak of the device. The finding also reports how far the change alone lowers the peak. The lower \
-                 bound excludes objects whose waste is inferred."
+                 bound leaves out objects whose waste is only inferred."
             }
-            Self::Nothing => "Without a known change that saves time, the finding has no gain.",
+            Self::Nothing => "The finding has no gain, because no change that would save the time is known.",
         }
     }
 }

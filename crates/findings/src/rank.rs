@@ -189,12 +189,19 @@ fn find_in(
     notes.extend(beyond.notes());
     if unknown > 0 {
         let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
-        notes.push(format!("{unknown} {findings} excluded: the trace does not show the gain of {their} repair"));
+        notes.push(format!(
+            "{unknown} {findings} excluded, because the trace does not show how much time {their} \
+             repair would save"
+        ));
     }
     let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
     let is_incomplete = missing_record_count(trace) > 0;
     if is_incomplete {
-        notes.push("part of the trace is missing, see the read report: gains cover the rest".to_owned());
+        notes.push(
+            "part of the trace is missing (`stackline doctor` lists the missing parts): gains are estimated \
+             from the rest"
+                .to_owned(),
+        );
     }
     notes.extend(incomplete_gpu(trace, &unchecked));
     fix_location::fill_in(trace, &mut findings.iter_mut().collect::<Vec<_>>());
@@ -244,7 +251,7 @@ const MIN_OPERATIONS: usize = 10;
 fn insufficient_work_note(trace: &Trace) -> Option<String> {
     let count = trace.gpu.len();
     let operations = if count == 1 { "operation" } else { "operations" };
-    let note = || format!("the trace has only {count} GPU {operations} and no steps: too little for reliable findings");
+    let note = || format!("the trace has only {count} GPU {operations} and no steps: findings are unreliable");
     (1..MIN_OPERATIONS).contains(&count).then(note)
 }
 

@@ -50,7 +50,11 @@ pub(super) fn remove_effects(
     codes.sort_unstable();
     codes.dedup();
     (!codes.is_empty()).then(|| {
-        format!("{} on other ranks is excluded: these ranks wait for rank {last}, see SL040", codes.join(", "))
+        format!(
+            "{} on other ranks is not listed, because these ranks only wait for rank {last}: see \
+             SL040",
+            codes.join(", ")
+        )
     })
 }
 

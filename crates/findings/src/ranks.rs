@@ -255,13 +255,20 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
     let which = |test: fn(&RankTimes) -> bool| ranks.iter().filter(move |&rank| test(rank));
     let note = |test: fn(&RankTimes) -> bool, why: &str| {
         let of: Vec<i64> = which(test).map(|rank| rank.rank).collect();
-        (!of.is_empty()).then(|| format!("SL040 did not compare {} with the others: {why}", ranges(&of)))
+        (!of.is_empty()).then(|| format!("SL040 (slowest rank) left out {}: {why}", ranges(&of)))
     };
-    let silent = note(|rank| rank.exposed_collectives_ns.is_none(), "there are no collectives");
-    let lost = note(|rank| rank.exposed_collectives_ns.is_some() && rank.is_incomplete, "part of the trace is missing");
+    let silent = note(|rank| rank.exposed_collectives_ns.is_none(), "no collectives were recorded there");
+    let lost = note(
+        |rank| rank.exposed_collectives_ns.is_some() && rank.is_incomplete,
+        "part of that trace is \
+         missing",
+    );
     let compared: Vec<RankTimes> = which(RankTimes::is_comparable).copied().collect();
-    let apart = (!are_similar(&compared))
-        .then(|| "step lengths of the ranks differ by more than a quarter: SL040 did not compare them".to_owned());
+    let apart = (!are_similar(&compared)).then(|| {
+        "SL040 (slowest rank) was not checked: the lengths of steps differ by more than a quarter between \
+             ranks"
+            .to_owned()
+    });
     [silent, lost, apart].into_iter().flatten().collect()
 }
 

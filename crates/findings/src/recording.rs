@@ -115,8 +115,8 @@ impl RemovedOperators {
         let a_step = if steps > 0 { " per step" } else { "" };
         (removable > 0).then(|| {
             format!(
-                "{} of the gain{a_step} is the cost of recording the removed operators: `findings` subtracts it, and \
-                     reports {}{a_step}",
+                "{} of the gain{a_step} is time that recording added to the removed operators. `stackline findings` \
+                     subtracts that time and reports {}{a_step}",
                 per_step(removable),
                 per_step(gain_ns - removable.min(gain_ns))
             )
@@ -152,7 +152,7 @@ impl SharedContext<'_> {
 /// Fact about the subtracted overhead, unless it is small.
 pub(super) fn overhead_fact(recording: i64) -> Option<Fact<String>> {
     const MIN_REPORTED_NS: i64 = 1_000;
-    let name = "recording overhead excluded from the gain per step".to_owned();
+    let name = "recording overhead subtracted from the gain per step".to_owned();
     (recording >= MIN_REPORTED_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
 }
 
@@ -161,13 +161,13 @@ pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
     let recorded = shared.recorded()?;
     let cost = recorded.cost();
     let torch = match cost.torch_ns {
-        Some(ns) => format!("{ns:.0} ns of it PyTorch's"),
-        None => "without PyTorch's share, which is unknown".to_owned(),
+        Some(ns) => format!("of which PyTorch takes {ns:.0} ns"),
+        None => "not including PyTorch's own recording, whose cost is unknown".to_owned(),
     };
     Some(format!(
-        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: the step length and \
-             replayed gains exclude it, and all other times include it; additional cache misses due to recording are \
-             unknown",
+        "recording slowed each operator by at least {:.0} ns ({torch}), in total {:.0} % of the recorded step. This \
+             time is subtracted from the step length and from simulated gains, but not from other times. How many \
+             cache misses recording adds is unknown",
         cost.ns(),
         100.0 * shared.window_overhead_ns(recorded) as f64 / shared.window.length_ns().max(1) as f64
     ))

@@ -177,35 +177,48 @@ impl Requirement {
         match self {
             Self::GpuWork => "no GPU operations",
             Self::GpuRecords => {
-                "incomplete GPU times (launches without a device record, operations without a time, or a truncated \
-                 file)"
+                "incomplete GPU times (launches without a recorded GPU operation, operations without times, or a \
+                 truncated file)"
             }
             Self::RuntimeCalls => "no calls of the GPU runtime",
             Self::Operators => "no operators",
             Self::PythonFrames => {
                 "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
             }
-            Self::Step => "no steps (prof.step(), or record_function(\"ProfilerStep#0\"), …)",
-            Self::Steps => "fewer than two steps (prof.step(), or record_function(\"ProfilerStep#0\"), …)",
-            Self::Shapes => "no shapes (torch.profiler: record_shapes=True; or `stackline record --shapes`)",
-            Self::BackwardLinks => "no links from forward to backward operators",
+            Self::Step => {
+                "no marked steps (call prof.step(), or wrap each step in \
+                 record_function(\"ProfilerStep#0\"), …)"
+            }
+            Self::Steps => {
+                "fewer than two marked steps (call prof.step(), or wrap each step in \
+                 record_function(\"ProfilerStep#0\"), …)"
+            }
+            Self::Shapes => {
+                "no input shapes of operators (torch.profiler: record_shapes=True; or `stackline record \
+                 --shapes`)"
+            }
+            Self::BackwardLinks => "no links from forward operators to their backward operators",
             Self::InstructionSamples => "no samples of GPU instructions",
             Self::Collectives => "no collectives",
             Self::ClockCounters => "no counters of GPU clocks",
             Self::GpuModel => "no GPU properties",
-            Self::Ranks => "one rank only (pass the folder with the traces of all ranks)",
+            Self::Ranks => "only one rank (pass the folder with the traces of all ranks)",
             Self::Processors => {
-                "no number of processors or no samples of CPU time (`stackline record --mode trace` has both)"
+                "no CPU time samples, or no number of usable processors (`stackline record --mode trace` records both)"
             }
-            Self::PythonTimes => "no samples of CPU time (`stackline record` without --sample-hz 0)",
+            Self::PythonTimes => "no CPU time samples (use `stackline record`, without --sample-hz 0)",
             Self::Events => "only memory events",
             Self::SingleCalls => {
-                "only sums of calls, no single calls (`stackline record --mode trace`, or torch.profiler)"
+                "only the total time per call path, not each call (use `stackline record --mode trace`, or \
+                torch.profiler)"
             }
             Self::Memory => "no memory allocations (`stackline record --mode trace --memory`)",
             Self::MemoryAccesses => "no memory accesses (`stackline record --mode trace --memory`)",
-            Self::MemoryRanges => "no byte ranges of memory accesses",
-            Self::MemoryEnd => "neither the end of the program nor enough steps: live objects may still be freed",
+            Self::MemoryRanges => "no records of the bytes that each memory access reads or writes",
+            Self::MemoryEnd => {
+                "neither the end of the program nor enough steps, so allocated objects may still be \
+                 freed later"
+            }
         }
     }
 
@@ -289,7 +302,7 @@ pub struct Setting {
 impl Setting {
     /// `share`: minimum reported share of GPU busy time, in percent.
     pub(super) const fn share_of_gpu(default: f64) -> Self {
-        let about = "minimum reported share of GPU busy time, in percent";
+        let about = "report only work that takes at least this percentage of GPU busy time";
         Self { name: "share", default, range: (0.0, 100.0), about }
     }
 }

@@ -25,14 +25,14 @@ impl std::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(text) => {
-                write!(f, "{text:?} is no setting. Write CODE.NAME=NUMBER, such as SL001.share=10")
+                write!(f, "{text:?} is not a setting. Write CODE.NAME=NUMBER, such as SL001.share=10")
             }
             Self::UnknownRule(code) => write!(f, "there is no rule {code}"),
             Self::UnknownSetting(name, known) if known.is_empty() => {
-                write!(f, "unknown setting {name}: its rule has no settings")
+                write!(f, "unknown setting {name}: the rule has no settings")
             }
             Self::UnknownSetting(name, known) => {
-                write!(f, "unknown setting {name}. Use one of {}", known.join(", "))
+                write!(f, "unknown setting {name}. The settings of the rule are {}", known.join(", "))
             }
             Self::OutOfRange(name, value, least, most) => {
                 write!(f, "{name}={value} is out of range. Use a value from {least} to {most}")

@@ -65,7 +65,7 @@ pub(super) fn incomplete_gpu(trace: &Trace, unchecked: &[SkippedRule]) -> Option
     let rules: Vec<&str> = unchecked.iter().filter(is_one).map(|of| of.rule.code.as_str()).collect();
     let missing = trace.gpu_records().missing().filter(|_| !rules.is_empty())?;
     Some(format!(
-        "GPU times are incomplete ({missing}), so rules that compare with GPU times are not checked ({})",
+        "GPU times are incomplete ({missing}), so rules that use GPU times were not checked: {}",
         rules.join(", ")
     ))
 }

@@ -65,9 +65,9 @@ impl Standstill {
         };
         // Otherwise other threads may run calls meanwhile.
         let are_empty = gaps.iter().all(|segment| segment.event.is_some() || segment.rule == GAP);
-        let why = if are_empty { "without recorded calls" } else { "of unknown cause" };
+        let why = if are_empty { "and no call was recorded in that time" } else { "and the cause is unknown" };
         let note = format!(
-            "{gaps_are} {:.0} % of the window, {why}; a step takes {} without{}",
+            "{gaps_are} {:.0} % of the window, {why}; without that time, a step takes {}{}",
             100.0 * ns as f64 / window.length_ns().max(1) as f64,
             duration(without(shared.step_ns(), ns, shared.steps)),
             others(&of_window, &gaps).unwrap_or_default()
@@ -115,7 +115,7 @@ fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
     // The first of equally long runs.
     let run = runs.iter().rev().max_by_key(|run| run.len())?;
     let (first, last) = (run.first()?.number, run.last()?.number);
-    Some(format!("; --steps {first}..{last} selects steps without a gap"))
+    Some(format!("; to analyze only steps without such a gap, pass --steps {first}..{last}"))
 }
 
 #[cfg(test)]

@@ -12,15 +12,15 @@ pub(super) const RULE: Rule = Rule {
     code: "SL020",
     name: "all-reduce-of-shards",
     area: Area::Communication,
-    about: "gradients are all-reduced, although each rank needs only its shard",
+    about: "gradients are reduced with AllReduce, although each rank needs only its shard of the sum",
     why: "In a ring, AllReduce moves every element twice and ReduceScatter once. With a sharded optimizer, each rank \
-        updates only its part of the parameters, which are gathered or broadcast afterwards. The other parts of the \
-        sum are wasted.",
+        updates only its part of the parameters, which are gathered or broadcast afterwards. The rank does not need \
+        the other parts of the summed gradients.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate halves the time of each AllReduce, excluding its waits for other ranks (`scale`). Time \
-         beyond the median of AllReduces of the same size counts as such a wait, and stays. The lower bound removes \
-         from each AllReduce only 0.4 of the shortest time of AllReduces of its size. The upper bound removes half of \
-         the whole time, including the waits.",
+    gain_text: "The estimate halves the time of each AllReduce, excluding its waits for other ranks (what-if operation \
+         `scale`). Time beyond the median of all AllReduces of the same size counts as such a wait, and is not \
+         shortened. For the lower bound, each AllReduce gets shorter by 0.4 times the time of the shortest AllReduce \
+         of the same size. The upper bound halves all of the time, including waits.",
     advice: "Use ReduceScatter for gradients: FSDP (fully_shard) instead of DDP with a sharded optimizer, \
         \"reduce_scatter\": true in DeepSpeed's zero_optimization, or dist.reduce_scatter_tensor.",
     example: (
@@ -30,11 +30,11 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients needs one more \
         small AllReduce",
-    false_positives: "Other code needs the whole sum on each rank. The rule infers the gather of parameters from \
-        element counts: as many elements are gathered as reduced. The gain assumes the cost of a ring: each \
-        AllReduce takes half as long, without its wait for other ranks (the time beyond the median of its size). The \
-        lower bound assumes 40 % less; 44 % were measured on eight GPUs (CTDA-CPA). Collectives that switches \
-        compute (NVLS, SHARP) are excluded.",
+    false_positives: "AllReduce is needed if other code uses the whole sum on each rank. The rule infers from element \
+        counts that parameters are gathered: as many elements are gathered as reduced. The gain assumes the cost of a \
+        ring: each AllReduce takes half as long, without its wait for other ranks (the time beyond the median of its \
+        size). The lower bound assumes 40 % less; 44 % were measured on eight GPUs (CTDA-CPA). Collectives that \
+        switches compute (NVLS, SHARP) are not reported.",
     source: "CTDA-CPA 4.4, DeepSpeed ZeRO-2 on eight GPUs",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
             name: "match",
             default: 10.0,
             range: (0.0, 50.0),
-            about: "maximum difference between gathered and reduced elements, in percent",
+            about: "largest difference between the numbers of gathered and reduced elements, in percent",
         },
         Setting { name: "elements", default: 65536.0, range: (1.0, 1e12), about: "minimum elements of a collective" },
     ],
@@ -107,7 +107,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     let calls = events.len().div_ceil(context.steps().max(1));
     Some(Candidate {
         title: format!(
-            "AllReduce of sharded gradients: {calls} calls{}, ReduceScatter moves half as much",
+            "AllReduce of sharded gradients: {calls} calls{}; ReduceScatter would move half as much data",
             context.words().per_step_suffix()
         ),
         place,

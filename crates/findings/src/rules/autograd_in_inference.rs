@@ -13,21 +13,21 @@ pub(super) const RULE: Rule = Rule {
     code: "SL048",
     name: "autograd-in-inference",
     area: Area::Host,
-    about: "autograd records a graph, although the program runs no backward pass",
-    why: "Each operator creates a graph node, saves its inputs, and frees both later. The saved inputs keep memory \
-        of all layers allocated.",
+    about: "autograd records a graph, although the program never runs a backward pass",
+    why: "Each operator creates a graph node, saves its inputs, and frees both later. Because of the saved inputs, \
+        memory of all layers stays allocated.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens the outermost operators with a sequence number by 2.4 µs per graph node \
-         (`scale`), a value between those measured in two programs. The bounds are 0.8 and 5 µs. The estimate leaves \
-         kernels unchanged, so the gain is 0 if the GPU is the bottleneck.",
+    gain_text: "The estimate shortens outermost operators that create graph nodes by 2.4 µs per node (what-if \
+         operation `scale`), a value between those measured in two programs. The bounds are 0.8 and 5 µs. The estimate \
+         leaves kernels unchanged, so the gain is 0 if the GPU is the bottleneck.",
     advice: "Run the forward pass under torch.inference_mode(), or under torch.no_grad() if training uses its \
         outputs later.",
     example: ("def serve(x):\n    return model(x)", "@torch.inference_mode()\ndef serve(x):\n    return model(x)"),
     cost: "one line; outputs of inference_mode cannot take part in training",
-    false_positives: "The trace is a part of training, and its backward pass was not recorded or comes later. \
-        Evidence of the rule: operators have sequence numbers, which exist only while autograd records, and the \
-        numbers grow with each graph node. The trace has no backward node and no optimizer step. Subclasses of \
-        torch.autograd.Function do not count, as they create a node in any mode. The gain is the host time of the \
+    false_positives: "The finding is wrong if the trace is a part of training, and its backward pass was not recorded \
+        or comes later. The rule reports traces in which operators have sequence numbers that grow with each graph \
+        node, which only autograd causes, but without any backward node or optimizer step. Subclasses of \
+        torch.autograd.Function do not count, because they create a node in any mode. The gain is the host time of the \
         nodes, without effects of the saved memory.",
     source: "common practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],

@@ -15,19 +15,20 @@ pub(super) const RULE: Rule = Rule {
     code: "SL006",
     name: "backward-much-slower",
     area: Area::Kernels,
-    about: "the backward pass of an operator takes several times its forward pass on the GPU",
+    about: "the backward pass of an operator takes several times as long on the GPU as its forward pass",
     why: "Most backward operators take at most twice the time of their forward operator. A larger ratio indicates a \
-        slow algorithm: ordered sums, colliding additions, or unsuitable memory layouts.",
+        slow algorithm: sums in a fixed order, atomic additions to the same address, or unsuitable memory layouts.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The estimate shortens the backward kernels to twice the time of their forward kernels (`scale`). The \
-         trace's links connect backward and forward operators.",
+    gain_text: "The estimate shortens the backward kernels to twice the time of their forward kernels (what-if \
+         operation `scale`). Links in the trace connect backward and forward operators.",
     advice: "Inspect the kernels of the backward pass. Use another operator with the same result, allow \
         nondeterministic algorithms, or change the memory layout of the inputs.",
     example: ("y = table[indices]", "y = table.index_select(0, indices)"),
     cost: "depends on the operator",
-    false_positives: "The backward pass has more work, as with recomputation or views. Embeddings, gather and \
-        index_select are excluded: their forward pass reads the requested rows, and their backward pass writes a \
-        gradient of the whole table. The gain assumes a backward pass of twice the forward pass.",
+    false_positives: "The backward pass may have to do more work than the forward pass, as with recomputation or \
+        views. Embeddings, gather and index_select are not reported: their forward pass reads only the requested rows, \
+        and their backward pass writes a gradient of the whole table. The gain assumes that the backward pass takes \
+        twice as long as the forward pass.",
     source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
     needs: &[Requirement::GpuWork, Requirement::BackwardLinks, Requirement::GpuRecords],
     settings: &[
@@ -35,13 +36,13 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 3.0,
             range: (1.0, 1000.0),
-            about: "minimum ratio of backward to forward time",
+            about: "report only if the backward pass takes at least this multiple of the time of the forward pass",
         },
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "minimum share of the backward pass in GPU busy time, in percent",
+            about: "report only if the backward pass takes at least this percentage of GPU busy time",
         },
     ],
     advice_variants: &[],
@@ -105,8 +106,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
     let edit = context.edit(Action::Scale((USUAL_RATIO / times).min(1.0)), format!("backward of {name}"), &backward)?;
     Some(Candidate {
         title: format!(
-            "Slow backward pass: {} takes {times:.1} times its forward pass, {share:.0} % of GPU time (gain assumes \
-             2 times)",
+            "Slow backward pass: {} takes {times:.1} times as long as its forward pass, {share:.0} % of GPU time (gain \
+             assumes 2 times)",
             super::shorten_name(name)
         ),
         place: place?,

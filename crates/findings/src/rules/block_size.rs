@@ -12,17 +12,17 @@ pub(super) const RULE: Rule = Rule {
     name: "block-size",
     area: Area::Kernels,
     about: "a hot kernel has a block size that leaves GPU lanes idle",
-    why: "GPUs run threads in groups: warps of 32 on NVIDIA, wavefronts of 64 on AMD data-center GPUs. A partly \
-        filled group takes as long as a full one.",
+    why: "GPUs run threads in groups: warps of 32 on NVIDIA, wavefronts of 64 on AMD data-center GPUs. A partly filled \
+        group takes as long as a full group.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens the kernels by the share of idle lanes (`scale`). A kernel keeps a part of its \
-         time: the threads of a block, divided by the same number rounded up to whole warps.",
+    gain_text: "The estimate multiplies the time of a kernel by its threads per block divided by the same number \
+         rounded up to whole warps (what-if operation `scale`).",
     advice: "Choose a multiple of the warp size as the number of threads per block: num_warps of a Triton kernel, or \
-        the block size of a CUDA or HIP kernel. Report a library kernel to its library.",
+        the block size of a CUDA or HIP kernel. If the kernel is part of a library, report it there.",
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
     cost: "one number, and a measurement",
-    false_positives: "The kernel is memory-bound or launches few blocks. The gain assumes that the idle lanes do \
-        useful work.",
+    false_positives: "Another block size does not help if the kernel is memory-bound or launches few blocks. The gain \
+        assumes that idle lanes would do useful work.",
     source: "vendors' programming guides; DeepContext table 3 (threads per block)",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
@@ -30,13 +30,14 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "minimum share of the kernel in GPU busy time, in percent",
+            about: "report only kernels that take at least this percentage of GPU busy time",
         },
         Setting {
             name: "blocks",
             default: 64.0,
             range: (1.0, 1e9),
-            about: "minimum blocks of a launch; fewer blocks do not fill the GPU anyway",
+            about: "report only launches with at least this many blocks; fewer blocks do not fill the GPU at any block \
+                 size",
         },
     ],
     advice_variants: &[],
@@ -105,8 +106,8 @@ fn candidate(
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "Block size: {} has {threads} threads per block, the GPU runs {group} at a time, {:.0} % of lanes are \
-             idle",
+            "Block size: {} has {threads} threads per block, but the GPU runs {group} at a time, so {:.0} % of lanes \
+             are idle",
             super::shorten_name(name),
             100.0 * (lanes - threads) as f64 / lanes as f64
         ),

@@ -16,14 +16,13 @@ pub(super) const RULE: Rule = Rule {
     code: "SL043",
     name: "busy-python",
     area: Area::Host,
-    about: "Python code of a function outside of operators takes a large share of the step, in a program without a \
-        GPU",
+    about: "a Python function takes a large share of the step outside of operators, in a program without a GPU",
     why: "Parsing, string processing and loops over numbers are slow in Python, and are often repeated in each step.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "In a recording, the rule takes the time between two operators in which CPU samples show the function, \
-         outside of operators and frameworks. The estimate halves that time (`scale`); the upper bound removes it, and \
-         the bounds cover the sampling error. The reported line has most of these samples. In a trace with every call, \
-         the same applies to the time of the function and its callees on the critical path.",
+    gain_text: "In a recording, the measured time is that between two operators in which CPU samples show the \
+         function, outside of operators and frameworks. The estimate halves this time (what-if operation `scale`). The \
+         upper bound removes it, and the bounds cover the sampling error. The reported line has most of these samples. \
+         In a trace with every call, the measured time is that of the function and its callees on the critical path.",
     advice: "Move the work before the loop and keep its result, or move it into a DataLoader worker. Read a format \
         without parsing, and write loops over numbers as tensor operators.",
     example: (
@@ -31,12 +30,13 @@ pub(super) const RULE: Rule = Rule {
         "table = torch.tensor(json.load(open(path)))\n\ndef step(batch):\n    ...",
     ),
     cost: "depends on the work",
-    false_positives: "The work differs from step to step and cannot run concurrently. The gain assumes half of the \
-        work; the bounds are 0 and all of it, as a trace does not show which work is avoidable. In recordings, the \
-        upper bound also covers time that no sample attributes. It further assumes operators as fast as the fastest \
-        tenth of their calls, because they find more data in caches. If a profiler records each Python call \
-        (torch.profiler: with_stack), short functions seem slower than they are (SL033). Python code of frameworks, \
-        data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection (SL025) is excluded.",
+    false_positives: "The time cannot be saved if the work differs from step to step and cannot run concurrently. The \
+        gain assumes that half of the work is avoidable; the bounds are 0 and all of it, because a trace does not show \
+        this. In recordings, the upper bound also covers time without samples. It further assumes that operators \
+        become as fast as the fastest tenth of their calls, because they find more data in caches. If a profiler \
+        records each Python call (torch.profiler: with_stack), short functions seem slower than they are (SL033). \
+        Python code of frameworks, data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection \
+        (SL025) is not reported here.",
     source: "common practice",
     needs: &[Requirement::PythonFrames, Requirement::PythonTimes],
     settings: &[
@@ -44,14 +44,15 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "minimum share of one function in the time, in percent; in recordings, time in which its thread \
-                waits for a processor is excluded",
+            about: "report only functions that take at least this percentage of the time; in recordings, without the \
+                time in which the function's thread waits for a processor",
         },
         Setting {
             name: "stretch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "minimum mean time between two operators, or of a call without its callees, in µs",
+            about: "check only functions with at least this mean time between two operators, or per call without \
+                 operators, in µs",
         },
     ],
     advice_variants: &[],
@@ -204,7 +205,7 @@ fn is_start(context: &RuleContext<'_>, times: usize) -> bool {
 }
 
 pub(super) fn title(share: f64) -> String {
-    format!("Python code outside of operators: {share:.0} % of the time (gain assumes half)")
+    format!("Python code outside of operators: {share:.0} % of the time (gain assumes that half of it is saved)")
 }
 
 /// Candidates from recorded calls: self time of a function on the critical path, including its callees that are no

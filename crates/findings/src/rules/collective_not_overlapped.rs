@@ -15,25 +15,26 @@ pub(super) const RULE: Rule = Rule {
     code: "SL019",
     name: "collective-not-overlapped",
     area: Area::Communication,
-    about: "work waits for collectives that could overlap with computation",
+    about: "computation waits for collectives that could run concurrently with it",
     why: "While only a collective runs, the GPU computes nothing.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The reported share is the time of the collective on the critical path. The estimate lets no other GPU \
-         work wait for the collective (`overlap`); waits of the host stay. Traces do not show which work needs the \
-         result, so the gain is an upper limit.",
+    gain_text: "The reported share is the collective's time on the critical path. The estimate assumes that no other \
+         GPU work waits for the collective (what-if operation `overlap`); the host still waits for it. Traces do not \
+         show which work needs the result of the collective, so the gain is an upper limit.",
     advice: "Start collectives earlier and overlap them with computation: smaller buckets (bucket_cap_mb), \
         async_op=True with wait() before the first use, prefetching in FSDP.",
     example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),
     cost: "some memory for outstanding collectives",
-    false_positives: "The next computation needs the result at once. The gain assumes that only the host waits for \
-        the collective. Many small collectives that consist mostly of latency are reported by SL044.",
+    false_positives: "The collective cannot overlap if the next computation needs its result at once. The gain assumes \
+        that only the host waits for the collective. SL044 reports many small collectives that consist mostly of \
+        latency.",
     source: "CTDA-CPA, communication on the critical path; common practice",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[Setting {
         name: "share",
         default: 1.0,
         range: (0.0, 100.0),
-        about: "minimum reported share of the critical path, in percent",
+        about: "report only collectives that take at least this percentage of the critical path",
     }],
     advice_variants: &[AdviceVariant::for_all(
         "with small collectives",

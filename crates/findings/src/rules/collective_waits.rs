@@ -14,13 +14,15 @@ pub(super) const RULE: Rule = Rule {
     about: "collectives of the same size take very different times, because they wait for late ranks",
     why: "A collective ends when the last rank arrives. On a rank that arrived early, its kernel only waits.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens calls longer than `SL023.times` the median of their name and size to the median \
-         (`set`). The bounds of the gain use the 5th and 95th percentiles of the other calls.",
-    advice: "Find the ranks that arrive last (`stackline collectives` with all ranks). Fix the cause there: uneven \
-        data, a slow GPU, work of rank 0 alone, or garbage collection at different times.",
+    gain_text: "The estimate shortens calls longer than `SL023.times` times the median of their name and size to that \
+         median (what-if operation `set`). For the bounds, it shortens them to the 5th and 95th percentiles of the \
+         other calls instead.",
+    advice: "Find the ranks that arrive last (`stackline collectives` with the traces of all ranks). Fix the cause \
+        there: uneven data, a slow GPU, work that only rank 0 does, or garbage collection at different times.",
     example: ("if rank == 0:\n    save(model)  # in each step", "if rank == 0 and step % 1000 == 0:\n    save(model)"),
     cost: "depends on why ranks arrive late",
-    false_positives: "The network is shared and slower at times. One trace does not show which rank is late.",
+    false_positives: "The other ranks are not late if the network is shared and slower at times. One trace does not \
+         show which rank is late.",
     source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
@@ -28,9 +30,15 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 2.0,
             range: (1.1, 1000.0),
-            about: "minimum ratio of a wait to the median of the same kind and size",
+            about: "report only calls longer than this multiple of the median of the same kind and size",
         },
-        Setting { name: "calls", default: 4.0, range: (2.0, 1e6), about: "minimum calls of a kind and size" },
+        Setting {
+            name: "calls",
+            default: 4.0,
+            range: (2.0, 1e6),
+            about: "check only collectives with at least this \
+             many calls of the same kind and size",
+        },
     ],
     advice_variants: &[],
     check,

@@ -20,10 +20,11 @@ pub(super) const RULE: Rule = Rule {
     why: "After transpose, permute, expand or slicing, a tensor is not contiguous. A copy into contiguous memory \
         reads and writes all of it, and so does clone().",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "On a GPU, the estimate removes the kernels that copy, and operators that do nothing else. On a CPU, it \
-         removes the outermost operators that copied (`remove`). If calls are recorded, it removes all calls of \
-         copy.deepcopy with their Python time. Otherwise, it removes the time from the first to the last operator of \
-         such a call; the bounds cover its operators alone, and also the time before the first of them.",
+    gain_text: "On a GPU, the estimate removes the kernels that copy, and operators that do nothing else (what-if \
+         operation `remove`). On a CPU, it removes the outermost operators that copied. If calls are recorded, it \
+         removes all calls of copy.deepcopy with their Python time. Otherwise, it removes the time from the first to \
+         the last operator of such a call. Then the lower bound removes only the operators, and the upper bound also \
+         the time before the first of them.",
     advice: "Choose memory layouts that the next operator accepts: einsum, a transposed weight, or one permute \
         instead of several. Repeat tensors only after the product, or use torch.compile, which reads any layout \
         while it computes. Remove clone() of tensors that no code changes afterwards.",
@@ -31,24 +32,24 @@ pub(super) const RULE: Rule = Rule {
         "k = k.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)",
         "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)",
     ),
-    cost: "a review of the order of dimensions",
-    false_positives: "The next kernel needs the layout and is slower without the copy. Then only a part of the gain \
-        is achieved.",
+    cost: "a review of the order of dimensions in all affected tensors",
+    false_positives: "The copy is needed if the next kernel requires its layout, and would be slower without it. Then \
+        only a part of the gain is achieved.",
     source: "common practice",
     needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
-        about: "minimum share of the copies of one source location in GPU busy time, or in the window without a GPU, \
-            in percent",
+        about: "report only source locations whose copies take at least this percentage of GPU busy time, or of the \
+            window without a GPU",
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that copy with copy.deepcopy",
         CandidateKind::DeepCopy,
         "Do not copy a model in the loop. For an average of its weights, keep one copy and update it in place \
          (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel). For a checkpoint, use copy_ into preallocated \
-         memory, or save concurrently with the next steps. For reading only, use the model itself under \
+         memory, or save concurrently with the next steps. If the copy is only read, use the model itself under \
          torch.no_grad().",
         (
             "ema = copy.deepcopy(model)  # in each step",

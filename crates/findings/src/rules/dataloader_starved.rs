@@ -19,51 +19,53 @@ pub(super) const RULE: Rule = Rule {
     why: "A batch that is not ready stops all work. Loading can run concurrently with computation.",
     gain_methods: &[GainMethod::Replay, GainMethod::Nothing],
     gain_text: "The reported share is the time of data loading on the critical path. The estimate adds as many workers \
-         as are needed to avoid the wait (`more-workers`), but no more than there are free processors, if a recording \
-         counts them. If the program loads batches itself, the estimate replaces the loading time by the time to take \
-         a batch from a worker. This time is at least the loading time divided by the number of workers. If a \
-         recording shows that the added workers would keep all processors busy, the gain is limited to the free \
-         processors, with lower bound 0. If all processors are busy already, more workers gain nothing.",
+         as are needed to avoid the wait (what-if operation `more-workers`). If a recording shows the number of free \
+         processors, it adds no more workers than that. If the program loads batches itself, the estimate replaces the \
+         loading time by the time to take a batch from a worker. This time is at least the loading time divided by the \
+         number of workers. If a recording shows that the added workers would keep all processors busy, the gain is \
+         limited to the free processors, and the lower bound is 0. If all processors are busy already, more workers \
+         gain nothing.",
     advice: "Add workers to the DataLoader (num_workers), with pin_memory and persistent_workers. Reduce the cost of \
         loading (SL010).",
     example: (
         "loader = DataLoader(data, batch_size=64)",
         "loader = DataLoader(data, batch_size=64, num_workers=8,\n                    pin_memory=True, persistent_workers=True)",
     ),
-    cost: "one line; each worker uses a core and keeps a few batches in memory",
-    false_positives: "No cores are free for more workers, or the disk is the bottleneck. A recording counts the \
-        usable processors and the threads that need one. If all processors are busy, the finding has no gain. \
-        Recordings also show the existing workers. For other traces the rule assumes one existing worker, and the \
-        reported number of workers applies to each existing one. Only recordings show free processors, so only they \
-        give high confidence; they do not count threads of other programs. The gain assumes workers that load at the \
-        program's current speed, each on its own processor. It is limited by the number of workers, and by the \
-        processors that a recording shows. In the second case the lower bound is 0, because other programs need \
-        processors, too. Taking a batch from a worker costs 0.1 ms; the upper bound assumes 0. The lower bound \
-        assumes 1.1 ms, as measured with all processors busy, plus the time to assemble the batch (aten::stack, \
-        aten::cat), but at most half of the loading. Reading a batch from a worker's memory can take that long.",
+    cost: "one line; each worker uses a processor and keeps a few batches in memory",
+    false_positives: "More workers do not help if no processors are free, or if the disk is the bottleneck. A \
+        recording counts the usable processors and the threads that need one. If all processors are busy, the finding \
+        has no gain. Recordings also show the existing workers. For other traces, the rule assumes one existing \
+        worker; multiply the reported number by the real number of workers. Only recordings show free processors, so \
+        only they give high confidence; they do not count threads of other programs. The gain assumes workers that \
+        load at the program's current speed, each on its own processor. The number of workers limits the gain, and so \
+        do the processors that a recording shows. In the second case the lower bound is 0, because other programs need \
+        processors, too. The estimate assumes that taking a batch from a worker costs 0.1 ms; the upper bound assumes \
+        0. The lower bound assumes 1.1 ms, as measured with all processors busy, plus the time to assemble the batch \
+        (aten::stack, aten::cat), but at most half of the loading. Reading a batch from a worker's memory can take \
+        that long.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "minimum share of loading and of waiting for data in the critical path, in percent",
+        about: "report only if loading and waiting for data take at least this percentage of the critical path",
     }],
     advice_variants: &[
         AdviceVariant {
             programs: "whose processors are all busy",
             condition: Programs::Where(|context| LoaderCapacity::new(context, &take_calls(context)).is_full()),
             kind: None,
-            advice: "Reduce the cost of loading (SL010), or load once and keep the result. More workers would find \
-                no free processor. Give the existing workers more processor time: torch.set_num_threads(1) in the \
-                workers, and fewer threads in the program.",
+            advice: "Make loading cheaper (SL010), or load once and keep the result; more workers would find no free \
+                processor. Give the existing workers more processor time: torch.set_num_threads(1) in the workers, and \
+                fewer threads in the program.",
             example: (
                 "def __getitem__(self, i):\n    return resize(decode(self.paths[i]))",
                 "def __getitem__(self, i):\n    return self.small[i]  # resized once, before the training",
             ),
         },
         AdviceVariant::without_gpu(
-            "Add workers to the DataLoader (num_workers), with persistent_workers. Leave cores for them with \
+            "Add workers to the DataLoader (num_workers), with persistent_workers. Leave processors free for them with \
              torch.set_num_threads. Reduce the cost of loading (SL010).",
             (
                 "loader = DataLoader(data, batch_size=64)",

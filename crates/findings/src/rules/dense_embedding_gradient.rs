@@ -17,12 +17,11 @@ pub(super) const RULE: Rule = Rule {
     why: "A dense gradient is as large as the table. Each step fills it with zeros, and the optimizer reads and \
         writes all rows and their state, although few rows changed.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens operators (on a GPU their kernels) that read or write all rows of the embedding \
-         table (`scale`). Their first input has the shape of the table; lookups and copies of the table stay \
-         unchanged. The share of used rows is the number of indices in the largest lookup divided by the number of \
-         rows of the table. The operators keep three times this share of their time; the bounds are one and ten times \
-         the share. For an operator with a list of tensors, the estimate shortens only the table's part of the \
-         elements.",
+    gain_text: "The estimate shortens operators (on a GPU, their kernels) that read or write all rows of the embedding \
+         table (what-if operation `scale`). Such operators have the table's shape as first input; lookups and copies \
+         of the table stay unchanged. The share of used rows is the number of indices in the largest lookup divided by \
+         the number of rows. Three times this share of the time remains; the bounds are one and ten times the share. \
+         If an operator has a list of tensors, the estimate shortens only the table's part of the elements.",
     advice: "Create the table with sparse=True, and use an optimizer with sparse gradients for it: SparseAdam, SGD \
         or Adagrad. All other parameters keep their optimizer.",
     example: (
@@ -30,14 +29,14 @@ pub(super) const RULE: Rule = Rule {
         "table = nn.Embedding(10_000_000, 64, sparse=True)\nof_table = torch.optim.SparseAdam(table.parameters())\n\
          optimizer = torch.optim.Adam(others)",
     ),
-    cost: "a second optimizer; SparseAdam skips the state of rows that a batch does not look up, so results differ \
-        slightly; no weight decay, and DistributedDataParallel gathers sparse gradients",
-    false_positives: "The weights have another use, such as a last layer with tied weights, or gradients are clipped \
-        by their norm. Tables whose shape is an input of another matrix product are excluded. The gain assumes that \
-        the time of operators on all rows of the table shrinks to three times the share of rows in the largest \
-        lookup. The bounds are one and ten times that share, or three times the share of rows in all lookups of a \
-        step. Optimizer work on long lists of tensors, \
-        whose shapes traces omit, does not count.",
+    cost: "a second optimizer without weight decay. SparseAdam does not update the state of rows that a batch does not \
+        look up, so results differ slightly. DistributedDataParallel gathers sparse gradients instead of reducing them",
+    false_positives: "A sparse gradient is not possible if the weights have another use, such as a last layer with \
+        tied weights, or if gradients are clipped by their norm. Tables whose shape is an input of another matrix \
+        product are not reported. The gain assumes that operators on all rows take three times the share of rows in \
+        the largest lookup. The bounds are one and ten times that share, or three times the share of rows in all \
+        lookups of a step. Traces omit the shapes in long lists of tensors, so optimizer work on such lists does not \
+        count.",
     source: "common practice; PyTorch's nn.Embedding(sparse=True)",
     needs: &[Requirement::Operators],
     settings: &[
@@ -45,13 +44,14 @@ pub(super) const RULE: Rule = Rule {
             name: "rows",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "report only tables of which a lookup reads at most this share of the rows, in percent",
+            about: "report only tables of which each lookup reads at most this percentage of the rows",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "minimum share of the work on all such tables in the window, or in GPU time, in percent",
+            about: "report only if the work on all such tables takes at least this percentage of the window, or of GPU \
+                 time",
         },
     ],
     advice_variants: &[],
@@ -221,7 +221,10 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
         count => format!("Dense embedding gradients of {count} shapes, such as {rows} × {columns}"),
     };
     Some(Candidate {
-        title: format!("{gradients}: lookups read at most {percent:.1} % of the rows, {share:.0} % {whose}"),
+        title: format!(
+            "{gradients}: a lookup reads at most {percent:.1} % of the rows, but work on all rows takes \
+             {share:.0} % {whose}"
+        ),
         place: context.place(first.lookup.or(first.first)?),
         facts: vec![
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),

@@ -13,20 +13,21 @@ pub(super) const RULE: Rule = Rule {
     code: "SL036",
     name: "eager-not-compiled",
     area: Area::Kernels,
-    about: "chains of elementwise kernels are not compiled into one kernel each",
-    why: "Each kernel of a chain reads the output of the previous kernel from memory. Compiled, the chain is one \
-        kernel.",
+    about: "sequences of elementwise kernels run one by one, although torch.compile could fuse each sequence into one \
+         kernel",
+    why: "Each kernel of a sequence reads the output of the previous kernel from memory. A compiled sequence is one \
+        kernel that keeps these values in registers.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Of each sequence of consecutive elementwise kernels, the estimate removes all kernels but the longest, \
-         and the operators that launch only removed kernels (`remove`).",
+    gain_text: "Of each sequence of consecutive elementwise kernels, the estimate removes all kernels except the \
+         longest (what-if operation `remove`). It also removes the operators that launch only removed kernels.",
     advice: "Call torch.compile on the function that runs these kernels. If the program already compiles its model, \
         fix the graph break that excludes the function (TORCH_LOGS=graph_breaks).",
     example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),
-    cost: "longer compilation; graph breaks to fix",
-    false_positives: "The kernels of a chain process different tensors and only happen to follow each other. The \
-        gain assumes that the longest kernel of each chain stays; the upper bound also fuses reductions between \
-        chains. Optimizer kernels are reported by SL015. In a program without compiled code, only chains of at least \
-        three kernels count.",
+    cost: "compilation takes longer; graph breaks may have to be fixed",
+    false_positives: "Kernels cannot be fused if they process different tensors and only happen to follow each other. \
+        The gain assumes that only the longest kernel of each sequence remains. The upper bound assumes that \
+        reductions between such kernels are fused, too. Optimizer kernels are reported by SL015. In a program without \
+        compiled code, only sequences of at least three kernels count.",
     source: "DeepContext table 3 (kernel counts of eager and compiled programs)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
@@ -34,21 +35,21 @@ pub(super) const RULE: Rule = Rule {
             name: "kernels",
             default: 20.0,
             range: (1.0, 1e6),
-            about: "minimum kernels a step that compilation \
-            would remove",
+            about: "in a program with compiled code: report only if compilation would remove at least this many \
+            kernels per step",
         },
         Setting {
             name: "compiled",
             default: 10.0,
             range: (1.0, 1e6),
-            about: "minimum compiled kernels of a program that counts as partly compiled",
+            about: "number of compiled kernels from which a program counts as partly compiled",
         },
         Setting {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "minimum share of removable kernels in the critical path, in percent, in a program without \
-                compiled code",
+            about: "in a program without compiled code: report only if the removable kernels take at least this \
+                percentage of the critical path",
         },
     ],
     advice_variants: &[],

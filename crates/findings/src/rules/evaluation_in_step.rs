@@ -15,11 +15,13 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Host,
     about: "training steps also run modules forward without a backward pass: an evaluation, or a network that is not \
         trained",
-    why: "An evaluation takes a share of the training time, and the model hardly changes between two steps.",
+    why: "An evaluation in each step takes a share of the training time, although the model hardly changes between two \
+         steps.",
     gain_methods: &[GainMethod::Replay, GainMethod::Speculative],
-    gain_text: "The reported share is the critical path in the calls and in their GPU work. The estimate removes both \
-         (`remove`); the lower bound assumes an evaluation in every tenth step (`scale`). If nothing identifies the \
-         code as an evaluation, the gain is speculative. For measured gains on the CPU, see \
+    gain_text: "The reported share is the percentage of the critical path in the calls and in the GPU work that they \
+         launch. The estimate removes the calls and this GPU work (what-if operation `remove`). The lower bound keeps \
+         the evaluation in every tenth step (`scale`). If neither the function's name nor a call of Module.eval \
+         identifies the code as an evaluation, the gain is speculative. For measured gains on the CPU, see \
          [accuracy](../findings-accuracy.md).",
     advice: "Evaluate every N steps or once per epoch, on a part of the data. For a network that is not trained (a \
         teacher, a frozen encoder), compute its outputs once and keep them, or run it in lower precision.",
@@ -28,20 +30,21 @@ pub(super) const RULE: Rule = Rule {
         "for i, batch in enumerate(loader):\n    train_step(batch)\n    if i % 100 == 0:\n        evaluate(model, validation)",
     ),
     cost: "one line; evaluation results are available less often",
-    false_positives: "The forward pass belongs to the method: a teacher, a target network, or a roll-out of \
-        reinforcement learning. Then the gain is speculative. A function is an evaluation if its name has one of the \
-        words eval, evaluate, evaluation, validate, validation and test, or if it calls Module.eval. The rule finds \
-        user functions whose modules run without any operator that autograd differentiates, in every step. An \
-        evaluation counts if it is in two steps or more. The first pass of activation checkpointing is excluded. The \
-        recorded steps may be the only steps that evaluate. The upper bound is the time of the forward pass itself. \
-        The true gain may exceed it, because training finds more data in caches without the forward pass.",
+    false_positives: "Nothing can be saved if the method needs the forward pass: a teacher, a target network, or a \
+        roll-out of reinforcement learning. The gain of such code is speculative. A function is an evaluation if its \
+        name has one of the words eval, evaluate, evaluation, validate, validation and test, or if it calls \
+        Module.eval. The rule reports user functions whose modules run in every step without any operator that \
+        autograd differentiates; evaluations are also reported if they run in only two or more steps. The first \
+        forward pass of activation checkpointing is not reported. The gain is too high if only the recorded steps \
+        evaluate. The upper bound is the time of the forward pass itself. The true gain may exceed it, because \
+        training then finds more of its data in caches.",
     source: "common practice",
     needs: &[Requirement::PythonFrames, Requirement::Steps, Requirement::BackwardLinks],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "minimum share of the calls of one function in the critical path, in percent",
+        about: "report only functions whose calls take at least this percentage of the critical path",
     }],
     advice_variants: &[],
     check,
@@ -147,7 +150,8 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     let remove = edit(Action::Remove)?;
     Some(Candidate {
         title: format!(
-            "{cause}: {share:.0} % of the critical path (gain assumes its removal; training may also get faster)"
+            "{cause}: {share:.0} % of the critical path (gain assumes that it is removed; the rest of the training may \
+            also get faster)"
         ),
         place: context.place(calls[0]),
         facts: vec![

@@ -16,17 +16,17 @@ pub(super) const RULE: Rule = Rule {
     why: "A block runs on one multiprocessor; with fewer blocks, the other multiprocessors are idle. Block sizes \
         that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or larger warps.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The estimate shortens the kernels to a part of their time: the number of blocks divided by the number \
-         of multiprocessors, and at least one warp of each block (`scale`).",
+    gain_text: "The estimate multiplies the time of the kernels by the larger of two ratios (what-if operation \
+         `scale`): blocks to multiprocessors, and warp size to threads per block.",
     advice: "Launch more and smaller blocks on this GPU, or divide a reduction among blocks. In PyTorch, use another \
-        implementation of the operator, or report the operator with the numbers of the finding.",
+        implementation of the operator, or report the operator to PyTorch with the numbers of this finding.",
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),
     cost: "one number, and a measurement",
-    false_positives: "Other kernels run concurrently and use the multiprocessors. Threads of a block cooperate and \
-        cannot be divided. The kernel is memory-bound. Kernels that limit their blocks by design are excluded: \
-        communication, cooperative launches, persistent and attention kernels (by name), and kernels with one grid \
-        for all input sizes. The gain assumes that the time shrinks with the number of multiprocessors in use, down \
-        to blocks of one warp.",
+    false_positives: "Smaller blocks do not help if other kernels already use the idle multiprocessors, if the threads \
+        of a block must cooperate, or if the kernel is memory-bound. Not reported are kernels that limit their blocks \
+        by design: communication, cooperative launches, persistent and attention kernels (by name), and kernels with \
+        the same grid for all input sizes. The gain assumes that the time falls in proportion to the multiprocessors \
+        in use, down to blocks of one warp.",
     source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same threads)",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
@@ -34,19 +34,20 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "minimum share of the kernel in GPU busy time, in percent",
+            about: "report only kernels that take at least this percentage of GPU busy time",
         },
         Setting {
             name: "filled",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "report only kernels whose blocks fill at most this share of the multiprocessors, in percent",
+            about: "report only kernels whose blocks use at most this percentage of the multiprocessors",
         },
         Setting {
             name: "mean_us",
             default: 20.0,
             range: (0.0, 1e6),
-            about: "minimum mean time of the kernel, in µs; shorter kernels take mostly launch overhead",
+            about: "report only kernels with at least this mean duration, in µs; shorter kernels consist mostly of \
+                 launch overhead",
         },
     ],
     advice_variants: &[],
@@ -150,8 +151,8 @@ fn candidate(
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "Too few blocks: {} launches {blocks} blocks of {threads} threads on {units} multiprocessors (gain \
-             assumes all in use)",
+            "Too few blocks: {} launches {blocks} blocks of {threads} threads on {units} multiprocessors (gain assumes \
+             that all multiprocessors are used)",
             super::shorten_name(name)
         ),
         place,

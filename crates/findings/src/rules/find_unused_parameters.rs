@@ -10,17 +10,17 @@ pub(super) const RULE: Rule = Rule {
     name: "find-unused-parameters",
     area: Area::Communication,
     about: "DistributedDataParallel searches for unused parameters in each step",
-    why: "With find_unused_parameters=True, each forward pass is followed by a search of the whole graph, and \
-        gradients are communicated later.",
+    why: "With find_unused_parameters=True, PyTorch searches the whole autograd graph after each forward pass, and \
+        communication of gradients starts later.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes the searches (`remove`).",
+    gain_text: "The estimate removes the time of the searches for unused parameters (what-if operation `remove`).",
     advice: "Remove find_unused_parameters if every parameter gets a gradient, or use static_graph=True.",
     example: (
         "DistributedDataParallel(model, find_unused_parameters=True)",
         "DistributedDataParallel(model, static_graph=True)",
     ),
     cost: "one argument; with unused parameters and without either option, training stops with an error",
-    false_positives: "The set of used parameters changes from step to step.",
+    false_positives: "The option is needed if the set of used parameters changes from step to step.",
     source: "common practice",
     needs: &[Requirement::Operators],
     settings: &[],

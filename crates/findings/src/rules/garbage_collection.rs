@@ -14,30 +14,31 @@ pub(super) const RULE: Rule = Rule {
     code: "SL025",
     name: "garbage-collection",
     area: Area::Host,
-    about: "Python runs garbage collection during the work, automatically or by gc.collect()",
-    why: "A collection visits all live objects and blocks all other Python code. Models consist of many objects.",
+    about: "Python's garbage collection runs in steps, automatically or through gc.collect()",
+    why: "A collection visits all live objects, and no other Python code runs meanwhile. A model consists of many \
+         objects.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes collections that recur (`remove`). Of nested collections only the outermost \
-         counts.",
-    advice: "Call gc.collect() and gc.freeze() after setup, so that collections skip the existing objects. Call \
-        gc.disable(), and collect every N steps. Remove gc.collect() from steps.",
+    gain_text: "The estimate removes collections that recur (what-if operation `remove`). If one collection contains \
+         another, only the outer one counts.",
+    advice: "Call gc.collect() and gc.freeze() after setup, so that collections skip the objects that exist then. Call \
+        gc.disable(), and run a collection every N steps. Remove gc.collect() from steps.",
     example: (
         "for x in loader:\n    step(x)",
         "gc.collect()\ngc.freeze()\ngc.disable()\nfor i, x in enumerate(loader):\n    step(x)\n    if i % 1000 == 0:\n        gc.collect()",
     ),
-    cost: "a few lines; cyclic garbage lives longer",
-    false_positives: "The program creates so much cyclic garbage that memory runs out without collections. Only \
-        recurring collections count: in two or more steps after the first, or, in traces without steps, in three of \
-        four quarters of the window. Recordings do not distinguish gc.collect() from automatic collections. The \
-        finding names a line if nearly all collections happen there. Automatic collections are only in recordings, \
-        and in traces made with record_python_gc_info.",
+    cost: "a few lines; cyclic garbage stays in memory longer",
+    false_positives: "Collections are needed if the program creates so much cyclic garbage that memory runs out \
+        without them. Only recurring collections count: those in two or more steps after the first, or, in traces \
+        without steps, those in three of the four quarters of the window. Recordings do not distinguish gc.collect() \
+        from automatic collections. The finding names a line if nearly all collections happen there. Only recordings \
+        of `stackline record`, and traces made with record_python_gc_info, contain automatic collections.",
     source: "common practice",
     needs: &[],
     settings: &[Setting {
         name: "share",
         default: 0.5,
         range: (0.0, 100.0),
-        about: "minimum reported time of all collections, in percent of the window",
+        about: "report garbage collection only if all collections together take at least this percentage of the window",
     }],
     advice_variants: &[],
     check,

@@ -15,9 +15,10 @@ pub(super) const RULE: Rule = Rule {
     why: "At each break, Python continues, finds the code of the next piece, and checks its guards. No kernel is \
         fused across the break, and no CUDA graph spans it.",
     gain_methods: &[GainMethod::Replay, GainMethod::Model],
-    gain_text: "If all breaks are at one source location and the trace has the checks after them, the estimate removes \
-         these checks (`remove`). Otherwise it assumes that each break on the critical path costs `SL027.check_us`, \
-         with bounds 0 and 3 times that. The gain excludes the effect of fusion across the breaks.",
+    gain_text: "After each break, PyTorch finds the next piece and checks its guards. If all breaks are at one source \
+         location and the trace has these checks, the estimate removes them (what-if operation `remove`). Otherwise it \
+         assumes that each break on the critical path costs `SL027.check_us`; the bounds are 0 and 3 times that. The \
+         gain leaves out the effect of fusion across the breaks.",
     advice: "Find the breaks with TORCH_LOGS=graph_breaks or fullgraph=True. Move prints, .item() and calls that \
         Dynamo does not support out of the compiled function.",
     example: (
@@ -25,15 +26,15 @@ pub(super) const RULE: Rule = Rule {
         "@torch.compile(fullgraph=True)\ndef f(x):\n    return x.relu() * 2",
     ),
     cost: "a few lines for each break",
-    false_positives: "The break is intentional, such as around an attention function that must not be compiled. The \
-        gain includes only the checks; the gain of fusion across the break is unknown.",
+    false_positives: "The break may be intentional, such as around an attention function that must not be compiled. \
+        The gain includes only the guard checks; the gain of fusion across the break is unknown.",
     source: "common practice",
     needs: &[],
     settings: &[Setting {
         name: "check_us",
         default: 30.0,
         range: (0.0, 1e4),
-        about: "time to find and check the next piece, in µs, if the trace does not show it",
+        about: "assumed time to find the next piece and check its guards, in µs, if the trace does not show it",
     }],
     advice_variants: &[],
     check,
@@ -44,7 +45,7 @@ const REGION: &str = "Torch-Compiled Region";
 const RESUMED: &str = "torch_dynamo_resume_in_";
 const LOOKUP: &str = "TorchDynamo Cache Lookup";
 
-const MODEL: &str = "model: one check per break (SL027.check_us), at most three times that";
+const MODEL: &str = "model: one guard check per break (SL027.check_us); upper bound: three times that";
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let spans = [EventKind::Operator, EventKind::Annotation];

@@ -14,19 +14,19 @@ pub(super) const RULE: Rule = Rule {
     name: "growing-cat",
     area: Area::Copies,
     about: "a cache or history grows by torch.cat, which copies all of it each time",
-    why: "torch.cat allocates a new tensor and copies both parts. The copied bytes grow with the square of the \
-        number of calls, and memory for two tensors is needed.",
+    why: "torch.cat allocates a new tensor and copies all inputs into it. The number of copied bytes grows with the \
+        square of the number of calls, and both the old and the new tensor are in memory.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens each call to the share of its new elements among all copied elements (`scale`): \
-         in kernels on a GPU, otherwise in operators.",
+    gain_text: "The estimate shortens each call to the share of its new elements among all elements that it copies \
+         (what-if operation `scale`). On a GPU it shortens the kernels, otherwise the operators.",
     advice: "Allocate the tensor once at its maximum size and write each part in place: StaticCache for keys and \
         values of transformers, otherwise index_copy_ or slices. If only the final tensor is read, collect the parts \
         in a list and call cat once.",
     example: ("keys = torch.cat([keys, k], dim=1)", "keys[:, at : at + 1] = k  # allocated once\nat += 1"),
     cost: "some lines; memory of the maximum size from the start",
-    false_positives: "The sizes grow because the inputs grow. Growth that restarts within each step is excluded \
-        below a hundred calls, such as the features of a DenseNet. The gain assumes that each copy keeps only the \
-        new elements.",
+    false_positives: "A preallocated tensor does not help if sizes grow because the inputs of the program grow. If the \
+        growth restarts within each step, as with the features of a DenseNet, sequences shorter than about a hundred \
+        calls are not reported. The gain assumes that only the new elements are copied.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
@@ -34,15 +34,15 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 3.0,
             range: (3.0, 1e6),
-            about: "minimum consecutive growing calls at one source location, in three or more steps; in fewer steps \
-                20 times as many, and 34 times as many if sizes restart",
+            about: "report only sequences of at least this many growing calls at one source location; in fewer than \
+                three steps, 20 times as many, or 34 times as many if sizes restart",
         },
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "minimum share of such calls of one line in GPU busy time, or in the window without a GPU, in \
-                percent",
+            about: "report only lines whose calls take at least this percentage of GPU busy time, or of the window in \
+                programs without a GPU",
         },
     ],
     advice_variants: &[],
@@ -181,7 +181,11 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
     )?;
     let largest = calls.iter().map(|call| call.all).max().unwrap_or(0);
     Some(Candidate {
-        title: format!("Tensor grows by torch.cat {} times, copied each time: {share:.0} % of {whose}", calls.len()),
+        title: format!(
+            "Tensor grows by torch.cat {} times, and is copied each time: {share:.0} % of \
+             {whose}",
+            calls.len()
+        ),
         place,
         facts: vec![
             Fact::count("calls", calls.len()),

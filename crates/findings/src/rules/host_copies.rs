@@ -12,13 +12,13 @@ pub(super) const RULE: Rule = Rule {
     code: "SL064",
     name: "host-copies-on-path",
     area: Area::Copies,
-    about: "work waits for copies between host and GPU",
+    about: "computation waits for copies between host and GPU",
     why: "PCI Express is 20 to 100 times slower than the GPU's own memory. While all other work waits for a copy, \
         the GPU computes nothing.",
     gain_methods: &[GainMethod::Speculative],
     gain_text: "The estimate removes copies of one direction and kind of memory, and the calls that start them \
-         (`remove`). The upper bound also removes operators that only copy. No trace shows how much of the data can \
-         stay on the GPU.",
+         (what-if operation `remove`). The upper bound also removes operators that only copy. No trace shows how much \
+         of the data can stay on the GPU.",
     advice: "Keep repeatedly copied data on the GPU: offloaded weights, caches, tables. If it does not fit, prefetch \
         the next copy during computation (another stream, pinned memory, non_blocking=True). Do more work per copy \
         (larger batches), and copy fewer bytes (bfloat16, quantized weights).",
@@ -26,9 +26,10 @@ pub(super) const RULE: Rule = Rule {
         "pipe.enable_sequential_cpu_offload()\npipe(prompt)",
         "pipe.to(\"cuda\")  # or pipe.enable_model_cpu_offload(): one copy of a model, not one of each layer\npipe(prompt)",
     ),
-    cost: "GPU memory for the data that is no longer copied",
-    false_positives: "The window covers the loading of a model, which happens once, or the data does not fit on the \
-        GPU. The gain assumes that no such copy is needed. The upper bound also removes operators that only copy.",
+    cost: "GPU memory for the data that stays there",
+    false_positives: "The copies are needed if the window covers the loading of a model, which happens once, or if the \
+        data does not fit on the GPU. The gain assumes that no such copy is needed. The upper bound also removes \
+        operators that only copy.",
     source: "CTDA-CPA, bottleneck of the critical path; common practice",
     needs: &[Requirement::GpuWork],
     settings: &[
@@ -36,13 +37,13 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "minimum reported share of the critical path, in percent",
+            about: "report only copies that take at least this percentage of the critical path",
         },
         Setting {
             name: "kib",
             default: 64.0,
             range: (0.0, 1e9),
-            about: "minimum size of a copy, in KiB; smaller copies take the time of their call",
+            about: "report only copies of at least this size, in KiB; smaller copies take as long as the call itself",
         },
     ],
     advice_variants: &[],

@@ -17,30 +17,31 @@ pub(super) const RULE: Rule = Rule {
     name: "host-sync",
     area: Area::Synchronization,
     about: "the host waits for the GPU: item(), cpu(), nonzero(), synchronize(), or copies from unpinned memory",
-    why: "While the host waits it launches no kernels, so the GPU is idle from the end of its work until the next \
+    why: "While the host waits, it launches no kernels. So the GPU is idle from the end of its work until the next \
         launch.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes the waits of calls that waited at least `SL004.wait_us`, and the thread continues \
-         (`remove`). Of an operator that only reads a value (`item`), it removes the operator and its copy. Of an \
-         operator that reads the size of its result (`nonzero`), it removes the copy to the host.",
-    advice: "Keep values on the GPU: avoid .item(), print and `if tensor` in each step. Collect the values and read \
-        them every N steps, or with a non-blocking copy.",
+    gain_text: "The estimate removes the waits of calls that waited for at least `SL004.wait_us`, so that the thread \
+         continues at once (what-if operation `remove`). If an operator only reads a value (`item`), it removes the \
+         operator and its copy. If an operator reads the size of its result (`nonzero`), it removes the copy to the \
+         host.",
+    advice: "Keep values on the GPU: do not use .item(), print or `if tensor` in each step. Collect the values and \
+        read them every N steps, or with a non-blocking copy.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
     cost: "a few lines; values are available some steps later",
-    false_positives: "The value decides the next action of the program. If the GPU is the bottleneck anyway, the \
-        gain is 0. A call without concurrent GPU work in the trace waits for work that was not recorded, or takes \
-        its time itself. If most calls are such, the wait is inferred.",
+    false_positives: "The wait is needed if the value decides the next action of the program. If the GPU is the \
+        bottleneck, the gain is 0. If no GPU work runs during a call in the trace, the call waits for work that was \
+        not recorded, or takes the time itself. If this is so for most calls, the finding is marked as inferred.",
     source: "common practice; DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
     settings: &[Setting {
         name: "wait_us",
         default: 5.0,
         range: (0.0, 1e6),
-        about: "minimum time of a call that counts as a wait, in µs",
+        about: "shortest call that counts as a wait, in µs",
     }],
     advice_variants: &[AdviceVariant::for_jax(
-        "Keep values on the GPU: avoid float(value), print and numpy.asarray in each step. Keep the arrays and read \
-         them every N steps, or call value.copy_to_host_async() and read the value one step later.",
+        "Keep values on the GPU: do not use float(value), print or numpy.asarray in each step. Keep the arrays and \
+         read them every N steps, or call value.copy_to_host_async() and read the value one step later.",
         ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),
     )],
     check,

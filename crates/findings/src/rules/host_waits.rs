@@ -23,31 +23,32 @@ pub(super) const RULE: Rule = Rule {
     about: "steps wait for a thread, a process, a lock, a file or the network",
     why: "During the wait, the program computes nothing and launches nothing.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes functions that wait, by their names (`remove`). If no such function is on the \
-         stack, it shortens the time between two operators by the time in which samples show no computation (`scale`). \
-         Then the bounds are the sampling error.",
+    gain_text: "The estimate removes calls of functions that are known to wait (what-if operation `remove`). If no \
+         such function is on the stack, it shortens the time between two operators by the part in which samples show \
+         no computation (`scale`). Then the bounds are the sampling error.",
     advice: "Let the other thread or process run concurrently with the program, and read its result later: keep the \
         future and wait for the previous one. Use a bounded queue instead of join().",
     example: (
         "writer.submit(save, values).result()",
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
     ),
-    cost: "some lines; errors of the other thread or process are seen later",
-    false_positives: "The other thread or process takes longer than a step: then it must become faster. Its work \
-        during the wait counts as waiting, if it is on the critical path and no operator. The gain assumes no wait \
-        at all. Recordings sample waiting threads 99 times per second (`record --wait-hz`). Rarer waits are \
-        imprecise, and waits with a timeout, for sockets and for files are not sampled. These waits, and waits in \
-        recordings without such samples, are inferred from the time between two operators. CPU samples and the time \
-        in which threads waited for a processor are subtracted. The source location is the common part of the lines \
-        of the two operators; between two steps it is only the file. If such a gap contains mostly logging or \
-        saving, SL029 reports it. Waits of torch.compile for its compilers belong to SL026.",
+    cost: "some lines; the program notices errors of the other thread or process later",
+    false_positives: "If the other thread or process takes longer than a step, waiting later does not help: it must \
+        become faster. If the other thread's work during the wait is on the critical path and is not an operator, it \
+        counts as waiting. The gain assumes no wait at all. Recordings sample waiting threads 99 times per second \
+        (`record --wait-hz`), so rarer waits are imprecise. Waits with a timeout, for sockets and for files are not \
+        sampled. The rule infers these waits, and waits in recordings without such samples, from the time between two \
+        operators. It subtracts CPU samples and the time in which threads waited for a processor. The source location \
+        of an inferred wait is the common part of the lines of the two operators; between two steps it is only the \
+        file. If such time is mostly logging or saving, SL029 reports it. SL026 reports waits of torch.compile for its \
+        compilers.",
     source: "common practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
-        about: "minimum share of the waits at one source location in the critical path, in percent",
+        about: "report only source locations whose waits take at least this percentage of the critical path",
     }],
     advice_variants: &[
         AdviceVariant::for_all(
@@ -82,9 +83,9 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant::for_all(
             "that wait for a queue",
             CandidateKind::Queue,
-            "For get(): let the producer run ahead, started before the loop with a queue of several items, or use \
-             more producers. For put(): the consumer is slower than the step. Take more items at once, use several \
-             consumers, or drop items that are not needed.",
+            "If the step waits in get(): start the producer before the loop, with a queue of several items, or use \
+             more producers. If it waits in put(), the consumer is slower than the step: take more items at once, use \
+             several consumers, or drop items that are not needed.",
             ("requests.put(i)\nbatch = results.get()", "requests.put(i + 2)  # two ahead\nbatch = results.get()"),
         ),
         AdviceVariant::for_all(
@@ -97,15 +98,20 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant::for_all(
             "whose ranks wait for each other",
             CandidateKind::OtherRanks,
-            "Inspect the rank that arrives last: pass the folder with the traces of all ranks, and SL040 names that \
-             rank and its own findings. This rank needs no fix.",
+            "Inspect the rank that arrives last: pass the folder with the traces of all ranks. SL040 then names that \
+             rank, and the finding that only that rank has. This rank needs no fix.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
         AdviceVariant::for_all(
             "that sleep",
             CandidateKind::Sleep,
-            "Remove the sleep. If it polls, wait for an event, a queue or a future, which wakes the thread at once.",
-            ("while not done():\n    time.sleep(0.01)", "finished.wait()  # an Event that the other one sets"),
+            "Remove the sleep. If it is part of a polling loop, wait for an event, a queue or a future instead, which \
+            wakes the thread at once.",
+            (
+                "while not done():\n    time.sleep(0.01)",
+                "finished.wait()  # a threading.Event that the other thread \
+                 sets",
+            ),
         ),
     ],
     check,
@@ -224,7 +230,10 @@ fn sampled_candidate(context: &RuleContext<'_>, place: SourceLocation, seen: &Sa
     };
     let title = match kind {
         Some(kind) => title(share, kind),
-        None => format!("Waiting between operators: {share:.0} % of the time (file, network, lock or sleep)"),
+        None => format!(
+            "Waiting between operators: {share:.0} % of the time (for a file, the network, a lock, or in \
+             time.sleep)"
+        ),
     };
     Some(Candidate {
         title,

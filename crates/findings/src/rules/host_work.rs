@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     why: "While the host does other work, it launches no kernels.",
     gain_methods: &[GainMethod::Speculative],
     gain_text: "The reported share is the host time on the critical path in the code, excluding code that has a \
-         finding of its own. The estimate halves the host time of all its calls (`scale 0.5`).",
+         finding of its own. The estimate halves the host time of all its calls (what-if operation `scale 0.5`).",
     advice: "Move the work into a DataLoader worker, another thread or the GPU, run it less often, or run it once \
         before the loop.",
     example: (
@@ -30,7 +30,8 @@ pub(super) const RULE: Rule = Rule {
         "mask = batch.mask  # built by the loader's workers",
     ),
     cost: "depends on the work",
-    false_positives: "Recording makes the code slow: Python frames add overhead. The gain assumes half of the time.",
+    false_positives: "Recording Python frames slows this code down, so its recorded time may be too long. The gain \
+         assumes that half of the time can be saved.",
     source: "DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::GpuRecords],
     settings: &[
@@ -38,19 +39,21 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "minimum share of the code in the critical path, in percent",
+            about: "report only code that takes at least this percentage of the critical path",
         },
         Setting {
             name: "times",
             default: 10.0,
             range: (1.0, 1e6),
-            about: "minimum ratio of the code's host time to the time of its own GPU work",
+            about: "report only code whose host time is at least this multiple of the time of the GPU work that it \
+                 launches",
         },
         Setting {
             name: "launch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "minimum host time per call and launch, in µs; below, launching is the bottleneck",
+            about: "report only code with at least this host time per call and per launch, in µs; below, launching is \
+                 the bottleneck",
         },
     ],
     advice_variants: &[AdviceVariant::for_all(
@@ -184,7 +187,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
     let in_model = is_of_model(context, spans[0]);
     Some(Candidate {
         title: format!(
-            "Slow host code: {} is {share:.0} % of the critical path (gain assumes half)",
+            "Slow host code: {} is {share:.0} % of the critical path (gain assumes that half of it is saved)",
             super::shorten_name(name)
         ),
         place: context.place(spans[0]),

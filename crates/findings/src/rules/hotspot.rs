@@ -11,22 +11,22 @@ pub(super) const RULE: Rule = Rule {
     name: "hotspot",
     area: Area::Kernels,
     about: "a kernel takes a large share of GPU time",
-    why: "An improvement of the longest kernel saves the most time.",
+    why: "A change to the longest kernel can save the most time.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The estimate halves the time of all runs of the kernel (`scale 0.5`). The reported share is the \
-         kernel's part of the time of kernels, copies and fills on the GPU.",
+    gain_text: "The estimate halves the time of all runs of the kernel (what-if operation `scale 0.5`). The reported \
+         share is the kernel's part of the time of kernels, copies and fills on the GPU.",
     advice: "Speed up the kernel: lower precision, a fused or tuned implementation, better shapes, or less work.",
     example: ("y = x.float() @ w.float()", "y = x @ w  # both bfloat16: tensor cores"),
     cost: "depends on the kernel",
-    false_positives: "The kernel is already as fast as the hardware allows. The gain assumes half of the kernel's \
-        time, not a known improvement.",
+    false_positives: "The kernel cannot be improved if it is already as fast as the hardware allows. The gain assumes \
+        half of the kernel's time, without knowing how to save it.",
     source: "DeepContext 4.3, hotspot identification",
     needs: &[Requirement::GpuWork],
     settings: &[Setting {
         name: "share",
         default: 20.0,
         range: (0.0, 100.0),
-        about: "minimum share of a kernel in GPU busy time, in percent",
+        about: "report only kernels that take at least this percentage of GPU busy time",
     }],
     advice_variants: &[],
     check,
@@ -45,7 +45,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
         Some(Candidate {
             title: format!(
-                "Hotspot: {} takes {:.0} % of GPU time (gain assumes half)",
+                "Hotspot: {} takes {:.0} % of GPU time (gain assumes that half of it is saved)",
                 super::shorten_name(name),
                 share(ns)
             ),

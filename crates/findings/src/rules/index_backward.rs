@@ -15,17 +15,19 @@ pub(super) const RULE: Rule = Rule {
     name: "deterministic-index-backward",
     area: Area::Kernels,
     about: "the backward pass of table[indices] takes much longer than its forward pass",
-    why: "PyTorch sums the gradient of indexing in a fixed order: it sorts the indices and adds equal ones one after \
-         another.",
+    why: "PyTorch sums the gradient of indexing in a fixed order: it sorts the indices and adds the gradients of equal \
+         indices one after another.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens the GPU work of the backward pass to `SL007.factor` times that of its forward \
-         pass (`scale`). If the trace has no link to the forward pass, it assumes a quarter of the backward time.",
+         pass (what-if operation `scale`). If the trace has no link to the forward pass, it assumes that a quarter of \
+         the backward time remains.",
     advice: "Use torch.index_select or torch.nn.functional.embedding, which sum gradients with atomic additions.",
     example: ("rows = table[indices]", "rows = table.index_select(0, indices)"),
     cost: "one line; gradients may differ in the last bits between runs",
-    false_positives: "The results must be bitwise reproducible, or the index does not select whole rows of one \
-         dimension. The estimate assumes that the new backward takes `factor` times its forward, or a quarter of its \
-         own time if the forward pass is unknown.",
+    false_positives: "The fixed order is needed if results must be bitwise reproducible. index_select and embedding \
+         cannot replace an index that does not select whole rows of one dimension. The estimate assumes that the new \
+         backward pass takes the setting `factor` times its forward pass, or a quarter of its own time if the forward \
+         pass is unknown.",
     source: "DeepContext 6.1 (DLRM: 1.66 times, GNN: 1.07 times)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
@@ -34,7 +36,8 @@ pub(super) const RULE: Rule = Rule {
             name: "factor",
             default: 2.0,
             range: (0.1, 100.0),
-            about: "assumed time of the new backward, as a multiple of its forward (DLRM in the paper: about 2)",
+            about: "assumed time of the new backward pass, as a multiple of its forward pass (DLRM in the paper: about \
+                 2)",
         },
     ],
     advice_variants: &[],
@@ -97,7 +100,7 @@ fn candidate(
         ns => format!(", {:.0} times its forward", backward_ns as f64 / ns as f64),
     };
     Some(Candidate {
-        title: format!("Index backward sums in a fixed order: {share:.0} % of GPU time{than}"),
+        title: format!("Backward pass of indexing sums in a fixed order: {share:.0} % of GPU time{than}"),
         place,
         facts: vec![
             Fact::count("kernels", backward.len()),

@@ -12,15 +12,16 @@ pub(super) const RULE: Rule = Rule {
     name: "kernel-outliers",
     area: Area::Kernels,
     about: "a few calls of a kernel take many times as long as other calls of the same size",
-    why: "Equal work takes equal time. A much longer call was disturbed, or had to load its data first.",
+    why: "Equal work takes equal time. A call that takes much longer was disturbed, or had to load its data first.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens runs of at least `SL032.times` the median of their name and size to the median \
-         (`set`). The bounds use the 5th and 95th percentiles of the other runs.",
-    advice: "Check which activities overlap the slow calls: copies, other streams, other processes on the GPU, page \
-         faults of managed memory, or a falling GPU clock.",
+    gain_text: "The estimate shortens runs that take at least `SL032.times` times the median of their name and size to \
+         that median (what-if operation `set`). For the bounds, it shortens them to the 5th and 95th percentiles of \
+         the other runs instead.",
+    advice: "Check which activities overlap with the slow calls: copies, other streams, other processes on the GPU, \
+         page faults of managed memory, or a falling GPU clock.",
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),
     cost: "depends on the cause",
-    false_positives: "The kernel's work depends on values, not only on sizes.",
+    false_positives: "The finding is wrong if the kernel's work depends on values, not only on sizes.",
     source: "common practice",
     needs: &[Requirement::GpuWork],
     settings: &[
@@ -28,15 +29,21 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 4.0,
             range: (1.5, 1000.0),
-            about: "minimum duration of an outlier, as a multiple of the median",
+            about: "a call is an outlier if it takes at least this multiple of the median",
         },
-        Setting { name: "runs", default: 20.0, range: (3.0, 1e6), about: "minimum number of calls of the same size" },
+        Setting {
+            name: "runs",
+            default: 20.0,
+            range: (3.0, 1e6),
+            about: "report only kernels with at least this many \
+             calls of the same size",
+        },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 50.0),
-            about: "maximum share of outliers among the calls, in percent; more indicate sizes that the trace does \
-                 not record",
+            about: "report nothing if more than this percentage of the calls are outliers: then sizes differ that the \
+                 trace does not record",
         },
     ],
     advice_variants: &[],

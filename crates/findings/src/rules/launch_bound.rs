@@ -19,16 +19,17 @@ pub(super) const RULE: Rule = Rule {
          next launch.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate shortens the outermost operators that launch kernels to `SL012.scale` of their time \
-         (`scale`), except those in which the host waits. This factor is an assumption about CUDA graphs and compiled \
-         code, not a measurement of the program.",
+         (what-if operation `scale`), except those in which the host waits. This factor is an assumption about CUDA \
+         graphs and compiled code, not a measurement of this program.",
     advice: "Launch fewer kernels: use torch.compile(mode=\"reduce-overhead\") or CUDA graphs, which replay all \
          launches with one call, or increase the batch size for longer kernels.",
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),
     cost: "one line and compilation; graphs require the same shapes in each step",
-    false_positives: "Recording slows the host, most of all with Python stacks: compare the step time without the \
-         profiler. The estimate assumes that `scale` of the operators' time remains, with bounds at 0.7 and 1.2 times \
-         `scale`. The rule reports nothing if graphs launch most kernels. Host work of more than 250 µs without a \
-         launch does not count as launching. Operators must account for at least a third of the launch time.",
+    false_positives: "Without the profiler, launching may not be the bottleneck: recording slows the host, most of all \
+         with Python stacks. Compare the step time without the profiler. The estimate assumes that the setting `scale` \
+         is the part of the operators' time that remains; the bounds are 0.7 and 1.2 times `scale`. The rule reports \
+         nothing if CUDA graphs launch most kernels, or if operators take less than a third of the launch time. Host \
+         work of more than 250 µs without a launch does not count as launching.",
     source: "common practice; DeepContext 6.3, kernel fusion analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::GpuRecords],
     settings: &[
@@ -36,21 +37,28 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 30.0,
             range: (0.0, 100.0),
-            about: "minimum share of launching on the critical path, in percent",
+            about: "report only if launching takes at least this percentage of the critical path",
         },
         Setting { name: "idle", default: 30.0, range: (0.0, 100.0), about: "minimum GPU idle time, in percent" },
         Setting {
             name: "launch_us",
             default: 500.0,
             range: (0.0, 1e6),
-            about: "maximum host time per kernel, in µs; a longer time indicates other host work",
+            about: "report only if the host takes at most this long per kernel, in µs; a longer time indicates other \
+                 host work",
         },
-        Setting { name: "kernels", default: 30.0, range: (1.0, 1e6), about: "minimum number of kernels per step" },
+        Setting {
+            name: "kernels",
+            default: 30.0,
+            range: (1.0, 1e6),
+            about: "report only steps with at least this many \
+             kernels",
+        },
         Setting {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed remaining share of the host time of launching operators",
+            about: "assumed part of the host time of launching operators that remains",
         },
     ],
     advice_variants: &[
@@ -168,8 +176,8 @@ fn candidate(
     let place = dominant_location(context, &operators);
     Some(Candidate {
         title: format!(
-            "Launch-bound: GPU idle {idle:.0} %, host launching on {share:.0} % of the critical path, {per_step} \
-                 kernels{} of {mean_us:.1} µs",
+            "Launch-bound: GPU idle {idle:.0} % of the time, host launching on {share:.0} % of the critical path, \
+                 {per_step} kernels{} of {mean_us:.1} µs",
             context.words().per_step_suffix()
         ),
         place,

@@ -10,20 +10,20 @@ pub(super) const RULE: Rule = Rule {
     name: "layout-conversion",
     area: Area::Copies,
     about: "kernels convert between channels-first and channels-last layout around convolutions",
-    why: "Fast convolutions of the GPU libraries require channels-last tensors, so other layouts are copied before \
-         and after.",
+    why: "Fast convolutions of GPU libraries require channels-last tensors, so tensors in another layout are copied \
+         before and after each convolution.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes the conversion kernels and the calls that launch them (`remove`). The upper bound \
-         also shortens batch norm to 0.3 of its time.",
+    gain_text: "The estimate removes the conversion kernels and the calls that launch them (what-if operation \
+         `remove`). The upper bound also shortens batch norm to 0.3 of its time.",
     advice: "Keep model and input in channels_last: call .to(memory_format=torch.channels_last) on both.",
     example: (
         "model = UNet().cuda()\ny = model(x.cuda())",
         "model = UNet().cuda().to(memory_format=torch.channels_last)\ny = model(x.cuda().to(memory_format=torch.channels_last))",
     ),
     cost: "one line for the model and one for its input; layers without channels-last support convert back",
-    false_positives: "A layer requires channels-first tensors and would convert instead. The estimate removes the \
-         conversions. The upper bound also includes faster normalization with channels last (0.3 of its time, \
-         measured on an H100).",
+    false_positives: "Channels last does not help if a layer requires channels-first tensors, because that layer would \
+         convert instead. The estimate removes the conversions. The upper bound also assumes that batch norm is faster \
+         with channels last (0.3 of its time, measured on an H100).",
     source: "DeepContext 6.2 (U-Net: 1.28 times)",
     needs: &[Requirement::GpuWork],
     settings: &[Setting::share_of_gpu(1.0)],

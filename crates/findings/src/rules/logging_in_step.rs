@@ -20,27 +20,29 @@ pub(super) const RULE: Rule = Rule {
     name: "logging-in-step",
     area: Area::Host,
     about: "print, logging, progress bars, TensorBoard, wandb, torch.save, json.dump, to_csv or savefig block the step",
-    why: "The host formats and writes text and launches nothing meanwhile. A GPU tensor in the text also makes the \
-         host wait for the GPU.",
+    why: "While the host formats and writes text, it launches no kernels. If the text contains the value of a GPU \
+         tensor, the host also waits for the GPU.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes calls that log, print or save, including the waits for the GPU in them \
-         (`remove`). If only samples show these calls, it shortens the time between two operators by their share of \
-         the samples (`scale`). If nearly all samples show them, it removes all of that time, including waits.",
-    advice: "Log every N steps; collect values as GPU tensors and read them then; write from another thread.",
+    gain_text: "The estimate removes calls that log, print or save, and the waits for the GPU in them (what-if \
+         operation `remove`). If only samples show such calls, it shortens the time between two operators by the share \
+         of samples in such calls (`scale`). If nearly all of these samples are in such calls, it removes all of that \
+         time, including waits.",
+    advice: "Log every N steps: until then, collect the values as GPU tensors without reading them. Write from another \
+         thread.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
     cost: "one line; values are logged less often",
-    false_positives: "Only the recorded steps log, and other steps are faster already. Recordings show functions in \
-         C, such as print, as the line that calls them; of these only Python's own logging is reported. Samples \
-         divide the time between operators. If nearly all samples of a gap show logging, waits in the gap (for a file \
-         or a processor) count as logging, too. Bounds cover the sampling error. They do not cover operators that get \
-         faster because logging no longer evicts their caches.",
+    false_positives: "The gain is too high if only the recorded steps log. Recordings contain no frames of functions \
+         in C, such as print, so there the rule sees only Python code that logs, such as the logging module. If nearly \
+         all samples between two operators show logging, all waits there (for a file or a processor) count as logging. \
+         The bounds cover the sampling error. Operators may also get faster, because logging no longer evicts their \
+         data from caches; the bounds do not cover this.",
     source: "common practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",
         default: 0.5,
         range: (0.0, 100.0),
-        about: "minimum share of the critical path in calls from one source location, in percent",
+        about: "report only source locations whose calls take at least this percentage of the critical path",
     }],
     advice_variants: &[
         AdviceVariant::for_all(
@@ -54,7 +56,7 @@ pub(super) const RULE: Rule = Rule {
             ),
         ),
         AdviceVariant::without_gpu(
-            "Log every N steps; keep values as tensors until then; write from another thread.",
+            "Log every N steps: until then, keep the values as tensors. Write from another thread.",
             ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
         ),
     ],

@@ -13,18 +13,18 @@ pub(super) const RULE: Rule = Rule {
     code: "SL002",
     name: "many-small-kernels",
     area: Area::Kernels,
-    about: "a module or operator launches many short kernels that could be one",
-    why: "Each launch costs the host some microseconds, and each kernel has a fixed start and end cost. Short kernels \
-         consist mostly of both.",
+    about: "a module or operator launches many short kernels that could be fused into one",
+    why: "Each launch costs the host some microseconds, and each kernel takes some time to start and end. In short \
+         kernels, most of the time is such overhead.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate replaces the kernels of each call by one kernel with their total time (`fuse`). It \
-         removes the operators that launched all kernels but the first (`remove`); the lower bound keeps them. Calls \
-         longer than ten times the median, such as a first call, stay unchanged.",
+    gain_text: "The estimate replaces the kernels of each call by one kernel with their total time (what-if operation \
+         `fuse`). It removes all operators that launched them except the first (`remove`); the lower bound keeps these \
+         operators. Calls longer than ten times the median, such as a first call, stay unchanged.",
     advice: "Fuse the kernels: torch.compile the module, or use a fused implementation.",
     example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
     cost: "compilation at the first call and for each new shape",
-    false_positives: "The kernels cannot be fused (a matrix product, a sort), or the span does other work between \
-         launches.",
+    false_positives: "The kernels cannot be fused if some are not elementwise (a matrix product, a sort), or if the \
+         module does other work between the launches.",
     source: "DeepContext 4.3 and 6.3, kernel fusion analysis",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
@@ -32,9 +32,15 @@ pub(super) const RULE: Rule = Rule {
             name: "mean_us",
             default: 10.0,
             range: (0.0, 1000.0),
-            about: "maximum mean duration of short kernels, in µs",
+            about: "report only calls whose kernels have at most this mean duration, in µs",
         },
-        Setting { name: "kernels", default: 4.0, range: (2.0, 10_000.0), about: "minimum number of kernels per call" },
+        Setting {
+            name: "kernels",
+            default: 4.0,
+            range: (2.0, 10_000.0),
+            about: "report only calls that launch at \
+             least this many kernels",
+        },
     ],
     advice_variants: &[],
     check,
@@ -105,7 +111,7 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
     let gain_estimate = GainEstimate::Range(std::iter::once(fuse).chain(remove).collect(), least);
     Some(Candidate {
         title: format!(
-            "Many small kernels: {}{} launches {per_call:.0} kernels per call of {:.1} µs each",
+            "Many small kernels: {}{} launches {per_call:.0} kernels per call, {:.1} µs each",
             super::shorten_name(name),
             if names.len() > 1 { format!(" ({} modules)", names.len()) } else { String::new() },
             mean as f64 / 1e3

@@ -13,18 +13,18 @@ pub(super) const RULE: Rule = Rule {
     why: "Rows of such a matrix do not begin at multiples of 16 bytes. Kernels of older GPUs then load elements one \
          or two at a time instead of 16 bytes at once.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens kernels on tensor cores that read one or two elements at once to `SL063.scale` \
-         of their time (`scale`). The bounds are 0.5 and 2.4 times that.",
+    gain_text: "The estimate multiplies the time of tensor core kernels that load one or two elements at once by the \
+         setting `SL063.scale` (what-if operation `scale`). For the bounds, 0.5 and 2.4 times that time remains.",
     advice: "Pad the dimension to a multiple of 8, better of 64: for example a vocabulary of 50,257 to 50,304, or the \
          number of classes or channels.",
     example: (
         "head = nn.Linear(width, 50257)",
         "head = nn.Linear(width, 50304)  # a multiple of 64; the last 47 are never a label",
     ),
-    cost: "a few more rows of weights; a checkpoint of the old size must be padded once",
-    false_positives: "The input determines the dimension, which changes in each step. The estimate assumes `scale` of \
-         the kernels' time, with bounds at half and 2.4 times of `scale`. Measured on an H100: 0.19 (a vocabulary of \
-         50,257, bfloat16).",
+    cost: "a few more rows of weights; a checkpoint with the old size must be padded once",
+    false_positives: "Padding does not help if the input determines the dimension and changes it in each step. The \
+         estimate assumes that the setting `scale` is the part of the kernels' time that remains; the bounds are 0.5 \
+         and 2.4 times `scale`. Measured on an H100 (a vocabulary of 50,257, bfloat16), 0.19 of the time remained.",
     source: "NVIDIA's matrix multiplication guide; common practice (nanoGPT's vocabulary of 50,304)",
     needs: &[Requirement::GpuWork],
     settings: &[
@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed remaining share of the kernels' time with aligned rows",
+            about: "assumed part of the kernels' time that remains with aligned rows",
         },
     ],
     advice_variants: &[],
@@ -83,8 +83,8 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
     facts.extend(dimension.map(|n| Fact { name: "dimension", value: n as f64, unit: Unit::None }));
     Some(Candidate {
         title: format!(
-            "Misaligned matrix products: {share:.0} % of GPU time, dimension{which} not a multiple of {MULTIPLE} \
-                 (gain assumes {scale} times the time)"
+            "Misaligned matrix products: {share:.0} % of GPU time, dimension{which} not a multiple of {MULTIPLE} (gain \
+                 assumes that aligned products take {scale} of the present time)"
         ),
         place,
         facts,

@@ -12,22 +12,24 @@ pub(super) const RULE: Rule = Rule {
     code: "SL022",
     name: "needless-gradient-sync",
     area: Area::Communication,
-    about: "each of several accumulated backward passes reduces gradients before one optimizer step",
+    about: "with gradient accumulation, each backward pass reduces gradients, although only the last one needs to",
     why: "DistributedDataParallel reduces all gradients in each backward pass. With gradient accumulation, only the \
          last pass before the optimizer step needs the reduction. The earlier communication is wasted.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "Between two optimizer steps, the estimate removes the AllReduces of all backward passes but the last, \
-         and the operators that call them (`remove`). Only backward passes that reduce the same tensors count.",
-    advice: "Run forward and backward of all passes but the last under model.no_sync().",
+    gain_text: "Between two optimizer steps, the estimate removes the AllReduces of all backward passes except the \
+         last, and the operators that call them (what-if operation `remove`). Only backward passes that reduce the \
+         same tensors count.",
+    advice: "Run the forward and backward passes under model.no_sync(), except for the last one before the optimizer \
+         step.",
     example: (
         "for batch in batches:\n    loss(model(batch)).backward()\noptimizer.step()",
         "*first, last = batches\nwith model.no_sync():\n    for batch in first:\n        loss(model(batch)).backward()\n\
          loss(model(last)).backward()\noptimizer.step()",
     ),
-    cost: "a few lines; each rank has its own gradients until the last pass, so do not read them earlier",
-    false_positives: "The program reads gradients between the passes, such as their norm for clipping. Several models \
-         with equal shapes, such as two critics, all run backward before the first optimizer step; their passes then \
-         look like several passes of one model.",
+    cost: "a few lines; gradients differ between ranks until the last pass, so do not read them earlier",
+    false_positives: "The reduction is needed if the program reads gradients between the passes, such as their norm \
+         for clipping. The finding is wrong if several models with equal shapes, such as two critics, all run backward \
+         before the first optimizer step. Their passes look like several passes of one model.",
     source: "common practice; PyTorch's DistributedDataParallel.no_sync",
     needs: &[Requirement::GpuWork, Requirement::Collectives, Requirement::Operators],
     settings: &[],
@@ -104,7 +106,10 @@ fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>
     let most = rounds.iter().max()?;
     let (place, _) = context.by_place(&needless).into_iter().max_by_key(|(_, of)| context.total(of))?;
     Some(Candidate {
-        title: format!("Gradient reduction in each of {most} accumulated backward passes: only the last needs it"),
+        title: format!(
+            "Gradient reduction in each of {most} accumulated backward passes, although only the last needs \
+             it"
+        ),
         place,
         facts: vec![
             Fact::count("optimizer steps", rounds.len()),

@@ -13,32 +13,40 @@ pub(super) const RULE: Rule = Rule {
     about: "matrix products or convolutions run in float32 without the GPU's tensor cores",
     why: "Tensor cores compute products in TF32, bfloat16 or float16 at 8 or more times the float32 rate.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens kernels with float32 in their names, of at least `SL018.kernel_us` each, to \
-         `SL018.scale` of their time (`scale`). For GPUs other than A100, H100 and their successors, it uses \
-         `SL018.scale_others`. The bounds are 0.5 and 2 times the remaining time.",
+    gain_text: "The estimate multiplies the time of kernels with float32 in their names, if they take at least \
+         `SL018.kernel_us`, by the setting `SL018.scale` (what-if operation `scale`). For GPUs other than A100, H100 \
+         and their successors, it uses `SL018.scale_others`. For the bounds, 0.5 and 2 times that time remains.",
     advice: "Enable TF32 (from A100 on) with torch.set_float32_matmul_precision(\"high\"), or use autocast with \
          bfloat16 or float16; keep dimensions multiples of 8.",
     example: ("y = x @ w", "torch.set_float32_matmul_precision(\"high\")\ny = x @ w"),
     cost: "one line; products are less exact (TF32 has 10 mantissa bits)",
-    false_positives: "The results need full float32, or memory bandwidth limits the products. The estimate assumes \
-         `scale` of the kernels' time on A100, H100 and later GPUs, and `scale_others` on others. The bounds are half \
-         and twice of it: large products gain more, small products less. Measured on an H100 with TF32: 0.23.",
+    false_positives: "Tensor cores cannot be used if results need full float32, and do not help if memory bandwidth \
+         limits the products. The estimate assumes that the setting `scale` (on A100, H100 and later GPUs) or \
+         `scale_others` (on other GPUs) is the part of the kernels' time that remains. The bounds are 0.5 and 2 times \
+         that: large products gain more, small products less. Measured on an H100 with TF32, 0.23 of the time \
+         remained.",
     source: "common practice; mixed-precision guides of NVIDIA and PyTorch",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting::share_of_gpu(5.0),
-        Setting { name: "kernel_us", default: 10.0, range: (0.0, 1e6), about: "minimum duration of a kernel, in µs" },
+        Setting {
+            name: "kernel_us",
+            default: 10.0,
+            range: (0.0, 1e6),
+            about: "report only kernels that take at least \
+             this long, in µs",
+        },
         Setting {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "assumed remaining share of the kernels' time with tensor cores, on A100, H100 and later GPUs",
+            about: "assumed part of the kernels' time that remains with tensor cores, on A100, H100 and later GPUs",
         },
         Setting {
             name: "scale_others",
             default: 0.5,
             range: (0.0, 1.0),
-            about: "assumed remaining share of the kernels' time with tensor cores, on other GPUs, whose TF32 is \
+            about: "assumed part of the kernels' time that remains with tensor cores, on other GPUs, where TF32 is \
                  hardly faster than float32",
         },
     ],
@@ -46,8 +54,8 @@ pub(super) const RULE: Rule = Rule {
         programs: "on GPUs without TF32 and bfloat16 (compute capability below 8, such as V100)",
         condition: Programs::Where(|context| !context.devices().iter().any(knows_tf32)),
         kind: None,
-        advice: "Use autocast with float16: these tensor cores support neither TF32 nor bfloat16, which require \
-             compute capability 8 (such as A100); keep dimensions multiples of 8.",
+        advice: "Use autocast with float16: tensor cores of these GPUs support neither TF32 nor bfloat16, which \
+             require compute capability 8 (such as A100). Keep dimensions multiples of 8.",
         example: ("y = x @ w", "with torch.autocast(\"cuda\", dtype=torch.float16):\n    y = x @ w"),
     }],
     check,
@@ -92,8 +100,8 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "Float32 products without tensor cores: {share:.0} % of the time of {model} \
-                 (gain assumes {scale} times the time)"
+            "Float32 products without tensor cores: {share:.0} % of the time of {model} (gain assumes that {scale} of \
+                 the time remains)"
         ),
         place,
         facts: vec![

@@ -15,13 +15,13 @@ pub(super) const RULE: Rule = Rule {
     code: "SL038",
     name: "small-operators-in-a-loop",
     area: Area::Host,
-    about: "a Python loop calls small operators that could be one operator on a larger tensor",
+    about: "a Python loop calls many small operators that could be one operator on a larger tensor",
     why: "Each call costs some microseconds in Python and the framework, however small its computation.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens the calls of the loop, the Python time between them, and their backward pass to \
-         a rest (`scale`). The rest is one call of each operator a step, and their computation beyond the cost of a \
-         call. The upper bound removes all of it, including the gathering of the results and the code before and after \
-         the loop.",
+    gain_text: "The estimate shortens the calls of the loop, the Python time between them, and their backward pass \
+         (what-if operation `scale`). One call of each operator per step remains, and the computation of the others \
+         beyond the usual cost of a call. The upper bound removes all of this, including the operators that gather the \
+         results and the code before and after the loop.",
     advice: "Replace the loop with operators on whole tensors (add a dimension, or use a layer such as nn.LSTM \
          instead of its cell), torch.vmap, or torch.compile.",
     example: (
@@ -29,10 +29,11 @@ pub(super) const RULE: Rule = Rule {
         "rows = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)",
     ),
     cost: "a rewrite of the loop; higher memory use",
-    false_positives: "Each iteration needs the result of the previous one. The estimate assumes that one call of each \
-         operator remains, plus the time of calls beyond the usual cost of a call. The upper bound also removes all \
-         work between the iterations and the operators that gather their results. Without steps, the rule only sees \
-         loops of at least four consecutive iterations with nothing but such small operators between them.",
+    false_positives: "The loop is needed if each iteration uses the result of the previous one. The estimate assumes \
+         that one call of each operator remains, plus the time of calls beyond the usual cost of a call. The upper \
+         bound also removes all work between the iterations and the operators that gather their results. In a trace \
+         without steps, the rule only reports loops of at least four consecutive iterations that contain nothing \
+         except such small operators.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::PythonFrames],
     settings: &[
@@ -40,20 +41,20 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 50.0,
             range: (2.0, 1e6),
-            about: "minimum number of calls of one operator from one line per step",
+            about: "report only operators that one line calls at least this often per step",
         },
         Setting {
             name: "median_us",
             default: 20.0,
             range: (0.0, 1000.0),
-            about: "maximum median duration of the operators in a loop, in µs; 25 times that for cells of recurrent \
-                 layers",
+            about: "report only operators with at most this median duration, in µs; 25 times as much for cells of \
+                 recurrent layers",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "minimum share of the time in loops of one source location, in percent",
+            about: "report only loops that take at least this percentage of the time",
         },
     ],
     advice_variants: &[],

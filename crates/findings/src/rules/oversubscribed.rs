@@ -12,23 +12,25 @@ pub(super) const RULE: Rule = Rule {
     code: "SL028",
     name: "oversubscribed-threads",
     area: Area::Host,
-    about: "more threads compute at once than the program may use processors, so they wait for each other",
-    why: "A parallel operator ends when its last thread ends. A thread without a processor delays all others, \
-         which spin, or sleep and wake up. Containers and CPU affinity often allow fewer processors than the \
-         machine has.",
+    about: "more threads compute at once than the program has usable processors, so they wait for each other",
+    why: "A parallel operator ends when its last thread ends. A thread without a processor delays all others, which \
+         spin, or sleep and wake up again. Containers and CPU affinity often allow fewer processors than the machine \
+         has.",
     gain_methods: &[GainMethod::Model],
-    gain_text: "Samples measure the CPU time of each thread, and the part of it in OpenMP's library. One estimate \
-         divides the computing evenly among the processors. The other removes the waiting: its CPU time divided by the \
-         number of processors. The gain is the smaller estimate; its bounds are half of the smaller and the larger \
-         estimate.",
-    advice: "Divide the usable processors of the finding by the number of processes that compute at once, and use no \
-         more threads: torch.set_num_threads or OMP_NUM_THREADS. torchrun sets 1, and a DataLoader sets 1 in its \
-         workers. Python's os.cpu_count and os.sched_getaffinity ignore the limit of a container.",
+    gain_text: "Samples measure the CPU time of each thread, and how much of it is in the OpenMP library, where \
+         threads wait. One estimate divides the other CPU time evenly among the processors. A second estimate removes \
+         the waiting: the CPU time in the OpenMP library, divided by the number of processors. The gain is the smaller \
+         estimate. The lower bound is half of the smaller estimate, the upper bound is the larger estimate.",
+    advice: "Divide the number of usable processors in the finding by the number of processes that compute at once, \
+         and use no more threads per process: torch.set_num_threads or OMP_NUM_THREADS. torchrun sets 1 thread, and so \
+         does a DataLoader in its workers. Python's os.cpu_count and os.sched_getaffinity ignore the CPU limit of a \
+         container.",
     example: ("torch.set_num_threads(16)", "torch.set_num_threads(2)  # \"usable processors\" of the finding"),
     cost: "one line, or an environment variable",
-    false_positives: "Other programs, which are not recorded, use the processors. The rule analyzes each process \
-         alone: it misses several processes that share processors, each with as many threads as processors. The gain \
-         is a model: samples in the OpenMP library vanish, and computation divides evenly among processors.",
+    false_positives: "Fewer threads do not help if other programs, which are not recorded, use the processors. The \
+         rule analyzes each process alone. It misses several processes that share processors if each has as many \
+         threads as there are processors. The gain is a model: it assumes that the time in the OpenMP library \
+         vanishes, and that computation divides evenly among processors.",
     source: "common practice; DeepContext 6.2 has a similar case of more DataLoader workers than processors, which \
          this rule does not detect",
     needs: &[Requirement::Processors],
@@ -37,28 +39,29 @@ pub(super) const RULE: Rule = Rule {
             name: "waiting",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "minimum share of the threads' CPU time in the OpenMP library, in percent, if the system counted \
-                 more runnable threads than processors",
+            about: "if the system counted more runnable threads than processors: report only if at least this \
+                 percentage of the threads' CPU time is in the OpenMP library",
         },
         Setting {
             name: "waiting_uncounted",
             default: 25.0,
             range: (0.0, 100.0),
-            about: "minimum share of the threads' CPU time in the OpenMP library, in percent, if the system did not \
-                 count runnable threads: many threads may have slept",
+            about: "if the system did not count runnable threads: report only if at least this percentage of the \
+                 threads' CPU time is in the OpenMP library",
         },
         Setting {
             name: "threads",
             default: 1.25,
             range: (1.0, 1000.0),
-            about: "minimum number of threads per usable processor",
+            about: "report only if at least this many threads compute per usable processor",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-const MODEL: &str = "model: no CPU time in the OpenMP library, all other CPU time divided among all processors";
+const MODEL: &str = "model: the CPU time in the OpenMP library is removed, and all other CPU time is divided evenly \
+     among the processors";
 
 /// CPU time of samples, in ns: computing, and in the OpenMP library.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,8 +107,8 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
     facts.extend(runnable.map(|value| Fact { name: "runnable threads, mean", value, unit: Unit::None }));
     Some(Candidate {
         title: format!(
-            "Oversubscribed: {} threads{of} compute on {} processors, {share:.0} % of their CPU time waiting for each \
-                 other",
+            "Oversubscribed: {} threads{of} compute on {} processors and spend {share:.0} % of their CPU time waiting \
+                 for each other",
             computing.len(),
             rounded(processors)
         ),

@@ -14,10 +14,10 @@ pub(super) const RULE: Rule = Rule {
     about: "copies to the GPU come from pageable (not pinned) memory",
     why: "Such a copy goes through a buffer of the driver, which is slower, and the host waits until the copy ends.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens the copies to the time that their bytes need from pinned memory (`scale`), and \
-         removes the host's waits in their calls (`remove`). The rate is that of the trace's own copies from pinned \
-         memory, else that of the GPU model, else `SL011.gb_per_s`. The bounds cover copies that take 0.8 and 1.25 \
-         times as long.",
+    gain_text: "The estimate shortens the copies to the time that their bytes need from pinned memory (what-if \
+         operation `scale`). It also removes the waits of the host in the calls that copy (`remove`). The assumed \
+         bandwidth is that of other copies in the trace from pinned memory. Without such copies, it is that of the GPU \
+         model, or else the setting `SL011.gb_per_s`. The bounds assume that copies take 0.8 and 1.25 times as long.",
     advice: "Pin the memory and copy asynchronously: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
          .to(device, non_blocking=True).",
     example: (
@@ -25,9 +25,10 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(data, batch_size=64, pin_memory=True)\nx = x.to(\"cuda\", non_blocking=True)",
     ),
     cost: "one argument each; pinned memory cannot be swapped out",
-    false_positives: "The host writes the data anew before each copy, so that pinning needs an additional copy. The \
-         bandwidth of pinned memory comes from other copies of the trace, otherwise from a setting. The bounds assume \
-         0.8 and 1.25 times that bandwidth.",
+    false_positives: "Pinning does not help if the host writes the data anew before each copy, so that an additional \
+         copy into pinned memory is needed. The bandwidth of pinned memory is estimated from other copies of the \
+         trace, otherwise from the GPU model or a setting. The bounds assume that copies take 0.8 and 1.25 times as \
+         long.",
     source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Step],
     settings: &[
@@ -35,14 +36,14 @@ pub(super) const RULE: Rule = Rule {
             name: "kib",
             default: 64.0,
             range: (0.0, 1e9),
-            about: "minimum size of a copy, in KiB; smaller copies take as long as their call",
+            about: "report only copies of at least this size, in KiB; smaller copies take as long as the call itself",
         },
         Setting {
             name: "gb_per_s",
             default: 12.0,
             range: (0.1, 1000.0),
-            about: "bandwidth of pinned memory in GB/s, if neither other copies nor the GPU's name determine it; \
-                 the default is that of PCIe 3",
+            about: "assumed bandwidth of copies from pinned memory, in GB/s, if neither other copies nor the GPU model \
+                 show it; the default is that of PCIe 3",
         },
     ],
     advice_variants: &[],

@@ -14,30 +14,31 @@ pub(super) const RULE: Rule = Rule {
     name: "preprocessing-in-pipeline",
     area: Area::Data,
     about: "images, audio or text are decoded, resized, normalized or tokenized while the GPU waits",
-    why: "The host computes the same result in each step or epoch, and the GPU waits for it.",
+    why: "The host computes the same result in each step or epoch while the GPU waits for it.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The reported share is the time of the preprocessing functions on the critical path. The estimate \
-         removes these functions (`remove`). If they call each other, only the outermost counts.",
-    advice: "Prepare the data once and store the result. Otherwise prepare it on the GPU (torchvision.transforms.v2 \
-         on batches), or in DataLoader workers.",
+         removes these functions (what-if operation `remove`). If one calls another, only the outer call counts.",
+    advice: "Prepare the data once and store the result. If this is not possible, prepare the data on the GPU \
+         (torchvision.transforms.v2 on batches), or in DataLoader workers.",
     example: (
         "def __getitem__(self, i):\n    return to_tensor(Image.open(self.files[i]).resize((224, 224)))",
         "# once: image.resize((224, 224)).save(...)\ndef __getitem__(self, i):\n    return to_tensor(Image.open(self.small_files[i]))",
     ),
     cost: "a script that runs once, and storage for its result",
-    false_positives: "The result differs each time (random crops), or the input is new each time, as in inference: \
-         then the work can only be moved or made faster. The estimate removes all of it.",
+    false_positives: "Preprocessing cannot be done in advance if its result differs each time (random crops), or if \
+         the input is new each time, as in inference. Then it can only be moved elsewhere or made faster. The estimate \
+         assumes that all of it is removed.",
     source: "CTDA-CPA, section 5.4 (resize took 21.75 % of the time; resizing once: 47 % faster)",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "minimum share of the critical path of one kind of preprocessing, in percent",
+        about: "report only kinds of preprocessing that take at least this percentage of the critical path",
     }],
     advice_variants: &[AdviceVariant::without_gpu(
-        "Prepare the data once and store the result. Otherwise prepare whole batches instead of single items, or use \
-             DataLoader workers.",
+        "Prepare the data once and store the result. If this is not possible, prepare whole batches instead of single \
+             items, or use DataLoader workers.",
         (
             "def __getitem__(self, i):\n    return to_tensor(Image.open(self.files[i]).resize((224, 224)))",
             "def __getitem__(self, i):  # resized once, before the training\n    return torch.load(self.small[i])",

@@ -16,14 +16,15 @@ pub(super) const RULE: Rule = Rule {
     about: "the profiler takes so much time that host times are unreliable",
     why: "Each recorded call adds overhead. For short calls, the overhead is most of the measured time.",
     gain_methods: &[GainMethod::Nothing],
-    gain_text: "The rule reports two numbers. One is the share of the critical path that the trace marks as the \
-         profiler's own work. The other is the number of Python frames of the thread with most of them, times \
-         `SL033.frame_ns`, as a share of the time in these frames.",
-    advice: "Record Python frames (with_stack, with_modules) only for source locations, and record times without \
-         them; record fewer steps.",
+    gain_text: "The rule reports two numbers. The first is the share of the critical path that the trace marks as the \
+         profiler's own work. The second is an estimate for the thread with the most Python frames: the number of \
+         frames times `SL033.frame_ns`, as a share of the time in these frames.",
+    advice: "Use Python frames (with_stack, with_modules) only to find source locations, and make a second recording \
+         without them to measure times. Record fewer steps.",
     example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for source locations"),
     cost: "a second recording",
-    false_positives: "The profiler is faster than assumed: set the cost of a frame with `frame_ns`.",
+    false_positives: "The overhead is smaller if the profiler is faster than assumed: set the cost of a frame with \
+         `SL033.frame_ns`.",
     source: "common practice",
     needs: &[],
     settings: &[
@@ -31,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "minimum share of profiler overhead in the window, in percent",
+            about: "report only if the overhead of the profiler takes at least this percentage of the window",
         },
         Setting {
             name: "frame_ns",
@@ -99,7 +100,10 @@ fn frames(context: &RuleContext<'_>) -> Option<Candidate> {
         Fact::count("Python frames", most),
         Fact { name: "frames per µs", value: most as f64 * 1e3 / active as f64, unit: Unit::None },
     ];
-    let title = format!("Profiler overhead: possibly about {share:.0} % of the host's time, for {most} Python frames");
+    let title = format!(
+        "Profiler overhead: possibly about {share:.0} % of the host's time, for recording {most} \
+         Python frames"
+    );
     let mut found = candidate(title, facts, Vec::new(), Support::Inferred);
     found.confidence = Confidence::Low;
     Some(found)

@@ -27,38 +27,38 @@ pub(super) const RULE: Rule = Rule {
     name: "rebuilt-constants",
     area: Area::Host,
     about: "each step builds the same masks, positions or tables, with equal operators and shapes",
-    why: "Values that depend only on sizes are equal in each step. torch.tensor(list) also reads a Python list \
+    why: "Values that depend only on sizes are the same in each step. torch.tensor(list) also reads a Python list \
          element by element.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The reported share is the critical path in the function, if the function does nothing else, otherwise \
-         in the builtin functions and operators. The estimate removes them and their GPU work (`remove`). The bounds \
-         cover the operators alone, and also the time from the first to the last of them. Without a GPU, the time of \
-         `torch.tensor` of a list from its first to its last operator counts, too. Before the first operator, PyTorch \
-         determines the sizes of the list. The estimate assumes 1.2 times the span of the operators for this time; the \
-         upper bound is twice the span.",
-    advice: "Build the tensor once: register_buffer in __init__, or functools.lru_cache by size and device. Use \
+    gain_text: "The reported share is the part of the critical path in the function, if it only builds constants. \
+         Otherwise it is the part in the builtin functions and operators that build them. The estimate removes this \
+         code and its GPU work (what-if operation `remove`). The lower bound removes only the operators; the upper \
+         bound also removes all time from the first to the last of them. For `torch.tensor` of a list, PyTorch \
+         determines the sizes of the list before the first operator. Without a GPU, the estimate assumes that this \
+         takes 1.2 times as long as from the first to the last operator. The upper bound assumes twice as long.",
+    advice: "Build the tensor once: use register_buffer in __init__, or functools.lru_cache by size and device. Use \
          is_causal=True instead of a mask.",
     example: (
         "def forward(self, x):\n    mask = torch.tril(torch.ones(n, n))",
         "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
     ),
     cost: "a few lines; memory for the kept tensors",
-    false_positives: "The values differ between steps: a trace records shapes, not values. The rule checks lines and \
-         functions that only create tensors from sizes and Python values (arange, ones, full, tensor) and compute \
-         with them element by element. Within other functions, it checks sequences of such operators on tensors of \
-         the created shapes. Random numbers do not count. Programs usually write to zeros. Zeros count only if sines \
-         and cosines are written to parts of them, or numbers to the same parts in each step, which requires recorded \
-         indices (record_shapes). Code that writes to such a tensor cannot build it once. The trace does not show if \
-         such a line also reads a tensor of the step. It does not contain the numbers of a list either, which may \
-         differ between steps. torch.from_numpy and as_tensor of an array read no list and do not count.",
+    false_positives: "The finding is wrong if the values differ between steps: a trace records shapes, not values. The \
+         rule checks lines and functions that only create tensors from sizes and Python values (arange, ones, full, \
+         tensor) and compute with them element by element. In other functions, it checks sequences of such operators \
+         on tensors of the created shapes. Random numbers are not reported. Zeros are usually written to later. They \
+         are reported only if sines and cosines are written to parts of them, or numbers to the same parts in each \
+         step. The latter requires recorded indices (record_shapes). Code that writes to such a tensor cannot build it \
+         only once. The trace does not show if such a line also reads a tensor of the step, or if the numbers in a \
+         list differ between steps. torch.from_numpy and as_tensor of an array read no list and are not reported.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::Steps],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "minimum share of the critical path, in percent, that one line or function takes, including the GPU \
-             work that it launches",
+        about: "report only lines or functions that take at least this percentage of the critical path, including the \
+             GPU work that they launch",
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that make tensors of Python lists",

@@ -14,19 +14,20 @@ pub(super) const RULE: Rule = Rule {
     name: "recompilation-in-steady-state",
     area: Area::Host,
     about: "torch.compile compiles again in steps after the first",
-    why: "A compilation takes as long as many steps, and repeats for each new shape or value that the compiled code \
+    why: "A compilation takes as long as many steps. It repeats for each new shape or value that the compiled code \
          does not support.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes compilation in steps after the first (`remove`). Of nested spans only the \
-         outermost counts. A trace with one marked step counts as a trace without steps: no step comes after the \
-         first. There the estimate removes compilations of a function after its first one. PyTorch's compile ids show \
-         which ones these are; a note states the share of the others.",
+    gain_text: "The estimate removes compilation in steps after the first (what-if operation `remove`). If one \
+         compilation span contains others, only the outer one counts. A trace with one marked step counts as a trace \
+         without steps, because no step comes after the first. There the estimate removes the compilations of a \
+         function after its first one, which PyTorch's compile ids show. A note reports the share of the first \
+         compilations, and of those without an id.",
     advice: "Find the reason with TORCH_LOGS=recompiles. Use torch.compile(dynamic=True) or mark_dynamic for varying \
-         sizes, pad to few sizes, and avoid changing Python numbers in compiled code.",
+         sizes, or pad inputs to a few sizes. Avoid Python numbers that change in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
     cost: "one argument; code for any size can be slightly slower than code for one size",
-    false_positives: "The recording covers only the start of the program, where new input shapes still occur; later \
-         there are none.",
+    false_positives: "Later steps do not recompile if the recording covers only the start of the program, where new \
+         input shapes still occur.",
     source: "common practice",
     needs: &[],
     settings: &[],
@@ -140,10 +141,11 @@ fn note(context: &RuleContext<'_>, spans: Vec<EventId>, are_first: bool) -> Opti
         support: Support::Exact,
         confidence: Confidence::High,
         gain_estimate: GainEstimate::Insignificant(if context.trace().steps.is_empty() {
-            "first compilations are start-up, so record after the first iterations, or mark steps to exclude them"
+            "compilation may be part of the start of the program: record after the first iterations, or mark steps to \
+             exclude it"
         } else {
-            "the only marked step may be the first, and first compilations are start-up, so record at least two steps, \
-             or record after the first iterations"
+            "compilation may be part of the start of the program, as the only marked step may be the first: record at \
+             least two steps, or record after the first iterations"
         }),
     })
 }

@@ -14,9 +14,9 @@ pub(super) const RULE: Rule = Rule {
     about: "autocast converts the same parameters in each step",
     why: "Autocast keeps parameters in float32 and casts each of them to a lower precision in every step.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes the conversions, and the operators that do nothing else (`remove`). A converted \
-         tensor is a parameter if it has the shape of an input after the first input of a layer, and is converted at \
-         least once per step.",
+    gain_text: "The estimate removes the conversions, and the operators that do nothing else (what-if operation \
+         `remove`). A converted tensor counts as a parameter if it is converted at least once per step and has the \
+         shape of a layer's input, except for the layer's first input.",
     advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that \
          supports it, or accumulate more samples under one autocast context, which casts each parameter once.",
     example: (
@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
         "model = model.to(torch.bfloat16)\ny = model(x.to(torch.bfloat16))",
     ),
     cost: "one line for inference; a check of accuracy for training",
-    false_positives: "Training needs parameters in float32, and the optimizer keeps no copy in lower precision.",
+    false_positives: "The casts are needed if training requires parameters in float32, and the optimizer keeps no copy \
+         in lower precision.",
     source: "common practice; PyTorch's autocast keeps conversions only until its context ends",
     needs: &[Requirement::GpuWork, Requirement::Operators, Requirement::Shapes, Requirement::Steps],
     settings: &[Setting::share_of_gpu(1.0)],

@@ -14,32 +14,32 @@ pub(super) const RULE: Rule = Rule {
     why: "PyTorch's generic copy kernel selects the dtype of each element at run time, and loads and stores one \
          element at a time.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens the kernels to `SL037.scale` of their time (`scale`). This factor is an \
-         assumption about kernels with fixed types.",
-    advice: "Fuse the conversion with neighboring operators (torch.compile, a fused norm). Otherwise keep the tensor in one \
-         dtype, or use a version of PyTorch with a vectorized kernel for this pair of dtypes.",
+    gain_text: "The estimate multiplies the time of the kernels by the setting `SL037.scale` (what-if operation \
+         `scale`). This factor is an assumption about kernels whose dtypes are fixed at compile time.",
+    advice: "Fuse the conversion with neighboring operators (torch.compile, a fused norm). Alternatively, keep the \
+         tensor in one dtype, or use a version of PyTorch with a vectorized kernel for this pair of dtypes.",
     example: (
         "x = x.to(torch.float32)\nx = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)",
         "norm = torch.nn.RMSNorm(dim)  # or torch.compile",
     ),
     cost: "a few lines",
-    false_positives: "The tensor is not contiguous: no kernel is vectorized then. The estimate assumes `scale` of the \
-         time.",
-    source: "DeepContext table 3 (Llama 3); the scale from conversions of equal size in both directions on H100 and \
-         MI300",
+    false_positives: "No vectorized kernel can be used if the tensor is not contiguous. The estimate assumes that the \
+         setting `scale` is the part of the time that remains.",
+    source: "DeepContext table 3 (Llama 3); the default of `scale` was measured for conversions of equal size in both \
+         directions on H100 and MI300",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "minimum share of GPU busy time of conversions from one source location, in percent",
+            about: "report only source locations whose conversions take at least this percentage of GPU busy time",
         },
         Setting {
             name: "scale",
             default: 0.65,
             range: (0.0, 1.0),
-            about: "assumed remaining share of the time with a vectorized kernel",
+            about: "assumed part of the time that remains with a vectorized kernel",
         },
     ],
     advice_variants: &[],

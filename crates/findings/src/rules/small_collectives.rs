@@ -13,13 +13,14 @@ pub(super) const RULE: Rule = Rule {
     name: "small-collectives",
     area: Area::Communication,
     about: "each step has many small collectives of one kind that could be combined into a few large ones",
-    why: "A small collective takes its latency (launch, and a message to each rank), however little data it moves. \
-         One hundred collectives take one hundred latencies.",
+    why: "A small collective takes at least its latency (launch, and a message to each rank), no matter how little \
+         data it moves. One hundred small collectives take one hundred latencies.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes all collectives but one per bucket of 25 MB, with their operators, launches and \
-         the short gaps between them (`remove`). The remaining collectives carry all data: they take the time of all, \
-         less one latency for each removed collective (`scale`). The latency is the time of the shortest collective. \
-         The lower bound removes half of the latencies, the upper bound all time of the removed collectives.",
+    gain_text: "The estimate removes all collectives except one per bucket of 25 MB, with their operators, launches \
+         and the short gaps between them (what-if operation `remove`). The remaining collectives carry all data: their \
+         time is the total time minus one latency for each removed collective (`scale`). The latency is the time of \
+         the shortest collective. The lower bound removes half of the latencies, the upper bound all time of the \
+         removed collectives.",
     advice: "Let DistributedDataParallel reduce gradients in buckets (bucket_cap_mb) instead of one parameter at a \
          time. Elsewhere, use torch._utils._flatten_dense_tensors, all_reduce_coalesced or a foreach copy into one \
          buffer.",
@@ -27,11 +28,11 @@ pub(super) const RULE: Rule = Rule {
         "for p in model.parameters():\n    dist.all_reduce(p.grad)",
         "model = DistributedDataParallel(model)  # buckets of 25 MB, concurrent with the backward pass",
     ),
-    cost: "a few lines; a buffer for the combined data",
-    false_positives: "Each collective needs the result of the previous one, as in pipelines and tensor parallelism. \
-         The estimate removes the launch and latency of each collective, except for one per 25 MB bucket at the end \
-         of the step. The latency is the duration of the shortest collective. The lower bound removes half of the \
-         latencies. Copies into one buffer are not included.",
+    cost: "a few lines; memory for a buffer with the combined data",
+    false_positives: "Collectives cannot be combined if each needs the result of the previous one, as in pipelines and \
+         tensor parallelism. The estimate removes the launch and latency of each collective, except for one per 25 MB \
+         bucket at the end of the step. The latency is the duration of the shortest collective. The lower bound \
+         removes half of the latencies. The estimate leaves out the time of copies into one buffer.",
     source: "common practice; PyTorch Distributed (Li et al., VLDB 2020, section 3.2.2: gradient bucketing)",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
@@ -39,21 +40,21 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 20.0,
             range: (2.0, 1e6),
-            about: "minimum number of collectives of one kind \
-             per step",
+            about: "report only if a step has at least this many collectives of one kind",
         },
         Setting {
             name: "elements",
             default: 262_144.0,
             range: (1.0, 1e12),
-            about: "maximum median size, in elements (the default is 1 MiB of float32)",
+            about: "report only if the median collective has at most this many elements (the default is 1 MiB of \
+                 float32)",
         },
         Setting {
             name: "share",
             default: 3.0,
             range: (0.0, 100.0),
-            about: "minimum share of the time that the collectives' latencies, or their launches on the host, take, in \
-                 percent",
+            about: "report only if the latencies of the collectives, or their launches on the host, take at least this \
+                 percentage of the time",
         },
     ],
     advice_variants: &[],

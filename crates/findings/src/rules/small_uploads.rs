@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     name: "redundant-copy-to-device",
     area: Area::Copies,
     about: "each step creates the same small tensors from Python values and copies them to the GPU",
-    why: "torch.tensor(…, device=\"cuda\") creates a tensor on the host, copies it and waits for the copy, all for a \
-         few bytes.",
+    why: "torch.tensor(…, device=\"cuda\") creates a tensor on the host, copies it to the GPU and waits for the copy, \
+         all for a few bytes.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes the `aten::to` operators that copy such tensors, and their copies (`remove`). The \
          rule recognizes them by the calls of `torch.tensor(…, device=…)`: a small copy right before the tensor is \
@@ -27,17 +27,23 @@ pub(super) const RULE: Rule = Rule {
         "def __init__(self):\n    self.register_buffer(\"scale\", torch.tensor([0.5, 2.0]))\ndef forward(self, x):\n    return x * self.scale",
     ),
     cost: "one line each",
-    false_positives: "The values differ each time: then they can only be copied together, from pinned memory. The \
-         trace contains their size, not their values.",
+    false_positives: "The tensors cannot be created once if their values differ each time: then they can only be \
+         combined in one copy from pinned memory. The trace contains their sizes, not their values.",
     source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::Steps],
     settings: &[
-        Setting { name: "kib", default: 4.0, range: (0.0, 1e6), about: "maximum size of a small copy, in KiB" },
+        Setting {
+            name: "kib",
+            default: 4.0,
+            range: (0.0, 1e6),
+            about: "largest size of a copy that counts as small, \
+             in KiB",
+        },
         Setting {
             name: "steps",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "minimum share of steps with as many such copies, in percent",
+            about: "report only if at least this percentage of the steps has the same number of such copies",
         },
     ],
     advice_variants: &[],

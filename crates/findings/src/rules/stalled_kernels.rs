@@ -10,18 +10,18 @@ pub(super) const RULE: Rule = Rule {
     code: "SL008",
     name: "stalled-kernels",
     area: Area::Kernels,
-    about: "a kernel with much GPU time mostly stalls for one reason",
-    why: "Instruction samples show warps that wait: for memory, for other instructions, or at a barrier.",
+    about: "a kernel with much GPU time stalls, mostly for one reason",
+    why: "Instruction samples show warps that wait: for memory, for the result of an instruction, or at a barrier.",
     gain_methods: &[GainMethod::Speculative],
-    gain_text: "The estimate removes half of the time in samples with the stall reason (`scale` by 1 minus half of the \
-         share of these samples).",
+    gain_text: "The estimate removes half of the kernel time in which samples show the stall reason (what-if operation \
+         `scale`).",
     advice: "For memory stalls, use fewer or wider loads, reuse data through shared memory, or fuse kernels. For \
          arithmetic stalls, use faster instructions, such as vectorized conversions. For barrier stalls, use smaller \
          blocks.",
     example: ("y = x.float() * w  # one element per thread", "y = torch.compile(scale)(x, w)  # vectorized loads"),
-    cost: "work on the kernel, or another implementation",
-    false_positives: "Enough other warps run meanwhile and hide the stalls. The estimate assumes half of the stalls \
-         with this reason.",
+    cost: "work on the kernel, or replacing it by another implementation",
+    false_positives: "Little is gained if other warps run during the stalls and hide them. The estimate assumes that \
+         half of the stalls with this reason can be avoided.",
     source: "DeepContext 4.3, fine-grained stall analysis",
     needs: &[Requirement::GpuWork, Requirement::InstructionSamples],
     settings: &[
@@ -29,13 +29,13 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "minimum share of the kernel in GPU busy time, in percent",
+            about: "report only kernels that take at least this percentage of GPU busy time",
         },
         Setting {
             name: "stalled",
             default: 30.0,
             range: (0.0, 100.0),
-            about: "minimum share of samples with the same reason, in percent",
+            about: "report only kernels with the same stall reason in at least this percentage of the samples",
         },
     ],
     advice_variants: &[],
@@ -80,7 +80,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
     let reason = reason.replace('_', " ");
     Some(Candidate {
         title: format!(
-            "Stalled kernel: {} stalls {stalled:.0} % of its time ({reason}, gain assumes half of it)",
+            "Stalled kernel: {} stalls for {stalled:.0} % of its time (reason: {reason}; gain assumes that half of it \
+            is avoided)",
             super::shorten_name(name)
         ),
         place,

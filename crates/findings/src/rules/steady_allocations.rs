@@ -12,18 +12,19 @@ pub(super) const RULE: Rule = Rule {
     name: "allocations-in-steady-state",
     area: Area::Memory,
     about: "the driver allocates or frees GPU memory in steps after the first",
-    why: "Frameworks cache memory, because driver allocations are slow. A free (cudaFree, hipFree) also waits until \
-         all GPU work ends: a synchronization that no line of the program shows. In uniform steps, such calls \
-         indicate that memory is short, fragmented, or freed by hand.",
+    why: "Driver allocations are slow, so frameworks cache memory. A free (cudaFree, hipFree) also waits until all GPU \
+         work ends, which no line of the program shows. If all steps are alike, such calls indicate that memory is \
+         short or fragmented, or that the program empties the cache itself.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes driver calls that allocate, free and retry, and the waits in them (`remove`).",
+    gain_text: "The estimate removes driver calls that allocate memory, free it, or retry an allocation, and the waits \
+         in these calls (what-if operation `remove`).",
     advice: "Remove torch.cuda.empty_cache() from steps; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for \
          varying sizes; reduce the batch size if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
-    cost: "none; with a smaller batch, more steps",
-    false_positives: "Input sizes still grow, and the calls end after the largest input. In traces without steps, \
-         one-time work is unknown: calls count if one source location repeats them until the end and they take much \
-         of the critical path.",
+    cost: "none, except that a smaller batch requires more steps",
+    false_positives: "The calls end by themselves if input sizes still grow, after the largest input. In a trace \
+         without steps, the rule cannot distinguish start-up from repeated work. There it reports calls only if one \
+         source location repeats them until the end and they take much of the critical path.",
     source: "common practice",
     needs: &[Requirement::RuntimeCalls],
     settings: &[
@@ -31,14 +32,14 @@ pub(super) const RULE: Rule = Rule {
             name: "steps",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "minimum share of the steps after the first with such calls, in percent",
+            about: "report only if at least this percentage of the steps after the first has such calls",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "minimum share of the critical path in calls from one source location, in traces without steps, in \
-                 percent",
+            about: "in traces without steps: report only source locations whose calls take at least this percentage of \
+                 the critical path",
         },
     ],
     advice_variants: &[],

@@ -13,38 +13,39 @@ pub(super) const RULE: Rule = Rule {
     name: "straggler",
     area: Area::Communication,
     about: "one rank arrives last at the collectives, and all other ranks wait for it",
-    why: "A collective ends when the last rank arrives, so the slowest rank determines the speed of all, and itself \
-         waits least. Waits on other ranks are an effect: they are not findings there. This finding names a finding \
-         of the last rank that the other ranks lack, or whose gain is at least twice as large there.",
+    why: "A collective ends when the last rank arrives. So the slowest rank determines the speed of all ranks, and it \
+         waits least itself. The waits of the other ranks are an effect, so their findings are not listed. This \
+         finding names a finding of the last rank that the other ranks do not have, or whose gain is at least twice as \
+         large there.",
     gain_methods: &[GainMethod::Model],
-    gain_text: "For each rank, the rule measures the time in which collectives run alone. The last rank has the least \
-         of it. The gain is the difference to the next rank. The lower bound is 0, and the upper bound is the \
-         difference to the median of the other ranks. If a finding names the cause on the last rank, gain and upper \
-         bound are at most those of the cause. The lower bound stays 0: the cause may delay other collectives than \
-         those in which the ranks wait.",
+    gain_text: "For each rank, the rule measures the exposed collective time: the time in which collectives run alone. \
+         The last rank has the least. The gain is the difference between its time and the second shortest. The lower \
+         bound is 0, and the upper bound is the difference to the median of the other ranks. If a finding names the \
+         cause on the last rank, gain and upper bound are at most those of that finding. The lower bound stays 0, \
+         because the cause may delay other collectives than those in which the ranks wait.",
     advice: "Check the other findings of that rank, and compare it with another rank (`stackline diff`). Common \
-         causes: more data or longer sequences, a slower or hotter GPU, a busier host, work that rank 0 does for all \
-         ranks.",
+         causes: more data or longer sequences, a slower or hotter GPU, a busier host, or work that rank 0 does for \
+         all ranks.",
     example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
     cost: "depends on the cause of the delay",
-    false_positives: "Ranks have different work by design, as in pipelines. The rule compares how long each rank's \
-         collectives run without overlap, not clocks. It excludes ranks whose step lengths differ by more than a \
-         quarter, ranks without collectives, and traces with missing records. The gain is a model: the exposed \
-         collective time of the rank with the second shortest one, minus that of the last rank. If the cause is \
-         known, the replayed gain on that rank is an upper limit.",
+    false_positives: "The ranks may have different work by design, as in pipelines. The rule compares how long \
+         collectives run alone on each rank, not clocks. It leaves out ranks without collectives and traces with \
+         missing records, and reports nothing if step lengths differ by more than a quarter between ranks. The gain is \
+         a model: the second shortest exposed collective time minus that of the last rank. If the cause is known, the \
+         gain of its repair on that rank is an upper limit.",
     source: "common practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::Ranks, Requirement::Collectives],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
-        about: "minimum share of the step that the other ranks wait for the last rank, in percent",
+        about: "report only if the other ranks wait for the last rank for at least this percentage of the step",
     }],
     advice_variants: &[],
     check,
 };
 
-const MODEL: &str = "model: wait of the rank with the second shortest wait, minus that of the last rank";
+const MODEL: &str = "model: second shortest exposed collective time of a rank, minus that of the last rank";
 /// Largest difference of step lengths between ranks that train together, in percent.
 const MAX_DIFFERENCE_PERCENT: i64 = 25;
 
@@ -77,7 +78,10 @@ pub(crate) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> 
     let fact = |name: &str, ns: i64| Fact { name: name.to_owned(), value: ns as f64 / 1e3, unit: Unit::Us };
     Some(Finding {
         rule: RULE.info(),
-        title: format!("Straggler: rank {last} arrives last, the others wait at least {share:.0} % of the step"),
+        title: format!(
+            "Straggler: rank {last} arrives last at collectives, and the others wait for at least \
+             {share:.0} % of the step"
+        ),
         place: SourceLocation::default(),
         change: None,
         events: Vec::new(),

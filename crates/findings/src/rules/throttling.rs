@@ -11,18 +11,18 @@ pub(super) const RULE: Rule = Rule {
     code: "SL034",
     name: "throttling",
     area: Area::Measurement,
-    about: "the GPU clock falls within the window, and kernels get slower with it",
+    about: "the GPU clock falls during the recording, and kernels get slower",
     why: "A GPU that is too hot or at its power limit lowers its clock, so the same work takes longer.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate shortens kernels that started at a low clock to their time at a high clock (`scale`). The \
-         factor is the mean over kernels with the same name and grid that ran at both clocks. The bounds are three \
-         standard errors, and at least 3 % of the difference.",
+    gain_text: "The estimate shortens kernels that started at a low clock to their time at a high clock (what-if \
+         operation `scale`). The factor is the mean over kernels with the same name and grid that ran at both clocks. \
+         The bounds are three standard errors, and at least 3 % of the difference.",
     advice: "Check temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi). Compare runs with a \
          locked clock (nvidia-smi -lgc).",
     example: ("python train.py", "nvidia-smi -lgc 1410,1410\npython train.py"),
-    cost: "no code change; a locked clock may be lower than the highest one",
-    false_positives: "The GPU was idle and lowered its clock: kernels do not take longer then. The work changed at \
-         the same time.",
+    cost: "no code change; with a locked clock, the GPU may run below its highest clock",
+    false_positives: "The finding is wrong if the clock was low because the GPU was idle; kernels take no longer then. \
+         It is also wrong if the work changed at the same time as the clock.",
     source: "common practice",
     needs: &[Requirement::GpuWork, Requirement::ClockCounters],
     settings: &[
@@ -30,13 +30,13 @@ pub(super) const RULE: Rule = Rule {
             name: "drop",
             default: 10.0,
             range: (1.0, 100.0),
-            about: "minimum difference of a low clock from the highest clock, in percent",
+            about: "a clock counts as low if it is at least this percentage below the highest clock",
         },
         Setting {
             name: "slower",
             default: 5.0,
             range: (0.0, 1000.0),
-            about: "minimum slowdown of the same kernels while the clock is low, in percent",
+            about: "report only if the same kernels take at least this percentage longer while the clock is low",
         },
     ],
     advice_variants: &[],

@@ -12,28 +12,30 @@ pub(super) const RULE: Rule = Rule {
     code: "SL049",
     name: "too-few-threads",
     area: Area::Host,
-    about: "large CPU operators run on one thread while processors are idle",
+    about: "large CPU operators run on one thread while other processors are idle",
     why: "PyTorch divides such operators among the threads of its pool. With one thread, one processor does all of \
          the work.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The reported share is the critical path in operators of such names, with a mean time of at least \
-         `SL049.mean_us`. CPU samples of all threads show how many processors the process uses meanwhile. Available \
-         processors are those that the process may use, without those of other busy threads, divided by the number of \
-         recorded processes that compute. With n threads, the estimate shortens the operators to 1 / (1 + 0.6 (n - 1)) \
-         of their time (`scale`). The bounds are half of that saving, and 1 / n.",
-    advice: "Set the number of threads to \"threads available\" of the finding: torch.set_num_threads, or \
+    gain_text: "The reported share is the part of the critical path in operators whose calls take at least \
+         `SL049.mean_us` on average. CPU samples of all threads show how many processors the process uses during these \
+         operators. Available are the processors that the process may use, minus those of other busy threads, divided \
+         by the number of recorded processes that compute. With n threads, the estimate shortens the operators to 1 / \
+         (1 + 0.6 (n - 1)) of their time (what-if operation `scale`). The lower bound is half of that saving; the \
+         upper bound shortens them to 1 / n.",
+    advice: "Set the number of threads to the value of \"threads available\" in the finding: torch.set_num_threads, or \
          OMP_NUM_THREADS, which torchrun sets to 1 for several processes by default.",
     example: (
         "# torchrun sets OMP_NUM_THREADS=1\ntrain(model)",
         "torch.set_num_threads(4)  # \"threads available\" of the finding\ntrain(model)",
     ),
-    cost: "one line, or an environment variable; sums in another order change last digits",
-    false_positives: "Unrecorded programs need the idle processors later: the rule reports nothing if the recorded \
-         process itself waits for a processor for over 5 % of the time. Or one thread is intended, so that results do \
-         not depend on the number of threads. The rule only checks operators that PyTorch always divides: matrix \
-         products, convolutions, attention, norms and softmax. A recording does not show if operators run on a GPU, \
-         so the rule excludes programs that call operators of CUDA or ROCm libraries. The estimate assumes that each \
-         further thread adds 60 % of the first thread's throughput. Memory-bound operators gain less.",
+    cost: "one line, or an environment variable; sums in another order change the last digits of results",
+    false_positives: "More threads do not help if unrecorded programs need the idle processors later, or if one thread \
+         is intended so that results do not depend on the number of threads. The rule reports nothing if the process \
+         waits for a processor for over 5 % of the time. It only checks operators that PyTorch always divides among \
+         threads: matrix products, convolutions, attention, norms and softmax. A recording does not show if operators \
+         run on a GPU, so the rule reports nothing for programs that call operators of CUDA or ROCm libraries. The \
+         estimate assumes that each further thread adds 60 % of the first thread's throughput. Memory-bound operators \
+         gain less.",
     source: "common practice; PyTorch's documentation of CPU threading",
     needs: &[Requirement::Operators, Requirement::Processors],
     settings: &[
@@ -41,13 +43,13 @@ pub(super) const RULE: Rule = Rule {
             name: "mean_us",
             default: 300.0,
             range: (1.0, 1e6),
-            about: "minimum mean duration of operators of one name, in µs",
+            about: "check only operators with at least this mean duration, in µs",
         },
         Setting {
             name: "share",
             default: 15.0,
             range: (0.0, 100.0),
-            about: "minimum share of the critical path in such operators, in percent",
+            about: "report only if such operators take at least this percentage of the critical path",
         },
         Setting {
             name: "used",

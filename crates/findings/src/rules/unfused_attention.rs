@@ -10,30 +10,31 @@ pub(super) const RULE: Rule = Rule {
     code: "SL014",
     name: "unfused-attention",
     area: Area::Kernels,
-    about: "attention writes all scores to memory between a matrix product, a softmax and a second matrix product",
+    about: "attention writes all scores to memory between its two matrix products, because the softmax is a separate \
+         kernel",
     why: "The size of the scores grows with the square of the sequence length. Scaling, masking and softmax each read \
          and write all of them.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes all GPU work between the two matrix products, including softmax, and the \
-         operators that launch only this work (`remove`). The products stay unchanged. The upper bound also removes \
-         the products and the copies next to them.",
+         operators that launch only this work (what-if operation `remove`). The products stay unchanged. The upper \
+         bound also removes the products and the copies next to them.",
     advice: "Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation=\"sdpa\") with \
          shapes, dtypes and a mask that its flash, memory-efficient or cuDNN backend supports.",
     example: (
         "scores = (q @ k.transpose(-2, -1)) * scale\ny = scores.softmax(-1) @ v",
         "y = F.scaled_dot_product_attention(q, k, v, scale=scale)",
     ),
-    cost: "a few lines; attention weights are not returned",
-    false_positives: "The program needs the attention weights, or a form of attention without a fused version. The \
-         estimate removes the kernels between the two products. The upper bound also removes the products, and the \
-         copies of their inputs and outputs.",
+    cost: "a few lines; the fused operator does not return attention weights",
+    false_positives: "Attention cannot be fused if the program needs the attention weights, or uses a form of \
+         attention without a fused version. The estimate removes the kernels between the two products. The upper bound \
+         also removes the products, and the copies of their inputs and outputs.",
     source: "common practice; FlashAttention (Dao 2022)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[Setting {
         name: "share",
         default: 1.0,
         range: (0.0, 100.0),
-        about: "minimum share of GPU busy time between the two products, in percent",
+        about: "report only if the kernels between the two products take at least this percentage of GPU busy time",
     }],
     advice_variants: &[],
     check,
@@ -107,7 +108,7 @@ fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) ->
     let (place, _) = context.by_code(&calls).into_iter().next()?;
     let share = context.percent_of_gpu(ns);
     Some(Candidate {
-        title: format!("Unfused attention: kernels between the two products take {share:.0} % of GPU time"),
+        title: format!("Unfused attention: kernels between its two matrix products take {share:.0} % of GPU time"),
         place,
         facts: vec![
             Fact::count("softmax", calls.len()),

@@ -15,16 +15,16 @@ pub(super) const RULE: Rule = Rule {
          largest tensors.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "The estimate removes the kernels of `nll_loss` and of copies in the loss, and the operators that \
-         launch only these kernels (`remove`). It shortens the kernels of `log_softmax`, forward and backward, to \
-         `SL013.scale` of their time (`scale`), and to half of that if the logits are converted. The bounds are 0.5 \
-         and 1.7 times the remaining time.",
+         launch only these kernels (what-if operation `remove`). It multiplies the time of the `log_softmax` kernels, \
+         forward and backward, by the setting `SL013.scale` (`scale`), and by half of that if the logits are converted \
+         to another dtype. For the bounds, 0.5 and 1.7 times that time remains.",
     advice: "Compile the loss (torch.compile), or use a fused cross entropy that also computes the gradient.",
     example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
     cost: "compilation at the first call, or another dependency",
-    false_positives: "With few classes the kernels are short, and other work hides them. The estimate removes \
-         nll_loss and the copies. It assumes that softmax reads or writes the logits three times instead of five. If \
-         the logits are converted to float32, it assumes half of the bytes. The bounds are half and nearly twice of the \
-         remaining time (measured on an H100, bfloat16, compiled: 0.27).",
+    false_positives: "Fusion gains little if there are few classes, so that the kernels are short and hidden by other \
+         work. The estimate assumes that a fused softmax reads or writes the logits three times instead of five, and \
+         half as many bytes if the logits are converted to float32. For the bounds, 0.5 and 1.7 times the estimated \
+         time remains. Measured on an H100 (bfloat16, compiled), 0.27 of the time remained.",
     source: "DeepContext 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
@@ -33,7 +33,8 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.6,
             range: (0.0, 1.0),
-            about: "assumed remaining share of the time of log_softmax and its backward, if logits are not converted",
+            about: "assumed part of the time of log_softmax (forward and backward) that remains after fusion, if the \
+                 logits are not converted",
         },
     ],
     advice_variants: &[],

@@ -12,26 +12,26 @@ pub(super) const RULE: Rule = Rule {
     code: "SL015",
     name: "unfused-optimizer",
     area: Area::Kernels,
-    about: "the optimizer updates parameters one by one with several small kernels or operators each, or makes many \
-         passes over all",
-    why: "Each parameter costs several operators and, on a GPU, launches and short kernels, although all updates are \
-         equal. With foreach=True, the default on a GPU, each pass reads and writes all parameters or states once \
-         more, and the host handles each tensor between the passes.",
+    about: "the optimizer updates each parameter with several small kernels or operators, or makes many passes over \
+         all parameters",
+    why: "For each parameter, the host runs several operators and, on a GPU, launches short kernels, although all \
+         updates are alike. With foreach=True, the default on a GPU, each pass reads and writes all parameters or \
+         optimizer states again, and the host handles each tensor between the passes.",
     gain_methods: &[GainMethod::Replay],
     gain_text: "On a GPU, the estimate replaces the kernels of an optimizer step by one kernel with their total time \
-         (`fuse`). It removes all operators that launch kernels but one (`remove`). If the optimizer makes many \
-         passes, it also shortens the kernels to 0.4 of their time (`scale`; bounds: 0.25 and 1). On a CPU, it keeps 3 \
-         µs per parameter of the optimizer's time, and a part of the operators' time beyond 2.5 µs each (`scale`): \
-         0.35, with bounds 0.2 and 1.",
+         (what-if operation `fuse`). It removes all operators that launch kernels except one (`remove`). If the \
+         optimizer makes many passes, it also shortens the kernels to 0.4 of their time (`scale`; bounds: 0.25 and 1). \
+         On a CPU, 3 µs per parameter remain, and 0.35 of the time of each operator beyond 2.5 µs (`scale`; bounds: \
+         0.2 and 1).",
     advice: "Create the optimizer with fused=True, or with foreach=True where it has no fused version.",
     example: ("torch.optim.AdamW(params, foreach=False)", "torch.optim.AdamW(params, fused=True)"),
     cost: "one argument; foreach needs memory for intermediate lists",
-    false_positives: "The optimizer is not part of PyTorch and has no such version. On a GPU, the estimate keeps the \
-         Python code around the operators and combines the time of all kernels in one. A fused optimizer that reads \
-         its memory once gains more. For many passes (foreach), the estimate keeps 0.4 of the kernel time, with \
-         bounds at 0.25 and 1 (AdamW on an H100: 0.36, measured). On a CPU, it uses the measured cost of fused AdamW: \
-         3 µs per parameter, and 35 % of the operators' time beyond 2.5 µs each. The bounds are 20 % and 100 %, \
-         because large parameters compute no faster.",
+    false_positives: "The optimizer cannot be replaced if it is not part of PyTorch and has no fused or foreach \
+         version. On a GPU, the estimate keeps the Python code around the operators and the total time of all kernels. \
+         A fused optimizer that reads its memory only once gains more. For many passes (foreach), the estimate keeps \
+         0.4 of the kernel time, with bounds at 0.25 and 1 (measured for AdamW on an H100: 0.36). On a CPU, it uses \
+         the measured cost of fused AdamW: 3 µs per parameter, and 35 % of the operators' time beyond 2.5 µs each. The \
+         bounds are 20 % and 100 %, because fusion does not make the computation on large parameters faster.",
     source: "common practice; PyTorch's foreach (since 1.13) and fused (since 2.0) optimizers",
     needs: &[Requirement::Operators],
     settings: &[
@@ -39,13 +39,14 @@ pub(super) const RULE: Rule = Rule {
             name: "kernels",
             default: 30.0,
             range: (2.0, 1e6),
-            about: "minimum number of single-tensor kernels per optimizer step; operators in programs without a GPU",
+            about: "report only optimizer steps with at least this many kernels that update single tensors; without a \
+                 GPU, operators",
         },
         Setting {
             name: "mean_us",
             default: 20.0,
             range: (0.0, 1000.0),
-            about: "maximum mean duration of small kernels, or median of small operators, in µs",
+            about: "report only if the mean kernel (on a CPU: the median operator) takes at most this long, in µs",
         },
     ],
     advice_variants: &[],

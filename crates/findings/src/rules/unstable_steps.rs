@@ -15,28 +15,31 @@ pub(super) const RULE: Rule = Rule {
     code: "SL031",
     name: "unstable-steps",
     area: Area::Measurement,
-    about: "some steps are much longer than the others; the finding names the work that grew in them",
+    about: "some steps are much longer than the others; the finding names the work that takes longer in them",
     why: "The mean over all steps hides a few slow ones, and other ranks wait for each of them.",
     gain_methods: &[GainMethod::Model, GainMethod::Nothing],
-    gain_text: "The estimate shortens the slow steps, and each step after one, to the median step, and divides the \
-         saved time among all steps. The lower bound is 0. The upper bound assumes a median that is lower by twice its \
-         distance from the shortest step. The extra time is the additional critical path of the worst step, compared \
-         to usual steps. In recordings, a slow step without additional work may be insignificant: a note reports it.",
-    advice: "Analyze the named step (`stackline critical-path --steps` with its number) and the work that grew in it: \
-         allocations, a compilation, garbage collection, data loading, checkpoints, another program on the machine.",
+    gain_text: "The estimate shortens each slow step, and the step after it, to the length of the median step, and \
+         divides the saved time by the number of steps. The lower bound is 0. For the upper bound, it shortens them \
+         further: to the median minus twice its distance from the shortest step. The rule compares the critical path \
+         of the slowest step with that of usual steps to find the work that takes longer. In recordings, a slow step \
+         without more work may be insignificant: a note reports it instead.",
+    advice: "Analyze the named step (`stackline critical-path --steps` with its number) and the work that takes longer \
+         in it. Common causes: allocations, a compilation, garbage collection, data loading, checkpoints, or another \
+         program on the machine.",
     example: (
         "if step % 100 == 0:\n    torch.save(model.state_dict(), \"last.pt\")",
         "if step % 100 == 0:  # write while the next steps run\n    state = {k: v.clone() for k, v in model.state_dict().items()}\n    \
          pending = writer.submit(torch.save, state, \"last.pt\")",
     ),
     cost: "depends on the cause",
-    false_positives: "Steps differ by design: evaluation, checkpoints, inputs of different lengths. In a recording, \
-         the rule estimates a gain only if a known cause accounts for at least half of the excess and is more than \
-         noise. The cause must occur more often than in any usual step, or not be host computation. An operator or \
-         function that is slower only once may have waited for a processor that another program used: a note reports \
-         it instead of a finding. A step lasts until its GPU work ends. The first step of a trace never counts as \
-         slow: it warms up, and starts with an idle GPU. The last step of a process does not count either, because it \
-         includes the end of the program or profile (a wait for the GPU, joined workers, a saved trace).",
+    false_positives: "Steps may differ by design: evaluation, checkpoints, inputs of different lengths. In a \
+         recording, the rule estimates a gain only if a known cause accounts for at least half of the excess, and is \
+         not noise. For that, the cause must occur more often than in any usual step, or be other work than host \
+         computation. An operator or function that is slower only once may have waited for a processor that another \
+         program used: a note reports it instead of a finding. A step lasts until its GPU work ends. The first step of \
+         a trace never counts as slow, because it is a warm-up and starts with an idle GPU. The last step of a process \
+         does not count either, because it includes the end of the program or profile (a wait for the GPU, joined \
+         workers, a saved trace).",
     source: "common practice",
     needs: &[Requirement::Steps],
     settings: &[
@@ -44,14 +47,14 @@ pub(super) const RULE: Rule = Rule {
             name: "percent",
             default: 15.0,
             range: (1.0, 1000.0),
-            about: "minimum excess of a slow step over the median step, in percent",
+            about: "a step is slow if it exceeds the median step by at least this percentage and by `deviations`",
         },
         Setting {
             name: "deviations",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "minimum excess of a slow step over the median step, in multiples of the steps' median absolute \
-                 deviation; both minimums must be met",
+            about: "a step is slow if it exceeds the median step by at least this multiple of the median absolute \
+                 deviation of the steps, and by `percent`",
         },
     ],
     advice_variants: &[],
@@ -61,12 +64,12 @@ pub(super) const RULE: Rule = Rule {
 /// Least number of steps that show the usual length.
 const MIN_STEPS: usize = 4;
 
-const NOISE: &str = "no repeated work of the program explains it, so another program may have used the processor";
+const NOISE: &str = "no work of the program is known to cause this, so another program may have used the processor";
 
-const MORE_WORK: &str = "more operators run than in other steps, possibly an evaluation or a checkpoint; see the \
+const MORE_WORK: &str = "that step runs more operators than others, possibly in an evaluation or a checkpoint; see the \
      findings on those";
 
-const MODEL: &str = "model: slow steps and their successors take the median of all steps";
+const MODEL: &str = "model: each slow step, and the step after it, takes as long as the median step";
 
 /// Step of the window: number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
@@ -161,11 +164,20 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     // Recordings come from busy machines: possible noise gains nothing.
     let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
-    let others = if slow.len() > 1 { format!(", {} of {} steps slow", slow.len(), steps.len()) } else { String::new() };
+    let others = if slow.len() > 1 {
+        format!(
+            ", {} of {} steps are \
+         slow",
+            slow.len(),
+            steps.len()
+        )
+    } else {
+        String::new()
+    };
     let in_what = if name.is_empty() { String::new() } else { format!(", mostly in {}", super::shorten_name(name)) };
     Candidate {
         title: format!(
-            "Slow step: step {} takes {}, median {}{others}; more {}{in_what}",
+            "Slow step: step {} takes {}, median {}{others}; the additional time is in {}{in_what}",
             worst.0,
             duration(length(worst)),
             duration(usual),

@@ -16,20 +16,21 @@ pub(super) const RULE: Rule = Rule {
     why: "Each parameter costs an operator and, on a GPU, a launch and a short kernel. The backward pass then reads \
          the zeros and adds to them instead of writing.",
     gain_methods: &[GainMethod::Replay],
-    gain_text: "The estimate removes the operators in `zero_grad`, and the kernels that they launch (`remove`).",
+    gain_text: "The estimate removes the operators in `zero_grad`, and the kernels that they launch (what-if operation \
+         `remove`).",
     advice: "Call zero_grad(set_to_none=True), the default of PyTorch since version 2.0.",
     example: ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad(set_to_none=True)"),
     cost: "one argument, or a newer PyTorch",
-    false_positives: "Code reads gradients between zero_grad and the backward pass, or keeps them in its own buffers: \
-         gradients of unused parameters become None instead of zero. The estimate includes the gradient sums of the \
-         first backward pass after each call; the lower bound excludes them.",
+    false_positives: "The zeros are needed if code reads gradients between zero_grad and the backward pass, or keeps \
+         them in its own buffers. Gradients of unused parameters become None instead of zero. The estimate includes \
+         the time in which the first backward pass after each call adds to the zeros; the lower bound leaves it out.",
     source: "common practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "gradients",
         default: 4.0,
         range: (1.0, 1e6),
-        about: "minimum number of gradients per call",
+        about: "report only calls that fill at least this many gradients",
     }],
     advice_variants: &[],
     check,

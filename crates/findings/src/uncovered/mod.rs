@@ -83,7 +83,7 @@ impl LargeKind {
             Self::UnrecordedPython => Some("Python time without recorded calls"),
             Self::UnrecordedHost => Some("host time without recorded calls"),
             Self::UnrecordedNative => Some("time of native threads without recorded calls"),
-            Self::Lag => Some("latency of launches, queues and waits"),
+            Self::Lag => Some("latency of kernel launches, of GPU queues and of waking threads"),
         }
     }
 
@@ -422,16 +422,16 @@ fn wait_advice(context: &RuleContext<'_>) -> &'static str {
     let recorder = recorders::recorder_of(context.trace()).filter(|tool| !tool.records_host_code(context.trace()));
     match recorder {
         _ if context.uses_gpu() && !has_calls(context) => {
-            "also record host activity (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
-                  rocprofv3: --hip-trace)"
+            "also record calls of the host (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; rocprofv3: \
+                  --hip-trace)"
         }
         Some(recorder) => recorder.between_calls,
         None if context.uses_gpu() && lacks_stream_waits(context) => {
-            "start recording earlier, record all processes that use this GPU, and record waits of streams with \
+            "start recording earlier; record all processes that use this GPU; record stream waits with \
                   _ExperimentalConfig(enable_cuda_sync_events=True)"
         }
-        None if context.uses_gpu() => "start recording earlier, and record all processes that use this device",
-        None if has_operators() => "record all threads and processes; `stackline record` samples waiting threads",
+        None if context.uses_gpu() => "start recording earlier, and record all processes that use this GPU",
+        None if has_operators() => "record all threads and processes: `stackline record` also samples waiting threads",
         None => "record all threads and processes of the program",
     }
 }
@@ -440,18 +440,19 @@ fn wait_advice(context: &RuleContext<'_>) -> &'static str {
 fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
     match kind {
         LargeKind::UnrecordedPython if context.recording().is_some() => {
-            "no CPU time sample is in it: use `stackline record` with a higher --sample-hz, or with --real-hz 99 for \
-                 waits"
+            "no CPU time was sampled in this time: use `stackline record` with a higher --sample-hz, or with --real-hz \
+                 99 to sample waits, too"
         }
         LargeKind::UnrecordedPython if !has_frames(context) => {
-            "record with_stack=True, or with `stackline record --mode trace`"
+            "record Python frames: torch.profiler with with_stack=True, or `stackline record --mode trace`"
         }
-        LargeKind::UnrecordedPython => "`stackline record` samples the threads between recorded calls",
+        LargeKind::UnrecordedPython => "use `stackline record`, which also samples threads between recorded calls",
         LargeKind::UnrecordedHost => host_gap_advice(context.trace()),
         LargeKind::UnrecordedNative if context.recording().is_none() && !has_frames(context) => {
-            "record with_stack=True for the Python code of these threads; `perf record` shows their native code"
+            "for Python code of these threads, record with torch.profiler and with_stack=True; for native code, use \
+            `perf record`"
         }
-        LargeKind::UnrecordedNative => "`perf record` or py-spy --native shows the code of these threads",
+        LargeKind::UnrecordedNative => "use `perf record` or py-spy --native to see the code of these threads",
         _ => "",
     }
 }
@@ -462,9 +463,9 @@ fn host_gap_advice(trace: &Trace) -> &'static str {
     match recorders::recorder_of(trace) {
         Some(recorder) if !recorder.records_host_code(trace) => recorder.between_calls,
         None if has_operators() => {
-            "record a Python program with_stack=True; `perf record` shows the code of other programs"
+            "for a Python program, record with with_stack=True; for other programs, use `perf record`"
         }
-        _ => "`perf record` shows the code of these threads",
+        _ => "use `perf record` to see the code of these threads",
     }
 }
 

@@ -195,7 +195,7 @@ mod tests {
         made.cpu(&format!("{AT}27 main > train.py:60 plot"), 700);
         let found = made.found();
         assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64), "{:?}", found.notes);
-        assert!(is_noted(&found, "7240 ms of that thread"), "{:?}", found.notes);
+        assert!(is_noted(&found, "7240 ms of the analyzed thread"), "{:?}", found.notes);
         assert!(is_noted(&found, "after the last that runs in each step"), "{:?}", found.notes);
         assert!(found.uncovered.groups.iter().all(|group| group.name != "aten::addmm"), "{:?}", found.uncovered);
     }

@@ -10,8 +10,8 @@ use stackline_timeline::sampling_error::count_bounds;
 use stackline_timeline::source_location::SourceLocation;
 
 /// Method of gains without replay.
-pub(crate) const BY_TIME: &str =
-    "removed time of the steps' thread, by samples and counts; the effect on other threads is unknown";
+pub(crate) const BY_TIME: &str = "time saved on the thread that runs the steps, estimated from samples and call counts; \
+     the effect on other threads is unknown";
 
 /// Candidate finding of a rule, with times over all steps.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ const CLASSIFIERS: [(&Rule, KindOf); 7] = [
 ];
 
 /// Kind of waits without a frame that names the cause.
-pub(super) const UNNAMED_WAIT: &str = "a file, the network, a lock or sleep";
+pub(super) const UNNAMED_WAIT: &str = "a file, the network, a lock, or time.sleep";
 
 /// Time by rule and line, and the rule of each node.
 pub(super) struct FrameClasses {

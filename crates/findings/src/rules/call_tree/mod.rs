@@ -282,29 +282,41 @@ fn notes(context: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) 
     notes.extend(exclusion_notes(context));
     notes.extend(maybe_after_note(context));
     if !context.knows_waits() && context.thread.known == TimeSource::Cpu {
-        notes.push("no waits were recorded: times exclude waits".to_owned());
+        notes.push("times contain only CPU time, because waits were not recorded".to_owned());
     }
     if !context.thread.knows_computing() {
-        notes.push("times are wall time: they include computing and waiting".to_owned());
+        notes.push(
+            "times are wall time: they include computing and waiting, which the data does not \
+             distinguish"
+                .to_owned(),
+        );
     }
     if let Some(part) = context.overhead {
         let percent = 100.0 * part;
         notes.push(format!(
-            "times exclude the overhead of recording, {percent:.1} % per step, subtracted at each operator call"
+            "the overhead of recording, {percent:.1} % per step, is subtracted from all times at each operator call"
         ));
     }
     if context.thread.known == TimeSource::Operators {
-        notes.push("there are no samples: times exclude work between operators".to_owned());
+        notes.push(
+            "there are no samples, so times contain only operators, not the Python code between \
+             them"
+                .to_owned(),
+        );
     }
     if context.uses_gpu {
         notes.push(
-            "times are of the host: gains are lower, possibly 0, if the host runs ahead of the GPU; copies on \
-             the GPU (SL017) are not checked"
+            "times are host times. If the host runs ahead of the GPU, gains are lower, possibly 0. Copies on the GPU \
+             (SL017) are not checked"
                 .to_owned(),
         );
     }
     if is_incomplete {
-        notes.push("part of the data is missing, see the read report: times cover the rest".to_owned());
+        notes.push(
+            "part of the data is missing (`stackline doctor` lists the missing parts): times are of the \
+             rest"
+                .to_owned(),
+        );
     }
     notes
 }
@@ -324,15 +336,21 @@ fn exclusion_notes(context: &CallRuleContext<'_>) -> Vec<String> {
             outside,
             "time outside of the loop",
             "is",
-            "; lines of the loop's function before the first that runs operators or waits in each step count as \
-                 set-up, and lines after the last that runs in each step as work after the loop",
+            "; in the function with the loop, the lines from the first to the last that run operators or wait in each \
+                 step are taken as the loop",
         ),
-        (context.first_batches_ns, "the excess of the longest batch, most likely the first, over the others", "is", ""),
+        (
+            context.first_batches_ns,
+            "the time by which the longest batch (most likely the first) exceeds the \
+             others",
+            "is",
+            "",
+        ),
     ];
     let represented = all.into_iter().filter(|(ns, ..)| *ns > 0);
     represented
         .map(|(ns, part, is, more)| {
-            format!("{part}, {} of that thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
+            format!("{part}, {} of the analyzed thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
         })
         .collect()
 }
@@ -350,8 +368,8 @@ fn maybe_after_note(context: &CallRuleContext<'_>) -> Option<String> {
     let place = context.place(context.tree.nodes.frame.get(first.index()).copied()?);
     let and = if lines.len() > 1 { " and the lines below it" } else { "" };
     Some(format!(
-        "{}{and} may run after the loop: {} per step; counts of calls leave this open, and `stackline record --mode \
-             trace` shows it",
+        "{}{and} may run after the loop instead of in each step: {} per step. Call counts do not show which; record \
+             with `stackline record --mode trace` to see it",
         place.text(),
         duration(context.per_step(all))
     ))
@@ -372,14 +390,14 @@ fn analyzed_part(context: &CallRuleContext<'_>, rank: Option<i64>) -> String {
     let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
     match (&steps.marks, steps.function) {
         (Some(marks), Some((function, file))) => format!(
-            "times are of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
+            "times are those of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
             text(function),
             text(file),
             count(i64::try_from(steps.count).unwrap_or(i64::MAX))
         ),
         _ => format!(
-            "times are of {name}{of}{which}, over its whole run without steps: add a span ProfilerStep#1, \
-                 ProfilerStep#2, … around each step, which also enables SL038 and SL043"
+            "times are those of {name}{of}{which}, over the whole run, because no steps are marked: add a span \
+                 ProfilerStep#1, ProfilerStep#2, … around each step, which also enables SL038 and SL043"
         ),
     }
 }

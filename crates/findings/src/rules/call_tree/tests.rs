@@ -17,7 +17,11 @@ fn steps_exclude_the_set_up_of_the_loop() {
         "{:?}",
         found.notes
     );
-    assert!(found.notes[1].starts_with("time outside of the loop, 5040 ms of that thread, is"), "{:?}", found.notes);
+    assert!(
+        found.notes[1].starts_with("time outside of the loop, 5040 ms of the analyzed thread, is"),
+        "{:?}",
+        found.notes
+    );
     // No rule has a finding; the largest groups are named.
     assert_eq!(summaries(&found), []);
     let groups: Vec<(&str, usize, f64)> =
@@ -80,7 +84,7 @@ fn samples_count_for_the_outermost_classified_frame() {
     assert_eq!(combined, 49 + 10 + 40 + 5);
     let named = |line| found.findings.iter().find(|f| f.place.line == Some(line)).unwrap().title.clone();
     assert_eq!(named(4), "Waiting for a queue: 20 % of the time");
-    assert!(named(6).starts_with("Waiting for a file, the network, a lock or sleep: "));
+    assert!(named(6).starts_with("Waiting for a file, the network, a lock, or time.sleep: "));
 }
 
 #[test]
@@ -144,8 +148,8 @@ fn first_batch_counts_like_later_batches() {
     };
     let found = step(420);
     assert_eq!((found.step_ns, summaries(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
-    let left_out =
-        "the excess of the longest batch, most likely the first, over the others, 400.0 ms of that thread, is excluded";
+    let left_out = "the time by which the longest batch (most likely the first) exceeds the others, 400.0 ms of the \
+        analyzed thread, is excluded";
     assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
     // A batch that is not much longer counts as the others.
     assert_eq!(step(150).step_ns, 160 * MS as i64);

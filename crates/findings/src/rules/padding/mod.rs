@@ -16,15 +16,15 @@ pub(super) const RULE: Rule = Rule {
     name: "padding",
     area: Area::Kernels,
     about: "sequences are padded to the longest of their batch, and much of the work is on padding",
-    why: "The program discards the results of padding. A batch takes as long as if all of its sequences were as long \
+    why: "The program discards the results for padding. A batch takes as long as if all of its sequences were as long \
          as the longest.",
     gain_methods: &[GainMethod::Replay, GainMethod::Speculative],
-    gain_text: "The inputs of `pad_sequence` show the lengths of the sequences, so the share of padding in their \
-         batches. The rule computes the padding that remains if the sequences of a call in all recorded steps are \
-         sorted by length. The estimate shortens operators (on a GPU their kernels) with inputs of such shapes \
-         accordingly (`scale`), and attention by the squares of the lengths. The bounds are half of the padding and \
-         all of it. If sorting leaves more than half, or all sequences are padded to one length, the gain is \
-         speculative: half of the padding.",
+    gain_text: "The inputs of `pad_sequence` show the lengths of the sequences, and so the share of padding in their \
+         batches. The rule computes the padding that would remain if the sequences of all recorded steps were sorted \
+         by length. The estimate shortens operators (on a GPU, their kernels) on the padded batches accordingly \
+         (what-if operation `scale`), and attention by the squares of the lengths. The bounds assume that half of the \
+         padding and all of it is removed. If sorting leaves more than half of the padding, or all batches are padded \
+         to one length, the gain is speculative and assumes half of the padding.",
     advice: "Batch sequences of similar length (sort within a few hundred batches, then shuffle the batches), or pack \
          sequences without padding: nested tensors, or attention with sequence lengths.",
     example: (
@@ -32,12 +32,12 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(dataset, batch_sampler=by_length(dataset, 32), collate_fn=pad)",
     ),
     cost: "a sampler; slightly less random batches",
-    false_positives: "Only pad_sequence records the lengths: the rule does not see padding by a tokenizer. Traces of \
-         torch.profiler have no shapes for batches of more than 30 sequences. Work counts if the shapes of its inputs \
-         begin with those of a padded batch: other tensors may have such shapes. The estimate sorts the same \
-         sequences by length and forms batches from them, separately for each column of a batch. If too few batches \
-         were recorded for sorting, or all have one padded length, the estimate is speculative: half of the padding. \
-         Sequences that must keep their order can be packed, but not sorted.",
+    false_positives: "The rule only reports padding by pad_sequence, which records the lengths, not padding by a \
+         tokenizer. Traces of torch.profiler have no shapes for batches of more than 30 sequences. Work counts if the \
+         shapes of its inputs begin with those of a padded batch; other tensors may have such shapes. The estimate \
+         sorts the same sequences by length and forms batches from them, separately for each column of a batch. If too \
+         few batches were recorded for sorting, or all are padded to one length, the estimate is speculative: half of \
+         the padding. Sequences that must keep their order can be packed, but not sorted.",
     source: "common practice",
     needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
@@ -45,13 +45,13 @@ pub(super) const RULE: Rule = Rule {
             name: "padding",
             default: 25.0,
             range: (0.0, 100.0),
-            about: "minimum share of padding in the batches, in percent",
+            about: "report only if at least this percentage of the batches is padding",
         },
         Setting {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "minimum share of operators on padded batches in the critical path, in percent",
+            about: "report only if operators on padded batches take at least this percentage of the critical path",
         },
     ],
     advice_variants: &[],
@@ -126,7 +126,7 @@ fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
     let percent = |name, part: f64| Fact { name, value: 100.0 * part, unit: Unit::Percent };
     Some(Candidate {
         title: format!(
-            "Padding: {:.0} % of pad_sequence's output, work on it is {share:.0} % of the critical path",
+            "Padding: {:.0} % of pad_sequence's output; work on this output is {share:.0} % of the critical path",
             100.0 * padding
         ),
         place: context.place(first),
