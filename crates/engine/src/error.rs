@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] stackline_store::Error),
     /// The rank is not among the inputs.
-    #[error("rank {requested} is not in the input; it has {}", list(available))]
+    #[error("rank {requested} is not in the input; the input has {}", list(available))]
     NoRank {
         /// Requested rank.
         requested: i64,
@@ -68,15 +68,16 @@ pub enum Error {
         several: bool,
     },
     /// The caller canceled the work.
-    #[error("stopped before the end, as asked")]
+    #[error("canceled on request before the result was complete")]
     Cancelled,
 }
 
 fn no_times(path: &Path) -> &'static str {
     if path.is_file() {
-        return "this profile has no times; compare its counts with `stackline calls --diff BEFORE AFTER`";
+        return "this profile contains no times; to compare its sample counts, use `stackline calls --diff BEFORE \
+                AFTER`";
     }
-    "the run has no times to compare; record it with all time sources enabled"
+    "the run contains no times to compare; record it again without `--without pytorch` or `--sample-hz 0`"
 }
 
 /// Maximum number of listed files.
@@ -84,12 +85,12 @@ const NAMED: usize = 12;
 
 fn instead(choices: &[String], several: bool) -> String {
     if choices.is_empty() || several {
-        return "choose one trace with --rank (`stackline doctor` lists them)".to_owned();
+        return "select one trace with --rank (`stackline doctor` lists the traces)".to_owned();
     }
     let more = choices.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let named: Vec<&str> = choices.iter().take(NAMED).map(String::as_str).collect();
-    format!("pass one of the files: {}{more}", named.join(", "))
+    format!("pass only one of these files: {}{more}", named.join(", "))
 }
 
 impl From<Lacks> for Error {
@@ -170,11 +171,14 @@ fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -
     }
     let own: Vec<String> =
         cycles.iter().filter_map(|cycle| cycle.own).take(NAMED_CYCLES).map(|(a, b)| format!("{a}..{b}")).collect();
-    let own =
-        if own.is_empty() { String::new() } else { format!("numbers that only one cycle has ({}), ", own.join(", ")) };
+    let own = if own.is_empty() {
+        String::new()
+    } else {
+        format!("steps that only one cycle contains ({}), or select ", own.join(", "))
+    };
     format!(
-        "{name}: {} {} in {} recorded cycles ({}), so the numbers are ambiguous. Choose {own}no steps (which selects \
-         the cycle with most steps, the last one if equal), or record each cycle to a separate file",
+        "{name}: {} {} in {} profiler cycles ({}), so the numbers are ambiguous. Select {own}no steps, which gives the \
+         cycle with the most steps (the last of several such cycles), or record each cycle to a separate file",
         numbers((first, last)),
         if first == last { "is" } else { "are" },
         cycles.len(),
@@ -210,8 +214,10 @@ mod tests {
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
         let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
         let expected = format!(
-            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), so the numbers are \
-             ambiguous. Choose numbers that only one cycle has (3..4), no steps (which selects the cycle with most steps, the last one if \
+            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), so \
+             the numbers are \
+             ambiguous. Choose numbers that only one cycle has (3..4), no steps (which selects the cycle with most \
+             steps, the last one if \
              equal), or record each cycle to a separate file",
             times[0], times[1], times[2], times[3]
         );

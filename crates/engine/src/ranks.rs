@@ -23,8 +23,8 @@ fn is_distinct(ranks: &[i64]) -> bool {
 /// Rank in the file of a trace that is numbered by position.
 fn named(trace: &Trace, position: usize) -> String {
     match trace.meta.rank {
-        Some(rank) => format!("{} names rank {rank} and counts as {position}", trace.meta.name),
-        None => format!("{} names none and counts as {position}", trace.meta.name),
+        Some(rank) => format!("{} contains rank {rank}, but is taken as rank {position}", trace.meta.name),
+        None => format!("{} contains no rank and is taken as rank {position}", trace.meta.name),
     }
 }
 

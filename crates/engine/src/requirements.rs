@@ -57,16 +57,17 @@ impl Lacks {
             Some(Part::Memory) => (
                 "contains only memory data".to_owned(),
                 format!(
-                    "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or save that page with `stackline report \
+                    "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or save that page with \
+                     `stackline report \
                      {shown} --html out.html`"
                 ),
             ),
             Some(Part::Profile) => {
                 let kind = match (path.is_dir(), self.needed) {
-                    (false, _) => "is a profile (sums per call path, without single calls)".to_owned(),
+                    (false, _) => "is a profile (totals per call path, without individual calls)".to_owned(),
                     (true, Part::Traces) => {
                         format!(
-                            "is a recording without single calls ({})",
+                            "is a recording without individual calls ({})",
                             stackline_ingest::no_single_calls(&self.report)
                         )
                     }
@@ -84,7 +85,8 @@ impl fmt::Display for Lacks {
             let (count, first, second) = (self.paths.len(), first.display(), second.display());
             return write!(
                 f,
-                "the {count} inputs contain only memory data, no execution trace. Open one with `stackline memory {first}`, or compare two \
+                "the {count} inputs contain only memory data, no execution trace. Open one with `stackline memory \
+                 {first}`, or compare two \
                  with `stackline diff {first} {second}`"
             );
         }
@@ -97,7 +99,8 @@ impl fmt::Display for Lacks {
             Part::Profile => ("call-tree recording", "record one with `stackline record -o RUN -- COMMAND`"),
             Part::Memory => (
                 "memory events",
-                "record memory with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or pass a \
+                "record memory with `stackline record --mode trace --memory` or \
+                 `torch.profiler.profile(profile_memory=True)`, or pass a \
                  memory snapshot (`torch.cuda.memory._dump_snapshot()`)",
             ),
         };
@@ -111,8 +114,8 @@ impl fmt::Display for Lacks {
         if self.is_one_of_several {
             write!(
                 f,
-                "only traces can be combined: pass one input at a time (--rank N selects one rank of recordings), or compare two with \
-                 `stackline diff`; "
+                "only traces can be analyzed together: pass one input at a time (--rank N selects one rank of a \
+                 recording), or compare two with `stackline diff`; "
             )?;
         }
         f.write_str(how)

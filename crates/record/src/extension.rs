@@ -74,10 +74,14 @@ static METHODS: Static<[Method; 19]> = Static(std::cell::UnsafeCell::new([
     Method {
         name: c"_exit".as_ptr(),
         // SAFETY: with METH_KEYWORDS, the interpreter passes three arguments.
-        function: Some(unsafe { std::mem::transmute::<WithKeywords, unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void>(exit) }),
+        function: Some(unsafe {
+            std::mem::transmute::<WithKeywords, unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void>(exit)
+        }),
         flags: METH_VARARGS | METH_KEYWORDS,
         // The signature and text of the interpreter's own function.
-        doc: c"_exit($module, /, status)\n--\n\nExit to the system with specified status, without normal exit processing.".as_ptr(),
+        doc: c"_exit($module, /, status)\n--\n\nExit to the system with specified status, without normal exit \
+               processing."
+            .as_ptr(),
     },
     Method { flags: METH_VARARGS, ..method(c"watch_exec", exec::watch) },
     exec::EXECV,
@@ -181,7 +185,7 @@ fn catch_panics(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     match std::panic::catch_unwind(AssertUnwindSafe(action)) {
         Ok(Ok(())) => {}
         Ok(Err(reason)) => print_message(&format!("not recording this process: {reason}")),
-        Err(_) => print_message("not recording this process: the recorder failed"),
+        Err(_) => print_message("not recording this process: internal error in the recorder"),
     }
     none()
 }
@@ -221,7 +225,8 @@ unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut
     begin_recording(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
         print_message(
-            "recording without Python frames: the recorder does not know the frame objects of this interpreter",
+            "recording without Python frames: the recorder does not support the frame objects of this Python \
+             interpreter",
         );
         Session::begin(Options { python: false, ..options })
     })
