@@ -400,7 +400,7 @@ fn steps_of_cycles_with_the_same_numbers_are_refused() {
         one_line(&text);
         assert_eq!(code, Some(2), "{text}");
         assert!(
-            text.contains("steps 0 to 2 are in 2 recorded cycles (steps 0 to 2 at ") && text.contains("(3..3)"),
+            text.contains("steps 0 to 2 are in 2 profiler cycles (steps 0 to 2 at ") && text.contains("(3..3)"),
             "{text}"
         );
         assert!(run(&[command, &file]).status.success(), "{command}: the longer cycle without a choice");

@@ -17,7 +17,8 @@ const PROFILE: &str = r#"{
     {"name": "info", "file": "/usr/lib/python3.11/logging/__init__.py", "line": 1477},
     {"name": "step", "file": "/srv/me/train.py", "line": 21}
   ]},
-  "profiles": [{"type": "sampled", "name": "Thread 1 \"MainThread\"", "unit": "seconds", "startValue": 0, "endValue": 10,
+  "profiles": [{"type": "sampled", "name": \
+  "Thread 1 \"MainThread\"", "unit": "seconds", "startValue": 0, "endValue": 10,
     "samples": [[0, 1, 2], [0, 3], [0, 4]], "weights": [2, 1, 7]}]
 }"#;
 
@@ -78,8 +79,8 @@ fn data_missing_from_calls_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
     for (options, expected) in [
-        (&["--rank", "3"][..], "no rank 3: none of its processes has a rank number"),
-        (&["--steps", "1..2"], "its calls are summed over all steps"),
+        (&["--rank", "3"][..], "no rank 3: no process of the recording has a rank number"),
+        (&["--steps", "1..2"], "the recording contains only totals over all steps"),
     ] {
         let (code, _, error) = run(&[&["findings", path.as_str()], options].concat());
         assert!(code == Some(2) && error.contains(expected), "{options:?}: {error}");

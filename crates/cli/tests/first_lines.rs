@@ -21,7 +21,8 @@ fn truncation_is_reported_first() {
     let file = file.to_str().unwrap();
     // In the middle of the last record, the kernel of the third step's collective at 2,250 µs.
     std::fs::write(file, &text[..text.rfind("\"Collective name\"").unwrap()]).unwrap();
-    let line = "Cut: cut.json: the file is truncated after the record of void splitKreduce_kernel<32, float>(int, char*) at 2175 µs. \
+    let line = "Cut: cut.json: the file is truncated after the record of void splitKreduce_kernel<32, float>(int, \
+                char*) at 2175 µs. \
                 The rest is missing: all results cover only the part that could be read.";
     assert_eq!(stdout(&["report", file]).lines().next(), Some(line));
     let findings = stdout(&["findings", file]);
@@ -70,8 +71,8 @@ fn tables_cover_the_steps_and_hta_tables_note_their_window() {
         |table: &str, more: &[&str]| stdout(&[&["kernels", &file, "--table", table, "--format", "csv"], more].concat());
     assert!(!table_of("gpu_kernels", &[]).contains("late") && table_of("gpu_kernels", &["--whole"]).contains("late"));
     let output = stdout(&["kernels", &file]);
-    assert!(output.starts_with("Of steps 0 to 2 with their GPU work; --whole shows the whole trace."), "{output}");
-    assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Of the whole trace, as in HTA"));
+    assert!(output.starts_with("Shown: steps 0 to 2 with their GPU work; --whole shows the whole trace."), "{output}");
+    assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Covers the whole trace, as in HTA"));
 }
 
 #[test]
@@ -129,12 +130,12 @@ fn slowest_rank_is_chosen_by_the_shown_inferred_steps() {
     let output = stdout(&["critical-path", &long_start_up, &slow_steps]);
     assert!(output.contains("Critical path of the inferred steps"), "{output}");
     assert!(
-        output.contains("Note: shown is rank 1 of 2 ranks, the slowest (") && output.contains(" a step)"),
+        output.contains("Note: shown is rank 1, the slowest of 2 ranks (") && output.contains(" per step)"),
         "{output}"
     );
     // An annotation is shown as such, and chosen by.
     let of_load = stdout(&["critical-path", &long_start_up, &slow_steps, "--annotation", "load"]);
-    assert!(of_load.contains("Note: shown is rank 0 of 2 ranks, the slowest (90"), "{of_load}");
+    assert!(of_load.contains("Note: shown is rank 0, the slowest of 2 ranks (90"), "{of_load}");
 }
 
 #[test]

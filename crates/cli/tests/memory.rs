@@ -77,7 +77,12 @@ pub(crate) fn sample() -> tempfile::TempDir {
 #[test]
 fn control_characters_in_names_are_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "device \"\u{1b}[2Jgpu\u{202e}\"; a \"\u{1b}[31mx\u{202e}\" 64 at=\"\u{1b}t.py\":3:\"f\u{202e}\"; a y 8; k one y>y; f y; f \"\u{1b}[31mx\u{202e}\"; end";
+    let text = "device \"\u{1b}[2Jgpu\u{202e}\"; a \"\u{1b}[31mx\u{202e}\" 64 at=\"\u{1b}t.py\":3:\"f\u{202e}\"; a y \
+                                                                                                               8; k \
+                                                                                                               one \
+                                                                                                               y>y; f \
+                                                                                                               y; f \
+                                                                                                               \"\u{1b}[31mx\u{202e}\"; end";
     std::fs::write(folder.path().join("bad\u{202e}.memory"), text).unwrap();
     for more in [&[][..], &["--at", "P1"], &["--curve"], &["--objects"], &["--by", "phase"], &["--apply", "1"]] {
         let out = shown(folder.path(), &[&["memory", "bad\u{202e}.memory"], more].concat());
@@ -122,12 +127,12 @@ fn snapshots_report_missing_call_paths() {
     };
     let mut without_history = snapshot();
     without_history["device_traces"] = json!([]);
-    assert!(head(&without_history).contains("no peak, and call paths only of live objects"));
+    assert!(head(&without_history).contains("peaks are unknown and only live objects have call paths"));
     let text = snapshot().to_string().replace("\"frames\"", "\"other\"");
     let without_paths: Value = serde_json::from_str(&text).unwrap();
     assert!(head(&without_paths).contains("The snapshot has no call paths"));
     let text = without_history.to_string().replace("\"frames\"", "\"other\"");
-    assert!(head(&serde_json::from_str(&text).unwrap()).contains("no peak, no call paths"));
+    assert!(head(&serde_json::from_str(&text).unwrap()).contains("peaks and call paths are unknown"));
 }
 
 /// Findings come before source locations, and equal ones are merged.
@@ -168,7 +173,7 @@ fn truncation_is_reported() {
         + &(0..6).map(|at| format!("f o{at}\n")).collect::<String>()
         + "end\n";
     std::fs::write(folder.path().join("many.memory"), text).unwrap();
-    let note = "Some of these numbers are not shown: --limit 0";
+    let note = "The table does not show some of these suggestions; --limit 0";
     assert!(shown(folder.path(), &["memory", "many.memory", "--limit", "1"]).contains(note));
     assert!(!shown(folder.path(), &["memory", "many.memory"]).contains(note));
 }

@@ -64,7 +64,7 @@ fn ranks_are_rows_and_the_outlier_is_named() {
     let of_file = tables(&["memory", folder.path().join("step_10/rank2_snapshot.json").to_str().unwrap()]);
     assert_eq!(tables(&["memory", path, "--rank", "2"]), of_file);
     let (code, message) = failure(&["memory", path, "--rank", "4"]);
-    assert!(code == Some(2) && message.contains("rank 4 is not in the input; it has ranks 0 to 3"), "{message}");
+    assert!(code == Some(2) && message.contains("rank 4 is not in the input; the input has ranks 0 to 3"), "{message}");
     let (code, message) = failure(&["memory", path, "--curve"]);
     assert!(code == Some(2) && message.contains("--curve") && message.contains("rank0_snapshot.json"), "{message}");
 }
@@ -364,8 +364,11 @@ fn profiles_are_not_ignored() {
     }
     let is_alone = || run(&["memory", folder.path().to_str().unwrap()]).status.success();
     assert!(is_alone());
-    let speedscope = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": [{"name": "f"}]},
-        "profiles": [{"type": "sampled", "name": "p", "unit": "seconds", "startValue": 0, "endValue": 1, "samples": [[0]], "weights": [1]}]}"#;
+    let speedscope = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": \
+                                                                                                             [{"name": \
+                                                                                                             "f"}]},
+        "profiles": [{"type": "sampled", "name": "p", "unit": "seconds", "startValue": 0, "endValue": 1, "samples": \
+        [[0]], "weights": [1]}]}"#;
     std::fs::write(folder.path().join("profile.speedscope.json"), speedscope).unwrap();
     assert!(!is_alone());
 }

@@ -54,7 +54,10 @@ fn profiler_cycles_of_a_process_are_not_ranks() {
         cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, from), "");
     }
     let (printed, next) = report(&[path]);
-    assert!(printed.contains("Newest profiler cycle of the process: 2 older ones are omitted"), "{printed}");
+    assert!(
+        printed.contains("Only the newest profiler cycle of the process is shown: 2 older ones are omitted"),
+        "{printed}"
+    );
     assert!(
         printed.contains("older_cycle") && !printed.contains("rank 0") && !printed.contains("by order"),
         "{printed}"
@@ -85,7 +88,10 @@ fn newest_profiler_cycle_of_each_rank_is_used() {
         }
     }
     let (printed, next) = report(&[path]);
-    assert!(printed.contains("Newest profiler cycle of each process: 2 older ones are omitted"), "{printed}");
+    assert!(
+        printed.contains("Only the newest profiler cycle of each process is shown: 2 older ones are omitted"),
+        "{printed}"
+    );
     accepts(&next);
     for command in ["report", "findings"] {
         let shown = stdout(&[command, path, "--format", "json"]);

@@ -160,12 +160,12 @@ fn compare_names_the_window_of_each_method() {
     }
     let notes = whole["notes"].to_string();
     assert!(notes.contains("hta: 1 profiler step, the last one, is excluded"), "{notes}");
-    assert!(notes.contains("The methods chose different windows"), "{notes}");
+    assert!(notes.contains("The methods analyze different windows"), "{notes}");
     assert!(notes.contains("exact 0.000 to 2.900, ctda 0.000 to 2.900, hta 0.000 to "), "{notes}");
     let step = table(&["--annotation", "ProfilerStep#1"]);
     assert_eq!(step["notes"].as_array().unwrap().len(), 0, "{step}");
     let people = stdout(&["critical-path", &trace, "--compare"]);
-    assert!(people.contains("The methods chose different windows"), "{people}");
+    assert!(people.contains("The methods analyze different windows"), "{people}");
 }
 
 #[test]
@@ -186,7 +186,8 @@ fn impossible_times_are_named_as_the_reason() {
     let file = folder.path().join("absurd.json");
     let event = |cat: &str, tid: i32, args: &str| {
         format!(
-            r#"{{"ph": "X", "cat": "{cat}", "name": "a", "pid": 1, "tid": {tid}, "ts": 1e300, "dur": 5, "args": {{{args}}}}}"#
+            r#"{{"ph": "X", "cat": "{cat}", "name": "a", "pid": 1, "tid": {tid}, "ts": 1e300, "dur": 5, "args": \
+                                                                                                              {{{args}}}}}"#
         )
     };
     let call = event("cuda_runtime", 1, r#""correlation": 1"#).replace("\"a\"", "\"cudaLaunchKernel\"");

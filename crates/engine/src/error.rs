@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn messages_list_available_choices() {
         let error = Error::NoRank { requested: 9, available: vec![0, 1, 2, 3, 7] };
-        assert_eq!(error.to_string(), "rank 9 is not in the input; it has ranks 0 to 3, 7");
+        assert_eq!(error.to_string(), "rank 9 is not in the input; the input has ranks 0 to 3, 7");
         let error = Error::NoStep { first: 5, last: 6, available: vec![] };
         assert!(error.to_string().contains("no steps"));
         let cycle = |last, from, to, own| AmbiguousCycle { numbers: (0, last), time_ns: (from, to), own };
@@ -214,11 +214,10 @@ mod tests {
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
         let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
         let expected = format!(
-            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), so \
-             the numbers are \
-             ambiguous. Choose numbers that only one cycle has (3..4), no steps (which selects the cycle with most \
-             steps, the last one if \
-             equal), or record each cycle to a separate file",
+            "t.json: steps 0 to 1 are in 2 profiler cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), so \
+             the numbers are ambiguous. Select steps that only one cycle contains (3..4), or select no steps, which \
+             gives the cycle with the most steps (the last of several such cycles), or record each cycle to a separate \
+             file",
             times[0], times[1], times[2], times[3]
         );
         assert_eq!(error.to_string(), expected);

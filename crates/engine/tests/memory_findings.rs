@@ -275,7 +275,8 @@ fn ignored_findings_are_excluded_from_total_savings() {
 #[test]
 fn each_device_has_its_own_peak() {
     let found_here = found(
-        "a x 64; a one 1024; device \"gpu:1\"; a two 4096; a y 64; k first x>x; k second y>y; f one; f two; f x; f y; end",
+        "a x 64; a one 1024; device \"gpu:1\"; a two 4096; a y 64; k first x>x; k second y>y; f one; f two; f x; f y; \
+                                             end",
     );
     let saved: Vec<(&str, u64, u64)> = found_here
         .findings
@@ -321,9 +322,8 @@ fn growth_is_reported_without_a_gain() {
     let found_here = found(&iterations(""));
     assert_eq!(
         titles(&found_here),
-        [
-            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B per training iteration: 7 of 7 left memory that is live at the end of the recording"
-        ]
+        ["SL055 7 objects (7168 B), the largest loss0: grows by 1024 B per training iteration: memory of 7 of 7 \
+             iterations is still live at the end of the recording"]
     );
     let leak = &found_here.findings[0];
     assert_eq!((&leak.rule.code[..], leak.support, leak.confidence), ("SL055", Support::Inferred, Confidence::Low));
@@ -359,7 +359,7 @@ fn leaks_and_failed_requests_of_real_snapshots_are_reported() {
     let titles: Vec<&str> = leak.findings.iter().map(|finding| finding.title.as_str()).collect();
     assert_eq!(titles.len(), 1, "{titles:?}");
     assert!(
-        titles[0].contains("kept by the autograd graph of the model called here, which grows by 50.74 MiB"),
+        titles[0].contains("kept by the autograd graph of the model called here; grows by 50.74 MiB"),
         "{titles:?}"
     );
     assert_eq!((leak.findings[0].place.line, leak.findings[0].place.function.as_deref()), (Some(105), Some("leak")));

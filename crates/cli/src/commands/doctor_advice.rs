@@ -172,19 +172,19 @@ fn of_modules(trace: &Trace, has_gpu: bool) -> String {
                    covers only TorchScript)"
             .to_owned(),
         (all, 0) => format!(
-            "none of the {} Python frames is an nn.Module call: record while the model runs in eager mode; compiled \
+            "no Python frame ({}) is an nn.Module call: record while the model runs in eager mode; compiled \
              models and CUDA graphs have no module calls",
             count(all as u64)
         ),
         (_, modules) if has_gpu => {
             format!(
-                "the trace has {} nn.Module frames, but none of them launched a GPU operation",
+                "the trace has nn.Module frames ({}), but none of them launched a GPU operation",
                 count(modules as u64)
             )
         }
         (_, modules) => {
             format!(
-                "the trace has {} nn.Module frames, but no GPU operations to assign to modules",
+                "the trace has nn.Module frames ({}), but no GPU operations to assign to modules",
                 count(modules as u64)
             )
         }

@@ -150,7 +150,7 @@ mod tests {
         let cut = table(&[CUT]);
         for text in ["idle_host_wait>30%", "idle_kernel_wait<5", "idle_other>=0"] {
             let message = holds(text, &cut).unwrap_err().to_string();
-            assert!(message.contains("cannot be judged: the file of rank 0, device 0 is truncated"), "{message}");
+            assert!(message.contains("cannot be judged: the trace file of rank 0, device 0 is truncated"), "{message}");
         }
         assert!(
             holds("idle>30", &cut).unwrap()

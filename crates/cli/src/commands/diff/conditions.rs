@@ -183,7 +183,7 @@ impl Condition {
                 let why = diff.warnings.first().map_or("", String::as_str);
                 return Err(anyhow!("--fail-on {:?} cannot be judged: {why}", self.text));
             }
-            _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has such a time", self.text)),
+            _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither A nor B contains this time", self.text)),
         }
         if diff.per == Per::Call && !about.is_empty() {
             // Of wholes that hold other numbers of calls, times of calls alone can be compared, and what is new.
@@ -378,7 +378,7 @@ mod tests {
         diff.changes.insert(ChangeTable::Kernels, Vec::new());
         for nothing in ["kernels>5%", "step>5%"] {
             let error = Condition::parse(nothing).unwrap().judge(&diff, true).unwrap_err().to_string();
-            assert!(error.contains("cannot be judged: neither side has such a time"), "{error}");
+            assert!(error.contains("cannot be judged: neither A nor B contains this time"), "{error}");
         }
     }
 }

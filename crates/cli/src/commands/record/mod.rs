@@ -217,8 +217,8 @@ mod tests {
         let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
         let summary_for = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
         let (later, ends) = (summary_for(Part::Later), summary_for(Part::Ends));
-        assert!(later.contains("may not have been reached. Next"), "{later}");
-        assert!(ends.contains("may not have been reached, or ended earlier. Next"), "{ends}");
+        assert!(later.contains("ended before the requested steps or time. Next"), "{later}");
+        assert!(ends.contains("or run no operator in it. Next"), "{ends}");
     }
 
     #[test]
