@@ -136,7 +136,7 @@ mod tests {
         note_positions(&mut twice);
         note_positions(&mut twice);
         assert_eq!(note(&twice), [2, 0, 0], "the first is where it says it is");
-        assert!(twice.traces[0].report.problems[0].example.contains("names rank 0 and counts as 1"));
+        assert!(twice.traces[0].report.problems[0].example.contains("contains rank 0, but is taken as rank 1"));
         for mut sound in [set(&[Some(3), Some(1)]), set(&[None])] {
             note_positions(&mut sound);
             assert!(note(&sound).iter().all(|&n| n == 0));
