@@ -165,7 +165,7 @@ pub(crate) enum Command {
     /// Report peak memory by owner, wasted allocations, and the savings of suggested changes.
     #[command(after_help = MEMORY_EXAMPLE)]
     Memory(MemoryArgs),
-    /// Store traces as a run directory, which opens without parsing.
+    /// Store traces as a run directory, which opens faster because it needs no parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
     Import(ImportArgs),
     /// List the steps: time, variation, GPU utilization.
@@ -253,13 +253,13 @@ pub(crate) struct CriticalPathArgs {
     /// With --method hta: include the last profiler step, which is excluded by default because it is incomplete.
     #[arg(long)]
     pub(crate) include_last_profiler_step: bool,
-    /// Write the trace with the critical path marked in it (.json or .json.gz).
+    /// Write a copy of the trace with the critical path marked in it (.json or .json.gz).
     #[arg(long, value_name = "FILE")]
     pub(crate) overlay: Option<PathBuf>,
     /// In the overlay, keep only events on the critical path, annotations and Python frames.
     #[arg(long, requires = "overlay")]
     pub(crate) only_critical: bool,
-    /// In the overlay, draw every edge of the graph (--method hta).
+    /// In the overlay, draw all edges of the dependency graph, not only those on the critical path (--method hta).
     #[arg(long, requires = "overlay")]
     pub(crate) show_all_edges: bool,
     /// With --method hta: save the dependency graph and the critical path to this file.
@@ -361,7 +361,7 @@ pub(crate) enum Target {
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Inputs to check [default: this machine].
+    /// Inputs to check. Without an input, check this machine.
     #[arg(value_name = "TRACE")]
     pub(crate) inputs: Vec<PathBuf>,
 }

@@ -89,7 +89,7 @@ fn shifted_clocks(set: &TraceSet) -> String {
     let shifted = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
     let lines = shifted.map(|p| {
         let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
-        format!("Clock of {}{more}: the device times below are corrected for it.\n", p.example)
+        format!("Clock of {}{more}; the device times below are shifted to correct this.\n", p.example)
     });
     terminal::clean_lines(&lines.collect::<String>())
 }

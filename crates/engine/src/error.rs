@@ -178,7 +178,7 @@ fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -
     };
     format!(
         "{name}: {} {} in {} profiler cycles ({}), so the numbers are ambiguous. Select {own}no steps, which gives the \
-         cycle with the most steps (the last of several such cycles), or record each cycle to a separate file",
+         last cycle with the most steps, or record each cycle to a separate file",
         numbers((first, last)),
         if first == last { "is" } else { "are" },
         cycles.len(),
@@ -216,7 +216,7 @@ mod tests {
         let expected = format!(
             "t.json: steps 0 to 1 are in 2 profiler cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), so \
              the numbers are ambiguous. Select steps that only one cycle contains (3..4), or select no steps, which \
-             gives the cycle with the most steps (the last of several such cycles), or record each cycle to a separate \
+             gives the last cycle with the most steps, or record each cycle to a separate \
              file",
             times[0], times[1], times[2], times[3]
         );

@@ -46,8 +46,8 @@ pub(crate) struct WhatIfArgs {
     /// Predict the effect of this many additional data loader workers: 1 to 1024.
     #[arg(long, value_name = "N", value_parser = parse_workers, allow_negative_numbers = true)]
     pub(crate) more_workers: Option<u32>,
-    /// Predict the effect of edits (what-if changes) given as text, such as 'scale kernel:*gemm* 0.5', the field
-    /// `edits` of `findings --format json`, or a JSON array of such texts. @FILE reads them from a file, @- from
+    /// Predict the effect of edits (what-if changes) given as text, such as 'scale kernel:*gemm* 0.5'. Accepts the
+    /// field `edits` of `findings --format json`, or a JSON array of such texts. @FILE reads them from a file, @- from
     /// standard input.
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) edit: Vec<String>,

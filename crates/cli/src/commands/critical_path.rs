@@ -146,7 +146,10 @@ fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Resu
     let given: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
     if !given.is_empty() {
         let message = "--restore loads a finished path, so these options have no effect";
-        return Err(wrong_use(format!("{message}: {}; recompute the path from its trace", given.join(", "))));
+        return Err(wrong_use(format!(
+            "{message}: {}; to use them, compute the path from its trace",
+            given.join(", ")
+        )));
     }
     let fail = |e: &dyn std::fmt::Display| unreadable(format!("{}: {e}", file.display()));
     let read = File::open(file).map_err(|e| fail(&format!("cannot read: {e}")))?;

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("this format writes a directory: name it with -o DIRECTORY"));
     }
     if common.steps.is_some() {
-        return Err(wrong_use("export writes whole traces: use --steps with commands that analyze them"));
+        return Err(wrong_use("--steps does not apply, because export writes whole traces"));
     }
     match (args.to, &common.output) {
         (Target::Parquet, Some(run)) => may_become_run(run, args.force)?,

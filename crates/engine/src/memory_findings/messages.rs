@@ -32,8 +32,8 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     };
     let kernels = kernels(facts, found);
     match (waste.pattern, &found.measure) {
-        (Pattern::EarlyAllocation, _) => format!("allocated {kernels} before its first use"),
-        (Pattern::LateDeallocation, _) => format!("freed {kernels} after its last use"),
+        (Pattern::EarlyAllocation, _) => format!("allocated too early, {kernels} before its first use"),
+        (Pattern::LateDeallocation, _) => format!("freed too late, {kernels} after its last use"),
         (Pattern::RedundantAllocation, _) => {
             format!("could reuse the memory of {}, whose last use is earlier", facts.trace.object_name(found.other))
         }
@@ -57,7 +57,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
             }
         }
         (Pattern::MemoryLeak, _) => "never freed".to_owned(),
-        (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
+        (Pattern::TemporaryIdleness, _) => format!("idle while {kernels} ran between two of its uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
         (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
             format!("kernels access only {} of it", bytes(*touched))

@@ -109,7 +109,9 @@ fn rules(args: &MemoryArgs) -> Result<Rules> {
     }
     let is_of_memory = |code: &&str| findings::rules::memory_rules().any(|rule| rule.code == *code);
     if let Some(code) = settings.rules().find(|code| !is_of_memory(code)) {
-        return Err(wrong_use(format!("--set: {code} is not a memory rule; set it in `stackline findings`")));
+        return Err(wrong_use(format!(
+            "--set: {code} is not a memory rule; change its threshold with `stackline findings --set`"
+        )));
     }
     Ok(stackline_engine::memory_rules(&settings))
 }
