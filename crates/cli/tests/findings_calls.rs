@@ -119,6 +119,9 @@ fn suggested_next_command_succeeds() {
         let (code, text, error) = run(&["report", &input]);
         assert_eq!(code, Some(0), "{error}");
         assert!((text + &error).contains(&format!("Next: stackline {next} ")), "{error}");
-        assert!(error.contains("holds sums of calls, not each call: showing `stackline calls`"), "{error}");
+        assert!(
+            error.contains("holds totals per call path, not individual calls: showing `stackline calls`"),
+            "{error}"
+        );
     }
 }

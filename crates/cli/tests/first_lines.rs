@@ -99,7 +99,7 @@ fn path_of_several_ranks_is_that_of_the_slowest() {
     let at = text.rfind(r#""dur": 900"#).unwrap();
     std::fs::write(&second, format!("{}{}", &text[..at], text[at..].replacen("900", "5000", 1))).unwrap();
     let output = stdout(&["critical-path", &first, &second]);
-    assert!(output.contains("Note: shown is rank 1 of 2 ranks, the slowest"), "{output}");
+    assert!(output.contains("Note: shown is rank 1, the slowest of 2 ranks"), "{output}");
     assert!(!stdout(&["critical-path", &first, &second, "--rank", "0"]).contains("the slowest"));
 }
 

@@ -90,7 +90,8 @@ fn ignored_signals_stay_ignored() {
 fn signals_of_glibc_are_not_ignored() {
     let reset = "import ctypes, os, platform, struct, sys\n\
                  number = {'x86_64': 13, 'aarch64': 134}[platform.machine()]\n\
-                 for signal in (32, 33): ctypes.CDLL(None).syscall(number, signal, struct.pack('4Q', 0, 0, 0, 0), None, 8)\n\
+                 for signal in (32, 33): ctypes.CDLL(None).syscall(number, signal, struct.pack('4Q', 0, 0, 0, 0), \
+                 None, 8)\n\
                  os.execv(sys.argv[1], sys.argv[1:])";
     let folder = tempfile::tempdir().unwrap();
     let recorded = record(folder.path(), &[], "grep SigIgn /proc/self/status");
@@ -212,7 +213,10 @@ fn commands_that_cannot_be_run_are_reported() {
     std::fs::remove_file(&recorder).unwrap();
     let (code, text) = fails(&["record", "--", "true"]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("no recorder at the path of STACKLINE_RECORDER"), "{text}");
+    assert!(
+        text.contains("no recorder library at this path, which the environment variable STACKLINE_RECORDER gives"),
+        "{text}"
+    );
 }
 
 /// The output of a process is merged, and the names of runs count up.

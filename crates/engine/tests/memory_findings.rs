@@ -168,7 +168,7 @@ fn findings_mention_possible_in_place_operators() {
     for text in [text, &with_other] {
         let found_here = found(text);
         let title = titles(&found_here).into_iter().find(|title| title.contains("in place")).unwrap();
-        let start = "SL052 y (4096 B): could overwrite x, which is not read afterwards; let ";
+        let start = "SL052 y (4096 B): could be computed in place over x, which is not read afterwards; let ";
         assert!(title.starts_with(start), "{title}");
     }
 }
