@@ -191,8 +191,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Check a trace for causality violations, unmatched events and missing fields, and list the affected events.
     #[command(
-        after_help = "Examples:\n  stackline check trace.json.gz\n  stackline check trace.json.gz --table check_events \
-                      --format csv"
+        after_help = "Examples:\n  stackline check trace.json.gz\n  stackline check trace.json.gz --table check_events --format csv"
     )]
     Check(Inputs),
     /// Print the completion script of a shell.

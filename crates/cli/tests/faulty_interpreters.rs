@@ -124,8 +124,7 @@ fn stuck_and_ended_interpreters_are_replaced() {
         let second: String = [begin.as_str(), &found, &end].map(print_line).concat();
         // The second one is asked to leave out the rule that did not end.
         let script = format!(
-            "#!/bin/sh\nrequest=$(cat)\n{head}case \"$request\" in *'\"skip\":[\"MY001\"]'*) ;; *) {first}{then};; \
-                                                                                        esac\n{second}"
+            "#!/bin/sh\nrequest=$(cat)\n{head}case \"$request\" in *'\"skip\":[\"MY001\"]'*) ;; *) {first}{then};; esac\n{second}"
         );
         let (code, out, err) = run(folder.path(), &trace, &script);
         assert_eq!(code, Some(0), "{err}");

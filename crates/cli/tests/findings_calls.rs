@@ -17,8 +17,7 @@ const PROFILE: &str = r#"{
     {"name": "info", "file": "/usr/lib/python3.11/logging/__init__.py", "line": 1477},
     {"name": "step", "file": "/srv/me/train.py", "line": 21}
   ]},
-  "profiles": [{"type": "sampled", "name": \
-  "Thread 1 \"MainThread\"", "unit": "seconds", "startValue": 0, "endValue": 10,
+  "profiles": [{"type": "sampled", "name": "Thread 1 \"MainThread\"", "unit": "seconds", "startValue": 0, "endValue": 10,
     "samples": [[0, 1, 2], [0, 3], [0, 4]], "weights": [2, 1, 7]}]
 }"#;
 

@@ -77,12 +77,7 @@ pub(crate) fn sample() -> tempfile::TempDir {
 #[test]
 fn control_characters_in_names_are_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "device \"\u{1b}[2Jgpu\u{202e}\"; a \"\u{1b}[31mx\u{202e}\" 64 at=\"\u{1b}t.py\":3:\"f\u{202e}\"; a y \
-                                                                                                               8; k \
-                                                                                                               one \
-                                                                                                               y>y; f \
-                                                                                                               y; f \
-                                                                                                               \"\u{1b}[31mx\u{202e}\"; end";
+    let text = "device \"\u{1b}[2Jgpu\u{202e}\"; a \"\u{1b}[31mx\u{202e}\" 64 at=\"\u{1b}t.py\":3:\"f\u{202e}\"; a y 8; k one y>y; f y; f \"\u{1b}[31mx\u{202e}\"; end";
     std::fs::write(folder.path().join("bad\u{202e}.memory"), text).unwrap();
     for more in [&[][..], &["--at", "P1"], &["--curve"], &["--objects"], &["--by", "phase"], &["--apply", "1"]] {
         let out = shown(folder.path(), &[&["memory", "bad\u{202e}.memory"], more].concat());

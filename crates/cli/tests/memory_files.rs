@@ -364,11 +364,8 @@ fn profiles_are_not_ignored() {
     }
     let is_alone = || run(&["memory", folder.path().to_str().unwrap()]).status.success();
     assert!(is_alone());
-    let speedscope = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": \
-                                                                                                             [{"name": \
-                                                                                                             "f"}]},
-        "profiles": [{"type": "sampled", "name": "p", "unit": "seconds", "startValue": 0, "endValue": 1, "samples": \
-        [[0]], "weights": [1]}]}"#;
+    let speedscope = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": [{"name": "f"}]},
+        "profiles": [{"type": "sampled", "name": "p", "unit": "seconds", "startValue": 0, "endValue": 1, "samples": [[0]], "weights": [1]}]}"#;
     std::fs::write(folder.path().join("profile.speedscope.json"), speedscope).unwrap();
     assert!(!is_alone());
 }

@@ -90,8 +90,7 @@ fn ignored_signals_stay_ignored() {
 fn signals_of_glibc_are_not_ignored() {
     let reset = "import ctypes, os, platform, struct, sys\n\
                  number = {'x86_64': 13, 'aarch64': 134}[platform.machine()]\n\
-                 for signal in (32, 33): ctypes.CDLL(None).syscall(number, signal, struct.pack('4Q', 0, 0, 0, 0), \
-                 None, 8)\n\
+                 for signal in (32, 33): ctypes.CDLL(None).syscall(number, signal, struct.pack('4Q', 0, 0, 0, 0), None, 8)\n\
                  os.execv(sys.argv[1], sys.argv[1:])";
     let folder = tempfile::tempdir().unwrap();
     let recorded = record(folder.path(), &[], "grep SigIgn /proc/self/status");

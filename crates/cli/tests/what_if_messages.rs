@@ -186,8 +186,7 @@ fn impossible_times_are_named_as_the_reason() {
     let file = folder.path().join("absurd.json");
     let event = |cat: &str, tid: i32, args: &str| {
         format!(
-            r#"{{"ph": "X", "cat": "{cat}", "name": "a", "pid": 1, "tid": {tid}, "ts": 1e300, "dur": 5, "args": \
-                                                                                                              {{{args}}}}}"#
+            r#"{{"ph": "X", "cat": "{cat}", "name": "a", "pid": 1, "tid": {tid}, "ts": 1e300, "dur": 5, "args": {{{args}}}}}"#
         )
     };
     let call = event("cuda_runtime", 1, r#""correlation": 1"#).replace("\"a\"", "\"cudaLaunchKernel\"");

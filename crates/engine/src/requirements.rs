@@ -57,8 +57,7 @@ impl Lacks {
             Some(Part::Memory) => (
                 "contains only memory data".to_owned(),
                 format!(
-                    "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or save that page with \
-                     `stackline report \
+                    "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or save that page with `stackline report \
                      {shown} --html out.html`"
                 ),
             ),
@@ -85,8 +84,7 @@ impl fmt::Display for Lacks {
             let (count, first, second) = (self.paths.len(), first.display(), second.display());
             return write!(
                 f,
-                "the {count} inputs contain only memory data, no execution trace. Open one with `stackline memory \
-                 {first}`, or compare two \
+                "the {count} inputs contain only memory data, no execution trace. Open one with `stackline memory {first}`, or compare two \
                  with `stackline diff {first} {second}`"
             );
         }
@@ -99,8 +97,7 @@ impl fmt::Display for Lacks {
             Part::Profile => ("call-tree recording", "record one with `stackline record -o RUN -- COMMAND`"),
             Part::Memory => (
                 "memory events",
-                "record memory with `stackline record --mode trace --memory` or \
-                 `torch.profiler.profile(profile_memory=True)`, or pass a \
+                "record memory with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or pass a \
                  memory snapshot (`torch.cuda.memory._dump_snapshot()`)",
             ),
         };

@@ -275,8 +275,7 @@ fn ignored_findings_are_excluded_from_total_savings() {
 #[test]
 fn each_device_has_its_own_peak() {
     let found_here = found(
-        "a x 64; a one 1024; device \"gpu:1\"; a two 4096; a y 64; k first x>x; k second y>y; f one; f two; f x; f y; \
-                                             end",
+        "a x 64; a one 1024; device \"gpu:1\"; a two 4096; a y 64; k first x>x; k second y>y; f one; f two; f x; f y; end",
     );
     let saved: Vec<(&str, u64, u64)> = found_here
         .findings

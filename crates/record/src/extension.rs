@@ -74,14 +74,10 @@ static METHODS: Static<[Method; 19]> = Static(std::cell::UnsafeCell::new([
     Method {
         name: c"_exit".as_ptr(),
         // SAFETY: with METH_KEYWORDS, the interpreter passes three arguments.
-        function: Some(unsafe {
-            std::mem::transmute::<WithKeywords, unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void>(exit)
-        }),
+        function: Some(unsafe { std::mem::transmute::<WithKeywords, unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void>(exit) }),
         flags: METH_VARARGS | METH_KEYWORDS,
         // The signature and text of the interpreter's own function.
-        doc: c"_exit($module, /, status)\n--\n\nExit to the system with specified status, without normal exit \
-               processing."
-            .as_ptr(),
+        doc: c"_exit($module, /, status)\n--\n\nExit to the system with specified status, without normal exit processing.".as_ptr(),
     },
     Method { flags: METH_VARARGS, ..method(c"watch_exec", exec::watch) },
     exec::EXECV,

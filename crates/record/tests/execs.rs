@@ -135,8 +135,7 @@ fn exec_keeps_the_signature_of_the_interpreter() {
         ("import os; os.execv()", Some(1)),
         ("import os; os.execve('/bin/true', ['true'], env=3)", Some(1)),
         (
-            "import inspect, os\nfor f in (os.execv, os.execve): print(f, inspect.signature(f), f.__doc__, \
-             f.__module__, f in os.supports_fd)",
+            "import inspect, os\nfor f in (os.execv, os.execve): print(f, inspect.signature(f), f.__doc__, f.__module__, f in os.supports_fd)",
             Some(0),
         ),
         ("import os, pickle; print(pickle.dumps(os.execv), pickle.loads(pickle.dumps(os.execv)) is os.execv)", Some(0)),

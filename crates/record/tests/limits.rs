@@ -122,8 +122,7 @@ fn windows_are_written_with_the_numbers_of_their_steps() {
     let run = tempfile::tempdir().unwrap();
     let program = "import torch\nweight = torch.zeros(4, requires_grad=True)\n\
                    optimizer = torch.optim.SGD([weight], lr=0.1)\n\
-                   for step in range(8):\n    weight.sum().backward()\n    optimizer.step()\n    \
-                   optimizer.zero_grad()\n";
+                   for step in range(8):\n    weight.sum().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n";
     let mut command = recorded(&python, run.path());
     command.env("STACKLINE_MODE", "trace").env("STACKLINE_EVERY", "3").args(["-c", program]);
     assert!(command.output().unwrap().status.success());

@@ -267,8 +267,7 @@ fn new_code_has_names() {
     let program = "import time\n\
         def spin():\n    end = time.thread_time() + 0.001\n    while time.thread_time() < end:\n        pass\n\
         source = 'def fresh(spin):\\n' + '    value = 1\\n' * 200 + '    spin()\\n'\n\
-        for number in range(1500):\n    names = {}\n    exec(compile(source, f'{number}.py', 'exec'), names)\n    \
-        names['fresh'](spin)\n";
+        for number in range(1500):\n    names = {}\n    exec(compile(source, f'{number}.py', 'exec'), names)\n    names['fresh'](spin)\n";
     for python in installed() {
         let folder = tempfile::tempdir().unwrap();
         run(recorded(&python, folder.path()).env("STACKLINE_SAMPLE_HZ", "999").args(["-c", program]));

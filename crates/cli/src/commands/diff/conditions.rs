@@ -62,8 +62,7 @@ impl Condition {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let form = || {
             wrong_use(format!(
-                "cannot understand --fail-on {text:?}; write 'step>3%', 'kernels>10%', 'op:aten::mm>10%' or \
-                 'function:load>10%'"
+                "cannot understand --fail-on {text:?}; write 'step>3%', 'kernels>10%', 'op:aten::mm>10%' or 'function:load>10%'"
             ))
         };
         let Limit { what, comparison, limit } = Limit::parse(text).ok_or_else(form)?;

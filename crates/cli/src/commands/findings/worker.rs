@@ -19,8 +19,7 @@ try:
     from stackline._rules_worker import main
 except ImportError as error:
     import json
-    reason = \
-    "%s has no package stackline of this version (%s): install it there (pip install ./python in a checkout), or name another Python with --python or STACKLINE_PYTHON"
+    reason = "%s has no package stackline of this version (%s): install it there (pip install ./python in a checkout), or name another Python with --python or STACKLINE_PYTHON"
     print(json.dumps({"type": "refused", "reason": reason % (sys.executable, error), "input": False}))
     sys.exit(1)
 sys.exit(main())
