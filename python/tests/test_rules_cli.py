@@ -88,7 +88,7 @@ def test_python_rules_have_all_attributes_of_findings(findings: Program) -> None
     findings(*rules, "--fail-on", "gain>5%", code=4)
     assert [row["code"] for row in findings.json(*rules, "--ignore", findings.write("ignore", "mine\n"))["ignored"]] == ["MY001"]
     done = findings(*rules, "--ignore", findings.write("ignore", "MY002\n"), code=2)
-    assert "unknown finding \"MY002\"" in done.stderr and "MY001" in done.stderr
+    assert "unknown finding code \"MY002\"" in done.stderr and "MY001" in done.stderr
     findings.write("train.py", "\n\n\n\ndef train_step():  # stackline: ignore[MY001]\n")
     assert findings.json(*rules)["ignored"][0]["by"] == "comment at train.py:5"
     assert "MY001" not in {row["code"] for row in rows(findings.json("--top", "0"))}

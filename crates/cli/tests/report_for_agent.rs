@@ -75,7 +75,7 @@ fn unrelated_traces_are_reported_as_partly_analyzed() {
     let one = write(folder.path(), "one.json", sample(0).json());
     let other = write(folder.path(), "other.json", sample(0).json());
     let shown = stdout(&["report", &one, &other, "--for-agent"]);
-    assert!(shown.contains("\nNote: findings cover one.json alone: "), "{shown}");
+    assert!(shown.contains("\nNote: findings cover only one.json, because "), "{shown}");
 }
 
 /// The top of a text about many ranks leaves room for kernels.

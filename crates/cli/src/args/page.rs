@@ -27,7 +27,7 @@ pub(crate) struct SourceArgs {
     /// be in one of these directories.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
-    /// Do not show source text, neither of the input nor of --baseline.
+    /// Do not show source text of the input or of --baseline.
     #[arg(long, conflicts_with = "source_root")]
     pub(crate) no_source: bool,
 }
