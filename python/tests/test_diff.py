@@ -41,7 +41,7 @@ def test_changes_are_distinguished_from_noise(tmp_path: pathlib.Path) -> None:
 def test_incomparable_runs_raise(tmp_path: pathlib.Path) -> None:
     run = trace(tmp_path, "a.json", [300, 302, 298])
     for level in (0.0, 90.0, float("nan")):
-        with pytest.raises(sl.AnalysisError, match="share of false alarms"):
+        with pytest.raises(sl.AnalysisError, match="rate of false alarms"):
             sl.diff(run, run, level=level)
     with pytest.raises(sl.AnalysisError, match="nothing to compare"):
         sl.diff(run, [])

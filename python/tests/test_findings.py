@@ -46,7 +46,7 @@ def test_findings_of_ranks_are_merged(tmp_path: pathlib.Path) -> None:
     assert (found["ranks"][0], found["rank"][0]) == ("0 1", 0)
     assert run.findings(rank=1)["gain_ns"] == found["gain_ns"]
     (tmp_path / "rank1.json").rename(tmp_path / "other.json")
-    with pytest.raises(sl.AnalysisError, match=r"other.json has no rank number; say which rank with rank="):
+    with pytest.raises(sl.AnalysisError, match=r"other.json has no rank number; select one trace with rank="):
         sl.open(tmp_path).findings()
 
 

@@ -100,9 +100,9 @@ def test_arguments_without_a_column_are_noted(tmp_path: Path) -> None:
     event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": {f"k{i}": i for i in range(140)}}
     path.write_text(json.dumps([event]))
     run = sl.open(path)
-    with pytest.warns(UserWarning, match="12 rare arguments have no column here"):
+    with pytest.warns(UserWarning, match="12 rarely used event arguments have no column in this table"):
         table = run.events(arguments=True)
-    assert "12 rare arguments" in table.notes[0]
+    assert "12 rarely used event arguments" in table.notes[0]
     assert sum(name.startswith("args:") for name in table.columns) == 128
     assert run.events().notes == []
 

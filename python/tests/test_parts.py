@@ -70,7 +70,7 @@ def test_errors_of_missing_traces_name_the_existing_parts(stacks: Path) -> None:
         lambda: run.what_if("remove kernel:*"),
         lambda: run.save(stacks.parent / "run.stackline"),
     ):
-        with pytest.raises(sl.AnalysisError, match=r"is a profile.*Run\.call_tree\(\) has its calls"):
+        with pytest.raises(sl.AnalysisError, match=r"is a profile.*use Run\.call_tree\(\) for its calls"):
             query()
     assert not (stacks.parent / "run.stackline").exists()
     for query in (lambda: run.call_tree(steps=1), lambda: run.call_tree(rank=0)):
@@ -129,7 +129,7 @@ def test_memory_without_traces_opens(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="peaks is 0"):
         run.memory(peaks=0)
     assert {row["code"] for row in run.findings().to_pylist()} == CODES
-    with pytest.raises(sl.AnalysisError, match="neither steps nor ranks"):
+    with pytest.raises(sl.AnalysisError, match="a memory file has no steps"):
         run.findings(steps=1)
     for query in (lambda: run.findings(rank=0), lambda: run.memory(rank=0), lambda: sl.diff(run, run)):
         with pytest.raises(sl.AnalysisError, match="only memory data"):
@@ -165,7 +165,7 @@ def test_recordings_have_a_call_tree(tmp_path: Path) -> None:
     busy = [node for node in tree.nodes if node.name.startswith("busy")]
     assert all(node.time == node.cpu_time for node in busy) and 0.25e9 < sum(node.time for node in busy) < 1e9
     assert all(node.file is not None and node.file.endswith("program.py") for node in busy)
-    with pytest.raises(sl.AnalysisError, match=r"without single calls.*Run\.call_tree\(\)"):
+    with pytest.raises(sl.AnalysisError, match=r"without individual calls.*Run\.call_tree\(\)"):
         run.events()
     paths = sl.diff(run, run)["paths"].to_pylist()
     assert any("busy" in row["name"] and row["before_ns"] == row["after_ns"] > 0 for row in paths)
@@ -180,7 +180,7 @@ def test_several_recordings_have_no_common_call_tree(tmp_path: Path) -> None:
     """
     (tmp_path / "runs").mkdir()
     succeeds(tmp_path, program)
-    with pytest.raises(sl.ReadError, match="one.stackline is a recording without single calls"):
+    with pytest.raises(sl.ReadError, match="one.stackline is a recording without individual calls"):
         sl.open(tmp_path / "runs")
 
 

@@ -88,7 +88,7 @@ def test_python_rules_have_all_attributes_of_findings(findings: Program) -> None
     findings(*rules, "--fail-on", "gain>5%", code=4)
     assert [row["code"] for row in findings.json(*rules, "--ignore", findings.write("ignore", "mine\n"))["ignored"]] == ["MY001"]
     done = findings(*rules, "--ignore", findings.write("ignore", "MY002\n"), code=2)
-    assert "unknown finding \"MY002\"" in done.stderr and "MY001" in done.stderr
+    assert "unknown finding code \"MY002\"" in done.stderr and "MY001" in done.stderr
     findings.write("train.py", "\n\n\n\ndef train_step():  # stackline: ignore[MY001]\n")
     assert findings.json(*rules)["ignored"][0]["by"] == "comment at train.py:5"
     assert "MY001" not in {row["code"] for row in rows(findings.json("--top", "0"))}
@@ -125,7 +125,7 @@ def test_other_rules_run_after_failed_rules(findings: Program) -> None:
     assert unchecked["MY001"]["traceback"].startswith("Traceback") and "line 6, in raises" in unchecked["MY001"]["traceback"]
     assert unchecked["MY002"]["missing"].startswith("the rule did not end in 2 s and was stopped (bad_rules.py:9)")
     assert unchecked["MY003"]["missing"].count("did not end in 2 s and was stopped") == 1
-    assert unchecked["MY004"]["missing"].startswith("the rule ended its interpreter") and "7" in unchecked["MY004"]["missing"]
+    assert unchecked["MY004"]["missing"].startswith("the rule ended the Python interpreter that ran it") and "7" in unchecked["MY004"]["missing"]
     assert unchecked["MY005"]["missing"] == "the trace has no collectives"
     assert unchecked["MY007"]["missing"].endswith("lines count from 1 (bad_rules.py:21)"), unchecked["MY007"]
     shown = findings(*rules)
@@ -199,7 +199,7 @@ def test_thresholds_of_python_rules_are_set(findings: Program) -> None:
 def test_a_file_given_twice_is_loaded_once(findings: Program) -> None:
     name = findings.write("my_rules.py", GOOD)
     done = findings("--rules", name, "--rules", f"./{name}", "--format", "json")
-    assert f"--rules ./{name}: given twice and loaded once" in done.stderr
+    assert f"--rules ./{name}: given twice, but loaded only once" in done.stderr
     assert [row["code"] for row in rows(json.loads(done.stdout))].count("MY001") == 1
 
 
@@ -236,7 +236,7 @@ def test_findings_beyond_the_limit_are_omitted(findings: Program) -> None:
 def test_usage_errors(findings: Program) -> None:
     rules = findings.write("my_rules.py", GOOD)
     assert "missing.py: rule file not found" in findings("--rules", "missing.py", code=2).stderr
-    assert "cannot start ./no-python to run rules: not found" in findings("--rules", rules, code=2, python="./no-python").stderr
+    assert "cannot start ./no-python to run Python rules: not found" in findings("--rules", rules, code=2, python="./no-python").stderr
     for bad in ["0", "-1", "x", "nan"]:
         assert "is not a time" in findings("--rules", rules, "--rule-timeout", bad, code=2).stderr
     findings.trace = Path("-")

@@ -111,11 +111,11 @@ def test_steps_and_ranks_select(two_ranks: Path) -> None:
     assert counts == {None: 6, 1: 2, (0, 1): 4}
     of_all = run.kernels(rank=1, whole=True)
     assert sum(of_all["count"]) == 6 and not any("whole=True" in note for note in of_all.notes)
-    assert any(note.startswith("Of steps 0 to 2") for note in run.kernels(rank=1).notes)
-    assert any(note.startswith("Of the whole trace, as in HTA") for note in run.hta_idle_time().notes)
+    assert any(note.startswith("Covers steps 0 to 2") for note in run.kernels(rank=1).notes)
+    assert any(note.startswith("Covers the whole trace, as in HTA") for note in run.hta_idle_time().notes)
     idle = run.tables("hta_idle_time", rank=1)
-    assert idle["idle_time"].notes[-1].startswith("Of steps 0 to 2")
-    assert idle["hta_idle_time"].notes[-1].startswith("Of the whole trace")
+    assert idle["idle_time"].notes[-1].startswith("Covers steps 0 to 2")
+    assert idle["hta_idle_time"].notes[-1].startswith("Covers the whole trace")
     with pytest.raises(sl.AnalysisError, match="each choose a window"):
         run.kernels(steps=1, whole=True)
     both = run.kernels()
@@ -123,7 +123,7 @@ def test_steps_and_ranks_select(two_ranks: Path) -> None:
     assert sum(both["count"]) == 12
     with pytest.raises(sl.AnalysisError, match="the input has 0 to 2"):
         run.kernels(steps=(7, 9))
-    with pytest.raises(sl.AnalysisError, match="rank 5 is not in the input; it has ranks 0 to 1"):
+    with pytest.raises(sl.AnalysisError, match="rank 5 is not in the input; the input has ranks 0 to 1"):
         run.kernels(rank=5)
     with pytest.raises(ValueError, match="must not be after"):
         run.kernels(steps=(2, 1))

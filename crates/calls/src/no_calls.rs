@@ -14,22 +14,22 @@ pub enum NoCalls {
 impl std::fmt::Display for NoCalls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoTimes(measured) if measured.is_empty() => f.write_str("no measurements"),
+            Self::NoTimes(measured) if measured.is_empty() => f.write_str("the input contains no measurements"),
             Self::NoTimes(measured) => write!(
                 f,
-                "no times, only {}; findings need times, but `stackline calls` shows this data",
+                "the input contains no times, only {}; findings need times, but `stackline calls` shows this data",
                 measured.join(", ")
             ),
             Self::NoRank(requested, known) if known.is_empty() => {
-                write!(f, "no rank {requested}: none of its processes has a rank number")
+                write!(f, "no rank {requested}: no process of the input has a rank number")
             }
             Self::NoRank(requested, known) => {
                 let known: Vec<String> = known.iter().map(i64::to_string).collect();
                 write!(f, "no rank {requested}; known ranks: {}", known.join(", "))
             }
             Self::Steps => f.write_str(
-                "steps cannot be selected, because its calls are summed over all steps; record with `stackline record \
-                     --mode trace`",
+                "steps cannot be selected, because the input contains only totals over all steps; record again \
+                 with `stackline record --mode trace`",
             ),
         }
     }

@@ -49,7 +49,10 @@ impl CallIndex {
 fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
     let parts: Vec<&str> = pattern.trim_matches('/').split('/').collect();
     if parts.len() > MAX_PARTS {
-        return Err(format!("{pattern:?} has {} parts; a path pattern has at most {MAX_PARTS}", parts.len()));
+        return Err(format!(
+            "{pattern:?} has {} parts separated by /, more than the limit of {MAX_PARTS}",
+            parts.len()
+        ));
     }
     let segment = |part: &str| match part {
         "" => Err(format!(

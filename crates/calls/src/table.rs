@@ -42,7 +42,7 @@ pub fn view_table(view: &CallView) -> Table {
         .i64("max", unit, nodes.iter().map(|node| (node.exclusive.count > 0).then(|| whole(node.exclusive.max))));
     let table = match view.left_out {
         0 => table,
-        many => table.note(format!("{many} smaller or deeper rows are left out.")),
+        many => table.note(format!("{many} rows with smaller values or at greater depth are left out.")),
     };
     let table = match view.labels.iter().any(|label| !label.inputs.is_empty()) {
         true => table.text("inputs", labels.iter().map(|label| some(&label.inputs))),

@@ -71,22 +71,23 @@ pub(crate) struct Common {
     /// Select one rank by number.
     #[arg(long, value_name = "N", value_parser = parse_rank, global = true, allow_negative_numbers = true)]
     pub(crate) rank: Option<i64>,
-    /// Write to this file instead of standard output. Commands that write several files create a directory.
+    /// Write to this file instead of standard output. Commands that write several files create a directory of this
+    /// name.
     #[arg(long, short, value_name = "PATH", global = true)]
     pub(crate) output: Option<PathBuf>,
-    /// Number of threads; 0 means one per core. The result does not depend on it [default: 0].
+    /// Number of worker threads; 0 means one per core. Results do not depend on it [default: 0].
     #[arg(long, value_name = "N", value_parser = parse_count, default_value_t = 0, hide_default_value = true, global = true)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) threads: usize,
     /// Maximum rows per table with --format table; 0 shows all [default: 20].
     #[arg(long, value_name = "N", value_parser = parse_count, global = true, allow_negative_numbers = true)]
     pub(crate) limit: Option<usize>,
-    /// End each GPU operation no later than the start of the next one on its stream. Use it for traces with overlong
-    /// durations.
+    /// End each GPU operation no later than the start of the next one on its stream. Use it if a trace contains GPU
+    /// operations that overlap on one stream, because their durations are too long.
     #[arg(long, global = true)]
     pub(crate) clip_overlaps: bool,
-    /// Use spans whose name matches this regular expression as steps, such as 'iteration (\d+)'. A numeric group gives
-    /// the step number.
+    /// Use spans whose name matches this regular expression as steps, such as 'iteration (\d+)'. A capture group that
+    /// matches a number gives the step number.
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern, global = true)]
     pub(crate) step_annotation: Option<Regex>,
     /// Print only the table of this name; may be repeated.
@@ -158,7 +159,7 @@ pub(crate) enum Command {
     /// Report peak memory by owner, wasted allocations, and the savings of suggested changes.
     #[command(after_help = MEMORY_EXAMPLE)]
     Memory(MemoryArgs),
-    /// Store traces as a run directory, which opens without parsing.
+    /// Store traces as a run directory, which opens faster because it needs no parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
     Import(ImportArgs),
     /// List the steps: time, variation, GPU utilization.
@@ -192,7 +193,7 @@ pub(crate) enum Command {
         after_help = "Example:\n  stackline completions bash > ~/.local/share/bash-completion/completions/stackline"
     )]
     Completions {
-        /// Shell to print for.
+        /// Shell whose completion script is printed.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
@@ -222,7 +223,7 @@ pub(crate) struct CriticalPathArgs {
     /// Trace files, archives, directories of traces, run directories, or - for standard input.
     #[arg(value_name = "TRACE", required_unless_present = "restore")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Method that computes the path [default: exact, or hta with an option that only hta has].
+    /// Method that computes the critical path [default: exact; hta if an option is given that only hta supports].
     #[arg(long, value_enum)]
     pub(crate) method: Option<Method>,
     /// Compare the methods in one table.
@@ -231,39 +232,42 @@ pub(crate) struct CriticalPathArgs {
     /// Analyze the events whose name contains this text, instead of the steps.
     #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
     pub(crate) annotation: Option<String>,
-    /// Select events of --annotation by their position in the file, from 0: N, or A..B with both ends included
-    /// [default: 0].
+    /// Select the events of --annotation to analyze, counted from 0 in the order of the file: N, or A..B with both ends
+    /// included [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
-    /// Add launch edges of weight zero to kernels that did not start immediately.
+    /// With --method hta: also connect kernels that waited for other GPU work with their launches, by edges of weight
+    /// zero.
     #[arg(long)]
     pub(crate) zero_weight_launch_edges: bool,
-    /// Treat events whose name contains this text as data loading; may be repeated.
+    /// With --method hta: treat events whose name contains this text as data loading; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) data_load_events: Vec<String>,
-    /// Keep the last profiler step, which is excluded as incomplete by default.
+    /// With --method hta: include the last profiler step, which is excluded by default because it is incomplete.
     #[arg(long)]
     pub(crate) include_last_profiler_step: bool,
-    /// Write the trace with the critical path marked in it (.json or .json.gz).
+    /// Write a copy of the trace with the critical path marked in it (.json or .json.gz).
     #[arg(long, value_name = "FILE")]
     pub(crate) overlay: Option<PathBuf>,
-    /// In the overlay, keep only events on the path, annotations and Python frames.
+    /// In the overlay, keep only events on the critical path, annotations and Python frames.
     #[arg(long, requires = "overlay")]
     pub(crate) only_critical: bool,
-    /// In the overlay, draw every edge of the graph (--method hta).
+    /// In the overlay, draw all edges of the dependency graph, not only those on the critical path (--method hta).
     #[arg(long, requires = "overlay")]
     pub(crate) show_all_edges: bool,
-    /// Save graph and path to this file.
+    /// With --method hta: save the dependency graph and the critical path to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Restore graph and path from a file of --save, instead of computing them.
+    /// Load the dependency graph and the critical path from a file that --save wrote, instead of computing them from a
+    /// trace.
     #[arg(long, value_name = "FILE")]
     pub(crate) restore: Option<PathBuf>,
-    /// With --method ctda: rules for training phases, with precedence over the built-in ones (JSON).
+    /// With --method ctda: JSON file with rules that assign events to training phases, applied before the built-in
+    /// rules.
     #[arg(long, value_name = "FILE")]
     pub(crate) phase_rules: Option<PathBuf>,
-    /// Change edge weights and recompute the path, such as 'gpu=x0.5', 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may
-    /// be repeated.
+    /// Change the weights (times) of graph edges and recompute the path, such as 'gpu=x0.5' for half the GPU time,
+    /// 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may be repeated.
     #[arg(long, value_name = "EDIT")]
     pub(crate) what_if: Vec<String>,
 }
@@ -278,11 +282,11 @@ impl CriticalPathArgs {
 /// Method that computes the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
-    /// Backward pass from the end of the window: every nanosecond has one cause.
+    /// Follow dependencies backward from the end of the window, so that every nanosecond has one cause.
     Exact,
-    /// Critical path of Meta's Holistic Trace Analysis 0.6.1, node by node.
+    /// Reproduce the critical path of Meta's Holistic Trace Analysis (HTA) 0.6.1.
     Hta,
-    /// CTDA-CPA: one total order for all threads of a process, nodes by training phase.
+    /// Apply the CTDA-CPA algorithm: one order for all threads of a process, nodes by training phase.
     Ctda,
 }
 
@@ -304,14 +308,16 @@ pub(crate) struct ExportArgs {
     /// Format to write.
     #[arg(long, value_enum)]
     pub(crate) to: Target,
-    /// For profiles (collapsed, speedscope, pprof, firefox, flamegraph): metric that weights the stacks [default: the
-    /// first available of operator_time, cpu_time, …].
+    /// For profile formats (collapsed, speedscope, pprof, firefox, flamegraph): metric that gives each stack its weight
+    /// [default: the first available of operator_time, cpu_time, …].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// For profiles: show the frames of module imports. By default each import is one frame, "import of modules".
+    /// For profile formats: show the frames of module imports. By default each import is one frame, "import of
+    /// modules".
     #[arg(long)]
     pub(crate) imports: bool,
-    /// Remove possibly private data: top-level entries other than device properties and distributed information.
+    /// Remove possibly private data: all top-level entries of the trace except device properties and distributed
+    /// information. Names and arguments of events stay.
     #[arg(long)]
     pub(crate) redact: bool,
     /// Replace an existing run directory of this name (parquet), or write into a directory that contains other files
@@ -348,7 +354,7 @@ pub(crate) enum Target {
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Inputs to check [default: this machine].
+    /// Inputs to check. Without an input, check this machine.
     #[arg(value_name = "TRACE")]
     pub(crate) inputs: Vec<PathBuf>,
 }
@@ -397,7 +403,9 @@ fn parse_range(text: &str) -> Result<Range, String> {
         None => (number(text)?, number(text)?),
     };
     if first > last {
-        return Err(format!("the range {first}..{last} is empty; both ends are included, the smaller comes first"));
+        return Err(format!(
+            "the range {first}..{last} is empty; write the smaller number first (both ends are included)"
+        ));
     }
     Ok(Range { first, last })
 }
@@ -417,7 +425,8 @@ fn parse_instances(text: &str) -> Result<Range, String> {
 
 /// Parse the value of `--rank`: a rank number from 0.
 fn parse_rank(text: &str) -> Result<i64, String> {
-    let rank: i64 = text.trim().parse().map_err(|_| format!("{text:?} is not a number; write the number of a rank"))?;
+    let rank: i64 =
+        text.trim().parse().map_err(|_| format!("{text:?} is not a number; write a rank number such as 0"))?;
     if rank < 0 {
         return Err(format!("ranks are numbered from 0, not {rank}"));
     }

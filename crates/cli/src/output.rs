@@ -89,7 +89,7 @@ fn shifted_clocks(set: &TraceSet) -> String {
     let shifted = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
     let lines = shifted.map(|p| {
         let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
-        format!("Clock of {}{more}: device times below are shifted.\n", p.example)
+        format!("Clock of {}{more}; the device times below are shifted to correct this.\n", p.example)
     });
     terminal::clean_lines(&lines.collect::<String>())
 }
@@ -167,7 +167,9 @@ pub(crate) fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     if written.is_err() && !special {
         let _ = std::fs::remove_file(&partial);
     }
-    written.with_context(|| format!("{}: cannot write; check that the directory exists and has room", path.display()))
+    written.with_context(|| {
+        format!("{}: cannot write; check that the directory exists and has free space", path.display())
+    })
 }
 
 /// Refuse a path for a run that is taken: by a run, unless that may be replaced, or by anything else. The check

@@ -63,7 +63,7 @@ pub(crate) fn incomplete_part<'r>(
 ) -> Option<String> {
     let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
     let at = reports.position(is_lost)?;
-    Some(format!("{}: records are missing, see the read report", infos.get(at)?.name))
+    Some(format!("{}: records are missing; the read report in the output lists the reasons", infos.get(at)?.name))
 }
 
 /// Opened traces and the options that go with them.
@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
     pub(crate) fn window_sentence(&self, looked: &[StepSelection]) -> Option<String> {
         let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
-        Some(format!("Of {window}; --whole shows the whole trace.\n{notes}"))
+        Some(format!("Shown: {window}; --whole shows the whole trace.\n{notes}"))
     }
 
     /// Keep the trace with the longest of these selections, per step if any trace has steps, marked or inferred, and
@@ -194,9 +194,9 @@ impl<'a> Session<'a> {
         self.infos = vec![self.infos.swap_remove(slowest)];
         let (length, steps) = lengths[slowest];
         let rank = self.infos.first()?.rank;
-        let (took, each) = (human::duration(length), if steps > 1 { " a step" } else { "" });
+        let (took, each) = (human::duration(length), if steps > 1 { " per step" } else { "" });
         Some(format!(
-            "shown is rank {rank} of {} ranks, the slowest ({took}{each}); --rank {ranks} selects another",
+            "shown is rank {rank}, the slowest of {} ranks ({took}{each}); --rank {ranks} selects another",
             lengths.len()
         ))
     }
@@ -227,10 +227,13 @@ impl<'a> Session<'a> {
         names.extend(on_demand.iter().filter(|name| !tables.iter().any(|t| t.name == **name)));
         if let Some(name) = requested.iter().find(|w| !names.contains(&w.as_str())) {
             if let Some(command) = command_with(name, &names) {
-                return Err(wrong_use(format!("no table {name:?} here: `stackline {command}` has it")));
+                return Err(wrong_use(format!("this command has no table {name:?}; `stackline {command}` prints it")));
             }
             let near = did_you_mean(name, names.iter().copied());
-            return Err(wrong_use(format!("no table {name:?} here{near} There are: {}", names.join(", "))));
+            return Err(wrong_use(format!(
+                "this command has no table {name:?}{near} Its tables are: {}",
+                names.join(", ")
+            )));
         }
         Ok(tables.into_iter().filter(|t| requested.is_empty() || requested.contains(&t.name)).collect())
     }

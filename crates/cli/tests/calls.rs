@@ -201,7 +201,7 @@ fn exports_are_written_whole_or_refused() {
     assert!(text.contains("only sums per call path were recorded") && text.contains("--mode trace"), "{text}");
     let trace = common::write_sample(folder.path(), 0);
     let (code, text) = failure(&["export", &trace, "--to", "pprof", "--metric", "allocate"]);
-    assert!(code == Some(2) && text.contains("There are: host_time"), "{text}");
+    assert!(code == Some(2) && text.contains("Its metrics are: host_time"), "{text}");
     assert_eq!(failure(&["export", &trace, "--to", "chrome", "--metric", "allocated"]).0, Some(2));
 }
 
@@ -265,7 +265,7 @@ fn exports_are_profiles() {
     let (code, text) = failure(&["diff", collapsed, collapsed]);
     assert!(code == Some(2) && text.contains("calls --diff"), "{text}");
     let (code, text) = failure(&["calls", "--diff", collapsed, speedscope]);
-    assert!(code == Some(2) && text.contains("the first has samples, the second real_time"), "{text}");
+    assert!(code == Some(2) && text.contains("the first run has the metrics samples, the second real_time"), "{text}");
     let (_, text) = failure(&["critical-path", pprof]);
     assert!(text.contains("is a profile") && text.contains("stackline calls"), "{text}");
     let back = folder.path().join("back.json");
@@ -331,7 +331,7 @@ fn imports_are_folded_unless_requested() {
     let page = format!("{:?}", stackline_query::run_query(&opened, "calls", &arguments).unwrap());
     assert_eq!(is_folded(&page), (true, false));
     let (code, text) = failure(&["export", &profile, "--to", "chrome", "--imports"]);
-    assert!(code == Some(2) && text.contains("--imports applies to profiles"), "{text}");
+    assert!(code == Some(2) && text.contains("--imports applies only to profile formats"), "{text}");
 }
 
 /// Profiles are exported from archives and pipes, too, and a pipe with a trace is refused.
@@ -394,7 +394,7 @@ fn a_rank_of_recordings_can_be_chosen() {
     let output = stackline(&["report", "job", "--rank", "2"]).current_dir(folder.path()).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.code() == Some(2) && message.contains("rank 2 is not in the input; it has ranks 0 to 1"),
+        output.status.code() == Some(2) && message.contains("rank 2 is not in the input; the input has ranks 0 to 1"),
         "{message}"
     );
     let output = stackline(&["report", "job"]).current_dir(folder.path()).output().unwrap();
@@ -411,7 +411,7 @@ fn a_rank_of_recordings_can_be_chosen() {
     let words = ["diff", "train.stackline", "train.stackline", "--rank", "7"];
     let output = stackline(&words).current_dir(folder.path()).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(message.contains("rank 7 is not in the input; it has ranks 0 to 1"), "{message}");
+    assert!(message.contains("rank 7 is not in the input; the input has ranks 0 to 1"), "{message}");
     // The recordings of two jobs: each has a rank 0.
     for command in ["findings", "report", "calls"] {
         let several = if command == "calls" { &["."][..] } else { &["job", "train.stackline"] };

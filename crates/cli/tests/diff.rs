@@ -163,7 +163,7 @@ fn runs_without_gpu_records_are_not_faster() {
         let output = run(&["diff", &with, &without, "--fail-on", condition]);
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{message}");
-        assert!(message.contains("cannot be judged: A has gpu time and B has none"), "{message}");
+        assert!(message.contains("cannot be judged: A contains gpu time and B contains none"), "{message}");
         assert_eq!(run(&["diff", &with, &with, "--fail-on", condition]).status.code(), Some(0));
     }
     assert_eq!(run(&["diff", &without, &with, "--fail-on", "gpu>3%"]).status.code(), Some(4));
@@ -191,7 +191,7 @@ fn gate_fails_only_for_significant_changes() {
     let (status, message) = code(&[&fast, &slow, "--fail-on", "op:aten::item>10%"]);
     assert!(status == 4 && message.contains("aten::item is new"), "{message}");
     let (status, message) = code(&[&fast, &slow, "--fail-on", "op:no such>10%"]);
-    assert!(status == 2 && message.contains("no row of operators has this name"), "{message}");
+    assert!(status == 2 && message.contains("the table operators has no row of this name"), "{message}");
     let (status, message) = code(&[&fast, &slow, "--fail-on", "op:aten::itm>10%"]);
     assert!(status == 2 && message.contains("did you mean aten::item"), "{message}");
     let (status, message) = code(&[&fast, &slow, "--fail-on", "step>3"]);
@@ -351,7 +351,7 @@ fn functions_of_recorded_programs_are_named() {
         let judged = common::stackline(&["diff", &a, &b, "--fail-on", "function:nobody>5%"]).output().unwrap();
         let message = String::from_utf8_lossy(&judged.stderr);
         assert!(
-            judged.status.code() == Some(1) && message.contains("neither side has samples of this function"),
+            judged.status.code() == Some(1) && message.contains("neither A nor B has samples of this function"),
             "{message}"
         );
     }

@@ -401,7 +401,7 @@ fn steps_of_cycles_with_the_same_numbers_need_the_cycle() {
         assert_eq!(code, Some(2), "{text}");
         assert!(
             text.contains(
-                "steps 0 to 2 are in 2 recorded cycles, so the numbers are ambiguous. Choose --steps 0..2@1 ("
+                "steps 0 to 2 are in 2 profiler cycles, so the numbers are ambiguous. Select --steps 0..2@1 ("
             ) && text.contains(" or --steps 0..2@2 ("),
             "{text}"
         );
@@ -409,7 +409,7 @@ fn steps_of_cycles_with_the_same_numbers_need_the_cycle() {
             assert!(run(&[command, &file, "--steps", cycle]).status.success(), "{command}: {cycle}");
         }
         let (code, text) = failure(&[command, &file, "--steps", "0..2@3"]);
-        assert_eq!((code, text.contains("no cycle 3; the steps are of 2 recorded cycles")), (Some(2), true), "{text}");
+        assert_eq!((code, text.contains("no cycle 3; the steps are of 2 profiler cycles")), (Some(2), true), "{text}");
         assert!(run(&[command, &file]).status.success(), "{command}: the longer cycle without a choice");
         assert!(run(&[command, &file, "--steps", "3..3"]).status.success(), "{command}: numbers of one cycle alone");
     }

@@ -92,7 +92,7 @@ fn invalid_lines_of_workers_are_refused() {
             2,
             "r.py:1: syntax error",
         ),
-        (&[HELLO, r#"{"type":"loading","source":"r.py"}"#], "exec sleep 600", 2, "r.py was not loaded in 0.1 s"),
+        (&[HELLO, r#"{"type":"loading","source":"r.py"}"#], "exec sleep 600", 2, "loading r.py took more than 0.1 s"),
         (
             &[HELLO, RULE, LOADED, r#"{"type":"begin","code":"MY001"}"#, r#"{"type":"found","code":"MY009"}"#],
             "",
@@ -112,7 +112,7 @@ fn invalid_lines_of_workers_are_refused() {
 fn stuck_and_ended_interpreters_are_replaced() {
     for (then, expected) in [
         ("exec sleep 600", "the rule did not end in 0.1 s"),
-        ("exit 7", "the rule ended its interpreter (exit status: 7)"),
+        ("exit 7", "the rule ended the Python interpreter that ran it (exit status: 7)"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let trace = write_sample(folder.path(), 0);

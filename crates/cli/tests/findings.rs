@@ -281,10 +281,10 @@ fn wrong_use_is_explained() {
         (vec!["--set", "SL001.size=1"], 2, "Use one of SL001.share"),
         (vec!["--fail-on", "new"], 2, "needs --baseline"),
         (vec!["--fail-on", "loss>1"], 2, "cannot understand --fail-on"),
-        (vec!["--ignore", &unknown], 2, "line 1: unknown finding \"SL999\""),
-        (vec!["--ignore", "/nowhere"], 3, "cannot read findings to ignore"),
+        (vec!["--ignore", &unknown], 2, "line 1: unknown finding code \"SL999\""),
+        (vec!["--ignore", "/nowhere"], 3, "cannot read the list of findings to ignore"),
         (vec!["--baseline", &other], 3, "the file has no findings"),
-        (vec!["--min-gain", "x"], 2, "is not a share"),
+        (vec!["--min-gain", "x"], 2, "is not a percentage"),
         (vec!["--source-root", "nope"], 2, "--source-root nope: no such directory"),
         (vec!["--rules", "nothere.py", "--python", "nowhere"], 2, "nothere.py: rule file not found"),
         (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
@@ -363,7 +363,7 @@ fn unrelated_traces_are_not_ranks_of_one_job() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("repaired.json has no rank number"), "{stderr}");
-    assert!(stderr.contains("pass one of the files: repaired.json, waits.json"), "{stderr}");
+    assert!(stderr.contains("pass only one of these files: repaired.json, waits.json"), "{stderr}");
     // As before each can be chosen by its position.
     assert!(run(&[case.folder.path().to_str().unwrap(), "--rank", "1"]).status.success());
 }

@@ -78,8 +78,8 @@ fn data_missing_from_calls_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
     for (options, expected) in [
-        (&["--rank", "3"][..], "no rank 3: none of its processes has a rank number"),
-        (&["--steps", "1..2"], "its calls are summed over all steps"),
+        (&["--rank", "3"][..], "no rank 3: no process of the input has a rank number"),
+        (&["--steps", "1..2"], "the input contains only totals over all steps"),
     ] {
         let (code, _, error) = run(&[&["findings", path.as_str()], options].concat());
         assert!(code == Some(2) && error.contains(expected), "{options:?}: {error}");
@@ -118,6 +118,9 @@ fn suggested_next_command_succeeds() {
         let (code, text, error) = run(&["report", &input]);
         assert_eq!(code, Some(0), "{error}");
         assert!((text + &error).contains(&format!("Next: stackline {next} ")), "{error}");
-        assert!(error.contains("holds sums of calls, not each call: showing `stackline calls`"), "{error}");
+        assert!(
+            error.contains("holds totals per call path, not individual calls: showing `stackline calls`"),
+            "{error}"
+        );
     }
 }

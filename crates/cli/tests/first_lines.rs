@@ -70,8 +70,8 @@ fn tables_cover_the_steps_and_hta_tables_note_their_window() {
         |table: &str, more: &[&str]| stdout(&[&["kernels", &file, "--table", table, "--format", "csv"], more].concat());
     assert!(!table_of("gpu_kernels", &[]).contains("late") && table_of("gpu_kernels", &["--whole"]).contains("late"));
     let output = stdout(&["kernels", &file]);
-    assert!(output.starts_with("Of steps 0 to 2 with their GPU work; --whole shows the whole trace."), "{output}");
-    assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Of the whole trace, as in HTA"));
+    assert!(output.starts_with("Shown: steps 0 to 2 with their GPU work; --whole shows the whole trace."), "{output}");
+    assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Covers the whole trace, as in HTA"));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn path_of_several_ranks_is_that_of_the_slowest() {
     let at = text.rfind(r#""dur": 900"#).unwrap();
     std::fs::write(&second, format!("{}{}", &text[..at], text[at..].replacen("900", "5000", 1))).unwrap();
     let output = stdout(&["critical-path", &first, &second]);
-    assert!(output.contains("Note: shown is rank 1 of 2 ranks, the slowest"), "{output}");
+    assert!(output.contains("Note: shown is rank 1, the slowest of 2 ranks"), "{output}");
     assert!(!stdout(&["critical-path", &first, &second, "--rank", "0"]).contains("the slowest"));
 }
 
@@ -129,12 +129,12 @@ fn slowest_rank_is_chosen_by_the_shown_inferred_steps() {
     let output = stdout(&["critical-path", &long_start_up, &slow_steps]);
     assert!(output.contains("Critical path of the inferred steps"), "{output}");
     assert!(
-        output.contains("Note: shown is rank 1 of 2 ranks, the slowest (") && output.contains(" a step)"),
+        output.contains("Note: shown is rank 1, the slowest of 2 ranks (") && output.contains(" per step)"),
         "{output}"
     );
     // An annotation is shown as such, and chosen by.
     let of_load = stdout(&["critical-path", &long_start_up, &slow_steps, "--annotation", "load"]);
-    assert!(of_load.contains("Note: shown is rank 0 of 2 ranks, the slowest (90"), "{of_load}");
+    assert!(of_load.contains("Note: shown is rank 0, the slowest of 2 ranks (90"), "{of_load}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn write_rank(folder: &Path, rank: i64, repeats: i64) -> String {
 /// The note on ranks without common steps, without line breaks.
 fn note(shown: &str) -> Option<String> {
     let text = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (_, rest) = text.split_once("no inferred steps, ")?;
+    let (_, rest) = text.split_once("steps could not be inferred, ")?;
     let end = "describes how to mark steps";
     Some(rest[..rest.find(end)? + end.len()].to_owned())
 }
@@ -39,7 +39,7 @@ fn windows(document: &str) -> Vec<(String, bool)> {
     let path = |path: &Value| {
         let exact = &path["exact"];
         let notes = exact["window_notes"].as_array().unwrap();
-        let has_note = notes.iter().any(|note| note.as_str().unwrap().starts_with("no inferred steps, "));
+        let has_note = notes.iter().any(|note| note.as_str().unwrap().starts_with("steps could not be inferred, "));
         (exact["window"].as_str().unwrap().to_owned(), has_note)
     };
     document["critical_path"].as_array().unwrap().iter().map(path).collect()

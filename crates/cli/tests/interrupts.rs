@@ -96,9 +96,9 @@ fn interrupted_sweeps_print_partial_results() {
         let rows = document["tables"]["sweep"]["rows"].as_array().unwrap();
         assert!(rows.len() as u64 <= tried, "{} of {tried}", rows.len());
         if planned == 0 {
-            assert!(err.contains("Stopped before any edit was tried."), "{err}");
+            assert!(err.contains("Stopped before any change was simulated."), "{err}");
         } else {
-            let stopped = format!("Stopped: {tried} of {planned} edits were tried.");
+            let stopped = format!("Stopped: {tried} of {planned} changes were simulated.");
             assert!(err.contains(&stopped), "{err}");
         }
         if tried > 0 {

@@ -122,12 +122,12 @@ fn snapshots_report_missing_call_paths() {
     };
     let mut without_history = snapshot();
     without_history["device_traces"] = json!([]);
-    assert!(head(&without_history).contains("no peak, and call paths only of live objects"));
+    assert!(head(&without_history).contains("peaks are unknown and only live objects have call paths"));
     let text = snapshot().to_string().replace("\"frames\"", "\"other\"");
     let without_paths: Value = serde_json::from_str(&text).unwrap();
     assert!(head(&without_paths).contains("The snapshot has no call paths"));
     let text = without_history.to_string().replace("\"frames\"", "\"other\"");
-    assert!(head(&serde_json::from_str(&text).unwrap()).contains("no peak, no call paths"));
+    assert!(head(&serde_json::from_str(&text).unwrap()).contains("peaks and call paths are unknown"));
 }
 
 /// Findings come before source locations, and equal ones are merged.
@@ -168,7 +168,7 @@ fn truncation_is_reported() {
         + &(0..6).map(|at| format!("f o{at}\n")).collect::<String>()
         + "end\n";
     std::fs::write(folder.path().join("many.memory"), text).unwrap();
-    let note = "Some of these numbers are not shown: --limit 0";
+    let note = "The table does not show some of these suggestions; --limit 0";
     assert!(shown(folder.path(), &["memory", "many.memory", "--limit", "1"]).contains(note));
     assert!(!shown(folder.path(), &["memory", "many.memory"]).contains(note));
 }

@@ -64,7 +64,7 @@ fn ranks_are_rows_and_the_outlier_is_named() {
     let of_file = tables(&["memory", folder.path().join("step_10/rank2_snapshot.json").to_str().unwrap()]);
     assert_eq!(tables(&["memory", path, "--rank", "2"]), of_file);
     let (code, message) = failure(&["memory", path, "--rank", "4"]);
-    assert!(code == Some(2) && message.contains("rank 4 is not in the input; it has ranks 0 to 3"), "{message}");
+    assert!(code == Some(2) && message.contains("rank 4 is not in the input; the input has ranks 0 to 3"), "{message}");
     let (code, message) = failure(&["memory", path, "--curve"]);
     assert!(code == Some(2) && message.contains("--curve") && message.contains("rank0_snapshot.json"), "{message}");
 }

@@ -116,7 +116,7 @@ fn one_of_several_processes_is_shown_and_others_are_selectable() {
     let head = |args: &[&str]| shown(folder.path(), args);
     assert!(
         head(&["memory", "both.stackline"])
-            .contains("\n1 of 2 memory traces in the input: --process selects another one.\n")
+            .contains("\nShown is 1 of 2 memory traces in the input; --process selects another one.\n")
     );
     assert!(!head(&["memory", "small.memory"]).contains("--process"));
     let refused = |args: &[&str]| {
@@ -125,7 +125,7 @@ fn one_of_several_processes_is_shown_and_others_are_selectable() {
         String::from_utf8(output.stderr).unwrap()
     };
     let unknown = refused(&["memory", "both.stackline", "--process", "17"]);
-    assert!(unknown.contains("no process \"17\"; there are: program.memory, small.memory"), "{unknown}");
+    assert!(unknown.contains("no process \"17\"; the processes are: program.memory, small.memory"), "{unknown}");
     assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("does not contain"));
     assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give one of them"));
 }

@@ -54,7 +54,10 @@ fn profiler_cycles_of_a_process_are_not_ranks() {
         cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, from), "");
     }
     let (printed, next) = report(&[path]);
-    assert!(printed.contains("Newest profiler cycle of the process: 2 older ones are omitted"), "{printed}");
+    assert!(
+        printed.contains("Only the newest profiler cycle of the process is shown: 2 older ones are omitted"),
+        "{printed}"
+    );
     assert!(
         printed.contains("older_cycle") && !printed.contains("rank 0") && !printed.contains("by order"),
         "{printed}"
@@ -85,7 +88,10 @@ fn newest_profiler_cycle_of_each_rank_is_used() {
         }
     }
     let (printed, next) = report(&[path]);
-    assert!(printed.contains("Newest profiler cycle of each process: 2 older ones are omitted"), "{printed}");
+    assert!(
+        printed.contains("Only the newest profiler cycle of each process is shown: 2 older ones are omitted"),
+        "{printed}"
+    );
     accepts(&next);
     for command in ["report", "findings"] {
         let shown = stdout(&[command, path, "--format", "json"]);
@@ -106,7 +112,7 @@ fn newest_process_of_a_restarted_rank_is_used() {
         add(rank, pid, from);
     }
     let (printed, next) = report(&[path]);
-    assert!(printed.contains("Newest process of each rank: 2 older ones are omitted (restart)"), "{printed}");
+    assert!(printed.contains("Only the newest process of each rank is shown, because the rank was restarted: 2 older ones are"), "{printed}");
     assert!(printed.contains("earlier_process") && !printed.contains("Warning: the traces are not"), "{printed}");
     accepts(&next);
     let newest = ["host_17.50000.pt.trace.json", "host_18.50000.pt.trace.json"];
@@ -119,7 +125,7 @@ fn newest_process_of_a_restarted_rank_is_used() {
         add(1, 8 + 10 * restart, 50_000 * restart);
     }
     let (printed, next) = report(&[path]);
-    assert!(printed.contains("Newest process of each rank: 10 older ones are omitted (restart)"), "{printed}");
+    assert!(printed.contains("Only the newest process of each rank is shown, because the rank was restarted: 10 older ones are"), "{printed}");
     accepts(&next);
 }
 

@@ -212,7 +212,10 @@ fn commands_that_cannot_be_run_are_reported() {
     std::fs::remove_file(&recorder).unwrap();
     let (code, text) = fails(&["record", "--", "true"]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("no recorder at the path of STACKLINE_RECORDER"), "{text}");
+    assert!(
+        text.contains("no recorder library at this path, which the environment variable STACKLINE_RECORDER gives"),
+        "{text}"
+    );
 }
 
 /// The output of a process is merged, and the names of runs count up.

@@ -75,7 +75,7 @@ fn unrelated_traces_are_reported_as_partly_analyzed() {
     let one = write(folder.path(), "one.json", sample(0).json());
     let other = write(folder.path(), "other.json", sample(0).json());
     let shown = stdout(&["report", &one, &other, "--for-agent"]);
-    assert!(shown.contains("\nNote: findings cover one.json alone: "), "{shown}");
+    assert!(shown.contains("\nNote: findings cover only one.json, because "), "{shown}");
 }
 
 /// The top of a text about many ranks leaves room for kernels.
@@ -169,7 +169,7 @@ fn missing_steps_are_reported() {
                 gpu0/7  kernel  gemm        0+30";
     let file = write(folder.path(), "t.json", stackline_testkit::mini::trace(text));
     let shown = stdout(&["report", &file, "--for-agent"]);
-    assert!(shown.contains("\nSteps: none are marked; the numbers are of the whole trace.\n"), "{shown}");
+    assert!(shown.contains("\nSteps: none are marked, so numbers cover the whole trace.\n"), "{shown}");
 }
 
 /// A truncated trace has no measured causes of idle time.
@@ -239,7 +239,7 @@ fn inferred_steps_are_distinguished_from_marked_ones() {
     let file = write(folder.path(), "t.json", trace.json());
     let shown = stdout(&["report", &file, "--for-agent"]);
     for part in [
-        "\nSteps: none are marked; the numbers are of the whole trace, unless they name inferred steps.\n",
+        "\nSteps: none are marked, so numbers cover the whole trace, unless inferred steps are mentioned.\n",
         "\nCritical path of the inferred steps: ",
         " Note: steps inferred from a repeated pattern of 13 launches, because the program marks none: 11 repeats, ",
         "\nFindings, by predicted gain (an inferred step takes ",
@@ -248,5 +248,5 @@ fn inferred_steps_are_distinguished_from_marked_ones() {
     }
     assert!(!shown.contains("\"Steps\" above"), "{shown}");
     let whole = stdout(&["report", &file, "--for-agent", "--whole"]);
-    assert!(whole.contains("\nSteps: none are marked; the numbers are of the whole trace.\n"), "{whole}");
+    assert!(whole.contains("\nSteps: none are marked, so numbers cover the whole trace.\n"), "{whole}");
 }

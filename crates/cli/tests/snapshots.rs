@@ -225,7 +225,10 @@ fn overlay_save_and_restore() {
     let args = [&["critical-path", &trace][..], &selection, &["--overlay", &overlay, "--save", &saved]].concat();
     let output = run(&args);
     assert!(output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("159 events marked, 42 arrow events"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("159 events marked as critical, 42 events added for arrows"),
+        "{output:?}"
+    );
     let again = stdout(&["critical-path", "--restore", &saved, "--format", "json"]);
     let again: Value = serde_json::from_str(&again).unwrap();
     assert_eq!((again["path_nodes"].as_u64(), again["weight_us"].as_f64()), (Some(315), Some(241_724.0)));

@@ -169,7 +169,7 @@ fn memory_of_each_rank() {
     }
     let missing = stackline(&["memory", run, "--rank", "2"]).output().unwrap();
     let message = String::from_utf8_lossy(&missing.stderr);
-    assert!(!missing.status.success() && message.contains("it has ranks 0 to 1"), "{message}");
+    assert!(!missing.status.success() && message.contains("the input has ranks 0 to 1"), "{message}");
 }
 
 #[test]

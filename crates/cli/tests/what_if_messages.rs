@@ -160,12 +160,12 @@ fn compare_names_the_window_of_each_method() {
     }
     let notes = whole["notes"].to_string();
     assert!(notes.contains("hta: 1 profiler step, the last one, is excluded"), "{notes}");
-    assert!(notes.contains("The methods chose different windows"), "{notes}");
+    assert!(notes.contains("The methods analyze different windows"), "{notes}");
     assert!(notes.contains("exact 0.000 to 2.900, ctda 0.000 to 2.900, hta 0.000 to "), "{notes}");
     let step = table(&["--annotation", "ProfilerStep#1"]);
     assert_eq!(step["notes"].as_array().unwrap().len(), 0, "{step}");
     let people = stdout(&["critical-path", &trace, "--compare"]);
-    assert!(people.contains("The methods chose different windows"), "{people}");
+    assert!(people.contains("The methods analyze different windows"), "{people}");
 }
 
 #[test]

@@ -148,6 +148,9 @@ fn make_writable(slot: NonNull<*mut c_void>) -> Result<(), String> {
     if result == 0 {
         Ok(())
     } else {
-        Err(format!("the import table cannot be made writable: {}", std::io::Error::last_os_error()))
+        Err(format!(
+            "the library's table of imported functions cannot be made writable: {}",
+            std::io::Error::last_os_error()
+        ))
     }
 }

@@ -248,13 +248,15 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
         );
     }
     let table = if clocks.iter().any(|c| c.offset_ns.is_none()) {
-        table.note("not possible: the rank shares no collective with a rank whose offset is known.")
+        table.note(
+            "A finding of \"not possible\" means that the rank shares no collective with a rank whose offset is known.",
+        )
     } else {
         table
     };
     table.note(format!(
-        "offset_ns: how far a rank's clock is ahead of the clock of rank {}. Offsets are not applied: times are as \
-         recorded.",
+        "offset_ns: how far a rank's clock is ahead of the clock of rank {}. Times are shown as recorded, not \
+         corrected by these offsets.",
         first.unwrap_or_default()
     ))
 }

@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] stackline_store::Error),
     /// The rank is not among the inputs.
-    #[error("rank {requested} is not in the input; it has {}", list(available))]
+    #[error("rank {requested} is not in the input; the input has {}", list(available))]
     NoRank {
         /// Requested rank.
         requested: i64,
@@ -36,7 +36,7 @@ pub enum Error {
         /// Existing steps, ascending.
         available: Vec<i64>,
     },
-    /// Several recorded cycles have steps of these numbers.
+    /// Several profiler cycles have steps of these numbers.
     #[error("{}", ambiguous(name, (*first, *last), cycles))]
     AmbiguousSteps {
         /// The trace.
@@ -48,8 +48,8 @@ pub enum Error {
         /// The cycles, in time order.
         cycles: Vec<AmbiguousCycle>,
     },
-    /// The trace has no recorded cycle of this number.
-    #[error("{name}: no cycle {number}; the steps are of {}", recorded_cycles(*available))]
+    /// The trace has no profiler cycle of this number.
+    #[error("{name}: no cycle {number}; the steps are of {}", profiler_cycles(*available))]
     NoCycle {
         /// The trace.
         name: String,
@@ -78,15 +78,16 @@ pub enum Error {
         several: bool,
     },
     /// The caller canceled the work.
-    #[error("stopped before the end, as asked")]
+    #[error("canceled on request before the result was complete")]
     Cancelled,
 }
 
 fn no_times(path: &Path) -> &'static str {
     if path.is_file() {
-        return "this profile has no times; compare its counts with `stackline calls --diff BEFORE AFTER`";
+        return "this profile contains no times; to compare its sample counts, use `stackline calls --diff BEFORE \
+                AFTER`";
     }
-    "the run has no times to compare; record it with all time sources enabled"
+    "the run contains no times to compare; record it again without `--without pytorch` or `--sample-hz 0`"
 }
 
 /// Maximum number of listed files.
@@ -94,12 +95,12 @@ const NAMED: usize = 12;
 
 fn instead(choices: &[String], several: bool) -> String {
     if choices.is_empty() || several {
-        return "choose one trace with --rank (`stackline doctor` lists them)".to_owned();
+        return "select one trace with --rank (`stackline doctor` lists the traces)".to_owned();
     }
     let more = choices.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let named: Vec<&str> = choices.iter().take(NAMED).map(String::as_str).collect();
-    format!("pass one of the files: {}{more}", named.join(", "))
+    format!("pass only one of these files: {}{more}", named.join(", "))
 }
 
 impl From<Lacks> for Error {
@@ -164,8 +165,8 @@ fn steps(available: &[i64]) -> String {
     }
 }
 
-fn recorded_cycles(number: usize) -> String {
-    if number == 1 { "one recorded cycle".to_owned() } else { format!("{number} recorded cycles") }
+fn profiler_cycles(number: usize) -> String {
+    if number == 1 { "one profiler cycle".to_owned() } else { format!("{number} profiler cycles") }
 }
 
 /// Maximum number of listed cycles.
@@ -185,8 +186,8 @@ fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -
         named.push("…".to_owned());
     }
     format!(
-        "{name}: {} {} in {} recorded cycles, so the numbers are ambiguous. Choose {}, or no steps (which selects the \
-         cycle with most steps, the last one if equal)",
+        "{name}: {} {} in {} profiler cycles, so the numbers are ambiguous. Select {}, or select no steps, which gives the \
+         last cycle with the most steps",
         numbers((first, last)),
         if first == last { "is" } else { "are" },
         cycles.len(),
@@ -214,7 +215,7 @@ mod tests {
     #[test]
     fn messages_list_available_choices() {
         let error = Error::NoRank { requested: 9, available: vec![0, 1, 2, 3, 7] };
-        assert_eq!(error.to_string(), "rank 9 is not in the input; it has ranks 0 to 3, 7");
+        assert_eq!(error.to_string(), "rank 9 is not in the input; the input has ranks 0 to 3, 7");
         let error = Error::NoStep { first: 5, last: 6, available: vec![] };
         assert!(error.to_string().contains("no steps"));
         let cycle = |number, last, time_ns| AmbiguousCycle { number, numbers: (0, last), time_ns };
@@ -222,9 +223,8 @@ mod tests {
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
         let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
         let expected = format!(
-            "t.json: steps 0 to 1 are in 2 recorded cycles, so the numbers are ambiguous. Choose --steps 0..1@1 (steps 0 to 2 at {} to \
-             {}) or --steps 0..1@3 (steps 0 to 4 at {} to {}), or no steps (which selects the cycle with most steps, the last one if \
-             equal)",
+            "t.json: steps 0 to 1 are in 2 profiler cycles, so the numbers are ambiguous. Select --steps 0..1@1 (steps 0 to 2 at {} to \
+             {}) or --steps 0..1@3 (steps 0 to 4 at {} to {}), or select no steps, which gives the last cycle with the most steps",
             times[0], times[1], times[2], times[3]
         );
         assert_eq!(error.to_string(), expected);

@@ -118,7 +118,9 @@ pub fn findings_with_known_memory(
             .push(format!("memory findings cover {}, one of {processes} processes with memory data", trace.label));
     }
     if trace.report.problems.iter().any(|problem| problem.code != ONE_OF_PROCESSES) {
-        found.notes.push("some memory data could not be read unchanged: see `stackline memory`".to_owned());
+        found
+            .notes
+            .push("reading the memory data produced notes or warnings; `stackline memory` lists them".to_owned());
     }
     found
 }
@@ -251,7 +253,11 @@ impl<'a> FindingBuilder<'a> {
     /// Add the suggested change and its savings to a finding.
     fn advise(&self, finding: &mut Finding, (suggestion, waste): (&Suggestion, &Waste<'_>), gain: MemoryGain) {
         finding.title = format!("{}; {}", finding.title, describe(self.trace(), suggestion));
-        finding.facts.push(fact("reduction of the peak by this change alone", gain.lowers_bytes as f64, Unit::Bytes));
+        finding.facts.push(fact(
+            "reduction of peak memory by this change alone",
+            gain.lowers_bytes as f64,
+            Unit::Bytes,
+        ));
         if suggestion.copy_ns > 0 {
             let name = if waste.objects.len() > 1 { "one copy of each, total" } else { "one copy" };
             finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));

@@ -23,8 +23,8 @@ fn is_distinct(ranks: &[i64]) -> bool {
 /// Rank in the file of a trace that is numbered by position.
 fn named(trace: &Trace, position: usize) -> String {
     match trace.meta.rank {
-        Some(rank) => format!("{} names rank {rank} and counts as {position}", trace.meta.name),
-        None => format!("{} names none and counts as {position}", trace.meta.name),
+        Some(rank) => format!("{} contains rank {rank}, but is taken as rank {position}", trace.meta.name),
+        None => format!("{} contains no rank and is taken as rank {position}", trace.meta.name),
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
         note_positions(&mut twice);
         note_positions(&mut twice);
         assert_eq!(note(&twice), [2, 0, 0], "the first is where it says it is");
-        assert!(twice.traces[0].report.problems[0].example.contains("names rank 0 and counts as 1"));
+        assert!(twice.traces[0].report.problems[0].example.contains("contains rank 0, but is taken as rank 1"));
         for mut sound in [set(&[Some(3), Some(1)]), set(&[None])] {
             note_positions(&mut sound);
             assert!(note(&sound).iter().all(|&n| n == 0));

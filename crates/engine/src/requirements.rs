@@ -63,10 +63,10 @@ impl Lacks {
             ),
             Some(Part::Profile) => {
                 let kind = match (path.is_dir(), self.needed) {
-                    (false, _) => "is a profile (sums per call path, without single calls)".to_owned(),
+                    (false, _) => "is a profile (totals per call path, without individual calls)".to_owned(),
                     (true, Part::Traces) => {
                         format!(
-                            "is a recording without single calls ({})",
+                            "is a recording without individual calls ({})",
                             stackline_ingest::no_single_calls(&self.report)
                         )
                     }
@@ -111,8 +111,8 @@ impl fmt::Display for Lacks {
         if self.is_one_of_several {
             write!(
                 f,
-                "only traces can be combined: pass one input at a time (--rank N selects one rank of recordings), or compare two with \
-                 `stackline diff`; "
+                "only traces can be analyzed together: pass one input at a time (--rank N selects one rank of a \
+                 recording), or compare two with `stackline diff`; "
             )?;
         }
         f.write_str(how)

@@ -60,7 +60,7 @@ pub fn run_trace(trace: &Trace, analyses: &[&Analysis], options: &RunOptions) ->
 }
 
 /// Begin of the note on tables of the whole trace, if other tables cover only its steps.
-pub const OF_WHOLE_TRACE: &str = "Of the whole trace";
+pub const OF_WHOLE_TRACE: &str = "Covers the whole trace";
 
 /// Prefix of tables that reproduce HTA's.
 const OF_HTA: &str = "hta_";
@@ -75,7 +75,7 @@ pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> 
     }
     let has_others = tables.iter().any(|table| !table.name.starts_with(OF_HTA));
     let mut of_steps = if has_others { (analysis.run)(trace, &scope.resolved(trace)) } else { Vec::new() };
-    let note = format!("{OF_WHOLE_TRACE}, as in {tool}, unless steps are chosen.");
+    let note = format!("{OF_WHOLE_TRACE}, as in {tool}, unless steps are selected.");
     let one = |table: Table| match of_steps.iter().position(|other| other.name == table.name) {
         Some(at) if !table.name.starts_with(OF_HTA) => of_steps.swap_remove(at),
         _ => table.note(note.as_str()),

@@ -86,14 +86,16 @@ pub(crate) fn bfs(nodes: &Bound<'_, PyAny>) -> PyResult<NativeCallNodes> {
     let mut held: Option<Arc<Held>> = None;
     for node in nodes.try_iter()? {
         let node = node?;
-        let node = node.cast::<NativeCallNode>().map_err(|_| PyTypeError::new_err("bfs takes nodes of a call tree"))?;
+        let node = node
+            .cast::<NativeCallNode>()
+            .map_err(|_| PyTypeError::new_err("bfs() accepts only nodes of a call tree (CallNode)"))?;
         let held = held.get_or_insert_with(|| Arc::clone(&node.get().held));
         if !Arc::ptr_eq(held, &node.get().held) {
-            return Err(PyTypeError::new_err("bfs takes nodes of one call tree, not of several trees"));
+            return Err(PyTypeError::new_err("all nodes passed to bfs() must be from the same call tree"));
         }
         from.push(node.get().at);
     }
-    let held = held.ok_or_else(|| PyTypeError::new_err("bfs needs a node to begin with"))?;
+    let held = held.ok_or_else(|| PyTypeError::new_err("bfs() needs at least one start node"))?;
     let order = held.index.breadth_first(&from);
     Ok(NativeCallNodes { held, rows: Rows::Some(order) })
 }

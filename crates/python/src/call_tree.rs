@@ -26,8 +26,10 @@ pub(crate) fn call_tree(
     let run = run.get();
     if let Some(held) = &run.calls {
         if rank.is_some() || steps.is_some() {
-            let reason =
-                format!("{} contains only sums of calls: it has neither ranks nor steps to choose from", run.name());
+            let reason = format!(
+                "{} contains only totals per call path, so neither ranks nor steps can be selected",
+                run.name()
+            );
             return Err(analysis_error(py, &reason));
         }
         return Ok(NativeCallTree(Arc::clone(held)));

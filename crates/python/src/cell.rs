@@ -70,5 +70,7 @@ fn list<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bound<'py, PyAny>> 
 }
 
 fn unknown(data_type: &DataType) -> PyErr {
-    PyTypeError::new_err(format!("no Python value for the Arrow type {data_type}; take the column with to_arrow()"))
+    PyTypeError::new_err(format!(
+        "values of the Arrow type {data_type} cannot be converted to Python; read the column with to_arrow()"
+    ))
 }

@@ -67,7 +67,7 @@ pub(crate) fn position(py: Python<'_>, run: &NativeRun, rank: Option<i64>) -> Py
         None if run.ranks.len() == 1 => Ok(0),
         None => {
             let count = run.ranks.len();
-            Err(PyValueError::new_err(format!("the run has {count} ranks; choose one with rank=")))
+            Err(PyValueError::new_err(format!("the run has {count} ranks; select one with rank=")))
         }
     }
 }

@@ -34,7 +34,10 @@ pub(crate) fn diff(
         return Err(analysis_error(py, "nothing to compare: give at least one run on each side"));
     }
     if !(0.000_01..=0.5).contains(&level) {
-        return Err(analysis_error(py, "level is out of range: give a share of false alarms in percent, 0.001 to 50"));
+        return Err(analysis_error(
+            py,
+            "level is out of range: give the accepted rate of false alarms in percent, from 0.001 to 50",
+        ));
     }
     let scope = Scope::from_steps(steps);
     let profiles_of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Compared>> {

@@ -52,7 +52,7 @@ pub(crate) fn findings(
     };
     if let (Some(memory), None) = (&run.memory, rank) {
         if steps.is_some() {
-            return Err(analysis_error(py, "a memory file has neither steps nor ranks to choose from"));
+            return Err(analysis_error(py, "steps= does not apply: a memory file has no steps"));
         }
         let memory = Arc::clone(memory);
         let look = move || findings_of_memory(&memory, &options, &|_| true);
@@ -72,7 +72,10 @@ pub(crate) fn findings(
         let mut job = Job::default();
         for trace in &set.traces {
             let not_one = |reason| {
-                analysis_error(py, &format!("the traces are not ranks of one job: {reason}; say which rank with rank="))
+                analysis_error(
+                    py,
+                    &format!("the traces are not ranks of one job: {reason}; select one trace with rank="),
+                )
             };
             job.add(&trace.meta).map_err(not_one)?;
         }
@@ -92,7 +95,7 @@ pub(crate) fn findings(
 fn with_memory(mut found: Findings, (run, rank): (&Run, Option<i64>), options: &Options) -> Findings {
     // Findings of the trace are valid even if the memory data in the same run are missing or damaged by now.
     let memory = run.find_memory(rank).unwrap_or_else(|error| {
-        found.notes.push(format!("memory could not be read: {error}"));
+        found.notes.push(format!("the memory data could not be read: {error}"));
         None
     });
     findings_with_memory(found, memory.as_ref(), options, &|_| true)
@@ -115,7 +118,7 @@ fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathErr
         let (_, error) = failed.swap_remove(0);
         return Err(error);
     };
-    merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
+    merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("findings do not cover rank {rank}: {error}")));
     Ok(merged)
 }
 

@@ -106,7 +106,9 @@ impl NativeMemory {
     fn at_peak(&self, py: Python<'_>, by: &str) -> PyResult<NativeTable> {
         let known = By::ALL.into_iter().find(|known| known.name() == by);
         let names: Vec<&str> = By::ALL.into_iter().map(By::name).collect();
-        let none = || analysis_error(py, &format!("nothing is summed by {by:?}; there are: {}", names.join(", ")));
+        let none = || {
+            analysis_error(py, &format!("memory cannot be grouped by {by:?}; the groupings are: {}", names.join(", ")))
+        };
         let by = known.ok_or_else(none)?;
         NativeTable::from_model(&tables::at_peak_table(&self.0.trace, &self.0.peaks, by))
     }
@@ -115,7 +117,7 @@ impl NativeMemory {
     fn alive(&self, py: Python<'_>, peak: &str) -> PyResult<NativeTable> {
         let found = self.0.peaks.iter().find(|known| known.name.eq_ignore_ascii_case(peak));
         let names: Vec<&str> = self.0.peaks.iter().map(|known| known.name.as_str()).collect();
-        let none = || analysis_error(py, &format!("there is no peak {peak:?}; there are: {}", names.join(", ")));
+        let none = || analysis_error(py, &format!("there is no peak {peak:?}; the peaks are: {}", names.join(", ")));
         NativeTable::from_model(&tables::alive_table(&self.0.trace, found.ok_or_else(none)?))
     }
 
@@ -166,9 +168,10 @@ impl NativeMemory {
         })?;
         match applied {
             Ok(table) => NativeTable::from_model(&table),
-            Err((wrong, count)) => {
-                Err(analysis_error(py, &format!("there is no suggestion {wrong}; there are {count}, from 1")))
-            }
+            Err((wrong, count)) => Err(analysis_error(
+                py,
+                &format!("there is no suggestion {wrong}; the analysis has {count}, numbered from 1"),
+            )),
         }
     }
 

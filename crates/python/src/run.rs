@@ -214,7 +214,7 @@ impl NativeRun {
         let window = if has_window { default_window(&looked()) } else { None };
         let with_notes = |(window, notes): (String, Vec<String>)| {
             let notes: String = notes.iter().map(|note| format!(" Note: {note}.")).collect();
-            format!("Of {window}; whole=True selects the whole trace.{notes}")
+            format!("Covers {window}; whole=True covers the whole trace.{notes}")
         };
         let note = window.map(with_notes);
         let made = |table: &Table| {
@@ -277,8 +277,11 @@ impl NativeRun {
     /// Check that the run has traces. The error names the methods that work without traces.
     pub(crate) fn needs_traces(&self, py: Python<'_>) -> PyResult<()> {
         let Err(error) = self.run.traces() else { return Ok(()) };
-        let instead =
-            if self.memory.is_some() { "Run.memory() has its memory" } else { "Run.call_tree() has its calls" };
+        let instead = if self.memory.is_some() {
+            "use Run.memory() for its memory data"
+        } else {
+            "use Run.call_tree() for its calls"
+        };
         Err(analysis_error(py, &format!("{error}. In Python, {instead}")))
     }
 
@@ -294,6 +297,6 @@ fn find(py: Python<'_>, name: &str) -> PyResult<&'static Analysis> {
     analyses::find(name).ok_or_else(|| {
         let near = stackline_engine::nearest(name, analyses::ALL.iter().map(|a| a.name), 3);
         let hint = if near.is_empty() { ".".to_owned() } else { format!("; did you mean {}?", near.join(", ")) };
-        analysis_error(py, &format!("there is no analysis {name:?}{hint} Run.analyses() lists them"))
+        analysis_error(py, &format!("there is no analysis {name:?}{hint} Run.analyses() lists all analyses"))
     })
 }

@@ -37,7 +37,8 @@ pub(crate) fn omitted_arguments_note(set: &TraceSet) -> Option<String> {
     let more = if left_out.len() > shown.len() { ", ..." } else { "" };
     (!left_out.is_empty()).then(|| {
         format!(
-            "{} rare arguments have no column here ({}{more}); Run.save keeps all of them, in its table attrs",
+            "{} rarely used event arguments have no column in this table ({}{more}); Run.save writes all arguments to \
+             its table attrs",
             left_out.len(),
             shown.join(", ")
         )

@@ -181,7 +181,7 @@ fn catch_panics(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     match std::panic::catch_unwind(AssertUnwindSafe(action)) {
         Ok(Ok(())) => {}
         Ok(Err(reason)) => print_message(&format!("not recording this process: {reason}")),
-        Err(_) => print_message("not recording this process: the recorder failed"),
+        Err(_) => print_message("not recording this process: internal error in the recorder"),
     }
     none()
 }
@@ -221,7 +221,8 @@ unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut
     begin_recording(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
         print_message(
-            "recording without Python frames: the recorder does not know the frame objects of this interpreter",
+            "recording without Python frames: the recorder does not support the frame objects of this Python \
+             interpreter",
         );
         Session::begin(Options { python: false, ..options })
     })

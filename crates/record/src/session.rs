@@ -122,7 +122,9 @@ impl Session {
         if first {
             IS_OBSERVER.store(true, Ordering::Release);
         } else if !IS_OBSERVER.load(Ordering::Acquire) {
-            return Err("another profiler uses DLMonitor in this process".into());
+            return Err(
+                "another profiler in this process already uses DLMonitor, the library that observes PyTorch".into()
+            );
         }
         Self::new(options, Role::Main, Vec::new()).make_current();
         Self::free_replaced();
@@ -338,7 +340,7 @@ impl Session {
         stream.overhead(self.window.overhead());
         stream.step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
-            self.report_failure(&error.to_string(), "the program continues, and the recorder tries again");
+            self.report_failure(&error.to_string(), "the program continues, and the recorder will try again");
         }
         if is_taken {
             stream.forget_trees(&leaving);
@@ -361,7 +363,7 @@ impl Session {
         if !self.has_reported_failure.load(Ordering::Relaxed)
             && !self.has_reported_replacing.swap(true, Ordering::Relaxed)
         {
-            let then = "if another program replaces this one now, the end of the recording is missing";
+            let then = "if this process now starts another program with exec, the end of the recording will be missing";
             print_message(&format!("cannot write the recording: {reason}; {then}"));
         }
     }

@@ -77,7 +77,10 @@ fn threads_beyond_the_limit_are_counted_once_each() {
     // The main one, those that wait and the busy one; the other one had a place.
     assert_eq!(stream.lost.get("threads_over_limit"), Some(&(1102 - 1024)), "{:?}", stream.lost);
     let detail = &stream.sources["samples"].1;
-    assert!(detail.contains("78 threads were not sampled, because 1,024 threads were sampled already"), "{detail}");
+    assert!(
+        detail.contains("78 threads were not sampled, because the limit of 1,024 sampled threads was reached"),
+        "{detail}"
+    );
     let samples = |name: &str| -> u64 {
         let is =
             |frame: &&FrameKey| matches!(frame, FrameKey::Python { function, .. } if stream.text(*function) == name);

@@ -36,7 +36,9 @@ fn waits_are_attributed_and_other_calls_not_interrupted() {
     let detail = &stream.sources["samples"].1;
     assert!(
         detail.starts_with("waits at 99 Hz")
-            && detail.contains("waits were not sampled, because a signal would end their system call early"),
+            && detail.contains(
+                "waits were not sampled, because the sampling signal would have ended their system call early"
+            ),
         "{detail}"
     );
 }

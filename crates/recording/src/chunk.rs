@@ -79,7 +79,8 @@ pub enum NotARecording {
     Magic,
     /// The file has another version of the format.
     #[error(
-        "the recording has format version {found}, this program reads versions 1 to {known}: use the stackline that recorded it"
+        "the recording has format version {found}, but this program reads only versions 1 to {known}; open it with the \
+         stackline version that recorded it"
     )]
     Version {
         /// Version of the file.

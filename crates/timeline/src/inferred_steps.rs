@@ -85,8 +85,9 @@ pub fn no_shared_steps_note(ranks: &[RankSteps]) -> Option<String> {
     let inferred = ranks.iter().filter(|rank| rank.are_inferred);
     let inferred: Vec<String> = inferred.map(|rank| format!("{} on rank {}", rank.steps, rank.rank)).collect();
     Some(format!(
-        "no inferred steps, times are of whole traces: the repeats of a launch pattern differ between ranks ({}); \
-         replay edits with `stackline what-if --whole`; `stackline steps` describes how to mark steps",
+        "steps could not be inferred, because the launch pattern repeats a different number of times on each rank \
+         ({}). Times are of whole traces; simulate changes with `stackline what-if --whole`. `stackline steps` \
+         describes how to mark steps",
         inferred.join(", ")
     ))
 }

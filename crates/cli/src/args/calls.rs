@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) const RECORD_EXAMPLE: &str =
-    "The run directory is NAME.stackline for a script NAME.py, with a number if the name exists, or the path of -o.
-The command keeps its input, output, exit code and signals.
+    "The recording of a script NAME.py is written to the directory NAME.stackline (with a number if that exists), or to
+the path of -o. The input, output, exit code and signals of the command do not change.
 
 Examples:
   stackline record -- python train.py --epochs 1
@@ -33,18 +33,18 @@ Examples:
 /// Arguments of `record`.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    /// Disable these sources, separated by commas: python (Python frames), pytorch (all of PyTorch), compilations
-    /// (torch.compile), kernels (names of CPU kernels that torch.compile generates).
+    /// Do not record these sources, separated by commas: python (Python frames), pytorch (all PyTorch data),
+    /// compilations (of torch.compile), kernels (names of CPU kernels that torch.compile generates).
     #[arg(long, value_name = "SOURCES", value_delimiter = ',')]
     pub(crate) without: Vec<String>,
-    /// Record native frames: C and C++ between Python and operators.
+    /// Record native (C and C++) frames between Python frames and operators.
     #[arg(long)]
     pub(crate) native: bool,
-    /// Record memory of tensors by call path. With --mode trace, also record each allocation and the operators that
-    /// access it.
+    /// Record the memory of tensors per call path. With --mode trace, also record each allocation and the operators
+    /// that access it.
     #[arg(long)]
     pub(crate) memory: bool,
-    /// Distinguish operators by the shapes and types of their inputs.
+    /// Record the input shapes and types of operators, and distinguish calls of an operator by them.
     #[arg(long)]
     pub(crate) shapes: bool,
     /// Level of detail [default: profile].
@@ -59,28 +59,30 @@ pub(crate) struct RecordArgs {
     #[arg(allow_negative_numbers = true)]
     pub(crate) real_hz: Option<u32>,
     /// Sampling rate for blocked threads that run operators, in Hz; 0 disables it [default: 99; 0 with --real-hz or
-    /// --sample-hz 0]. Only system calls that restart after a signal are sampled.
+    /// --sample-hz 0]. Samples only waits in system calls that Linux restarts after a signal.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) wait_hz: Option<u32>,
-    /// Read these counters with each sample, at most 8: page-faults, major-faults, context-switches, cpu-migrations,
-    /// cycles, instructions, cache-references, cache-misses, branches, branch-misses.
+    /// Read these performance counters with each sample, at most 8, separated by commas: page-faults, major-faults,
+    /// context-switches, cpu-migrations, cycles, instructions, cache-references, cache-misses, branches, branch-misses.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub(crate) counters: Vec<String>,
-    /// Record every N-th step, within --steps A..B if given.
+    /// Record only every N-th step; with --steps A..B, only within that range.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) every: Option<u32>,
-    /// Start recording after this time: 30s, 500ms, 2m.
+    /// Start recording this long after the start of the program: 30s, 500ms, 2m.
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) after: Option<String>,
-    /// Stop recording after this time: 30s, 500ms, 2m.
+    /// Record for this long, counted from the start of the program or from --after: 30s, 500ms, 2m.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<String>,
-    /// Limit the call tree of a thread to N distinct call paths. Later paths are combined into one node and counted.
+    /// Limit the call tree of a thread to N distinct call paths. Further call paths are combined into one node and
+    /// counted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) max_nodes: Option<u32>,
-    /// Number of steps that may run unrecorded to measure the recording overhead: 24 or more, 0 disables the
-    /// measurement [default: 64]. Not measured with --mode trace, --memory, or a recording of a part of the program.
+    /// Maximum number of steps left unrecorded to measure the overhead of recording: 24 or more; 0 disables the
+    /// measurement [default: 64]. Not measured with --mode trace or --memory, or if only a part of the program is
+    /// recorded.
     #[arg(long, value_name = "N", value_parser = parse_overhead_steps, allow_negative_numbers = true)]
     pub(crate) overhead_steps: Option<u32>,
     /// The command to run, with its arguments.
@@ -122,7 +124,8 @@ fn parse_overhead_steps(text: &str) -> Result<u32, String> {
     let steps = text.parse::<u32>().map_err(|error| error.to_string())?;
     if (1..LEAST_UNRECORDED_STEPS).contains(&steps) {
         return Err(format!(
-            "{steps} steps are too few to measure the overhead; give {LEAST_UNRECORDED_STEPS} or more, or 0 to measure none"
+            "{steps} steps are too few to measure the overhead; give {LEAST_UNRECORDED_STEPS} or more, or 0 to disable \
+             the measurement"
         ));
     }
     Ok(steps)
@@ -131,7 +134,8 @@ fn parse_overhead_steps(text: &str) -> Result<u32, String> {
 /// Arguments of `calls`.
 #[derive(Args, Debug)]
 pub(crate) struct CallsArgs {
-    /// Run directory of `record`, or a profile (pprof, speedscope, collapsed stacks, Firefox); two of them with --diff.
+    /// Run directory that `stackline record` wrote, or a profile (pprof, speedscope, collapsed stacks, Firefox). With
+    /// --diff: first the run before, then the run after.
     #[arg(value_name = "RUN", required = true, num_args = 1..=2)]
     pub(crate) runs: Vec<PathBuf>,
     /// View of the call tree [default: top-down].
@@ -140,14 +144,14 @@ pub(crate) struct CallsArgs {
     /// Show the callers of all frames that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) callers_of: Option<String>,
-    /// Metric: operator_time, call_time, cpu_time, real_time, wait_time, gc_time, allocated, freed, or the name of a
-    /// counter [default: the first that the run has].
+    /// Metric to show: operator_time, call_time, cpu_time, real_time, wait_time, gc_time, allocated, freed, or the name
+    /// of a counter [default: the first of these that the run contains].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// Group by this first; with --view flat, print one row per group.
+    /// Group the call tree by this at its top level; with --view flat, print one row per group.
     #[arg(long, value_enum)]
     pub(crate) by: Option<By>,
-    /// Select call paths with a frame that matches this pattern.
+    /// Show only call paths that contain a frame matching this pattern.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) focus: Option<String>,
     /// Hide frames that match this pattern. Their callees are shown under their callers.
@@ -159,15 +163,16 @@ pub(crate) struct CallsArgs {
     /// Maximum depth of the tree; 0 means no limit [default: 0].
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<usize>,
-    /// Maximum number of rows, the largest ones with their ancestors; 0 shows all [default: 40 with --format table].
+    /// Maximum number of rows: those with the largest values, and their ancestors in the tree; 0 shows all [default: 40
+    /// with --format table].
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
     /// Show source lines with their costs.
     #[arg(long, conflicts_with_all = ["view", "callers_of", "by", "hide", "depth", "diff"])]
     pub(crate) lines: bool,
-    /// With --lines, also read source text below this directory; may be repeated. By default only input directories are
-    /// read, since a recording may name any file. A symbolic link counts as the file that it points to, which must
-    /// also be in the directory.
+    /// With --lines, also show source text of files below this directory; may be repeated. By default only files in the
+    /// input directories are read, because a recording may name any file of this machine. The target of a symbolic link
+    /// must also be in one of these directories.
     #[arg(long, value_name = "DIR", requires = "lines")]
     pub(crate) source_root: Vec<PathBuf>,
     /// Compare two runs function by function.
@@ -178,13 +183,13 @@ pub(crate) struct CallsArgs {
 /// View of the call tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum View {
-    /// Thread entry to callees.
+    /// From the entry of each thread down to callees.
     TopDown,
-    /// Measured frames to their callers.
+    /// From the frames with measured values up to their callers.
     BottomUp,
-    /// Each function and operator once.
+    /// Each function and operator in one row.
     Flat,
-    /// Frames of --callers-of to their callers.
+    /// From the frames that match --callers-of up to their callers.
     Callers,
 }
 
@@ -197,9 +202,9 @@ pub(crate) enum By {
     Process,
     /// Ranks of a distributed job.
     Rank,
-    /// Backward, communication, optimizer, and the rest.
+    /// Training phases: backward, communication, optimizer, and the rest.
     Phase,
-    /// Operators (the innermost of a path).
+    /// Operators (the innermost of each call path).
     Operator,
     /// Operators by the shapes and types of their inputs, recorded with `record --shapes` (the innermost).
     Shapes,

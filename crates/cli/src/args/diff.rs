@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 pub(super) const DIFF_EXAMPLE: &str =
     "A RUN is a trace file, an archive or directory of ranks, a run directory, or a recording. Times are per step.
-A statistical test separates changes from noise. It uses the spread between steps for one run on each side,
-and between runs for several (docs/reference/diff.md).
+A statistical test separates changes from noise. With one run on each side, it uses the variation between
+steps; with several runs, the variation between runs (docs/reference/diff.md).
 
-Conditions of --fail-on, each with a limit in percent: step, gpu, cpu (of the step); operators, kernels, paths,
-functions (any one of them); op:NAME, kernel:NAME, path:NAME, function:NAME (* matches any text).
+Conditions of --fail-on, each with a limit in percent: step, gpu, cpu (times of a step); operators, kernels,
+paths, functions (any one of them); op:NAME, kernel:NAME, path:NAME, function:NAME (* matches any text).
 
 Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since a part of
 the input was lost or B lacks the named time. 2 invalid usage. 3 unreadable input.
@@ -25,29 +25,30 @@ Examples:
 /// Arguments of `diff`.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// The run before (A) and the run after (B); with --with, all runs before.
+    /// The run before the change (A), then the run after it (B). If --with gives the runs after, all runs here are runs
+    /// before.
     #[arg(value_name = "RUN", required = true)]
     pub(crate) runs: Vec<PathBuf>,
-    /// The runs after (B). All other runs are A.
+    /// The runs after the change (B). All other runs are runs before it (A).
     #[arg(long, value_name = "RUN", num_args = 1..)]
     pub(crate) with: Vec<PathBuf>,
-    /// Maximum number of changes per kind; 0 shows all [default: 5].
+    /// Maximum number of changes listed per kind, such as operators or kernels; 0 shows all [default: 5].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
-    /// Accepted rate of false alarms, in percent. Confidence intervals have the complementary level.
+    /// Significance level: accepted rate of false alarms, in percent. With 5, confidence intervals are 95 % intervals.
     #[arg(long, value_name = "PERCENT", value_parser = parse_level, default_value = "5", allow_negative_numbers = true)]
     pub(crate) level: f64,
-    /// Matching of GPU work between the runs.
+    /// Names by which GPU work of the two sides is matched.
     #[arg(long, value_enum, default_value_t = KernelsBy::Auto)]
     pub(crate) kernels_by: KernelsBy,
     /// Write the comparison as Markdown, for pull requests.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<DiffDocument>,
-    /// Exit with code 4 if a time grew by more than this limit, beyond noise: 'step>3%', 'op:aten::mm>10%',
+    /// Exit with code 4 if a time grew by more than this limit, and by more than noise: 'step>3%', 'op:aten::mm>10%',
     /// 'function:load>10%'; may be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
-    /// With --fail-on, ignore changes that could not be tested (one step on each side).
+    /// With --fail-on, ignore changes that could not be tested for significance, because each side has only one step.
     #[arg(long, requires = "fail_on")]
     pub(crate) significant: bool,
 }
@@ -73,5 +74,5 @@ pub(crate) enum DiffDocument {
 fn parse_level(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
     let inside = percent.filter(|p| *p >= 0.001 && *p <= 50.0);
-    inside.ok_or_else(|| format!("{text:?} is not a rate of false alarms; write 0.001 to 50, in percent"))
+    inside.ok_or_else(|| format!("{text:?} is not a rate of false alarms; write a percentage from 0.001 to 50"))
 }

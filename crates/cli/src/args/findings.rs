@@ -4,11 +4,11 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 pub(super) const FINDINGS_EXAMPLE: &str =
-    "To ignore findings, pass --ignore a file of lines `CODE [PATH]`, or write the comment
+    "To ignore findings, list them in a file of lines `CODE [PATH]` for --ignore, or write the comment
 # stackline: ignore[SL004] in the source line of the finding, or alone in the line above.
 An unknown code is an error in the file (exit code 2) and a warning in a comment.
 
-Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since
+Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, because
 a part of the input was lost. 2 invalid usage, such as an unknown code or a --source-root that
 is not a directory. 3 unreadable file: input, baseline or --ignore file. 4 a --fail-on condition holds.
 
@@ -26,8 +26,8 @@ Examples:
 #[derive(Args, Debug)]
 pub(crate) struct CommentArgs {
     /// Search source files below this directory for comments that ignore findings; may be repeated. By default the
-    /// current directory and input directories are searched. A symbolic link counts as the file that it points to,
-    /// which must also be in the directory.
+    /// current directory and input directories are searched. The target of a symbolic link must also be in one of these
+    /// directories.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
     /// Do not read source files, so that no comment ignores findings.
@@ -49,18 +49,18 @@ pub(crate) struct FindingsArgs {
     /// Maximum number of findings; 0 shows all [default: 10; all with --as, JSON and CSV].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
-    /// Omit findings with an estimated gain below this share of a step, or of peak memory, in percent.
+    /// Omit findings whose estimated gain is below this percentage of the step time (or of peak memory).
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
     pub(crate) min_gain: f64,
-    /// Change a threshold of a rule, such as SL001.share=40; may be repeated. docs/findings lists the settings;
-    /// --explain lists those of Python rules.
+    /// Change a threshold of a rule, such as SL001.share=40; may be repeated. docs/findings lists the thresholds of
+    /// built-in rules, and --explain those of Python rules.
     #[arg(long, value_name = "CODE.NAME=NUMBER")]
     pub(crate) set: Vec<String>,
     /// Write the findings as Markdown, SARIF or JUnit XML, for pull requests, editors or build servers.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<Document>,
-    /// Compare with the findings of an earlier run (--format json): new, gone, changed. Findings below --min-gain and
-    /// ignored findings are excluded on both sides.
+    /// Compare with the findings of an earlier run, saved with --format json: which are new, gone or changed. Findings
+    /// below --min-gain and ignored findings are excluded on both sides.
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
     /// Ignore the findings listed in this file, one per line: CODE, or CODE and a path where * matches any text.
@@ -68,18 +68,20 @@ pub(crate) struct FindingsArgs {
     pub(crate) ignore: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) comments: CommentArgs,
-    /// Load Python rules from a file, or from installed packages with `entry-points`; may be repeated.
+    /// Load Python rules from this file, or from installed packages if the value is `entry-points`; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Vec<PathBuf>,
     /// Time limit of each Python rule, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30", allow_negative_numbers = true)]
     pub(crate) rule_timeout: f64,
-    /// Python interpreter with the package stackline that runs Python rules [default: STACKLINE_PYTHON, else python3].
+    /// Python interpreter that runs Python rules; the package stackline must be installed in it [default:
+    /// STACKLINE_PYTHON, else python3].
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
-    /// Exit with code 4 if a condition holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with
-    /// --baseline); may be repeated. Conditions gain and new exclude findings of low confidence with lower bound 0. If a part of
-    /// the input was lost and no condition holds, exit with code 1.
+    /// Exit with code 4 if a condition holds: 'gain>5%' (of any finding), 'together>10%' (all findings combined),
+    /// 'count>3' (findings), or new (a finding that --baseline lacks); may be repeated. Conditions gain and new exclude
+    /// findings of low confidence whose lower bound is 0. If a part of the input was lost and no condition holds, exit
+    /// with code 1.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
 }
@@ -107,10 +109,12 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: Option<f64> = text.trim().trim_end_matches('s').trim_end().parse().ok();
     seconds
         .filter(|s| *s > 0.0 && *s <= 86_400.0)
-        .ok_or_else(|| format!("{text:?} is not a time; write seconds, up to 86400"))
+        .ok_or_else(|| format!("{text:?} is not a time limit; write a number of seconds, up to 86400"))
 }
 
 pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
-    percent.filter(|p| (0.0..=100.0).contains(p)).ok_or_else(|| format!("{text:?} is not a share; write 0 to 100"))
+    percent
+        .filter(|p| (0.0..=100.0).contains(p))
+        .ok_or_else(|| format!("{text:?} is not a percentage; write a number from 0 to 100"))
 }

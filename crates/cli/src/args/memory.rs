@@ -21,18 +21,19 @@ pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
 #[derive(Args, Debug)]
 pub(crate) struct MemoryArgs {
     /// PyTorch memory snapshot or another memory file (docs/reference/memory.md), also compressed with gzip or zstd, or
-    /// standard input (-). Several files or a directory: compare the ranks of a job, or growth over time.
+    /// standard input (-). Several files or a directory: compare the ranks of a job, or the growth of memory over time.
     #[arg(value_name = "INPUT", required = true)]
     pub(crate) inputs: Vec<PathBuf>,
     /// Select one process of a multi-process recording by PID, or by its name in the first line of the output [default:
     /// the process with the highest peak].
     #[arg(long, value_name = "PID")]
     pub(crate) process: Option<String>,
-    /// Number of peaks per device. Between two peaks memory falls by at least 5 % [default: 2].
+    /// Number of memory peaks to show per device; two peaks are separate if memory falls by at least 5 % between them
+    /// [default: 2].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) peaks: Option<u16>,
-    /// Group live memory at the peaks by this [default: place].
+    /// Group the memory that is live at each peak by this [default: place].
     #[arg(long, value_enum)]
     pub(crate) by: Option<MemoryBy>,
     /// List the live objects at this peak (P1, P2).
@@ -44,14 +45,14 @@ pub(crate) struct MemoryArgs {
     /// List all memory objects (allocations), largest first.
     #[arg(long, conflicts_with = "apply")]
     pub(crate) objects: bool,
-    /// Predict the peaks with these suggestions applied, by number.
+    /// Predict the memory peaks if the suggestions with these numbers were applied.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub(crate) apply: Vec<usize>,
-    /// Count the objects that match each pattern by the rules of DrGPUM's artifact and by Stackline's rules.
+    /// Count the memory objects that match each waste pattern, by the rules of DrGPUM and by Stackline's rules.
     #[arg(long, value_enum, value_name = "RULES", conflicts_with_all = ["at", "curve", "objects", "apply"])]
     pub(crate) rules: Option<MemoryRules>,
-    /// Change the threshold of a memory pattern, such as SL056.kernels=100, as in `findings`; may be repeated.
-    /// docs/findings lists the settings.
+    /// Change a threshold of a memory rule, such as SL056.kernels=100; may be repeated. docs/findings lists the
+    /// thresholds.
     #[arg(long, value_name = "CODE.NAME=NUMBER")]
     pub(crate) set: Vec<String>,
     #[command(flatten)]
@@ -77,10 +78,10 @@ pub(crate) struct MemoryGateArgs {
     /// servers.
     #[arg(long = "as", value_enum, conflicts_with_all = ["format", "at", "curve", "objects", "apply", "rules"])]
     pub(crate) document: Option<Document>,
-    /// Omit findings that save less than this share of the peak, in percent [default: 0.5].
+    /// Omit findings that save less than this percentage of the peak [default: 0.5].
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
     pub(crate) min_gain: Option<f64>,
-    /// Compare with an earlier run of `memory --format json`: change of each peak, new and gone findings.
+    /// Compare with an earlier run, saved with `memory --format json`: change of each peak, new and gone findings.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) baseline: Option<PathBuf>,
     /// Ignore the findings listed in this file, one per line: CODE, or CODE and a path where * matches any text.
@@ -90,11 +91,11 @@ pub(crate) struct MemoryGateArgs {
     pub(crate) comments: CommentArgs,
     /// Exit with code 4 if a condition holds: 'peak>8GB', 'waste>10%' (of the peak, lower bound), 'count>3'; may be
     /// repeated. With --baseline also 'peak>+2%' or 'peak>+100MiB' (above the earlier peak), or new. Condition new
-    /// excludes findings of low confidence with lower bound 0.
+    /// excludes findings of low confidence whose lower bound is 0.
     #[arg(long, value_name = "CONDITION", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) fail_on: Vec<String>,
-    /// Include findings of low confidence in new and waste. All findings on host memory have low confidence, since
-    /// other code than PyTorch may read it.
+    /// Include findings of low confidence in the --fail-on conditions new and waste. Findings on host memory always
+    /// have low confidence, because code outside of PyTorch may read that memory.
     #[arg(long, requires = "fail_on")]
     pub(crate) fail_on_guesses: bool,
 }

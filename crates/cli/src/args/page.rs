@@ -22,12 +22,12 @@ pub(crate) const REPORT_EXAMPLE: &str = "Examples:
 /// Access to source text.
 #[derive(Args, Debug)]
 pub(crate) struct SourceArgs {
-    /// Also read source text below this directory; may be repeated. By default only input directories are read, since a
-    /// trace may name any file. A symbolic link counts as the file that it points to, which must also be in the
-    /// directory.
+    /// Also show source text of files below this directory; may be repeated. By default only files in the input
+    /// directories are read, because a trace may name any file of this machine. The target of a symbolic link must also
+    /// be in one of these directories.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
-    /// Do not read source text of the input or of --baseline.
+    /// Do not show source text of the input or of --baseline.
     #[arg(long, conflicts_with = "source_root")]
     pub(crate) no_source: bool,
 }
@@ -46,7 +46,8 @@ pub(crate) struct ViewArgs {
     /// Print the address without opening a browser.
     #[arg(long)]
     pub(crate) no_open: bool,
-    /// Accept requests for this host name, as a proxy sends them (jupyter-server-proxy, an editor); may be repeated.
+    /// Also accept requests addressed to this host name, as proxies send them (jupyter-server-proxy, an editor); may be
+    /// repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
     #[command(flatten)]
@@ -58,8 +59,8 @@ pub(crate) struct ViewArgs {
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Exit with code 4 if a share of the GPU's window meets a condition on any rank, such as 'idle>30%' or 'busy<90';
-    /// may be repeated.
+    /// Exit with code 4 if a share of GPU time meets this condition on any rank, such as 'idle>30%' or 'busy<90'; may
+    /// be repeated.
     #[arg(long, value_name = "CONDITION", conflicts_with = "html")]
     pub(crate) fail_on: Vec<String>,
     /// Print at most 4,096 bytes of text for a language model: window, steps, critical path, findings with source
@@ -72,7 +73,7 @@ pub(crate) struct ReportArgs {
     /// Compare with this run or trace from before a change; the file includes the comparison.
     #[arg(long, value_name = "TRACE", requires = "html")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Maximum size of the HTML file, in MB. Details of low priority are omitted first.
+    /// Maximum size of the HTML file, in MB. If the data do not fit, the least important details are omitted.
     #[arg(long, value_name = "MB", default_value_t = 10, requires = "html")]
     pub(crate) max_size: u32,
     #[command(flatten)]

@@ -16,8 +16,8 @@ const OWN_HELP: &[(&str, &str, &str)] = &[
     (
         "record",
         "output",
-        "Directory of the recording, which is created [default: NAME.stackline, after the script, module or command, \
-         with a number if it exists]",
+        "Directory to create for the recording [default: NAME.stackline, where NAME is the script, module or command; \
+         if it exists, a number is appended]",
     ),
     ("record", "steps", "Record only these steps, by number, both ends included: 5 or 5..8"),
     ("import", "output", "Run directory to create; required"),

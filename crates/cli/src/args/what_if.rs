@@ -6,7 +6,7 @@ use stackline_critical_path::exact::what_if::Edit;
 
 pub(super) const EXAMPLE: &str = "Selectors: kernel:NAME, operator:NAME, module:NAME, annotation:NAME, frame:NAME,
 collective:NAME, sync:NAME, wait:NAME (* matches any text; ~REGEX is a regular expression),
-stream:7 or stream:0/7 (device and stream), category:gpu_compute or another cause,
+stream:7 or stream:0/7 (device and stream), category:NAME (cause of critical-path time, such as gpu_compute),
 events:12,15..18 (positions in the trace's list of events).
 
 Examples:
@@ -21,60 +21,72 @@ Examples:
 pub(crate) struct WhatIfArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Predict the effect of durations of these activities multiplied by FACTOR. Modules and annotations include the
-    /// GPU work that they launch.
+    /// Predict the effect if the activities that SELECTOR matches took FACTOR times as long. Modules and annotations
+    /// include the GPU work that they launch.
     #[arg(long, num_args = 2, value_names = ["SELECTOR", "FACTOR"], action = ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) scale: Vec<String>,
-    /// Predict the effect of a duration of NS nanoseconds for each of these kernels or spans.
+    /// Predict the effect if each kernel or span that SELECTOR matches took NS nanoseconds.
     #[arg(long, num_args = 2, value_names = ["SELECTOR", "NS"], action = ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) set: Vec<String>,
-    /// Predict the removal of kernels with their launches, synchronizations with their waits, or spans with their
-    /// launched GPU work and waits.
+    /// Predict the effect of removing the matching activities: kernels with their launches, synchronizations with their
+    /// waits, spans with their waits and the GPU work that they launch.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) remove: Vec<String>,
-    /// Predict the fusion of the kernels that one such span launches on its first stream into one kernel.
+    /// Predict the effect of fusing kernels: per matching span, all kernels that it launches on its first stream become
+    /// one.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) fuse: Vec<String>,
-    /// Predict the replacement of all host work of such a span by one graph launch.
+    /// Predict the effect of replacing all host work of each matching span by one CUDA graph launch.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) graph: Vec<String>,
-    /// Predict the overlap of these collectives with other GPU work, which no longer waits for them.
+    /// Predict the effect if the matching collectives overlapped with other GPU work, that is, if that work did not
+    /// wait for them.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) overlap: Vec<String>,
     /// Predict the effect of this many additional data loader workers: 1 to 1024.
     #[arg(long, value_name = "N", value_parser = parse_workers, allow_negative_numbers = true)]
     pub(crate) more_workers: Option<u32>,
-    /// Predict the effect of edits, such as 'scale kernel:*gemm* 0.5': the text of the field `edits` of `findings
-    /// --format json`, or a JSON array of such texts. @FILE reads them from a file, @- from standard input.
+    /// Predict the effect of edits (what-if changes) given as text, such as 'scale kernel:*gemm* 0.5'. Accepts the
+    /// field `edits` of `findings --format json`, or a JSON array of such texts. @FILE reads them from a file, @- from
+    /// standard input.
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) edit: Vec<String>,
-    /// Try edits one by one on the names with the most time on the critical path, and rank them by gain. Ctrl-C prints
-    /// the results so far.
+    /// Simulate changes one by one for the names with the most time on the critical path, and rank them by estimated
+    /// gain. Ctrl-C stops early and prints the results so far.
     #[arg(long)]
     pub(crate) sweep: bool,
-    /// Maximum number of edits to try.
+    /// Maximum number of changes that --sweep simulates.
     #[arg(long, value_name = "N", value_parser = parse_candidates, default_value_t = 200, requires = "sweep")]
     #[arg(allow_negative_numbers = true)]
     pub(crate) candidates: usize,
-    /// Use the event whose name contains this text as the window, instead of the steps.
+    /// Predict the time of the event whose name contains this text, instead of the steps.
     #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
     pub(crate) annotation: Option<String>,
-    /// Select events of --annotation by position in the source, from 0: N, or A..B with both ends included [default:
-    /// 0].
+    /// Select the events of --annotation to analyze, counted from 0 in the order of the file: N, or A..B with both ends
+    /// included [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
 }
 
 /// Parse a number of workers. The edit checks the upper limit.
 fn parse_workers(text: &str) -> Result<u32, String> {
-    let number: i128 = text.trim().parse().map_err(|_| format!("{text:?} is not a number of workers"))?;
-    let workers = u32::try_from(number).map_err(|_| "the number of additional workers is 1 to 1024".to_owned())?;
-    Edit::more_workers(workers).map(|_| workers).map_err(|_| "the number of additional workers is 1 to 1024".to_owned())
+    let number: i128 = text
+        .trim()
+        .parse()
+        .map_err(|_| format!("{text:?} is not a whole number; write the number of additional workers, 1 to 1024"))?;
+    let workers = u32::try_from(number).map_err(|_| "the number of additional workers must be 1 to 1024".to_owned())?;
+    Edit::more_workers(workers)
+        .map(|_| workers)
+        .map_err(|_| "the number of additional workers must be 1 to 1024".to_owned())
 }
 
 /// Parse a number of edits to try.
 fn parse_candidates(text: &str) -> Result<usize, String> {
     let number =
         text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 1 or more"))?;
-    if number == 0 { Err("a sweep tries at least 1 edit".to_owned()) } else { Ok(number) }
+    if number == 0 {
+        Err("a sweep needs at least 1 change to simulate; write 1 or more".to_owned())
+    } else {
+        Ok(number)
+    }
 }

@@ -24,13 +24,13 @@ const TOP: usize = 40;
 /// Run the command. The result is true if the run has metrics that findings need.
 pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
-        return Err(wrong_use("--steps does not apply: a recording of calls has only sums over all steps"));
+        return Err(wrong_use("--steps does not apply: a recording of calls contains only totals over all steps"));
     }
     let (run, before) = match (&args.runs[..], args.diff) {
         ([run], false) => (run, None),
         ([before, after], true) => (after, Some(before)),
         (_, true) => return Err(wrong_use("--diff compares two runs: stackline calls --diff BEFORE AFTER")),
-        _ => return Err(wrong_use("give one run, or two with --diff")),
+        _ => return Err(wrong_use("give one run, or two runs with --diff")),
     };
     // Lines are told one by one, wherever they ran.
     let with_imports = args.imports || args.lines;
@@ -108,7 +108,7 @@ pub(crate) fn metric(tree: &CallingContextTree, requested: Option<&str>) -> Resu
         None if names.is_empty() => Err(wrong_use("this run has no measurements")),
         None => {
             let near = did_you_mean(requested, names.iter().copied());
-            Err(wrong_use(format!("this run has no metric {requested:?}{near} There are: {}", names.join(", "))))
+            Err(wrong_use(format!("this run has no metric {requested:?}{near} Its metrics are: {}", names.join(", "))))
         }
     }
 }
@@ -125,11 +125,11 @@ fn common_metric(
         Some(_) => Some(metric(after, requested)?).filter(is_in_both),
         None => after.measured().into_iter().find(is_in_both),
     };
-    let names = |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     chosen.ok_or_else(|| {
         wrong_use(format!(
-            "the runs cannot be compared by {}: the first has {}, the second {}",
-            requested.unwrap_or("anything"),
+            "the runs cannot be compared by {}: the first run has the metrics {}, the second {}",
+            requested.unwrap_or("any metric"),
             names(known.clone()),
             names(metric_names(after))
         ))
@@ -141,7 +141,7 @@ fn options(tree: &CallingContextTree, args: &CallsArgs, metric: CallMetric) -> R
     let shape = match (args.view, &args.callers_of) {
         (None | Some(View::Callers), Some(_)) => ViewDirection::Callers,
         (Some(View::Callers), None) => return Err(wrong_use("--view callers needs a frame: add --callers-of PATTERN")),
-        (Some(_), Some(_)) => return Err(wrong_use("--callers-of selects the view by itself: leave --view out")),
+        (Some(_), Some(_)) => return Err(wrong_use("--callers-of implies --view callers: leave --view out")),
         (None | Some(View::TopDown), None) => ViewDirection::TopDown,
         (Some(View::BottomUp), None) => ViewDirection::BottomUp,
         (Some(View::Flat), None) => ViewDirection::Flat,
@@ -228,13 +228,13 @@ const LEAST_SAMPLES: usize = 10;
 /// Composition of a step, as a sentence.
 fn step_sentence(time: &StepTime) -> String {
     let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
-    let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the longest"));
+    let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the slowest"));
     let scope = match time.steps {
         0 => format!("The analyzed thread (without imports{rank})"),
         steps => format!("A step (mean of {}{rank})", human::count(steps)),
     };
     let waits =
-        time.waits_ns.map_or_else(String::new, |ns| format!(", waits {} (including for a processor)", percent(ns)));
+        time.waits_ns.map_or_else(String::new, |ns| format!(", waits {} (including for a free CPU)", percent(ns)));
     let measure = match (time.waits_ns, time.is_wall_clock) {
         (Some(_), _) => "",
         (None, true) => " of wall-clock time",
@@ -245,12 +245,12 @@ fn step_sentence(time: &StepTime) -> String {
         .map_or_else(String::new, |ns| format!(" (without {} of recording overhead)", human::duration(ns)));
     let busiest =
         time.busiest.as_ref().filter(|(_, ns)| 100 * ns >= time.ns).map_or_else(String::new, |(place, ns)| {
-            format!("; most at {}: {}", terminal::clean(&place.text()), percent(*ns))
+            format!("; most time at {}: {}", terminal::clean(&place.text()), percent(*ns))
         });
     let took = human::duration(time.ns);
     if time.samples < LEAST_SAMPLES {
         return format!(
-            "{scope}: {took}{measure}{recording}; too few samples to split it: {} {}",
+            "{scope}: {took}{measure}{recording}; too few samples for a breakdown: {} {}",
             human::count(time.samples),
             if time.samples == 1 { "sample" } else { "samples" }
         );
@@ -282,7 +282,7 @@ fn text(view: &CallView, all: bool, common: &Common) -> String {
     let style = style(common);
     let mut text = drawn::view(view, &style);
     if view.left_out > 0 {
-        let how = if all { "--depth shows deeper ones" } else { "--top 0 shows all, --depth and --focus choose" };
+        let how = if all { "--depth shows deeper ones" } else { "--top 0 shows all, --depth and --focus select" };
         let note = format!("{} more rows: {how}.", human::count(view.left_out));
         text.push_str(&terminal::note(&note, &style));
     }

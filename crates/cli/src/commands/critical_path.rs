@@ -26,7 +26,7 @@ use std::path::Path;
 /// Run `stackline critical-path` with the method that the options select.
 pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if args.instance.is_some() && args.annotation.is_none() {
-        return Err(wrong_use("--instance selects among the events of --annotation: give both"));
+        return Err(wrong_use("--instance selects among the events of --annotation: give --annotation too"));
     }
     if args.compare {
         return compare::run(args, common);
@@ -74,13 +74,13 @@ fn with_verb(options: &[&str], (one, several): (&str, &str)) -> String {
 
 /// Hint at predictions by the exact method, if an edit was given.
 fn predicted(args: &CriticalPathArgs) -> &'static str {
-    if args.what_if.is_empty() { "" } else { "; stackline what-if predicts by the exact method" }
+    if args.what_if.is_empty() { "" } else { "; `stackline what-if` predicts with the exact method" }
 }
 
 fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
     if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
-        return Err(wrong_use("--restore replaces a trace: give one of them"));
+        return Err(wrong_use("--restore reads a saved path instead of a trace: leave the trace or --restore out"));
     }
     for target in args.overlay.iter().chain(&args.save) {
         not_an_input(target, &args.inputs)?;
@@ -146,7 +146,10 @@ fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Resu
     let given: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
     if !given.is_empty() {
         let message = "--restore loads a finished path, so these options have no effect";
-        return Err(wrong_use(format!("{message}: {}; recompute the path from its trace", given.join(", "))));
+        return Err(wrong_use(format!(
+            "{message}: {}; to use them, compute the path from its trace",
+            given.join(", ")
+        )));
     }
     let fail = |e: &dyn std::fmt::Display| unreadable(format!("{}: {e}", file.display()));
     let read = File::open(file).map_err(|e| fail(&format!("cannot read: {e}")))?;
@@ -279,7 +282,8 @@ fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>
         text => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {scope} by the rules of HTA {}\n{} on the path, window {}; {} nodes from {} of {} events\n",
+        "Critical path of {scope} by the rules of HTA {}\n{} on the critical path, in a window of {}; {} graph nodes, \
+         from {} of {} events\n",
         report.rule_set,
         us(report.weight_us),
         human::duration(report.window_ns),
@@ -291,7 +295,7 @@ fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>
         let change = 100.0 * (report.weight_us - before.weight_us) / before.weight_us;
         let change = if change.is_finite() { format!(" ({change:+.1} %)") } else { String::new() };
         out.push_str(&format!(
-            "Predicted path with --what-if: {} before, {} after{change}\n",
+            "Predicted length of the critical path: {} without --what-if, {} with it{change}\n",
             us(before.weight_us),
             us(report.weight_us)
         ));
@@ -314,7 +318,7 @@ fn tables(path: &CriticalPath, report: &CriticalPathReport<'_>) -> Vec<Table> {
         .f64("percent", Unit::Percent, bounds.iter().map(|(_, p)| **p))
         .f64("weight_us", Unit::Us, bounds.iter().map(|(n, _)| report.bound_by_us.get(*n).copied()));
     let top = path.top_names();
-    let top = Table::new("top", "Names with the most time on the path")
+    let top = Table::new("top", "Names with the most time on the critical path")
         .text("name", top.iter().map(|s| s.name.clone()))
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))

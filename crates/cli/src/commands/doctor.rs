@@ -74,7 +74,7 @@ fn machine(common: &Common) -> Table {
     Table::new("machine", "This machine")
         .text("fact", facts.iter().map(|f| f.0.to_owned()))
         .text("value", facts.iter().map(|f| f.1.clone()))
-        .note("A trace needs about as much memory as its unpacked text. Give a trace to check it.")
+        .note("Opening a trace needs about as much memory as its uncompressed text. To check a trace, give its path.")
 }
 
 /// Memory that the system says is available (Linux).
@@ -92,7 +92,7 @@ fn inputs(session: &Session<'_>) -> Table {
         if clean {
             "read without repairs".to_owned()
         } else {
-            "with repaired, skipped or lost records: see read_report".to_owned()
+            "with repaired, skipped or lost records (listed in the read report)".to_owned()
         }
     };
     Table::new("inputs", "Inputs")
@@ -156,7 +156,7 @@ const NEEDS: &[Need] = &[
     }),
     need(
         "launches",
-        "critical-path, launch delays, idle causes, launches of kernels",
+        "critical-path, launch delays, causes of idle time, launches of kernels",
         "start recording before the work starts (schedule with warmup), with ProfilerActivity.CPU",
         doctor_advice::has_launch_calls,
     ),
@@ -169,7 +169,7 @@ const NEEDS: &[Need] = &[
     need("modules", "modules of kernel launches", "record with with_stack=True and with_modules=True", |t| {
         t.gpu.module.iter().any(|m| m.is_some())
     }),
-    need("shapes", "shapes in operators, ops_unique_args", "record with record_shapes=True", |t| {
+    need("shapes", "input shapes in the tables operators and ops_unique_args", "record with record_shapes=True", |t| {
         has_attr(t, "Input Dims")
     }),
     need("memory", "memory over time", "record with profile_memory=True", |t| has_kind(t, |k| k == EventKind::Memory)),
@@ -181,13 +181,13 @@ const NEEDS: &[Need] = &[
     ),
     need(
         "synchronisation_records",
-        "waits of streams and of the host in critical-path",
+        "waits of streams and of the host, in critical-path",
         "record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)",
         |t| has_kind(t, |k| k == EventKind::Sync),
     ),
     need(
         "rank",
-        "separate ranks",
+        "results per rank",
         "record after init_process_group, or write the rank into the file name (rank0.json)",
         |t| t.meta.rank.is_some(),
     ),
@@ -199,11 +199,11 @@ const RECORDING: &str = "recording";
 /// Instructions for recordings that lack data, by name of the need.
 const RECORDED: &[(&str, &str)] = &[
     ("gpu_operations", "`record` does not record GPU operations yet; use torch.profiler"),
-    ("operators", "run PyTorch operators in the recorded part"),
+    ("operators", "make sure that PyTorch operators run in the recorded part"),
     ("launches", "`record` does not record GPU operations yet; use torch.profiler"),
-    ("steps", "record the steps of an optimizer, or mark steps with sl.span('ProfilerStep#1')"),
-    ("python_frames", "record without --without python"),
-    ("modules", "record without --without python; modules are only assigned to GPU work"),
+    ("steps", "run steps of an optimizer in the recorded part, or mark steps with sl.span('ProfilerStep#1')"),
+    ("python_frames", "leave `--without python` out when recording"),
+    ("modules", "leave `--without python` out; modules are assigned only to GPU work"),
     ("shapes", "record with --shapes"),
     (
         "memory",

@@ -22,20 +22,33 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Xprof,
         "gpu_operations",
-        "on a GPU, call block_until_ready before jax.profiler.stop_trace; on a CPU, XLA operators are host operators",
+        "on a GPU, call block_until_ready before jax.profiler.stop_trace; on a CPU, there are no device operations, \
+         and XLA operators are host operators",
     ),
-    (Producer::Xprof, "operators", "XLA runs compiled modules: operations are on the device only"),
-    (Producer::Xprof, "launches", "XProf records launches for GPUs only"),
-    (Producer::Xprof, "steps", "wrap each iteration: with jax.profiler.StepTraceAnnotation('train', step_num=i)"),
+    (
+        Producer::Xprof,
+        "operators",
+        "not available: XLA runs compiled modules, so its operations are recorded only on the device",
+    ),
+    (Producer::Xprof, "launches", "available only for GPUs: XProf records no launches for other devices"),
+    (Producer::Xprof, "steps", "wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i)`"),
     (Producer::Xprof, "python_frames", "set python_tracer_level=1 in jax.profiler.ProfileOptions"),
-    (Producer::Xprof, "modules", "use jax.named_scope: operation arguments contain these names"),
-    (Producer::Xprof, "shapes", "XProf writes shapes into XLA programs, which Stackline reads only for source lines"),
+    (Producer::Xprof, "modules", "use jax.named_scope: its names appear in the arguments of operations"),
+    (
+        Producer::Xprof,
+        "shapes",
+        "not available: XProf stores shapes only in XLA programs, from which Stackline reads only source lines",
+    ),
     (Producer::Xprof, "memory", "memory profiles of jax.profiler.save_device_memory_profile are not supported yet"),
-    (Producer::Xprof, "collective_sizes", "the HLO of a module contains the sizes of collectives (--xla_dump_to)"),
+    (
+        Producer::Xprof,
+        "collective_sizes",
+        "not in the trace; the HLO of a module, written with --xla_dump_to, contains the sizes of its collectives",
+    ),
     (Producer::Xprof, "synchronisation_records", "XProf does not write ranks"),
     (Producer::Timeline, "gpu_operations", "run with RunOptions(trace_level=FULL_TRACE) on a GPU"),
-    (Producer::Timeline, "steps", "write one timeline per session.run: each is one step"),
-    (Producer::Timeline, "memory", "generate_chrome_trace_format(show_memory=True)"),
+    (Producer::Timeline, "steps", "write one timeline file per session.run; each file is one step"),
+    (Producer::Timeline, "memory", "write the trace with generate_chrome_trace_format(show_memory=True)"),
     (Producer::Timeline, "launches", "TensorFlow 1 does not write these records"),
     (Producer::Timeline, "python_frames", "TensorFlow 1 does not write these records"),
     (
@@ -57,7 +70,8 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Rocm,
         "steps",
-        "mark iterations with roctx ranges (torch.cuda.nvtx.range('ProfilerStep#0'); rocprofv3 --marker-trace, user marks of rpd), or record with torch.profiler",
+        "mark iterations with roctx ranges, such as torch.cuda.nvtx.range('ProfilerStep#0'), and record them with \
+         rocprofv3 --marker-trace or as user marks of rpd; or record with torch.profiler",
     ),
     (Producer::Rocm, "python_frames", "record with torch.profiler(with_stack=True)"),
     (Producer::Rocm, "modules", "record with torch.profiler(with_stack=True): its Python frames contain modules"),
@@ -70,7 +84,7 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Rocm,
         "memory",
-        "records of rocprofv3 --memory-allocation-trace are not supported; give a memory snapshot \
+        "records of rocprofv3 --memory-allocation-trace are not supported; use a memory snapshot of PyTorch \
          (torch.cuda.memory._dump_snapshot())",
     ),
     (Producer::Rocm, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
@@ -90,7 +104,8 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Nsys,
         "steps",
-        "put each iteration into an NVTX range: torch.cuda.nvtx.range('ProfilerStep#0'); --step-annotation takes other names",
+        "put each iteration into an NVTX range, such as torch.cuda.nvtx.range('ProfilerStep#0'); for ranges with other \
+         names, use --step-annotation",
     ),
     (
         Producer::Nsys,
@@ -101,13 +116,14 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Nsys,
         "memory",
-        "records of --cuda-memory-usage are not supported; give a memory snapshot (torch.cuda.memory._dump_snapshot())",
+        "records of nsys --cuda-memory-usage are not supported; use a memory snapshot of PyTorch \
+         (torch.cuda.memory._dump_snapshot())",
     ),
     (Producer::Nsys, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
     (
         Producer::Nsys,
         "synchronisation_records",
-        "record with nsys profile --trace=cuda (--cuda-event-trace=true records the event that a stream waits for)",
+        "record with nsys profile --trace=cuda; add --cuda-event-trace=true to record the events that streams wait for",
     ),
 ];
 
@@ -120,9 +136,9 @@ pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<Str
     let without = if need == "gpu_operations" { trace.unrecorded_launches().len() } else { 0 };
     if without > 0 {
         return Some(format!(
-            "{without} launch calls have no recorded GPU operation: GPU profiling failed. Only one profiler can use \
-             CUPTI, roctracer or Intel's PTI at a time; containers may forbid it; synchronize \
-             (torch.cuda.synchronize(), torch.xpu.synchronize()) before the profiler stops"
+            "{without} launch calls have no recorded GPU operation, so GPU profiling failed. Check that no other \
+             profiler uses CUPTI, roctracer or Intel's PTI, and that the container permits profiling; call \
+             torch.cuda.synchronize() or torch.xpu.synchronize() before the profiler stops"
         ));
     }
     let of_producer = producer(trace).and_then(|producer| ADVICE.iter().find(|(p, n, _)| *p == producer && *n == need));
@@ -138,8 +154,8 @@ fn by_contents(trace: &Trace, need: &str) -> Option<String> {
         }
         "modules" => Some(of_modules(trace, has_gpu)),
         "rank" if !has_collectives(trace) => Some(
-            "a trace without collectives covers one process; for several, write the rank into the file name \
-             (rank0.json)"
+            "the trace has no collectives, so it is taken as a job of one process; if the job has several, write the \
+             rank into each file name (rank0.json)"
                 .to_owned(),
         ),
         _ => None,
@@ -156,16 +172,19 @@ fn of_modules(trace: &Trace, has_gpu: bool) -> String {
                    covers only TorchScript)"
             .to_owned(),
         (all, 0) => format!(
-            "no Python frame ({}) is an nn.Module call: record while the model runs in eager mode; compiled models \
-             and CUDA graphs have no module calls",
+            "no Python frame ({}) is an nn.Module call: record while the model runs in eager mode; compiled \
+             models and CUDA graphs have no module calls",
             count(all as u64)
         ),
         (_, modules) if has_gpu => {
-            format!("the trace has nn.Module frames ({}), but none launched a GPU operation", count(modules as u64))
+            format!(
+                "the trace has nn.Module frames ({}), but none of them launched a GPU operation",
+                count(modules as u64)
+            )
         }
         (_, modules) => {
             format!(
-                "the trace has nn.Module frames ({}), but no GPU operations to assign to them",
+                "the trace has nn.Module frames ({}), but no GPU operations to assign to modules",
                 count(modules as u64)
             )
         }

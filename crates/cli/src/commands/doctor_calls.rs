@@ -34,9 +34,9 @@ fn processes(run: &Path, tree: &CallingContextTree) -> Table {
         .text("command", rows.iter().map(|process| process.command.join(" ")))
         .note(format!("Measured: {measured}."))
         .note(format!(
-            "The recording contains sums of calls: stackline calls {run} and stackline view {run} show them, \
-             stackline findings {run} reports issues. Single steps, the timeline, the critical path and replayed \
-             gains need single calls: stackline record --mode trace -- COMMAND."
+            "The recording contains totals per call path: `stackline calls {run}` and `stackline view {run}` show \
+             them, and `stackline findings {run}` reports issues. Single steps, the timeline, the critical path and \
+             simulated gains need individual calls: `stackline record --mode trace -- COMMAND`."
         ))
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     for (option, is_given) in [("--metric", args.metric.is_some()), ("--imports", args.imports)] {
         if is_given {
             return Err(wrong_use(format!(
-                "{option} applies to profiles: collapsed, speedscope, pprof, firefox, flamegraph"
+                "{option} applies only to profile formats: collapsed, speedscope, pprof, firefox, flamegraph"
             )));
         }
     }
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("this format writes a directory: name it with -o DIRECTORY"));
     }
     if common.steps.is_some() {
-        return Err(wrong_use("export writes whole traces: use --steps with commands that analyze them"));
+        return Err(wrong_use("--steps does not apply, because export writes whole traces"));
     }
     match (args.to, &common.output) {
         (Target::Parquet, Some(run)) => may_become_run(run, args.force)?,
@@ -50,7 +50,11 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     let session = Session::from_run(&mut run, common)?;
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),
-        _ => Err(wrong_use(format!("{} holds one trace; select one with --rank {}", name(args.to), session.ranks()))),
+        _ => Err(wrong_use(format!(
+            "{} can contain only one trace; select one with --rank {}",
+            name(args.to),
+            session.ranks()
+        ))),
     };
     match (args.to, &common.output) {
         (Target::Chrome, Some(path)) => write_chrome(one()?, path, args.redact)?,
@@ -69,7 +73,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
             })?;
             if left_out > 0 {
                 let events = if left_out == 1 { "event" } else { "events" };
-                print_message(&format!("{left_out} {events} without plausible times omitted."))?;
+                print_message(&format!("Omitted: {left_out} {events} without plausible times."))?;
             }
             print_shifted_clocks(one()?)?;
         }
@@ -130,8 +134,8 @@ fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()>
     };
     let places: Vec<PathBuf> = session.infos.iter().map(|info| place(info.rank)).collect();
     if let Some(foreign) = foreign_file(directory, &places).filter(|_| !force) {
-        let message = "is not part of this export, and the files would be mixed";
-        let advice = "choose another directory, or allow it with --force";
+        let message = "is a file of another source, and the exported files would be mixed with it";
+        let advice = "choose another directory, or allow the mixing with --force";
         return Err(wrong_use(format!("{} {message}; {advice}", foreign.display())));
     }
     for (trace, place) in session.set.traces.iter().zip(&places) {

@@ -40,14 +40,16 @@ fn packed_pprof(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Wri
 /// Export a call tree with the given profile writer.
 pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<()> {
     if args.redact {
-        return Err(wrong_use("--redact applies to formats of whole traces: chrome, perfetto, csv, parquet"));
+        return Err(wrong_use(
+            "--redact applies only to formats that contain whole traces: chrome, perfetto, csv, parquet",
+        ));
     }
     let run = run_of(&args.inputs.inputs, common)?;
     let [input] = &args.inputs.inputs[..] else { return export_trace(args, common, run, write) };
     if run.is_read_once() {
         let lacks_profile = |error: anyhow::Error| match error.downcast_ref::<stackline_engine::Error>() {
             Some(stackline_engine::Error::Lacks(_)) => wrong_use(format!(
-                "{}: from pipes, only profiles can be exported in this format; give the trace as a file",
+                "{}: a trace that is read from a pipe cannot be exported in this format; give the trace as a file",
                 input.display()
             )),
             _ => error,
@@ -64,7 +66,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
 
 fn export_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), write: Writer) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("--steps and --rank apply to traces; a recording is exported whole"));
+        return Err(wrong_use("--steps and --rank apply only to traces; a recording is exported as a whole"));
     }
     let tree = reading(run, Run::profile)?;
     let tree = if args.imports { tree } else { fold_imports(tree) };
@@ -83,7 +85,10 @@ fn export_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path
 fn export_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> Result<()> {
     let session = Session::from_run(&mut run, common)?;
     let [trace] = &session.set.traces[..] else {
-        return Err(wrong_use(format!("this export covers one trace; select one with --rank {}", session.ranks())));
+        return Err(wrong_use(format!(
+            "this format can contain only one trace; select one with --rank {}",
+            session.ranks()
+        )));
     };
     let part = match (common.steps, common.whole) {
         (Some(steps), _) => TimeRange::Steps(steps.first, steps.last),
@@ -99,7 +104,7 @@ fn export_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer)
     to_output(common, |out| write(&tree, metric, out))?;
     if part == TimeRange::Chosen && steps > 0 {
         let plural = if steps == 1 { "step" } else { "steps" };
-        print_message(&format!("Of {steps} {plural}; --whole exports the whole trace."))?;
+        print_message(&format!("Exported: {steps} {plural}; --whole exports the whole trace."))?;
     }
     session.print_read_report()
 }

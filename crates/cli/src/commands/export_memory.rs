@@ -22,11 +22,12 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     }
     if args.redact {
         return Err(wrong_use(
-            "--redact applies to traces: the text form contains only names, source locations and sizes",
+            "--redact applies only to traces; the text format of memory contains only names, source locations and \
+             sizes",
         ));
     }
     if args.inputs.inputs.len() > 1 {
-        return Err(wrong_use("this export writes one memory trace: give one input"));
+        return Err(wrong_use("this export writes one memory trace; give only one input"));
     }
     let trace = reading(&run_of(&args.inputs.inputs, common)?, |run| run.memory(None))?;
     let (written, left_out) = text::write_counted(&trace);
@@ -34,7 +35,8 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if left_out > 0 {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);
         print_message(&format!(
-            "{} omitted: accesses to objects that are not live, bytes outside an object, waits for missing events.",
+            "{} records omitted: accesses to memory objects that are not live, accesses outside of an object, or waits \
+             for missing events.",
             human::count(count)
         ))?;
     }
@@ -58,7 +60,8 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
             save_run(&TraceSet::default(), traces, run, args.force)
         }
         _ => Err(wrong_use(
-            "files with only memory data can be exported to perfetto, chrome, memory-text and (whole) to parquet",
+            "files with only memory data can be exported to perfetto, chrome and memory-text, and without --redact to \
+             parquet",
         )),
     }
 }

@@ -34,16 +34,20 @@ pub(crate) struct Condition {
 impl Condition {
     /// Parse a `--fail-on` condition on a share of GPU time, such as `idle>30%`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let form = || wrong_use(format!("cannot understand --fail-on {text:?}; write a share and a limit: 'idle>30%'"));
+        let form = || {
+            wrong_use(format!(
+                "cannot understand --fail-on {text:?}; write a share of GPU time and a limit, such as 'idle>30%'"
+            ))
+        };
         let Limit { what: metric, comparison, limit } = Limit::parse(text).ok_or_else(form)?;
         if !(0.0..=100.0).contains(&limit) {
-            return Err(wrong_use(format!("--fail-on {text:?}: the limit is not a share; limits go from 0% to 100%")));
+            return Err(wrong_use(format!("--fail-on {text:?}: the limit is not a percentage from 0% to 100%")));
         }
         let names: Vec<&str> = SUMS.iter().map(|s| s.0).chain(CATEGORIES).collect();
         if !names.contains(&metric) {
             let near = did_you_mean(metric, names.iter().copied());
             return Err(wrong_use(format!(
-                "--fail-on has no condition {metric:?}{near} There are: {}",
+                "--fail-on has no condition {metric:?}{near} The conditions are: {}",
                 names.join(", ")
             )));
         }
@@ -62,8 +66,8 @@ impl Condition {
         }
         match shares.iter().find(|(_, share)| share.is_none()) {
             Some((gpu, _)) => Err(anyhow!(
-                "--fail-on {} cannot be judged: the file of {} is truncated, so {} is unknown; record it again, or \
-                 leave the condition out",
+                "--fail-on {} cannot be judged: the trace file of {} is truncated, so {} is unknown; record the trace \
+                 again, or leave the condition out",
                 self.text,
                 gpu_in_words(*gpu),
                 self.metric
@@ -146,7 +150,7 @@ mod tests {
         let cut = table(&[CUT]);
         for text in ["idle_host_wait>30%", "idle_kernel_wait<5", "idle_other>=0"] {
             let message = holds(text, &cut).unwrap_err().to_string();
-            assert!(message.contains("cannot be judged: the file of rank 0, device 0 is truncated"), "{message}");
+            assert!(message.contains("cannot be judged: the trace file of rank 0, device 0 is truncated"), "{message}");
         }
         assert!(
             holds("idle>30", &cut).unwrap()

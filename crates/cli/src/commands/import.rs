@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("import needs the name of a run directory: add -o NAME.stackline"));
     };
     if common.steps.is_some() {
-        return Err(wrong_use("import stores whole traces: use --steps with commands that analyze them"));
+        return Err(wrong_use("--steps does not apply, because import stores whole traces"));
     }
     may_become_run(run, args.force)?;
     let (mut memory, traces) = split_memory_inputs(&args.inputs.inputs, common)?;

@@ -16,12 +16,12 @@ pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     };
     let Some(fraction) = most.fraction else {
         let is_enough = most.unrecorded_steps >= LEAST_UNRECORDED_STEPS.into();
-        let why = if is_enough { "steps differ too much from each other" } else { "too few steps" };
-        return Some(format!("overhead of recording: {why} to measure it; {steps} not recorded for the measurement"));
+        let why = if is_enough { "steps differ too much in time" } else { "too few steps" };
+        return Some(format!("overhead of recording: {why} to measure it; {steps} left unrecorded for this"));
     };
     let percent = |ppm: i64| format!("{:.1}", ppm as f64 / 1e4);
     Some(format!(
-        "overhead of recording: {} % of a step ({} to {} %); {steps} not recorded for the measurement",
+        "overhead of recording: {} % of a step (95 % interval {} to {} %); {steps} left unrecorded to measure it",
         percent(fraction.median_ppm),
         percent(fraction.low_ppm),
         percent(fraction.high_ppm),
@@ -66,18 +66,19 @@ mod tests {
         tree.processes.push(process(1, None));
         assert_eq!(
             sentence(&tree).unwrap(),
-            "overhead of recording: too few steps to measure it; 1 step was not recorded for the measurement"
+            "overhead of recording: too few steps to measure it; 1 step was left unrecorded for this"
         );
         tree.processes.push(process(52, None));
         assert!(
             sentence(&tree)
                 .unwrap()
-                .starts_with("overhead of recording: steps differ too much from each other to measure it; 52")
+                .starts_with("overhead of recording: steps differ too much in time to measure it; 52")
         );
         tree.processes.extend([process(63, Some([-4_000, 31_000, 52_000])), process(60, Some([0, 10_000, 90_000]))]);
         assert_eq!(
             sentence(&tree).unwrap(),
-            "overhead of recording: 3.1 % of a step (-0.4 to 5.2 %); 63 steps were not recorded for the measurement"
+            "overhead of recording: 3.1 % of a step (95 % interval -0.4 to 5.2 %); 63 steps were left unrecorded to \
+             measure it"
         );
         assert_eq!(json(tree.processes[3].overhead)["low_percent"], -0.4);
     }

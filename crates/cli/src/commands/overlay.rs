@@ -17,8 +17,8 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
     };
     if input == Path::new("-") || input.is_dir() {
         let message = format!(
-            "{}: an overlay modifies a trace file; give the file itself (stackline export --to chrome creates one \
-             from a run)",
+            "{}: not a trace file. An overlay can be added only to a trace file; `stackline export --to chrome` \
+             creates one from a run",
             input.display()
         );
         return Err(wrong_use(message));
@@ -44,7 +44,7 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
     }
     written?;
     print_message(&format!(
-        "{}: {} events marked, {} arrow events added, {} events omitted{}",
+        "{}: {} events marked as critical, {} events added for arrows, {} events omitted{}",
         file.display(),
         summary.marked,
         summary.flow_events,

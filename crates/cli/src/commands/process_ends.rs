@@ -23,7 +23,9 @@ fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
     let (mut lines, mut count) = (Vec::new(), 0);
     for report in reports {
         let when = match () {
-            () if report.count_of("process_killed") > 0 => "at the end, or up to half a second before",
+            () if report.count_of("process_killed") > 0 => {
+                "at the end of the recording, or up to half a second earlier"
+            }
             () if report.breaks_off().is_some() => "at the end of the truncated file",
             () => "at the end of the recording",
         };

@@ -138,9 +138,10 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     let name = if is_memory { "memory" } else { "calls" };
     let refused = refused(name, common);
     if !refused.is_empty() {
-        let content = if is_memory { "a memory file" } else { "a recording without single calls" };
+        let content = if is_memory { "a memory file" } else { "a recording without individual calls" };
         return Err(wrong_use(format!(
-            "{}: {content}, so `report` prints the output of `stackline {name}`; leave {} out",
+            "{}: {content}, so `report` prints the output of `stackline {name}`, which does not accept {}; leave that \
+             out",
             run.name(),
             refused.join(", ")
         )));
@@ -150,7 +151,7 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         let text = if is_memory { report_memory(run, common)? } else { report_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
-    let holds = if is_memory { "only memory data" } else { "sums of calls, not each call" };
+    let holds = if is_memory { "only memory data" } else { "totals per call path, not individual calls" };
     print_message(&format!("{} holds {holds}: showing `stackline {name}`", run.name()))?;
     let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
@@ -201,7 +202,7 @@ fn print_next(session: &Session<'_>, has_operators: bool, args: &ReportArgs, com
 fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     if common.scope() != Scope::default() || common.rank.is_some() || common.output.is_some() {
         return Err(wrong_use(
-            "--html includes all steps and ranks, and names the file: leave --steps, --whole, --rank and -o out",
+            "--html writes all steps and ranks to the file that it names: leave --steps, --whole, --rank and -o out",
         ));
     }
     let most = args.max_size as usize * 1_000_000;
@@ -209,7 +210,8 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     not_an_input(file, &inputs)?;
     if !stackline_serve::is_built() {
         return Err(anyhow!(
-            "this program was built without the web page; run `cd web && npm ci && npm run build`, then build it again"
+            "this program was built without its web page; run `cd web && npm ci && npm run build`, then build the \
+             program again"
         ));
     }
     let opened = super::view::open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
@@ -222,12 +224,20 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     if !pruned.source_files.is_empty() {
         let files: Vec<&str> = pruned.source_files.iter().map(String::as_str).collect();
         let sources = if files.len() == 1 { "this source file" } else { "these source files" };
-        print_message(&format!("the file embeds text of {sources} (--no-source omits it): {}", files.join(", ")))?;
+        print_message(&format!(
+            "the HTML file contains the text of {sources} (--no-source omits it): {}",
+            files.join(", ")
+        ))?;
     }
     if let Some(left_out) = pruned.description() {
-        print_message(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;
+        print_message(&format!(
+            "omitted to keep the file below {} MB (--max-size raises this limit): {left_out}",
+            args.max_size
+        ))?;
     }
-    print_message("for filters by text and all single events, run stackline view on the input")?;
+    print_message(
+        "the file has no text filters and not all individual events; `stackline view` on the input has them",
+    )?;
     Ok(())
 }
 
@@ -280,15 +290,15 @@ fn older_traces(session: &Session<'_>) -> String {
     if cycles > 0 {
         let are = are(cycles);
         out.push_str(&format!(
-            "Newest profiler cycle of {each} process: {cycles} {are} omitted; give the file of another cycle to see \
-             it\n"
+            "Only the newest profiler cycle of {each} process is shown: {cycles} {are} omitted. To see an older \
+             cycle, give only its file\n"
         ));
     }
     if restarted > 0 {
         let are = are(restarted);
         out.push_str(&format!(
-            "Newest process of {each} rank: {restarted} {are} omitted (restart); give the file of another process to \
-             see it\n"
+            "Only the newest process of {each} rank is shown, because the rank was restarted: {restarted} {are} \
+             omitted. To see an older process, give only its file\n"
         ));
     }
     out
@@ -431,13 +441,17 @@ fn coverage_notes(coverage: &Table) -> Option<(String, String)> {
     let graphs = shares("graph_launch")
         .max_by(f64::total_cmp)
         .filter(|&p| p > 0.0)
-        .map(|p| format!("; {p:.1} % comes from graph launches and has the operator and step of the launch"))
+        .map(|p| {
+            format!("; {p:.1} % comes from graph launches, and gets the operator and step of the graph's launch call")
+        })
         .unwrap_or_default();
     let full = format!(
-        "Coverage{ranks}: {launch:.1} % of GPU time has a known launch, {operator:.1} % an operator, {step:.1} % a \
-         step{graphs}."
+        "Coverage{ranks}: for {launch:.1} % of GPU time the launch is known, for {operator:.1} % the operator, for \
+         {step:.1} % the step{graphs}."
     );
-    let short =
-        format!("Coverage{ranks}: launch {launch:.1} %, operator {operator:.1} %, step {step:.1} % of the GPU time.");
+    let short = format!(
+        "Coverage{ranks}: the launch is known for {launch:.1} %, the operator for {operator:.1} %, the step for \
+         {step:.1} % of GPU time."
+    );
     Some((full, short))
 }

@@ -134,18 +134,24 @@ impl TextView<'_> {
             visible = without_gpu(visible);
         }
         if self.has_window && without_window_notes(&mut visible) {
-            head.push_str("Tables named hta_… cover the whole trace, as in HTA.\n");
+            head.push_str("Tables named hta_… cover the whole trace, as in Holistic Trace Analysis (HTA).\n");
         }
         if self.lacks_gpu {
             visible.retain(has_numbers);
         }
         if let (Some(last), false) = (visible.last_mut(), hidden.is_empty()) {
-            last.notes.push(format!("Not shown: {}. Select one with --table NAME, or use JSON.", hidden.join(", ")));
+            last.notes.push(format!(
+                "Tables not shown: {}. Print one with --table NAME, or all with --format json.",
+                hidden.join(", ")
+            ));
         }
         if let (Some(last), false) = (visible.last_mut(), self.requested_analyses.is_empty()) {
             let names: Vec<&str> =
                 self.requested_analyses.iter().flat_map(|analysis| analysis.tables).copied().collect();
-            last.notes.push(format!("One row per record: {}. Select one with --table NAME.", names.join(", ")));
+            last.notes.push(format!(
+                "Tables with one row per record, not shown: {}. Print one with --table NAME.",
+                names.join(", ")
+            ));
         }
         visible
     }

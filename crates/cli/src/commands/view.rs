@@ -17,12 +17,12 @@ use tempfile::NamedTempFile;
 pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use(
-            "the page shows all steps and ranks: leave --steps and --rank out and select on the page",
+            "leave --steps and --rank out: the page contains all steps and ranks, and you can select them there",
         ));
     }
     let opened = open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
     if !stackline_serve::is_built() {
-        print_message("this program was built without the web page: the address shows how to build it")?;
+        print_message("this program was built without its web page; the address below explains how to build it")?;
     }
     let server = stackline_serve::serve(Arc::new(opened), args.port, args.host.clone())?;
     let url = server.url.clone();
@@ -51,7 +51,7 @@ fn redirect(url: &str) -> io::Result<NamedTempFile> {
     writeln!(
         page,
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url={url}\">\
-         <title>Stackline</title><p><a href=\"{url}\">The page</a></p>"
+         <title>Stackline</title><p><a href=\"{url}\">Open Stackline</a></p>"
     )?;
     page.flush()?;
     Ok(page)

@@ -24,13 +24,17 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let edits = edits(args)?;
     match (edits.is_empty(), args.sweep) {
         (true, false) => {
-            return Err(wrong_use("no edit given; add one, such as --scale 'kernel:*gemm*' 0.5, or --sweep"));
+            return Err(wrong_use("no what-if change given; add one, such as --scale 'kernel:*gemm*' 0.5, or --sweep"));
         }
-        (false, true) => return Err(wrong_use("--sweep tries its own edits one by one: leave other edits out")),
+        (false, true) => {
+            return Err(wrong_use(
+                "--sweep chooses the changes that it simulates: leave --scale, --edit and the other changes out",
+            ));
+        }
         _ => {}
     }
     if args.instance.is_some() && args.annotation.is_none() {
-        return Err(wrong_use("--instance selects among the events of --annotation: give both"));
+        return Err(wrong_use("--instance selects among the events of --annotation: give --annotation too"));
     }
     let session = Session::open(&args.inputs.inputs, common)?;
     let trace = one_trace(&session)?;
@@ -46,8 +50,8 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         sweep.notes.splice(0..0, notes);
         if sweep.interrupted {
             print_message(&match sweep.planned {
-                0 => "Stopped before any edit was tried.".to_owned(),
-                planned => format!("Stopped: {} of {planned} edits were tried.", sweep.tried),
+                0 => "Stopped before any change was simulated.".to_owned(),
+                planned => format!("Stopped: {} of {planned} changes were simulated.", sweep.tried),
             })?;
         }
         (
@@ -86,7 +90,8 @@ fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
         add(Action::Scale(factor), &pair[0])?;
     }
     for pair in args.set.chunks_exact(2) {
-        let ns = pair[1].parse().map_err(|_| wrong_use(format!("{:?} is not a whole number of ns", pair[1])))?;
+        let ns =
+            pair[1].parse().map_err(|_| wrong_use(format!("{:?} is not a whole number of nanoseconds", pair[1])))?;
         add(Action::SetNs(ns), &pair[0])?;
     }
     let lists = [
@@ -103,8 +108,12 @@ fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
     }
     for text in &args.edit {
         let text = match text.strip_prefix('@') {
-            Some("-") => std::io::read_to_string(std::io::stdin()).context("cannot read edits from standard input")?,
-            Some(file) => std::fs::read_to_string(file).with_context(|| format!("{file}: cannot read edits"))?,
+            Some("-") => {
+                std::io::read_to_string(std::io::stdin()).context("cannot read what-if changes from standard input")?
+            }
+            Some(file) => {
+                std::fs::read_to_string(file).with_context(|| format!("{file}: cannot read what-if changes"))?
+            }
             None => text.clone(),
         };
         for line in edit_lines(&text) {
@@ -147,7 +156,8 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
     let (gain, before) = (found.gain, found.before_ns());
     let share = |ns: i64| format!("{:.1} %", found.percent(ns));
     let mut out = format!(
-        "Prediction for {}: {} before, {} after\nEstimated gain {} ({}), lower bound {} ({}), upper bound {} ({})\n",
+        "Prediction for {}: {} without the changes, {} with them\nEstimated gain {} ({}), lower bound {} ({}), upper \
+         bound {} ({})\n",
         choice.in_words(),
         human::duration(before),
         human::duration(found.after_ns),
@@ -167,7 +177,7 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
         out.push_str(&format!("Edit: {edit} ({} events)\n", human::count(*count as i64)));
     }
     if let Some(next) = found.after.bound_by() {
-        out.push_str(&format!("Largest cause on the new path: {}\n", next.name()));
+        out.push_str(&format!("Largest cause on the predicted critical path: {}\n", next.name()));
     }
     for note in &found.notes {
         out.push_str(&format!("Note: {note}\n"));
@@ -206,7 +216,7 @@ fn extra(found: &Prediction, steps: Option<usize>) -> Vec<(&'static str, Value)>
 
 fn sweep_head(sweep: &Sweep, choice: &WindowChoice) -> String {
     format!(
-        "Changes ranked by estimated gain, for {}: {}; {} edits tried one by one\n",
+        "Changes ranked by estimated gain, for {} ({}); {} changes simulated one by one\n",
         choice.in_words(),
         human::duration(sweep.window_ns),
         human::count(sweep.tried as i64),

@@ -62,13 +62,13 @@ fn with_current<R>(read: impl FnOnce(&Snapshot) -> R) -> Option<R> {
 pub(crate) fn start() -> Result<String, String> {
     if !is_on() {
         if !Memory::of_this_thread().works() {
-            return Err("the kernel does not allow safe reads of this process's own memory".into());
+            return Err("the kernel does not allow this process to read its own memory through a system call".into());
         }
         find_modules();
     }
     spares::refill();
     let modules = with_current(|snapshot| snapshot.modules.len());
-    let modules = modules.ok_or("the libraries of the process cannot be listed")?;
+    let modules = modules.ok_or("the shared libraries of this process cannot be listed")?;
     Ok(format!("{modules} libraries"))
 }
 

@@ -181,7 +181,7 @@ impl Layout {
                 Ok(Self { code_tag: 3, text_kind: 16, ..published(words, &PUBLISHED_314)? })
             }
             (3, minor) if minor > 14 => Err(format!(
-                "this version of the recorder does not know the frame and code objects of CPython 3.{minor}"
+                "this version of the recorder does not support the frame and code objects of CPython 3.{minor}"
             )),
             (major, minor) => Err(format!("CPython {major}.{minor} is too old: 3.10 is the oldest supported version")),
         }
@@ -192,7 +192,7 @@ impl Layout {
 fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
     let word = |index: usize| words.get(index).map_or(0, |&word| word as usize);
     if words.len() < PUBLISHED_WORDS || words.first() != Some(&u64::from_le_bytes(*b"xdebugpy")) {
-        return Err("_PyRuntime does not begin with a table of offsets".into());
+        return Err("_PyRuntime of this interpreter does not begin with CPython's debug offsets".into());
     }
     if word(at.free_threaded) != 0 {
         return Err("free-threaded builds of CPython are not supported yet".into());
@@ -219,7 +219,7 @@ fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
     if plausible.iter().all(|&offset| offset < 512 && offset % 4 == 0) {
         Ok(layout)
     } else {
-        Err("the table of offsets in _PyRuntime is invalid for this version of the recorder".into())
+        Err("the debug offsets in _PyRuntime of this interpreter are not valid for this version of the recorder".into())
     }
 }
 

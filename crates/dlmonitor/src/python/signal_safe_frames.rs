@@ -129,13 +129,11 @@ impl FrameSampler {
             .ok_or("the interpreter does not export PyCode_Type and other type objects, so frames cannot be sampled")?;
         let memory = Memory::of_this_thread();
         if !memory.works() {
-            return Err("the kernel does not allow safe reads of this process's own memory".into());
+            return Err("the kernel does not allow this process to read its own memory through a system call".into());
         }
         if !is_within_head(&interpreter.layout) {
             return Err(
-                "fields of this Python's code or frame objects lie beyond the bytes that the sampler reads, so \
-                 frames cannot be sampled"
-                    .into(),
+                "this Python's code or frame objects have an unsupported layout, so frames cannot be sampled".into()
             );
         }
         Ok(Self {

@@ -84,12 +84,12 @@ impl Layout {
     pub(super) fn describe(&self) -> String {
         let Self { inputs, sizes, dtype, list, .. } = self;
         let storage = match self.storage {
-            Some((storage, data)) => format!("storage {storage} (in it, data pointer {data})"),
+            Some((storage, data)) => format!("storage {storage} (data pointer at {data} in the storage)"),
             None => "storages not found".to_owned(),
         };
         format!(
-            "byte offsets in PyTorch's objects: inputs {inputs}, sizes {sizes}, types {dtype}, {storage}; lists of \
-             tensors have tag {list}"
+            "byte offsets in PyTorch's objects: operator inputs {inputs}, tensor sizes {sizes}, element types {dtype}, \
+             {storage}; tag of tensor lists: {list}"
         )
     }
 }

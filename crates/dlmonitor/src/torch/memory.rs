@@ -35,7 +35,7 @@ pub(crate) fn start() -> Result<(), String> {
     }
     let library = Library::loaded(c"libc10.so").ok_or("PyTorch is not loaded")?;
     let symbol = |name: &CStr| {
-        library.symbol(name).ok_or("this version of PyTorch's library libc10 does not report allocations")
+        library.symbol(name).ok_or("libc10 of this PyTorch version has no function that reports allocations")
     };
     let (new, delete) = (symbol(NEW)?, symbol(DELETE)?);
     ORIGINALS.get_or_init(|| {

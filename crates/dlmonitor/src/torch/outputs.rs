@@ -45,7 +45,9 @@ pub(super) fn find(library: Library, layout: &'static Layout) -> Result<usize, S
         |error| format!("cannot start the thread that determines how PyTorch stores outputs of operators: {error}"),
     )?;
     let found = found.recv_timeout(probe::MAX_WAIT);
-    let offset = found.map_err(|_| "the search for the outputs of operators failed or took too long".to_owned())??;
+    let offset = found.map_err(|_| {
+        "operator outputs are not recorded: detecting how PyTorch stores them failed or took too long".to_owned()
+    })??;
     Ok(*OUTPUTS.get_or_init(|| offset))
 }
 

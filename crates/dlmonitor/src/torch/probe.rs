@@ -85,7 +85,7 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
     // The caller holds Python's lock, and an operator that the program replaced may wait for it.
     found
         .recv_timeout(MAX_WAIT)
-        .map_err(|_| "the search for PyTorch's tensor fields failed or took too long".to_owned())?
+        .map_err(|_| "detecting how PyTorch stores tensors failed or took too long".to_owned())?
 }
 
 impl Shim {
@@ -139,12 +139,15 @@ impl Shim {
 /// Check that the numbers of types match the known names.
 fn check_types(library: Library) -> Result<(), String> {
     for (function, name) in TYPES {
-        let symbol =
-            library.symbol(function).ok_or("this version of PyTorch does not export the numbers of its data types")?;
+        let symbol = library
+            .symbol(function)
+            .ok_or("this version of PyTorch does not export the numeric codes of its data types")?;
         // SAFETY: a function of torch's C interface that takes nothing and returns a number.
         let number = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(symbol.as_ptr())() };
         if u8::try_from(number).ok().and_then(|number| DType(number).name()) != Some(name) {
-            return Err(format!("data type {name} has an unexpected number in this version of PyTorch: {number}"));
+            return Err(format!(
+                "data type {name} has an unexpected numeric code in this version of PyTorch: {number}"
+            ));
         }
     }
     Ok(())
@@ -154,7 +157,7 @@ fn check_types(library: Library) -> Result<(), String> {
 fn find(shim: &Shim) -> Result<Layout, String> {
     let memory = Memory::of_this_thread();
     if !memory.works() {
-        return Err("this system does not allow a process to read its own memory through the kernel".into());
+        return Err("the kernel does not allow this process to read its own memory through a system call".into());
     }
     let tensor = Fields::find(shim, &memory)?;
     let first = Call::watch(shim, memory, [3, 2])?;

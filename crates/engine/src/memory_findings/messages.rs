@@ -24,15 +24,18 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let found = match waste.known {
         WasteEvidence::Match(found) => found,
         WasteEvidence::InPlace(input) => {
-            return format!("could overwrite {}, which is not read afterwards", facts.trace.object_name(input));
+            return format!(
+                "could be computed in place over {}, which is not read afterwards",
+                facts.trace.object_name(input)
+            );
         }
     };
     let kernels = kernels(facts, found);
     match (waste.pattern, &found.measure) {
-        (Pattern::EarlyAllocation, _) => format!("allocated {kernels} before its first use"),
-        (Pattern::LateDeallocation, _) => format!("freed {kernels} after its last use"),
+        (Pattern::EarlyAllocation, _) => format!("allocated too early, {kernels} before its first use"),
+        (Pattern::LateDeallocation, _) => format!("freed too late, {kernels} after its last use"),
         (Pattern::RedundantAllocation, _) => {
-            format!("could reuse the memory of {} after its last use", facts.trace.object_name(found.other))
+            format!("could reuse the memory of {}, whose last use is earlier", facts.trace.object_name(found.other))
         }
         (Pattern::UnusedAllocation, _) => "never accessed".to_owned(),
         (Pattern::NeverRead, _) => "written, but never read".to_owned(),
@@ -41,33 +44,33 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
                 Some(step) => {
                     let by = bytes(*per_iteration);
                     let graph = if found.model_call.is_some() {
-                        "kept by the autograd graph of the model called here, which "
+                        "kept by the autograd graph of the model called here; "
                     } else {
                         ""
                     };
                     format!(
-                        "{graph}grows by {by} per {step}: {left} of {all} left memory that is live at the end of the \
-                         recording"
+                        "{graph}grows by {by} per {step}: memory of {left} of {all} iterations is still live at the \
+                         end of the recording"
                     )
                 }
-                None => "allocated throughout the recording, and live at its end".to_owned(),
+                None => "allocated throughout the recording and still live at its end".to_owned(),
             }
         }
         (Pattern::MemoryLeak, _) => "never freed".to_owned(),
-        (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
+        (Pattern::TemporaryIdleness, _) => format!("idle while {kernels} ran between two of its uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
         (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
             format!("kernels access only {} of it", bytes(*touched))
         }
         (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, histogram })) => {
             format!(
-                "some bytes are accessed much more often than others (variation {:.0} %): {}",
+                "some bytes are accessed much more often than others (coefficient of variation {:.0} %): {}",
                 variation * 100.0,
                 histogram_text(histogram)
             )
         }
         (Pattern::StructuredAccess, Some(Measure::Slices { count, .. })) => {
-            format!("each of its {count} slices is used separately")
+            format!("accessed as {count} separate slices, which are not all needed at the same time")
         }
         (pattern, _) => pattern.name().to_owned(),
     }
@@ -76,7 +79,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
 /// Redundant write, and the write that overwrites it.
 fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let call = |call| describe_call(facts.trace, call);
-    let which = format!("{} before any read of the data from {}", call(found.to), call(found.from));
+    let which = format!("{} before any read of the data written by {}", call(found.to), call(found.from));
     match found.times {
         0 | 1 => format!("overwritten by {which}"),
         times => format!("overwritten {times} times without a read, first by {which}"),

@@ -102,7 +102,7 @@ fn unavailable_reason(error: &io::Error) -> String {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
             "not available on this machine".to_owned()
         }
-        Some(libc::EACCES | libc::EPERM) => "not permitted (lower kernel.perf_event_paranoid)".to_owned(),
+        Some(libc::EACCES | libc::EPERM) => "not permitted (lower the sysctl kernel.perf_event_paranoid)".to_owned(),
         _ => error.to_string(),
     }
 }

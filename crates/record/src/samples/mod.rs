@@ -343,7 +343,7 @@ impl Sampler {
             ),
             (
                 sum(|record| record.losses.broken.load(Ordering::Relaxed)),
-                "samples have no Python frames, because the frames were changing",
+                "samples have no Python frames, because the call stack was changing at that moment",
             ),
             (
                 sum(|record| record.losses.lost.load(Ordering::Relaxed)),
@@ -351,28 +351,28 @@ impl Sampler {
             ),
             (
                 sum(|record| record.losses.no_stack.load(Ordering::Relaxed)),
-                "samples have no native frames, because memory for unwinding was lacking",
+                "samples have no native frames, because there was no memory for stack unwinding",
             ),
             (
                 self.refused.load(Ordering::Relaxed),
-                "threads have no CPU-time samples, because the system refused a timer",
+                "threads have no CPU-time samples, because the system refused to create a timer",
             ),
             (
                 self.unsignaled.load(Ordering::Relaxed),
-                "searches for new threads failed, because no signal number was free",
+                "searches for new threads to sample failed, because no signal number was free",
             ),
-            (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
+            (self.closed.load(Ordering::Relaxed), "threads blocked all signals and were not sampled during that time"),
             (
                 self.uninterruptible.load(Ordering::Relaxed),
-                "waits were not sampled, because a signal would end their system call early",
+                "waits were not sampled, because the sampling signal would have ended their system call early",
             ),
             (
                 self.over_limit.load(Ordering::Relaxed),
-                "threads were not sampled, because 1,024 threads were sampled already",
+                "threads were not sampled, because the limit of 1,024 sampled threads was reached",
             ),
             (
                 self.without_file.load(Ordering::Relaxed),
-                "counters of threads were not read, because the system refused to open them",
+                "threads have no counter values, because the system refused to open their counters",
             ),
         ];
         for (count, what) in losses {

@@ -118,8 +118,8 @@ fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
         (text, _) => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {scope} by the rules of CTDA-CPA\n{} executed on the path, window {}: {:.1} % covered; {} of \
-         {} nodes, {} events analyzed\n",
+        "Critical path of {scope} by the rules of CTDA-CPA\n{} of execution on the critical path, in a window of {} \
+         ({:.1} % covered); {} of {} graph nodes are on the path; {} events analyzed\n",
         human::duration((report.weight_us * 1e3) as i64),
         human::duration(report.window_ns),
         100.0 * report.cpcr,
@@ -135,7 +135,7 @@ fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
         let change = 100.0 * (report.window_ns - window_ns) as f64 / *window_ns as f64;
         let change = if change.is_finite() { format!(" ({change:+.1} %)") } else { String::new() };
         let (old, new) = (human::duration(*window_ns), human::duration(report.window_ns));
-        out.push_str(&format!("Predicted window with --what-if: {old} before, {new} after{change}\n"));
+        out.push_str(&format!("Predicted length of the window: {old} without --what-if, {new} with it{change}\n"));
     }
     for warning in &report.warnings {
         out.push_str(&format!("Note: {} ({} ×)\n", warning.code.message(), human::count(warning.count as i64)));

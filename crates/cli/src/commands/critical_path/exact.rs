@@ -98,7 +98,7 @@ pub(in crate::commands) fn window(
         return Ok(StepSelection::select_or_infer(trace, scope));
     }
     if *scope != Scope::default() {
-        return Err(wrong_use("--annotation and --steps or --whole both select a window: give one of them"));
+        return Err(wrong_use("--annotation cannot be combined with --steps or --whole: each selects the window"));
     }
     let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
     let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
@@ -148,7 +148,7 @@ fn assumed(report: &ExactReport) -> String {
     rules.retain(|(_, ns)| percent(*ns) >= 0.1);
     rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
     let words = |rule: &str| match rule {
-        "gap" => "threads work in gaps without records".to_owned(),
+        "gap" => "threads are busy in gaps between records".to_owned(),
         "innermost_span" => "host calls contain no unrecorded waits".to_owned(),
         "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),
@@ -156,14 +156,19 @@ fn assumed(report: &ExactReport) -> String {
     let assumptions: Vec<String> =
         rules.iter().take(4).map(|&(rule, ns)| format!("{} ({:.1} %)", words(rule), percent(ns))).collect();
     let more = if rules.len() > assumptions.len() { ", others" } else { "" };
-    if assumptions.is_empty() { String::new() } else { format!("Assumed: {}{more}\n", assumptions.join(", ")) }
+    if assumptions.is_empty() {
+        String::new()
+    } else {
+        format!("Assumed (share of the window): {}{more}\n", assumptions.join(", "))
+    }
 }
 
 fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {
     let scope = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
-        "Critical path of {scope}: {}, with a cause for every nanosecond ({inferred:.1} % inferred or unknown)\n",
+        "Critical path of {scope}: {}, with a cause for every nanosecond ({inferred:.1} % of the causes inferred or \
+         unknown)\n",
         human::duration(report.window_ns),
     );
     for note in notes {

@@ -69,11 +69,13 @@ impl Condition {
         if !text.trim_end().ends_with('%') {
             let right = text.trim_end();
             return Err(wrong_use(format!(
-                "--fail-on {text:?}: limits are percentages of the time before; write '{right}%'"
+                "--fail-on {text:?}: limits are percentages of the time in A; write '{right}%'"
             )));
         }
         if !comparison.is_upper() || !limit.is_finite() || limit < 0.0 {
-            return Err(wrong_use(format!("--fail-on {text:?}: a limit is a slowdown: > and a percentage, 0 or more")));
+            return Err(wrong_use(format!(
+                "--fail-on {text:?}: write > and a percentage of 0 or more, because the limit is a slowdown"
+            )));
         }
         let named = NAMED.iter().find_map(|(prefix, table)| Some((what.strip_prefix(prefix)?.trim(), *table)));
         let subject = match named {
@@ -85,7 +87,7 @@ impl Condition {
                 whole.ok_or_else(|| {
                     let near = did_you_mean(what, names.clone());
                     let all = names.collect::<Vec<_>>().join(", ");
-                    wrong_use(format!("--fail-on has no condition {what:?}{near} There are: {all}"))
+                    wrong_use(format!("--fail-on has no condition {what:?}{near} The conditions are: {all}"))
                 })?
             }
         };
@@ -136,7 +138,8 @@ impl Condition {
         }
         if let (None, Some(lost)) = (held, self.lost(diff)) {
             return Err(anyhow!(
-                "--fail-on {:?} cannot be judged: A has {} time and B has none, which does not count as faster",
+                "--fail-on {:?} cannot be judged: A contains {} time and B contains none, which is not taken as a \
+                 speedup",
                 self.text,
                 lost.measure.name()
             ));
@@ -179,7 +182,7 @@ impl Condition {
                 let why = diff.warnings.first().map_or("", String::as_str);
                 return Err(anyhow!("--fail-on {:?} cannot be judged: {why}", self.text));
             }
-            _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has such a time", self.text)),
+            _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither A nor B contains this time", self.text)),
         }
         if diff.per == Per::Call && !about.is_empty() {
             // Of wholes that hold other numbers of calls, times of calls alone can be compared, and what is new.
@@ -203,11 +206,11 @@ impl Condition {
         let (text, label) = (&self.text, table.name());
         if table == ChangeTable::Functions {
             return anyhow!(
-                "--fail-on {text:?} cannot be judged: neither side has samples of this function; short functions need \
-                 more samples (record --sample-hz), or more steps{near}"
+                "--fail-on {text:?} cannot be judged: neither A nor B has samples of this function; to sample short \
+                 functions, raise record --sample-hz or record more steps{near}"
             );
         }
-        wrong_use(format!("--fail-on {text:?}: no row of {label} has this name{near}"))
+        wrong_use(format!("--fail-on {text:?}: the table {label} has no row of this name{near}"))
     }
 
     /// Verdicts of rows. p values of named rows are adjusted among these rows only, not the whole table, since any of
@@ -276,8 +279,10 @@ impl Condition {
         let Some(percent) = diff.percent(self.table(), change) else {
             let why = match verdict {
                 Verdict::OnlyAfter => "is new",
-                Verdict::Noise if !self.is_called_more(diff, change) => "has no such time in A, which may be noise",
-                _ => "has no such time in A",
+                Verdict::Noise if !self.is_called_more(diff, change) => {
+                    "has no time of this kind in A, and the difference may be noise"
+                }
+                _ => "has no time of this kind in A",
             };
             return format!("{}: {subject} {why}", self.text);
         };
@@ -289,10 +294,10 @@ impl Condition {
             }
             (Verdict::Noise, Some((low, high))) => format!(", within noise ({low:.1} % to {high:.1} %)"),
             (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {
-                format!(", significant by itself ({low:.1} % to {high:.1} %)")
+                format!(", significant if tested alone ({low:.1} % to {high:.1} %)")
             }
             (_, Some((low, high))) => format!(", significant ({low:.1} % to {high:.1} %)"),
-            (_, None) => ", not tested: no spread is known".to_owned(),
+            (_, None) => ", not tested for significance: the variation is unknown".to_owned(),
         };
         format!("{}: {subject} is {percent:.1} % slower{ends}", self.text)
     }
@@ -372,7 +377,7 @@ mod tests {
         diff.changes.insert(ChangeTable::Kernels, Vec::new());
         for nothing in ["kernels>5%", "step>5%"] {
             let error = Condition::parse(nothing).unwrap().judge(&diff, true).unwrap_err().to_string();
-            assert!(error.contains("cannot be judged: neither side has such a time"), "{error}");
+            assert!(error.contains("cannot be judged: neither A nor B contains this time"), "{error}");
         }
     }
 }

@@ -26,12 +26,13 @@ pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[Run]
     };
     if memory < 2 {
         return Err(wrong_use(
-            "one input is a memory snapshot and the other a trace or recording: compare two of a kind",
+            "one input is a memory snapshot and the other a trace or recording: compare two of the same kind",
         ));
     }
     if !args.fail_on.is_empty() || args.document.is_some() || common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use(
-            "--fail-on, --as, --steps and --rank apply to traces; to fail a build on snapshots, run `stackline memory \
+            "--fail-on, --as, --steps and --rank do not apply to memory snapshots; to fail a build on their memory, \
+             run `stackline memory \
              AFTER --baseline BEFORE.json --fail-on 'peak>+2%'`",
         ));
     }
@@ -78,8 +79,12 @@ fn sentences(peaks: &stackline_model::Table) -> String {
         let [before, after] = [before, after].map(|bytes| bytes.and_then(|bytes| u64::try_from(bytes).ok()));
         let (before, after) = match (before, after) {
             (Some(before), Some(after)) => (before, after),
-            (None, Some(only)) => return format!("{device}: not in A; the peak is {} in B\n", bytes(only)),
-            (Some(only), None) => return format!("{device}: the peak is {} in A; not in B\n", bytes(only)),
+            (None, Some(only)) => {
+                return format!("{device}: A has no memory of this device; the peak is {} in B\n", bytes(only));
+            }
+            (Some(only), None) => {
+                return format!("{device}: the peak is {} in A; B has no memory of this device\n", bytes(only));
+            }
             (None, None) => return String::new(),
         };
         let sign = if after < before { "-" } else { "+" };

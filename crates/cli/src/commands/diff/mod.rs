@@ -99,11 +99,11 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
         ([_, _], []) => args.runs.split_at(1),
         (before, []) => {
             return Err(wrong_use(format!(
-                "{}: write `stackline diff A B`, or `stackline diff A1 A2 --with B1 B2` for several of each",
+                "{}: write `stackline diff A B`, or `stackline diff A1 A2 --with B1 B2` for several runs on each side",
                 if before.len() == 1 {
                     "one run alone cannot be compared".to_owned()
                 } else {
-                    format!("{} runs without --with to separate A from B", before.len())
+                    format!("{} runs were given without --with, which separates B from A", before.len())
                 }
             )));
         }
@@ -147,7 +147,8 @@ fn open((before, after): (Vec<Run>, Vec<Run>), common: &Common) -> Result<Opened
     let some = profiles.clone().find(|profile| recording(profile));
     if let (Some(calls), Some(trace)) = (some, profiles.find(|profile| !recording(profile))) {
         return Err(wrong_use(format!(
-            "{} is a recording and {} a trace: they measure different things; compare two of a kind (`stackline record \
+            "{} is a recording and {} a trace: they measure different things; compare two of the same kind (`stackline \
+             record \
              --mode trace` records traces)",
             calls.name, trace.name
         )));

@@ -148,8 +148,8 @@ impl Baseline {
         let what = if self.unknown == 1 { "finding" } else { "findings" };
         (self.unknown > 0).then(|| {
             format!(
-                "The baseline omits {} {what} by --min-gain or --ignore without listing them, as it is from an older \
-                 version. Omitted findings count as new if they are listed now",
+                "The baseline is from an older version, which did not save the {} {what} that --min-gain or --ignore \
+                 omitted. Such a finding counts as new if it is listed now",
                 self.unknown
             )
         })
@@ -161,7 +161,10 @@ impl Baseline {
         let codes: BTreeSet<&str> = listed.map(|(identity, _)| identity.code()).filter(|code| !looked(code)).collect();
         let codes: Vec<&str> = codes.into_iter().collect();
         (!codes.is_empty()).then(|| {
-            format!("{} of the baseline: not checked this time, so findings may or may not be gone", codes.join(", "))
+            format!(
+                "{} of the baseline: not checked this time, so it is unknown if their findings are gone",
+                codes.join(", ")
+            )
         })
     }
 

@@ -37,9 +37,9 @@ impl Condition {
         match what {
             "gain" => Ok(Self::Gain(limit)),
             "together" => Ok(Self::Together(limit)),
-            "count" if text.trim_end().ends_with('%') => {
-                Err(wrong_use(format!("--fail-on {text:?}: findings are counted; write 'count>{limit}'")))
-            }
+            "count" if text.trim_end().ends_with('%') => Err(wrong_use(format!(
+                "--fail-on {text:?}: count is a number of findings, not a percentage; write 'count>{limit}'"
+            ))),
             "count" => Ok(Self::Count(limit)),
             _ => Err(form()),
         }
@@ -66,11 +66,12 @@ impl Condition {
                 let repairs = listed.iter().map(|(finding, _)| *finding).filter(is_sure);
                 let most = repairs.max_by_key(|finding| finding.gain_ns())?;
                 let gain = percent(most.gain_ns());
-                (gain > limit).then(|| format!("{} gains {gain:.1} %, more than {limit} %", most.rule.code))
+                (gain > limit)
+                    .then(|| format!("the estimated gain of {} is {gain:.1} %, more than {limit} %", most.rule.code))
             }
             Self::Together(limit) => {
                 let gain = percent(found.combined?.ns);
-                (gain > limit).then(|| format!("the combined gain is {gain:.1} %, more than {limit} %"))
+                (gain > limit).then(|| format!("the combined gain of all findings is {gain:.1} %, more than {limit} %"))
             }
             Self::Count(limit) => {
                 (listed.len() as f64 > limit).then(|| format!("{} findings, more than {limit}", listed.len()))

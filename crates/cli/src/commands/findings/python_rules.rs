@@ -101,10 +101,13 @@ impl PythonRules {
                 WorkerEvent::Message(message) => self.others.add(message).map_err(wrong_use)?,
                 WorkerEvent::TimedOut => {
                     let source = loading.map_or_else(String::new, |(source, _)| source);
-                    return Err(wrong_use(format!("{source} was not loaded in {} s (--rule-timeout)", self.seconds())));
+                    return Err(wrong_use(format!(
+                        "loading {source} took more than {} s, the limit of --rule-timeout",
+                        self.seconds()
+                    )));
                 }
                 WorkerEvent::Ended(how) => {
-                    return Err(anyhow!("the Python interpreter for rules exited unexpectedly ({how})"));
+                    return Err(anyhow!("the Python interpreter that runs rules exited unexpectedly ({how})"));
                 }
             }
         }
@@ -151,26 +154,28 @@ impl PythonRules {
                     continue;
                 }
                 WorkerEvent::Message(Message::Refused { reason, .. }) => {
-                    return Err(anyhow!("the rules cannot be run: {reason}"));
+                    return Err(anyhow!("the Python rules cannot be run: {reason}"));
                 }
                 WorkerEvent::Message(message) => {
                     self.others
                         .add(message)
-                        .map_err(|reason| anyhow!("a rule returned an invalid result: {reason}"))?;
+                        .map_err(|reason| anyhow!("a Python rule returned an invalid result: {reason}"))?;
                     continue;
                 }
                 WorkerEvent::TimedOut => {
                     format!(
-                        "the rule did not end in {} s and was stopped, outside of Python (--rule-timeout)",
+                        "the rule did not end in {} s (--rule-timeout), and its Python process was killed",
                         self.seconds()
                     )
                 }
-                WorkerEvent::Ended(how) if current.is_some() => format!("the rule ended its interpreter ({how})"),
+                WorkerEvent::Ended(how) if current.is_some() => {
+                    format!("the rule ended the Python interpreter that ran it ({how})")
+                }
                 WorkerEvent::Ended(_) if self.rules().iter().all(|rule| self.done.contains(&rule.code)) => {
                     return Ok(None);
                 }
                 WorkerEvent::Ended(how) => {
-                    return Err(anyhow!("the Python interpreter for rules exited unexpectedly ({how})"));
+                    return Err(anyhow!("the Python interpreter that runs rules exited unexpectedly ({how})"));
                 }
             };
             let code = current.map_or_else(String::new, |(code, _)| code);
@@ -202,7 +207,7 @@ fn without_duplicates(given: &[PathBuf]) -> Result<Vec<&Path>> {
     let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
     for path in given {
         match once.iter().any(|known| same(known, path)) {
-            true => print_message(&format!("--rules {}: given twice and loaded once", path.display()))?,
+            true => print_message(&format!("--rules {}: given twice, but loaded only once", path.display()))?,
             false => once.push(path),
         }
     }
@@ -214,7 +219,8 @@ fn check_version(protocol: u32, version: &str) -> Result<()> {
         return Ok(());
     }
     Err(wrong_use(format!(
-        "the Python package stackline has version {version}, this program {}: rules need equal versions",
+        "the Python package stackline has version {version}, and this program has version {}: Python rules need equal \
+         versions",
         env!("CARGO_PKG_VERSION")
     )))
 }

@@ -82,7 +82,9 @@ pub(super) fn find_in_all_ranks<'a>(
     let (has_own, mut known) = (own.is_some(), None);
     let left_out = run.each_rank(&mut |trace: Trace, takes_place_of: Option<usize>| -> Result<()> {
         if has_own && takes_place_of.is_none() && !looked.infos.is_empty() {
-            return Err(wrong_use("Python rules analyze one rank, and the input has several; select one with --rank"));
+            return Err(wrong_use(
+                "Python rules analyze only one rank, and the input has several; select one with --rank",
+            ));
         }
         check_steps(std::slice::from_ref(&trace), &options.scope)?;
         check_cycles(&trace, &options.scope)?;
@@ -131,7 +133,9 @@ pub(in crate::commands) fn find_in_session(session: &Session<'_>, run: &Run) -> 
     let mut merged = combined((found, failed), memory.as_ref(), (&options, &|_| true))?;
     if let Some(first) = session.infos.first().filter(|_| looked_at < session.infos.len()) {
         let (name, all) = (&first.name, session.infos.len());
-        merged.notes.push(format!("findings cover {name} alone: the {all} traces are not marked as ranks of one job"));
+        merged
+            .notes
+            .push(format!("findings cover only {name}, because the {all} traces are not marked as ranks of one job"));
     }
     Ok(merged)
 }

@@ -74,7 +74,7 @@ impl Suppressions {
         let Some(file) = file else { return Ok(Self { sources, rules, ..Self::default() }) };
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file)
-            .map_err(|error| unreadable(format!("{name}: cannot read findings to ignore: {error}")))?;
+            .map_err(|error| unreadable(format!("{name}: cannot read the list of findings to ignore: {error}")))?;
         let lines = parse(&text, &rules).map_err(|reason| wrong_use(format!("{name}: {reason}")))?;
         Ok(Self { lines, file: name, sources, rules, ..Self::default() })
     }
@@ -134,7 +134,7 @@ impl Suppressions {
             let is_unknown = |code: &&String| self.rules.find(code).is_none();
             let quoted_code = |code: &String| {
                 let hint = if self.rules.is_of_users(code) { " (load Python rules with --rules)" } else { "" };
-                format!("{file}:{number}: unknown finding {code:?} to ignore{hint}")
+                format!("{file}:{number}: the comment ignores an unknown finding code: {code:?}{hint}")
             };
             unknown.extend(codes.iter().filter(is_unknown).map(quoted_code));
             if !used.contains(&(file.to_owned(), number)) {
@@ -200,7 +200,7 @@ fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
             } else {
                 ""
             };
-            return Err(format!("line {number}: unknown finding {code:?}{hint}{near}"));
+            return Err(format!("line {number}: unknown finding code {code:?}{hint}{near}"));
         };
         let path = line[code.len()..].trim();
         lines.push(Line { number, code: known.to_owned(), path: (!path.is_empty()).then(|| path.to_owned()) });

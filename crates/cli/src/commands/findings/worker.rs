@@ -45,10 +45,12 @@ impl Worker {
     pub(super) fn start(python: &OsStr, request: &Value) -> Result<Self> {
         let spawned = Command::new(python).arg("-c").arg(PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| {
-            let (name, advice) =
-                (python.to_string_lossy(), "name a Python that has the package stackline with --python");
+            let (name, advice) = (
+                python.to_string_lossy(),
+                "name a Python interpreter in which the package stackline is installed, with --python",
+            );
             let what = if error.kind() == ErrorKind::NotFound { "not found".to_owned() } else { error.to_string() };
-            wrong_use(format!("cannot start {name} to run rules: {what}; {advice} or STACKLINE_PYTHON"))
+            wrong_use(format!("cannot start {name} to run Python rules: {what}; {advice} or STACKLINE_PYTHON"))
         })?;
         let (sender, lines) = channel();
         if let Some(out) = child.stdout.take() {
@@ -65,7 +67,7 @@ impl Worker {
             let sent = input.write_all(request.to_string().as_bytes());
             // One that ended before it read tells why by itself.
             if let Err(error) = sent.or_else(|e| if e.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(e) }) {
-                return Err(error).context("cannot send rules to the Python interpreter");
+                return Err(error).context("cannot send the Python rules to the Python interpreter");
             }
         }
         Ok(Self { child, lines })
@@ -79,7 +81,7 @@ impl Worker {
         };
         match line {
             Ok(line) => {
-                let line = line.context("cannot read the results of rules")?;
+                let line = line.context("cannot read the results of the Python rules")?;
                 let message = serde_json::from_str(&line).map_err(|error| not_understood(&line, &error))?;
                 Ok(WorkerEvent::Message(message))
             }
@@ -88,8 +90,10 @@ impl Worker {
                 Ok(WorkerEvent::TimedOut)
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let ended =
-                    self.child.wait().context("cannot get the exit status of the Python interpreter for rules")?;
+                let ended = self
+                    .child
+                    .wait()
+                    .context("cannot get the exit status of the Python interpreter that runs rules")?;
                 Ok(WorkerEvent::Ended(ended.to_string()))
             }
         }
@@ -111,7 +115,7 @@ impl Drop for Worker {
 fn not_understood(line: &str, error: &serde_json::Error) -> anyhow::Error {
     let begin: String = line.chars().take(120).collect();
     anyhow!(
-        "the Python package sent a message that this program cannot parse ({error}): {begin}; check that both have \
-         the same version"
+        "the Python package stackline sent a message that this program cannot parse ({error}): {begin}; check that the \
+         package and this program have the same version"
     )
 }

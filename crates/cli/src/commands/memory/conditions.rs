@@ -74,7 +74,7 @@ impl Condition {
             _ if !NAMES.contains(&what) => {
                 let near = did_you_mean(what, NAMES);
                 return Err(wrong_use(format!(
-                    "--fail-on has no condition {what:?}{near} There are: {}",
+                    "--fail-on has no condition {what:?}{near} The conditions are: {}",
                     NAMES.join(", ")
                 )));
             }
@@ -113,7 +113,8 @@ impl Condition {
             Self::Waste(limit) => {
                 if judged.peaks.iter().any(|peak| peak.mended_bytes.is_none()) {
                     return Err(wrong_use(
-                        "--fail-on waste: the input has no memory accesses, so waste is unknown; record with \
+                        "--fail-on waste: the input contains no records of memory accesses, so waste is unknown; \
+                         record with \
                          `stackline record --mode trace --memory`",
                     ));
                 }

@@ -172,8 +172,8 @@ impl Judged {
             let findings =
                 if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
             print_message(&format!(
-                "--fail-on: waste and new exclude {findings} of low confidence; peak and count include them, and \
-                 --fail-on-guesses adds them"
+                "--fail-on: conditions waste and new exclude {findings} of low confidence (--fail-on-guesses includes \
+                 them); peak and count include them"
             ))?;
         }
         self.held.iter().try_for_each(|text| print_message(&format!("--fail-on: {text}")))?;

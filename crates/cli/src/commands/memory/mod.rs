@@ -74,7 +74,9 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
 /// The memory trace of the input; of a process or a rank, if one was chosen.
 fn select_memory(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
     match (process, rank) {
-        (Some(_), Some(_)) => return Err(wrong_use("--process and --rank both select a process; give one of them")),
+        (Some(_), Some(_)) => {
+            return Err(wrong_use("--process and --rank both select a process; give only one of them"));
+        }
         (Some(requested), None) => return memory_of_process(run, requested),
         (None, Some(_)) if run.is_memory_alone()? => {
             return Err(wrong_use("a memory file has no ranks to select"));
@@ -96,7 +98,7 @@ fn memory_of_process(run: &Run, requested: &str) -> Result<MemoryTrace> {
         return Err(wrong_use("--process: the input does not contain memory of several processes"));
     }
     let labels: Vec<&str> = processes.iter().map(|trace| &trace.label[..]).collect();
-    Err(wrong_use(format!("--process: no process {requested:?}; there are: {}", labels.join(", "))))
+    Err(wrong_use(format!("--process: no process {requested:?}; the processes are: {}", labels.join(", "))))
 }
 
 /// Thresholds of memory waste patterns, as the `--set` options change them.
@@ -107,7 +109,9 @@ fn rules(args: &MemoryArgs) -> Result<Rules> {
     }
     let is_of_memory = |code: &&str| findings::rules::memory_rules().any(|rule| rule.code == *code);
     if let Some(code) = settings.rules().find(|code| !is_of_memory(code)) {
-        return Err(wrong_use(format!("--set: {code} is not a memory rule; set it in `stackline findings`")));
+        return Err(wrong_use(format!(
+            "--set: {code} is not a memory rule; change its threshold with `stackline findings --set`"
+        )));
     }
     Ok(stackline_engine::memory_rules(&settings))
 }
@@ -140,7 +144,8 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
         let peaks = tables::named_peaks(trace, args.peaks());
         let peak = peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name));
         let names: Vec<&str> = peaks.iter().map(|peak| peak.name.as_str()).collect();
-        let none = || wrong_use(format!("no peak {name:?}; there are: {} (--peaks N gives more)", names.join(", ")));
+        let none =
+            || wrong_use(format!("no peak {name:?}; the peaks are: {} (--peaks N finds more)", names.join(", ")));
         return Ok(Some(vec![tables::alive_table(trace, peak.ok_or_else(none)?)]));
     }
     if args.curve {
@@ -157,7 +162,9 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
     if args.rules == Some(MemoryRules::Drgpum) {
         return Ok(Some(vec![tables::rules_table(&analysis.usage, &analysis.matches)]));
     }
-    let none = |number| wrong_use(format!("no suggestion {number}; there are {}", analysis.ranked.len()));
+    let none = |number| {
+        wrong_use(format!("no suggestion {number}; the analysis has {}, numbered from 1", analysis.ranked.len()))
+    };
     Ok(Some(vec![tables::apply(trace, &analysis.ranked, &args.apply).map_err(none)?]))
 }
 
@@ -210,7 +217,7 @@ fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<Strin
     let is_cut = common.format == Format::Table && rows > 0;
     let unseen = |at: &usize| listed.iter().position(|other| other == at).is_none_or(|row| row >= rows);
     (is_cut && chosen.iter().any(unseen))
-        .then(|| "Some of these numbers are not shown: --limit 0 shows all rows.".to_owned())
+        .then(|| "The table does not show some of these suggestions; --limit 0 shows all rows.".to_owned())
 }
 
 /// Remove columns that repeat others for programs: parts of source locations and of changes.
@@ -273,7 +280,9 @@ pub(super) fn head(trace: &MemoryTrace) -> String {
     );
     let processes = stackline_ingest::diagnostics::processes_of(&trace.report);
     if processes > 1 {
-        text.push_str(&format!("1 of {processes} memory traces in the input: --process selects another one.\n"));
+        text.push_str(&format!(
+            "Shown is 1 of {processes} memory traces in the input; --process selects another one.\n"
+        ));
     }
     text.push_str(missing(trace));
     text
@@ -286,23 +295,25 @@ fn missing(trace: &MemoryTrace) -> &'static str {
     let is_snapshot = !trace.segments.is_empty();
     if stackline_ingest::diagnostics::has_no_history(&trace.report) {
         if has_paths {
-            "The snapshot has no history: no peak, and call paths only of live objects. Call \
+            "The snapshot has no allocation history, so peaks are unknown and only live objects have call paths. To \
+             record it, call torch.cuda.memory._record_memory_history() before the model is created, and \
+             _dump_snapshot() after the step.\n"
+        } else {
+            "The snapshot has no allocation history, so peaks and call paths are unknown. To record it, call \
              torch.cuda.memory._record_memory_history() before the model is created, and _dump_snapshot() after the \
              step.\n"
-        } else {
-            "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() \
-             before the model is created, and _dump_snapshot() after the step.\n"
         }
     } else if stackline_ingest::diagnostics::is_outside_window(&trace.report) {
-        "No operator ran during the recording, so memory accesses are unknown. Record a longer or another part \
-         (--duration, --after, --steps).\n"
+        "No operator ran during the recording, so memory accesses are unknown. Record a longer part of the program, or \
+         another part (--duration, --after, --steps).\n"
     } else if trace.objects.is_empty() {
-        "The input contains no memory objects: no allocations, and no earlier objects.\n"
+        "The input contains no memory objects: it has no allocations, and no objects from before the recording.\n"
     } else if is_snapshot && !has_paths {
         "The snapshot has no call paths, so allocations have no source lines. Call \
          torch.cuda.memory._record_memory_history(context=\"all\", stacks=\"all\") before the model is created.\n"
     } else if !trace.has_accesses {
-        "The input has no memory accesses: unused memory, early allocations and late frees cannot be found.\n"
+        "The input has no records of memory accesses, so unused memory, early allocations and late frees cannot be \
+         found.\n"
     } else {
         ""
     }

@@ -65,7 +65,7 @@ pub(in crate::commands) fn trace_of_rank(
     let Read { memories, .. } = read(run, files, common)?;
     let MemorySource { path, member } =
         memories.file_of_rank(rank).map_err(|available| match available.is_empty() {
-            true => wrong_use("--rank: these memory files have no ranks; give one of them"),
+            true => wrong_use("--rank does not apply: these memory files have no ranks; give only one of them"),
             false => Error::NoRank { requested: rank, available }.into(),
         })?;
     let traces = reading(run, |run| run.memories_of_file(path))?;

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let place = match RunDirectory::create(common.output.as_deref(), &args.command) {
         Ok(place) => place,
         Err(error) if is_full(&error) => {
-            print_message(&format!("stackline: {error:#}: nothing is recorded, the command runs without recording"))?;
+            print_message(&format!("stackline: {error:#}: the command runs without recording"))?;
             return Ok(launch::end_like(launch::run(&args.command, &[])?.1));
         }
         Err(error) => return Err(error),
@@ -82,11 +82,14 @@ fn not_merged(
     match read {
         Ok(tree) => {
             let more = format!(
-                ". The merged tables could not be written: {error}. `stackline calls {run}` merges the streams"
+                ". The merged call tree could not be saved: {error}. `stackline calls {run}` merges the data of the \
+                 processes again"
             );
             summary(&tree, (how, &run, next(args, &tree)), (part(args, common), &more))
         }
-        Err(_) => format!("stackline: {how}the recording could not be merged: {error}. Its streams are in {run}."),
+        Err(_) => format!(
+            "stackline: {how}the recorded data of the processes could not be merged: {error}. The data is in {run}."
+        ),
     }
 }
 
@@ -97,7 +100,7 @@ fn missing(tree: &CallingContextTree) -> String {
         tree.report.problems.iter().filter(is_write).map(|problem| format!("; {}", problem.example)).collect();
     let is_other = |problem: &Problem| problem.severity != Severity::Note && !is_write(&problem);
     if tree.report.problems.iter().any(is_other) {
-        text.push_str("; records may be missing: see the read report");
+        text.push_str("; records may be missing: `stackline doctor` on the run lists the reasons");
     }
     text
 }
@@ -157,8 +160,10 @@ fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (par
     let nothing = match (tree.metrics.is_empty(), part) {
         (false, _) => "",
         (true, _) if !how.is_empty() => "; nothing was measured before the program ended",
-        (true, Part::Later) => "; nothing was measured: the requested part may not have been reached",
-        (true, Part::Ends) => "; nothing was measured: the requested part may not have been reached, or ended earlier",
+        (true, Part::Later) => "; nothing was measured: the program may have ended before the requested steps or time",
+        (true, Part::Ends) => {
+            "; nothing was measured: the program may have reached no requested step or time, or run no operator in it"
+        }
         (true, Part::All) if is_whole => "; no PyTorch operator ran",
         (true, Part::All) => "; no measurement was written, so it is unknown if PyTorch operators ran",
     };
@@ -200,7 +205,11 @@ mod tests {
         );
         assert_eq!(missing(&tree), "; 7-0.slr: disk full for 2.1 s; 12 records not written");
         tree.report.count("process_killed", Severity::Lost, "", None, "8-0.slr");
-        assert!(missing(&tree).ends_with("; records may be missing: see the read report"), "{}", missing(&tree));
+        assert!(
+            missing(&tree).ends_with("; records may be missing: `stackline doctor` on the run lists the reasons"),
+            "{}",
+            missing(&tree)
+        );
     }
 
     #[test]
@@ -208,8 +217,8 @@ mod tests {
         let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
         let summary_for = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
         let (later, ends) = (summary_for(Part::Later), summary_for(Part::Ends));
-        assert!(later.contains("may not have been reached. Next"), "{later}");
-        assert!(ends.contains("may not have been reached, or ended earlier. Next"), "{ends}");
+        assert!(later.contains("ended before the requested steps or time. Next"), "{later}");
+        assert!(ends.contains("or run no operator in it. Next"), "{ends}");
     }
 
     #[test]

@@ -18,14 +18,20 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
         return Err(wrong_use(format!("unknown counter {unknown:?}; --counters accepts: {}", COUNTERS.join(", "))));
     }
     if args.counters.len() > MAX_COUNTERS {
-        return Err(wrong_use(format!("{} counters; at most {MAX_COUNTERS} can be read", args.counters.len())));
+        return Err(wrong_use(format!(
+            "{} counters were given; at most {MAX_COUNTERS} can be read",
+            args.counters.len()
+        )));
     }
     if !args.counters.is_empty() && args.sample_hz == Some(0) && args.real_hz.unwrap_or(0) == 0 {
-        return Err(wrong_use("--counters are read with samples, which --sample-hz 0 disables"));
+        return Err(wrong_use(
+            "--counters needs samples, because counters are read with each sample; leave --sample-hz 0 out",
+        ));
     }
     if common.format != Format::Table || !common.tables.is_empty() || common.limit.is_some() {
         return Err(wrong_use(
-            "record writes a run directory, no table: leave --format, --table and --limit out, and use them with \
+            "record writes a run directory and prints no table: leave --format, --table and --limit out, and use them \
+             with \
              `stackline calls RUN` afterwards",
         ));
     }
@@ -33,7 +39,9 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
         return Err(wrong_use("--clip-overlaps applies to GPU operations, which record does not record; leave it out"));
     }
     if common.rank.is_some() {
-        return Err(wrong_use("record records all ranks; `stackline calls --by rank` separates them"));
+        return Err(wrong_use(
+            "--rank does not apply: record records all ranks, and `stackline calls --by rank` separates them",
+        ));
     }
     if args.shapes && args.without.iter().any(|name| name == "pytorch") {
         return Err(wrong_use("--shapes needs PyTorch operators, which --without pytorch disables"));

@@ -161,11 +161,16 @@ fn packaged(libraries: &Path) -> Vec<PathBuf> {
 /// Path of the recorder: from the variable, from the directory of this program, or from the installation.
 pub(super) fn recorder() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(RECORDER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
-        return fs::canonicalize(&path)
-            .with_context(|| format!("{}: no recorder at the path of {RECORDER_VARIABLE}", path.display()));
+        return fs::canonicalize(&path).with_context(|| {
+            format!(
+                "{}: no recorder library at this path, which the environment variable {RECORDER_VARIABLE} gives",
+                path.display()
+            )
+        });
     }
-    let program =
-        std::env::current_exe().and_then(fs::canonicalize).context("the location of this program is unknown")?;
+    let program = std::env::current_exe()
+        .and_then(fs::canonicalize)
+        .context("cannot determine where this program is installed")?;
     let folder = program.parent().unwrap_or(Path::new("."));
     let places = [folder.join(RECORDER), folder.join("../lib/stackline").join(RECORDER)];
     // Fedora keeps packages with machine code apart.
@@ -173,7 +178,8 @@ pub(super) fn recorder() -> Result<PathBuf> {
     let found = places.into_iter().chain(packages).find_map(|place| fs::canonicalize(place).ok());
     found.ok_or_else(|| {
         unreadable(format!(
-            "{RECORDER} is neither in {} nor in ../lib/stackline relative to it; build it with `cargo build --release \
+            "the recorder library {RECORDER} is neither in {} nor in ../lib/stackline relative to it; build it with \
+             `cargo build --release \
              -p stackline-record`, or set {RECORDER_VARIABLE}",
             folder.display()
         ))

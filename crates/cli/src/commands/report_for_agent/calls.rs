@@ -21,7 +21,8 @@ pub(in crate::commands) fn report_calls(run: &Run, common: &Common, source: &Sou
     let tree = crate::commands::calls::of_rank(run.profile()?, (&run.inputs()[0], common.rank))?;
     let (tree, name) = (fold_imports(tree), run.name());
     let mut out = format!(
-        "Performance report of the recording {name}: sums of calls without single timestamps. Numbers are measured \
+        "Performance report of the recording {name}: totals per call path, without individual calls. Numbers are \
+         measured \
          unless marked as predicted.\n"
     );
     let step = step_time(&tree);

@@ -33,7 +33,9 @@ pub(in crate::commands) fn report_memory(run: &Run, common: &Common) -> Result<S
         None => return report_several_files(run, &files, common),
     };
     let cli = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
-    let mut out = String::from("Report of device memory. Numbers are from the file; savings are replayed.\n");
+    let mut out = String::from(
+        "Report of device memory. Sizes are from the file; savings are predicted by replaying its allocations.\n",
+    );
     out.push_str(&clean_lines(&memory::head(&trace)));
     let tables = match &cli.command {
         Command::Memory(args) => {
@@ -60,7 +62,7 @@ pub(in crate::commands) fn report_memory(run: &Run, common: &Common) -> Result<S
 /// Comparison of several files, with the highest peak of each.
 fn report_several_files(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
     let memory::Read { memories, reports } = memory::read_several(run, files, common)?;
-    let mut out = String::from("Report of device memory from several files. Numbers are from the files.\n");
+    let mut out = String::from("Report of device memory from several files. Sizes are from the files.\n");
     for sentence in memories.sentences() {
         let _ = writeln!(out, "{}", short(&sentence, 4 * TITLE));
     }

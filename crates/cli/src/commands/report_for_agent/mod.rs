@@ -194,8 +194,8 @@ fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), length
 /// The times of steps, a line for each rank or process.
 fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut String) {
     let Some(spread) = spread else {
-        let but = if are_inferred { ", unless they name inferred steps" } else { "" };
-        let _ = writeln!(out, "Steps: none are marked; the numbers are of the whole trace{but}.");
+        let but = if are_inferred { ", unless inferred steps are mentioned" } else { "" };
+        let _ = writeln!(out, "Steps: none are marked, so numbers cover the whole trace{but}.");
         return;
     };
     let rows: Vec<usize> = (0..spread.rows()).filter(|&row| text(spread, "measure", row) == Some("time")).collect();
@@ -235,10 +235,10 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
     let _ = writeln!(out, "\nFindings, by predicted gain ({unit}{rank} takes {length}):");
     if found.with_gpu_work && !found.are_inferred {
-        out.push_str("A step here ends when its GPU work ends; \"Steps\" above are CPU spans.\n");
+        out.push_str("A step here ends when its GPU work ends; \"Steps\" above are the times of CPU spans.\n");
     }
     if let Some(ns) = found.between_ns {
-        let _ = writeln!(out, "{} of it are between steps.", human::duration(ns));
+        let _ = writeln!(out, "{} of this time is between steps.", human::duration(ns));
     }
     for (at, finding) in listed(&found.findings, lengths.lines.min(FINDINGS)) {
         let on = ranks_with(found, finding).map_or_else(String::new, |ranks| format!("; {ranks}"));
