@@ -38,33 +38,36 @@ codes! {
     MISSING_COMMA "missing_comma" Repaired "the comma between two records is missing";
     DAMAGED_EVENT "damaged_event" Skipped "a record could not be read; reading continued at the next one";
     NOT_AN_EVENT "not_an_event" Skipped "an element of the event list is not a JSON object and was skipped";
-    NO_PHASE "no_phase" Repaired "an event has a duration but no phase (`ph`); it was read as a complete event (phase \
-                                  X)";
+    NO_PHASE "no_phase" Repaired
+        "an event has a duration but no phase (`ph`); it was read as a complete event (phase X)";
     UNKNOWN_RECORD "unknown_record" Skipped "an event has neither a phase (`ph`) nor a duration and was skipped";
     LAST_RECORD "last_record" Note "the last event that could be read from a truncated file";
     TRUNCATED "truncated" Lost "the file is truncated; only the part before the missing end was read";
-    TOO_DAMAGED "too_damaged" Lost "the file is too damaged to continue reading; only the part before the damage was \
-                                    read";
+    TOO_DAMAGED "too_damaged" Lost
+        "the file is too damaged to continue reading; only the part before the damage was read";
     UNCLOSED "unclosed_list" Note "the event list has no closing bracket, which the format allows";
     DAMAGED_STREAM "damaged_compression" Lost
         "the compressed data is truncated or damaged; the part before the damage was read, but may be wrong near it";
     TRAILING "trailing_data" Skipped "text after the end of the document was not read";
-    TOO_LARGE_ENTRY "oversized_entry" Lost "an entry of the JSON document is larger than 512 MiB; reading stopped \
-                                            there";
+    TOO_LARGE_ENTRY "oversized_entry" Lost
+        "an entry of the JSON document is larger than 512 MiB; reading stopped there";
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
     SEVERAL_LISTS "several_event_lists" Repaired "the file has several event lists, which were read as one";
     DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice in the same JSON object; the last value was used";
     BAD_TIME "bad_time" Skipped
-        "a time or duration is not a number or is out of range and was ignored; the record was kept but excluded from all totals";
+        "a time or duration is not a number or is out of range and was ignored; the record was kept but excluded from \
+         all totals";
     BAD_BASE "bad_base_time" Skipped "the base time (`baseTimeNanoseconds`) is not an integer and was taken as 0";
     NO_TIME "no_time" Skipped "a record without a time stamp was placed at time 0 and excluded from all totals";
     TIME_AS_TEXT "time_as_text" Repaired "times are written as text and were read as numbers";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were read as nanoseconds";
     NO_NAME "no_name" Repaired "the file lacks the name of an event (events refer to names by number)";
     NO_DURATION "no_duration" Repaired
-        "a complete event without a duration was read with duration 0; GPU work without a duration is excluded from all totals (`zero_duration`)";
+        "a complete event without a duration was read with duration 0; GPU work without a duration is excluded from \
+         all totals (`zero_duration`)";
     NEGATIVE_DURATION "negative_duration" Repaired
-        "a negative duration was read as 0; GPU work with a negative duration is excluded from all totals (`zero_duration`)";
+        "a negative duration was read as 0; GPU work with a negative duration is excluded from all totals \
+         (`zero_duration`)";
     UNMATCHED_END "unmatched_end" Skipped "the end of a span was skipped, because the file lacks the begin of the span";
     UNFINISHED "unfinished" Repaired "a span has a begin but no end; it was closed at the end of the trace";
     TABLE_FULL "table_full" Lost
@@ -111,7 +114,8 @@ codes! {
         "GPU operations end after many later operations of their stream, so their durations are wrong; they were \
          kept, but excluded from all totals";
     IMPLAUSIBLE_HOST_TIME "implausible_host_time" Skipped
-        "calls and operators of CPU threads end after the recording, or long after the call that contains them: their times are wrong, so they are excluded from all totals";
+        "calls and operators of CPU threads end after the recording, or long after the call that contains them: their \
+         times are wrong, so they are excluded from all totals";
     GARBLED_TIME "garbled_time" Skipped
         "events read after damaged compressed data have times far from all others; they were kept, but excluded from \
          all totals";
@@ -127,9 +131,11 @@ codes! {
     CLIPPED "clipped_overlap" Repaired
         "the end of a GPU operation was moved to the start of the next one on its stream (--clip-overlaps)";
     EARLY_KERNEL "kernel_before_launch" Note
-        "GPU operations start before their launch call: the clocks of CPU and GPU differ (differences under 1 ms are not corrected)";
+        "GPU operations start before their launch call: the clocks of CPU and GPU differ (differences under 1 ms are \
+         not corrected)";
     LATE_KERNEL "kernel_after_wait" Note
-        "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ (differences under 1 ms are not corrected), or a record is wrong";
+        "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ \
+         (differences under 1 ms are not corrected), or a record is wrong";
     NEVER_CLOSED "never_closed" Repaired
         "a frame has no recorded end; it was ended together with its caller, not at the end of the recording";
     CROSSING "crossing" Note
@@ -140,7 +146,8 @@ codes! {
     SEQUENCE_TWICE "sequence_number_twice" Note
         "several backward operators have the same sequence number, so they may be linked to the wrong forward operator";
     NO_DEVICE_RECORD "no_device_record" Note
-        "launch calls have no GPU operation in the trace: device activity was not recorded, or the calls were captured into a graph";
+        "launch calls have no GPU operation in the trace: device activity was not recorded, or the calls were \
+         captured into a graph";
     AROUND_OTHERS "operation_around_others" Note
         "device operations contain other operations on the same row, as loops and branches do; only the inner ones \
          count as GPU work";
@@ -156,7 +163,8 @@ codes! {
         "processes that are missing from the file's process list were read without a name";
     ROWS_LEFT_OUT "rows_left_out" Skipped "table rows with neither a process ID nor a time were skipped";
     PROCESS_LEFT_OUT "process_left_out" Skipped
-        "rows of processes that are missing from the file's process list were skipped: the file is damaged or truncated, and the rows may be garbage";
+        "rows of processes that are missing from the file's process list were skipped: the file is damaged or \
+         truncated, and the rows may be garbage";
     KERNELS_NOT_RECORDED "kernels_not_recorded" Note
         "some kernel launches have no GPU operation in the trace: the GPU was busier, and less idle, than shown";
     UNKNOWN_CATEGORY "unknown_category" Note "events of an unknown category were kept as kind `other`";
@@ -174,27 +182,28 @@ codes! {
         "an earlier profiler cycle of the same process was skipped, because each rank has only one trace; open its \
          file on its own to see it";
     UNREADABLE_STREAM "unreadable_stream" Lost "the recorded data of a process cannot be read; that process is missing";
-    CUT_STREAM "cut_stream" Lost "the recorded data of a process is truncated; only the part before the missing end \
-                                  was read";
+    CUT_STREAM "cut_stream" Lost
+        "the recorded data of a process is truncated; only the part before the missing end was read";
     DAMAGED_CHUNK "damaged_chunk" Lost
         "a damaged part of the recorded data of a process was skipped; reading continued at the next intact part";
     NOT_WRITTEN "not_written" Lost "the recorder could not write some of its records";
-    WRITE_DELAYED "write_delayed" Note "the recorder could not write for a while; it wrote the records of this time \
-                                        later";
+    WRITE_DELAYED "write_delayed" Note
+        "the recorder could not write for a while; it wrote the records of this time later";
     FOLDED_NAMES "folded_names" Note
         "too many span names differ only in numbers or identifiers; they were merged into one name";
-    EMPTY_STREAM "empty_stream" Lost "the recorded data of a process ends before its first record; that process is \
-                                      missing";
-    DANGLING_RECORD "dangling_record" Skipped "a record refers to an entry that the file lacks, such as a frame or \
-                                               stack, and was not used in full";
+    EMPTY_STREAM "empty_stream" Lost
+        "the recorded data of a process ends before its first record; that process is missing";
+    DANGLING_RECORD "dangling_record" Skipped
+        "a record refers to an entry that the file lacks, such as a frame or stack, and was not used in full";
     UNKNOWN_STATEMENT "unknown_statement" Skipped
         "a newer version of Stackline wrote a record that this version does not know; update Stackline to read it";
     KILLED "process_killed" Lost
-        "a process has no end record (still running, killed, or disk full): its last half second, or all data since the disk was full, may be missing";
+        "a process has no end record (still running, killed, or disk full): its last half second, or all data since \
+         the disk was full, may be missing";
     ENDED_BY_PARENT "ended_by_parent" Note
         "a worker was terminated by its parent, as data loaders and pools do: its last half second may be missing";
-    AFTER_STEPS "after_last_step" Note "the time between the last step and the end of the killed process belongs to \
-                                        no step";
+    AFTER_STEPS "after_last_step" Note
+        "the time between the last step and the end of the killed process belongs to no step";
     IN_FLIGHT "in_flight" Note
         "a call was still running when the recording ended; if the process was killed, the call was last seen up to \
          0.5 s before the end and is excluded from counts and times";
@@ -225,16 +234,17 @@ codes! {
     MEMORY_HUGE "implausible_size" Note
         "an allocation is larger than 1 PiB, more memory than any device has; totals that contain it may reach the \
          limit of 64-bit numbers and stop there";
-    MEMORY_CLOCK_BACK "memory_clock_back" Repaired "memory events are not in time order; the order of the file was \
-                                                    used";
+    MEMORY_CLOCK_BACK "memory_clock_back" Repaired
+        "memory events are not in time order; the order of the file was used";
     MEMORY_OTHER_SIZE "freed_other_size" Note "memory was freed with a different size than it was allocated with";
-    MEMORY_LATE_FREE "free_before_records" Note "the free of a block was completed during the recording, but was \
-                                                 requested before it";
+    MEMORY_LATE_FREE "free_before_records" Note
+        "the free of a block was completed during the recording, but was requested before it";
     MEMORY_OLDER "older_than_records" Note
         "objects were allocated before the first record: they count as live from the beginning, and their call path \
          may be unknown";
     MEMORY_NO_HISTORY "no_memory_history" Note
-        "the snapshot has no allocation history, so its peak and call paths are unknown; call torch.cuda.memory._record_memory_history() before creating the model, then _dump_snapshot()";
+        "the snapshot has no allocation history, so its peak and call paths are unknown; call \
+         torch.cuda.memory._record_memory_history() before creating the model, then _dump_snapshot()";
     MEMORY_NO_SEGMENTS "no_memory_segments" Note
         "the snapshot lists no segments: allocations from before its history, and reserved but unused memory, are \
          unknown";
@@ -267,19 +277,20 @@ codes! {
     TEXT_MISSING "missing_text" Lost
         "rows refer to a string that the file's string table lacks; they have a general name instead, such as `kernel \
          without a name`";
-    ROW_WITHOUT_NAME "row_without_name" Note "rows of the file have no name; they have a general name instead, such \
-                                              as `kernel without a name`";
+    ROW_WITHOUT_NAME "row_without_name" Note
+        "rows of the file have no name; they have a general name instead, such as `kernel without a name`";
     NEGATIVE_VALUE "negative_value" Skipped "a sample value that is negative or not a number was skipped";
     HUGE_VALUE "value_out_of_range" Repaired "a sample value exceeds 2^63 of the smallest unit and was capped";
-    FRACTIONAL_VALUE "fractional_values" Repaired "sample values have fractions; all values were rounded to \
-                                                   thousandths";
+    FRACTIONAL_VALUE "fractional_values" Repaired
+        "sample values have fractions; all values were rounded to thousandths";
     UNMERGED_LOG "unmerged_log" Lost
         "the database has a write-ahead log (-wal file) with data that was not read: the export is still running or \
          was stopped; wait until it ends, or export again";
     TABLE_NOT_READ "table_not_read" Note "this version of Stackline does not read some tables of the file";
     OTHER_PROCESS "process_without_gpu_calls" Note "processes of the file that call no GPU API were skipped";
     GRAPHS_AS_WHOLE "graphs_as_a_whole" Note
-        "launches of CUDA graphs were recorded as a whole, without times of their kernels; record with nsys profile --cuda-graph-trace=node";
+        "launches of CUDA graphs were recorded as a whole, without times of their kernels; record with nsys profile \
+         --cuda-graph-trace=node";
     PROFILER_MESSAGE "profiler_says" Note "the profiler issued warnings during the recording";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace and was skipped";
 }
