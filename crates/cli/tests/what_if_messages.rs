@@ -204,7 +204,7 @@ fn impossible_times_are_named_as_the_reason() {
         assert!(text.contains("a usable start and duration"), "{text}");
     }
     let doctor = stdout(&["doctor", file]);
-    assert!(doctor.contains("both have plausible times"), "{doctor}");
+    assert!(doctor.contains("lacks a plausible time"), "{doctor}");
     assert!(!doctor.contains("Import the trace again"), "{doctor}");
 }
 

@@ -93,8 +93,8 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         .i64("older_before", Unit::Bytes, older.iter().map(|(before, _)| before.map(int)))
         .i64("older_after", Unit::Bytes, older.iter().map(|(_, after)| after.map(int)))
         .note(
-            "bytes: requested bytes, without the allocator's rounding. older: bytes of the peak that were allocated \
-            before the recording began.",
+            "Columns bytes_*: requested bytes, without the allocator's rounding. Columns older_*: bytes of the peak \
+             that were allocated before the recording began.",
         )
 }
 

@@ -172,8 +172,8 @@ impl SeveralMemories {
             format!("{count} ranks of one job, one file each. Median peak: {median}.")
         } else {
             format!(
-                "{count} memory files, one row each: GPU numbers in their names repeat (several hosts or times), so \
-                 they are not ranks. Median peak: {median}."
+                "{count} memory files, one row each: GPU numbers in the file names repeat (several hosts or times), \
+                 so the numbers are not ranks. Median peak: {median}."
             )
         }];
         let whose = if self.knows_ranks() { "rank" } else { "file" };
@@ -236,8 +236,8 @@ impl SeveralMemories {
             .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
             .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
             .note(format!(
-                "bytes: requested bytes at the highest peak. beside_median: difference from the median of \
-                the {whose}s."
+                "Column bytes: requested bytes at the highest peak. Column beside_median: difference from the median \
+                 of the {whose}s."
             ))
     }
 
@@ -297,7 +297,7 @@ impl SeveralMemories {
         let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
         if let Some(row) = grows {
             sentences.push(format!(
-                "Largest growth: {}, from {} to {}, in {} of {} intervals between files.",
+                "Largest growth: {}, from {} to {}; it grew in {} of the {} intervals between files.",
                 row.place,
                 words(row.first()),
                 words(row.last()),
@@ -319,7 +319,7 @@ impl SeveralMemories {
             .i64("bytes", Unit::Bytes, bytes.iter().copied())
             .i64("change", Unit::Bytes, (0..bytes.len()).map(change))
             .text("device", self.files.iter().map(|(_, file)| file.highest().map(|(device, _)| device.clone())))
-            .note("bytes: requested bytes at the highest peak.")
+            .note("Column bytes: requested bytes at the highest peak.")
     }
 
     /// Bytes of each line at the highest peak of each file, in order, largest growth first.
@@ -345,8 +345,8 @@ impl SeveralMemories {
             .i64("last_bytes", Unit::Bytes, rows.iter().map(|row| int(row.last())))
             .i64("grows", Unit::None, rows.iter().map(|row| int(row.grows() as u64)))
             .note(
-                "grows: number of intervals between consecutive files in which the line holds more at the highest \
-                peak.",
+                "Column grows: number of intervals between consecutive files in which the bytes of the line at the \
+                 highest peak grew.",
             )
     }
 }

@@ -159,10 +159,12 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
         .i64("reserved_before", Unit::Bytes, rows.iter().map(|row| row.4.map(|(before, _)| int(before))))
         .i64("reserved_after", Unit::Bytes, rows.iter().map(|row| row.4.map(|(_, after)| int(after))))
         .i64("at_call", Unit::None, rows.iter().map(|row| int(row.2.position.index() as u64)));
-    let model = "reserved: maximum that PyTorch's caching allocator would reserve, by a model of its rules \
-        (docs/explanation/memory-analysis.md).";
+    let model = "Columns reserved_before and reserved_after: most memory that PyTorch's caching allocator would \
+                 reserve, predicted by a model of its rules (docs/explanation/memory-analysis.md).";
     let table = if rows.iter().any(|row| row.4.is_some()) { table.note(model) } else { table };
-    Ok(table.note("A suggestion that conflicts with an earlier one, or concerns another device, is not applied."))
+    Ok(table.note(
+        "On each device, suggestions that conflict with an earlier one or concern another device are not applied.",
+    ))
 }
 
 /// Maximum of the reserved memory on a device, by the trace's settings or with expandable segments.
