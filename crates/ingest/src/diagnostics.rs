@@ -105,8 +105,8 @@ codes! {
         "the clock of a device differs from the host's; the device's times were shifted before the analysis to match \
          launches and waits";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired
-        "the clock of a device differs from the host's, and no launch of its work is recorded; its first operations \
-         were aligned with the first launch calls, so idle time before them is unknown";
+        "the clock of a device differs from the host's, and no launch of its work is recorded; its times were shifted \
+         until its operations follow the launch calls, so idle time before the first operation is unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
         "no constant shift of a device's times fits both its launches and its waits (its clock may have jumped): \
          times were not changed, so steps and idle time near such a jump are wrong";

@@ -56,8 +56,8 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     );
     let table = if clocks.iter().any(|c| c.applied_ns != 0 && c.launches == 0) {
         table.note(
-            "A device's launches are not recorded, so its first operations were aligned with the first launch calls \
-             of the host. Its idle time before them is unknown.",
+            "The launches of a device are not recorded, so its times were shifted until its operations follow the \
+             launch calls of the host. Its idle time before the first operation is unknown.",
         )
     } else {
         table

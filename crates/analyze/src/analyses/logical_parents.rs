@@ -8,7 +8,8 @@ use stackline_timeline::{DefaultWindow, Scope};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "logical_parents",
-    about: "Parents of events that nesting on a thread does not show (launches, forward operators, thread handovers), \
+    about: "Parents of events that nesting on a thread does not show (launches, forward operators, work handed to \
+            other threads), \
             with evidence",
     tables: &["logical_parents"],
     window: DefaultWindow::Steps,

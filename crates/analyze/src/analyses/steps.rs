@@ -264,9 +264,8 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     table.note(
         "Column time_us: the step's span on the CPU. Column with_gpu_us: from the end of the previous step's GPU work \
          to the end of the step's own GPU work. Column gpu_busy_us: time in the span in which any GPU runs an \
-         operation. \
-         Column launched_gpu_us: summed durations of the operations that the step launched, which may run after its \
-         end.",
+         operation. Column launched_gpu_us: summed durations of the operations that the step launched, which may run \
+         after its end.",
     )
 }
 

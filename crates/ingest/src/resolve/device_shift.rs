@@ -84,7 +84,7 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
         let way = if shift.by > 0 { "behind" } else { "ahead of" };
         let seconds = shift.by.unsigned_abs() as f64 / 1e9;
         let (code, how) = match shift.is_by_order {
-            true => (diagnostics::CLOCK_UNKNOWN, ", aligned with the first launch calls"),
+            true => (diagnostics::CLOCK_UNKNOWN, ", shifted to follow the launch calls"),
             false => (diagnostics::CLOCK_SHIFTED, ""),
         };
         let example = format!("device {device}: {seconds:.6} s {way} the host's clock{how}");

@@ -140,9 +140,8 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
         if situation.is_host {
             return format!(
-                "the operating system refused more memory, with {} of tensors in use. Host memory is exhausted, or \
-                 the process \
-                 or container has a limit (ulimit -v, cgroup); raise the limit, or lower the peak",
+                "the operating system refused more memory, with {} of tensors in use. Host memory is exhausted, or the \
+                 process or container has a limit (ulimit -v, cgroup); raise the limit, or lower the peak",
                 bytes(situation.allocated)
             );
         }
@@ -182,9 +181,8 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
     }
     let short = bytes(missing - cached);
     format!(
-        "not enough memory: {short} were missing, even if all unused reserved memory were used. Lower the peak by \
-         that much \
-         (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
+        "not enough memory: {short} were missing, even if all unused reserved memory were used. Lower the peak by that \
+         much (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
     )
 }
 

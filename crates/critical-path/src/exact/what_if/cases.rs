@@ -68,8 +68,8 @@ impl<'e> Cases<'e> {
         let likely = of_case(Case::Likely);
         if likely.is_empty() {
             let text = edits[0].to_string();
-            let reason = "this edit is only an alternative for the bounds; also give the main edits, which have no \
-                          case before them"
+            let reason = "this edit is only an alternative for the bounds; also give the main edits, which begin \
+                          without a case, lower or upper"
                 .to_owned();
             return Err(CriticalPathError::RefusedEdit { text, reason });
         }
