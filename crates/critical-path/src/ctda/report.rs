@@ -198,7 +198,7 @@ impl CtdaReport {
                 .text("phase", phases.iter().map(|p| p.0.to_owned()))
                 .f64("percent", Unit::Percent, phases.iter().map(|p| share(p.1)))
                 .f64("weight_us", Unit::Us, phases.iter().map(|p| p.1)),
-            Table::new("edges", "Edges by type")
+            Table::new("edges", "Dependency edges by type, in the graph and on the critical path")
                 .text("type", self.edges.keys().cloned())
                 .i64("edges", Unit::None, self.edges.values().map(|&n| n as i64))
                 .i64("on_path", Unit::None, self.edges.keys().map(|k| self.path_edges.get(k).map_or(0, |&n| n as i64))),

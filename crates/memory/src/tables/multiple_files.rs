@@ -228,17 +228,20 @@ impl SeveralMemories {
             named.collect::<Vec<_>>().join(", ")
         };
         let whose = if self.knows_ranks() { "rank" } else { "file" };
-        Table::new("memory_ranks", &format!("Highest peak of each {whose}, by owner"))
-            .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
-            .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
-            .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
-            .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
-            .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
-            .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
-            .note(format!(
-                "Column bytes: requested bytes at the highest peak. Column beside_median: difference from the median \
+        Table::new(
+            "memory_ranks",
+            &format!("Highest memory peak of each {whose}, and the source lines that own most of it"),
+        )
+        .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
+        .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
+        .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
+        .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
+        .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
+        .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
+        .note(format!(
+            "Column bytes: requested bytes at the highest peak. Column beside_median: difference from the median \
                  of the {whose}s."
-            ))
+        ))
     }
 
     /// Bytes by source line at the peak of a rank, and the median of the others; largest difference first.
@@ -314,7 +317,7 @@ impl SeveralMemories {
             let before = bytes[..at].iter().rev().copied().flatten().next()?;
             Some(bytes[at]?.saturating_sub(before))
         };
-        Table::new("memory_series", "Highest peak of each file, in time order")
+        Table::new("memory_series", "Highest memory peak of each file, in time order")
             .text("file", self.files.iter().map(|(_, file)| Some(file.file.clone())))
             .i64("bytes", Unit::Bytes, bytes.iter().copied())
             .i64("change", Unit::Bytes, (0..bytes.len()).map(change))
@@ -338,7 +341,7 @@ impl SeveralMemories {
 
     fn growth_table(&self) -> Table {
         let rows = self.growth();
-        Table::new("memory_growth", "Growth from the first to the last file, by source line")
+        Table::new("memory_growth", "Growth of the highest memory peak from the first to the last file, by source line")
             .text("place", rows.iter().map(|row| Some(row.place.clone())))
             .i64("change", Unit::Bytes, rows.iter().map(Growth::change))
             .i64("first_bytes", Unit::Bytes, rows.iter().map(|row| int(row.first())))

@@ -150,7 +150,7 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
     let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let share = |before: u64, after: u64| super::percent(before.saturating_sub(after), before);
-    let table = Table::new("memory_applied", "Peaks with the applied suggestions")
+    let table = Table::new("memory_applied", "Memory peaks with the applied suggestions")
         .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
         .text("applied", rows.iter().map(|row| Some(list(&row.3))))
         .i64("peak_before", Unit::Bytes, rows.iter().map(|row| int(row.1.bytes)))
