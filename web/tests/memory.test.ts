@@ -376,7 +376,7 @@ test.skipIf(!existsSync(train))("a real snapshot: the peaks are made of paramete
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=memory");
     expect((await query(page, "memory")).document.tables.memory_composition).toEqual(composition);
-    const table = page.getByRole("region", { name: "Composition of the peaks" });
+    const table = page.getByRole("region", { name: "Composition of the memory peaks" });
     const rows = (await table.locator("tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
     // 291 tensors each; the parameters are there at both peaks, gradients and moments at the higher one alone.
     expect(rows.slice(0, 4)).toEqual([

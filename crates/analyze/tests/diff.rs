@@ -244,7 +244,7 @@ fn warm_up_and_truncated_steps_are_excluded() {
         (diff.method, step(&diff).verdict, step(&diff).percent()),
         (Method::None, Verdict::Untested, Some(100.0))
     );
-    assert!(diff.notes.iter().any(|note| note.starts_with("One step: no spread")), "{:?}", diff.notes);
+    assert!(diff.notes.iter().any(|note| note.starts_with("One step per side: the variation")), "{:?}", diff.notes);
 }
 
 /// A host that runs ahead: its steps are short, those of the GPU are not.
@@ -367,7 +367,7 @@ fn single_step_has_no_spread_only_in_a_single_run() {
             (from..from + runs).map(|seed| vec![program.run(seed)]).collect()
         };
         let diff = compare(&side(before, 1), &side(after, 50), Options::default());
-        diff.warnings.iter().find(|warning| warning.contains("so the spread between steps of")).cloned()
+        diff.warnings.iter().find(|warning| warning.contains("so the variation between steps of")).cloned()
     };
     assert!(note(&one, &many, 1).unwrap().starts_with("A has one step and B 12"));
     assert!(note(&many, &one, 1).unwrap().starts_with("B has one step and A 12"));

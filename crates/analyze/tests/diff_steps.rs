@@ -120,7 +120,7 @@ fn missing_records_are_no_speedup() {
     };
     let of_host = vec![Measure::Cpu, Measure::CpuTotal];
     let some = without(&["=2", "=4"]);
-    let end = "so GPU work and steps are not tested. Missing time is no speedup.";
+    let end = "so GPU work and steps are not tested for significance. Time that is missing in a file is no speedup.";
     let expected = format!("in test.json, 2 of 6 launches have no device record, {end}");
     assert_eq!(tested(&before, &some), (vec![format!("B: {expected}")], of_host.clone()));
     assert_eq!(tested(&some, &before), (vec![format!("A: {expected}")], of_host.clone()));

@@ -362,7 +362,7 @@ fn truncated_step_is_compared_with_similar_steps() {
     }
     let (known, notes) = with_gpu(&break_off(trace(lines)));
     assert_eq!(known.iter().filter(|known| **known).count(), 5, "{known:?}");
-    let note = "with_gpu and gpu_busy exclude 1 of 6 steps, ";
+    let note = "The spread of with_gpu and gpu_busy excludes 1 of 6 steps, ";
     assert!(notes.iter().any(|text| text.starts_with(note)), "{notes:?}");
 
     // No second step confirms that the one with most kernels is complete.
@@ -370,7 +370,7 @@ fn truncated_step_is_compared_with_similar_steps() {
     lines.extend(kernels(1, 1410, 100..105));
     let (known, notes) = with_gpu(&break_off(trace(lines)));
     assert_eq!(known, [false; 3]);
-    assert!(notes.iter().any(|text| text.starts_with("with_gpu and gpu_busy are unknown: ")), "{notes:?}");
+    assert!(notes.iter().any(|text| text.starts_with("The spread of with_gpu and gpu_busy")), "{notes:?}");
 
     // Launches show that most records of a step without similar ones are missing.
     let launch = |id: i64| format!("1/1 cuda_runtime cudaLaunchKernel {}+5 correlation={}", 1010 + 10 * id, 100 + id);
@@ -409,7 +409,7 @@ fn spread_note_counts_steps_with_unknown_gpu_work() {
         with_gpu(&trace(marks.iter().cloned().chain(events))).1
     };
     assert_eq!(noted(&[0]), [""; 0], "the warm-up");
-    let note = "with_gpu and gpu_busy exclude 1 of 3 steps, ";
+    let note = "The spread of with_gpu and gpu_busy excludes 1 of 3 steps, ";
     assert!(noted(&[0, 2])[0].starts_with(note), "{:?}", noted(&[0, 2]));
 }
 

@@ -54,7 +54,11 @@ fn removing_a_frame_includes_unsampled_calls() {
         let (truth, gain) = (1_000 * all, found.gain);
         inside += usize::from((gain.low_ns..=gain.high_ns).contains(&truth));
         off.push((gain.ns - truth) as f64 / truth as f64);
-        assert!(found.notes.iter().any(|note| note.contains("only calls that a sample hit")), "{:?}", found.notes);
+        assert!(
+            found.notes.iter().any(|note| note.contains("calls that were running at a sample")),
+            "{:?}",
+            found.notes
+        );
         assert!(gain.low_ns > truth / 3 && gain.high_ns < truth * 3, "{truth}: {gain:?}");
     }
     let mean = off.iter().sum::<f64>() / off.len() as f64;

@@ -198,7 +198,7 @@ fn exports_are_written_whole_or_refused() {
     }
     let (code, text) = failure(&["export", run, "--to", "perfetto"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("only sums per call path were recorded") && text.contains("--mode trace"), "{text}");
+    assert!(text.contains("only totals per call path were recorded") && text.contains("--mode trace"), "{text}");
     let trace = common::write_sample(folder.path(), 0);
     let (code, text) = failure(&["export", &trace, "--to", "pprof", "--metric", "allocate"]);
     assert!(code == Some(2) && text.contains("Its metrics are: host_time"), "{text}");

@@ -263,5 +263,5 @@ fn report_and_steps_have_the_same_spread_of_steps() {
         assert_eq!((&report, &report[0]["steps"]), (&spread("steps", more), &serde_json::json!(steps)), "{more:?}");
     }
     let listed = stdout(&["steps", &file]);
-    assert!(listed.contains("warm-up") && listed.contains("left_out: why steps_spread"), "{listed}");
+    assert!(listed.contains("warm-up") && listed.contains("Column left_out: reason"), "{listed}");
 }

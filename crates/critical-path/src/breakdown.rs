@@ -189,7 +189,7 @@ impl CriticalPath {
             *sum = (sum.0 + 1, sum.1 + edge.weight_us);
         }
         let all = self.edges_by_type();
-        Table::new("critical_path_edges", "Edges of the graph and of the critical path")
+        Table::new("critical_path_edges", "Dependency edges in the graph and on the critical path, by type")
             .text("type", all.iter().map(|(k, _)| k.name().to_owned()))
             .i64("edges", Unit::None, all.iter().map(|&(_, n)| n as i64))
             .i64("path_edges", Unit::None, on_path.iter().map(|&(n, _)| n))
@@ -207,7 +207,7 @@ impl CriticalPath {
             .map(|n| (nodes.event[n], nodes.is_start[n], nodes.time_ns[n]))
             .collect();
         let index = |e: u32| self.events.index.get(e as usize).map(|&i| i64::from(i));
-        Table::new("critical_path_nodes", "Start and end points on the critical path, in time order")
+        Table::new("critical_path_nodes", "Starts and ends of events on the critical path, in time order")
             .i64("event", Unit::None, points.iter().map(|p| index(p.0)))
             .text("at", points.iter().map(|p| if p.1 { "start" } else { "end" }.to_owned()))
             .i64("time", Unit::Ns, points.iter().map(|p| p.2.saturating_sub(self.window_start_ns)))

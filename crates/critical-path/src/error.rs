@@ -66,11 +66,11 @@ pub enum CriticalPathError {
     EmptyWindow,
     /// The window has no operator, runtime call or launched GPU work.
     #[error(
-        "the {} ({window_ns} ns, {rows} events) contains no operator, runtime call or launched GPU work with successors; {}",
+        "the {} ({window_ns} ns, {rows} events) contains no operator, runtime call or launched GPU work that other work depends on; {}",
         if *whole_trace { "whole trace" } else { "window" },
         match (*whole_trace, *rows) {
-            (true, 0) => "these rules exclude events shorter than 1 µs; use --method exact, which includes all events",
-            (true, _) => "record operators and calls with ProfilerActivity.CPU, which these rules require",
+            (true, 0) => "this method excludes events shorter than 1 µs; use --method exact, which includes all events",
+            (true, _) => "this method needs operators and runtime calls; record them with ProfilerActivity.CPU",
             (false, _) => "choose another annotation or instance, or the whole trace",
         }
     )]

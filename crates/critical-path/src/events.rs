@@ -112,7 +112,7 @@ impl PathEvents {
             self.on_device.len(),
         ];
         if lengths.iter().any(|&l| l != n) {
-            return Err(format!("columns of events differ in length: {n} and {lengths:?}"));
+            return Err(format!("the columns of the table of events differ in length: {n} and {lengths:?}"));
         }
         let names = self.name.iter().all(|&i| (i as usize) < self.names.len());
         let tracks = self.track.iter().all(|&i| (i as usize) < self.tracks.len());

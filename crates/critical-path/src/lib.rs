@@ -87,32 +87,43 @@ impl WarningCode {
     pub fn message(self) -> &'static str {
         match self {
             Self::NegativeWeight => {
-                "spans have a negative duration after rounding to whole µs; the search counts them as 0"
+                "spans have a negative duration after HTA's rounding to whole µs; the critical-path search counts \
+                 them as 0"
             }
-            Self::ChainCut => "GPU operations have no edge from a launch, a wait or an earlier kernel",
-            Self::UnevenQueue => "launches and launched GPU operations differ in number, so queue lengths may be wrong",
-            Self::AmbiguousRecord => "event records are reported on two streams; the first report was used",
-            Self::SyncWithinStream => "waits are between kernels of the same stream",
-            Self::LaunchWithoutNode => {
-                "launches are calls for which HTA's graph has no node, so their launch delay is missing"
+            Self::ChainCut => {
+                "GPU operations have no dependency on a launch, a wait or an earlier kernel, so the critical path \
+                 cannot continue to earlier work"
             }
+            Self::UnevenQueue => {
+                "launch calls and launched GPU operations differ in number, so queue lengths may be wrong"
+            }
+            Self::AmbiguousRecord => "records of a CUDA event are reported on two streams; the first stream was used",
+            Self::SyncWithinStream => {
+                "kernels wait for a kernel of the same stream, although kernels of a stream run in order anyway"
+            }
+            Self::LaunchWithoutNode => "launch calls have no node in HTA's graph, so their launch delay is missing",
             Self::UnknownSync => "synchronization records of an unknown kind were excluded",
-            Self::BrokenCycle => "edges against time order were removed to break cycles",
-            Self::MissingInstances => "requested instances do not exist: their numbers are beyond the last one",
+            Self::BrokenCycle => "dependencies that contradict the time order were removed, because they formed cycles",
+            Self::MissingInstances => {
+                "requested instances of the annotation do not exist: their numbers are beyond the last one"
+            }
             Self::ManyContextSyncs => {
-                "device synchronizations depend only on the GPU work that ended last, to limit the number of edges"
+                "device synchronizations depend only on the GPU work that ended last, to limit the size of the graph"
             }
             Self::LastStepLeftOut => {
-                "profiler step, the last one, is excluded as incomplete, by HTA's rule; \
-                 include it with --include-last-profiler-step (in Python include_last_profiler_step=True)"
+                "last profiler step is excluded, because HTA treats it as incomplete; include it with \
+                 --include-last-profiler-step (in Python include_last_profiler_step=True)"
             }
-            Self::WhatIfUnmatched => "what-if edits match no edge and have no effect",
-            Self::InferredWait => "waits have no recorded target; a rule inferred it from earlier launches",
+            Self::WhatIfUnmatched => "what-if edits match nothing in the graph and have no effect",
+            Self::InferredWait => "waits have no recorded target; it was inferred from earlier launches",
             Self::UnknownWait => "waits have an unknown target",
             Self::NoInterpreterLock => {
-                "the interpreter had no GIL, so threads have no order and the path may end on any of them"
+                "Python ran without a GIL, so the order of threads is unknown and the critical path may end on any of \
+                 them"
             }
-            Self::NoGpuWork => "the window has no GPU work with a launch call; the path contains host work only",
+            Self::NoGpuWork => {
+                "the window has no GPU work with a launch call, so the critical path contains host work only"
+            }
         }
     }
 }

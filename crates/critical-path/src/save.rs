@@ -159,7 +159,7 @@ impl CriticalPath {
         super::breakdown::data_load_patterns(&self.options.data_load_events).map_err(|e| e.to_string())?;
         let (nodes, edges) = (&self.graph.nodes, &self.graph.edges);
         if nodes.time_ns.len() != nodes.len() || nodes.is_start.len() != nodes.len() {
-            return Err("columns of nodes differ in length".to_owned());
+            return Err("the columns of the table of nodes differ in length".to_owned());
         }
         let events = self.events.len();
         let node = |n: u32| (n as usize) < nodes.len();
@@ -176,7 +176,7 @@ impl CriticalPath {
                     edges.get(e as usize).is_some_and(|edge| (edge.from, edge.to) == (pair[0], pair[1]))
                 });
         if !connected {
-            return Err("the path does not follow the edges".to_owned());
+            return Err("the critical path does not follow the edges of the graph".to_owned());
         }
         longest_path(nodes.len(), edges).map(|_| ()).map_err(|_| "the graph has a cycle".to_owned())
     }
@@ -186,7 +186,7 @@ impl SavedEdges {
     fn rows(&self) -> Result<Vec<Edge>, String> {
         let n = self.from.len();
         if [self.to.len(), self.weight_us.len(), self.attributed.len(), self.kind.len()].iter().any(|&l| l != n) {
-            return Err("columns of edges differ in length".to_owned());
+            return Err("the columns of the table of edges differ in length".to_owned());
         }
         let row = |i: usize| {
             let attributed = match self.attributed[i] {

@@ -90,13 +90,13 @@ impl CriticalPath {
         let any_name = Selector { name: None, ..select.clone() };
         let edges = self.graph.edges.iter().filter(|e| self.selects(&any_name, None, e));
         let names: BTreeSet<&str> = edges.map(|e| self.events.name(e.attributed)).filter(|n| !n.is_empty()).collect();
-        let Some(pattern) = &select.name else { return "the graph has no such edge".to_owned() };
+        let Some(pattern) = &select.name else { return "the graph contains none of the selected times".to_owned() };
         let near = nearest(names, &pattern.replace('*', ""));
         if near.is_empty() {
             return format!("no event is named '{pattern}'");
         }
         let near: Vec<String> = near.iter().map(|name| shortened(name)).collect();
-        format!("no event is named '{pattern}'; nearest: '{}'", near.join("', '"))
+        format!("no event is named '{pattern}'; nearest names: '{}'", near.join("', '"))
     }
 
     fn selects(&self, select: &Selector, named: Option<&[bool]>, edge: &Edge) -> bool {
@@ -143,7 +143,7 @@ impl Edit {
             _ => return Err(fail(GRAMMAR)),
         };
         if what.trim() == "launch" && name.is_some() {
-            return Err(refuse("launch delays belong to no event, so a name cannot select them"));
+            return Err(refuse("launch delays do not belong to events, so they cannot be selected by name"));
         }
         let change = parse_change(change.trim()).ok_or_else(|| fail(GRAMMAR))?;
         if !is_in_range(change) {

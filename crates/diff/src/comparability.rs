@@ -56,10 +56,9 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
         differ(formats).map(|(a, b)| format!("A was recorded as {a} and B as {b}, which may count different events.")),
     );
     let devices = (distinct_values(before, |p| p.device.clone()), distinct_values(after, |p| p.device.clone()));
-    out.extend(
-        differ(devices)
-            .map(|(a, b)| format!("A ran on {a} and B on {b}, so differences include those of the machines.")),
-    );
+    out.extend(differ(devices).map(|(a, b)| {
+        format!("A ran on {a} and B on {b}, so the changes include the differences between these devices.")
+    }));
     out.extend(steps(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < MIN_SHARED_PERCENT)?;
@@ -104,8 +103,8 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
     let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
     let why = match inferred.zip(marked) {
         Some((pattern, step)) => format!(
-            " The repeated pattern of launches is not such a step: a repeat has {pattern:.0} GPU operations, a step \
-             {step:.0}."
+            " The pattern of launches that repeats in a run without steps is not such a step: one repetition has \
+             {pattern:.0} GPU operations, a step has {step:.0}."
         ),
         None => String::new(),
     };
@@ -142,7 +141,7 @@ fn steps(before: &Side, after: &Side) -> Option<String> {
         (_, 1) if b == 1 && a > 1 => ("B", "A", a),
         _ => return None,
     };
-    Some(format!("{one} has one step and {other} {many}, so the spread between steps of {one} is unknown."))
+    Some(format!("{one} has one step and {other} has {many}, so the variation between steps of {one} is unknown."))
 }
 
 /// Warning for runs without steps and with different numbers of calls. They are windows of different lengths, whose
@@ -158,7 +157,7 @@ fn different_counts(before: &Side, after: &Side) -> Option<String> {
         of_kernels => ("GPU operations", of_kernels),
     };
     let why = match knows_means(before) || knows_means(after) {
-        true => "and single steps were not kept",
+        true => "and times of single steps were not recorded",
         false => "and neither has steps",
     };
     (a.max(b) > MAX_COUNT_RATIO * a.min(b))
@@ -179,8 +178,9 @@ pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     let ((a, in_a), (b, in_b)) = mean(&of_a).zip(mean(&of_b))?;
     let change = 100.0 * (b - a) / a.max(1.0);
     Some(format!(
-        "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). \
-         Single steps were not kept, so all other values cover whole runs with start-up and imports.",
+        "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (not tested \
+         for significance). Times of single steps were not recorded, so all other values cover whole runs, including \
+         start-up and imports.",
         unequal.unwrap_or_default(),
         a / 1e6,
         b / 1e6
@@ -199,9 +199,7 @@ fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
         ((false, _), (true, true)) => "B only",
         _ => "some of the runs only",
     };
-    Some(format!(
-        "Steps are compared as recorded, because the overhead of recording was measured in {where_measured}. "
-    ))
+    Some(format!("Step times include the overhead of recording, because it was measured in {where_measured}. "))
 }
 
 /// Test if a side has mean step lengths but no single steps.
@@ -266,15 +264,15 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     match diff.method {
         Method::None => {
             let runs = match diff.per {
-                Per::Step => "One step",
-                _ if diff.has_different_bases => "One run each",
-                _ => "One run each, without steps",
+                Per::Step => "One step per side",
+                _ if diff.has_different_bases => "One run per side",
+                _ => "One run per side, without steps",
             };
-            out.push(format!("{runs}: no spread is known, so no change can be tested against noise."));
+            out.push(format!("{runs}: the variation is unknown, so no change can be tested for significance."));
         }
         Method::Steps => out.push(
-            "One run each: changes are tested against the spread between steps, not between runs. Give several runs \
-             of each to include the spread between runs."
+            "One run per side: changes are tested against the variation between steps, and run-to-run variation is \
+             unknown. Give several runs per side to include it."
                 .to_owned(),
         ),
         Method::Runs => {}
@@ -404,7 +402,8 @@ mod tests {
         let options = || Options { level: 0.05, by_family: None };
         let (before, after) = (recording(Some((100_000_000, 10)), 10), recording(Some((125_000_000, 20)), 20));
         let diff = compare(&before, &after, options());
-        let expected = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 % (untested).";
+        let expected = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 % (not tested \
+                        for significance).";
         assert!(diff.mean_steps.as_ref().is_some_and(|steps| steps.starts_with(expected)), "{:?}", diff.mean_steps);
         assert!(diff.notes[0].starts_with(expected) && !diff.warnings[0].contains("neither has steps"), "{diff:?}");
         let diff = compare(&recording(None, 10), &recording(None, 20), options());
@@ -422,7 +421,7 @@ mod tests {
             mean_steps(&before, &after).unwrap()
         };
         let mixed = actual([Some(6_000_000), None]);
-        let first = "Steps are compared as recorded, because the overhead of recording was measured in A only. A step takes 15.0 ms in A";
+        let first = "Step times include the overhead of recording, because it was measured in A only. A step takes 15.0 ms in A";
         assert!(mixed.starts_with(first) && mixed.contains("and 9.0 ms in B"), "{mixed}");
         assert!(actual([None, Some(6_000_000)]).contains("measured in B only. A step takes 9.0 ms in A"));
         for overheads in [[None, None], [Some(6_000_000), Some(1_000_000)]] {

@@ -107,7 +107,10 @@ pub(super) fn missing_record_notes(before: &Side, after: &Side) -> Vec<String> {
                 (format!("{implausible} of {total} host calls have no plausible time"), "host times and steps")
             });
             out.extend(once(gpu).chain(once(host)).flatten().map(|(missing, which)| {
-                format!("{name}: in {file}, {missing}, so {which} are not tested. Missing time is no speedup.")
+                format!(
+                    "{name}: in {file}, {missing}, so {which} are not tested for significance. Time that is missing \
+                     in a file is no speedup."
+                )
             }));
         }
     }

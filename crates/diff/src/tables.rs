@@ -21,9 +21,9 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
 /// Sentence that describes the statistical test of a comparison.
 fn test(diff: &Diff) -> String {
     format!(
-        "Two-sided Welch's t test with {} % false alarms: steps by 20 % trimmed means (Yuen), rows by means. Rows are \
-         adjusted for multiple tests (Benjamini-Hochberg), separately for rows below 1 % of the step and for \
-         inclusive times. Spread between: {}.",
+        "Significance level {} %, by Welch's two-sided t test. Steps are compared by 20 % trimmed means (Yuen's \
+         variant), table rows by means. The p values of rows are adjusted for multiple tests (Benjamini-Hochberg), \
+         separately for rows below 1 % of the step and for inclusive times. Basis of the variation: {}.",
         diff.options.level * 100.0,
         diff.method.name()
     )
@@ -39,7 +39,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         Compared::Steps if diff.per == Per::Step => "Steps: before and after".to_owned(),
         Compared::Steps => "Whole run: before and after".to_owned(),
         Compared::Operators => format!("Operators {per}"),
-        Compared::Kernels if diff.by_family => format!("GPU work {per}, by operator and family"),
+        Compared::Kernels if diff.by_family => format!("GPU work {per}, by operator and kernel family"),
         Compared::Kernels => format!("GPU work {per}, by name"),
         Compared::Paths => format!("Call paths {per}, inclusive"),
         Compared::Functions => format!("Python functions {per}"),

@@ -37,142 +37,182 @@ codes! {
     EXTRA_COMMA "extra_comma" Repaired "an extra comma was ignored";
     MISSING_COMMA "missing_comma" Repaired "the comma between two records is missing";
     DAMAGED_EVENT "damaged_event" Skipped "a record could not be read; reading continued at the next one";
-    NOT_AN_EVENT "not_an_event" Skipped "an element of the event list is not an object and was skipped";
-    NO_PHASE "no_phase" Repaired "a record without a phase but with a duration was read as a complete event";
-    UNKNOWN_RECORD "unknown_record" Skipped "a record has neither a phase nor a duration and was skipped";
-    LAST_RECORD "last_record" Note "the last readable record before the end of a truncated file";
-    TRUNCATED "truncated" Lost "the file is truncated; everything before the cut was kept";
-    TOO_DAMAGED "too_damaged" Lost "the text is too damaged to continue reading; everything before was kept";
+    NOT_AN_EVENT "not_an_event" Skipped "an element of the event list is not a JSON object and was skipped";
+    NO_PHASE "no_phase" Repaired
+        "an event has a duration but no phase (`ph`); it was read as a complete event (phase X)";
+    UNKNOWN_RECORD "unknown_record" Skipped "an event has neither a phase (`ph`) nor a duration and was skipped";
+    LAST_RECORD "last_record" Note "the last event that could be read from a truncated file";
+    TRUNCATED "truncated" Lost "the file is truncated; only the part before the missing end was read";
+    TOO_DAMAGED "too_damaged" Lost
+        "the file is too damaged to continue reading; only the part before the damage was read";
     UNCLOSED "unclosed_list" Note "the event list has no closing bracket, which the format allows";
     DAMAGED_STREAM "damaged_compression" Lost
-        "the compressed stream is truncated or damaged; data before the damage was kept and may be garbled near it";
+        "the compressed data is truncated or damaged; the part before the damage was read, but may be wrong near it";
     TRAILING "trailing_data" Skipped "text after the end of the document was not read";
-    TOO_LARGE_ENTRY "oversized_entry" Lost "an entry is larger than 512 MiB; reading stopped there";
+    TOO_LARGE_ENTRY "oversized_entry" Lost
+        "an entry of the JSON document is larger than 512 MiB; reading stopped there";
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
     SEVERAL_LISTS "several_event_lists" Repaired "the file has several event lists, which were read as one";
-    DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice; the last value was used";
+    DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice in the same JSON object; the last value was used";
     BAD_TIME "bad_time" Skipped
-        "a time or duration is not a number or is out of range and was ignored; the record was kept but excluded from all totals";
-    BAD_BASE "bad_base_time" Skipped "the base time is not an integer and was ignored; times start at 0";
+        "a time or duration is not a number or is out of range and was ignored; the record was kept but excluded from \
+         all totals";
+    BAD_BASE "bad_base_time" Skipped "the base time (`baseTimeNanoseconds`) is not an integer and was taken as 0";
     NO_TIME "no_time" Skipped "a record without a time stamp was placed at time 0 and excluded from all totals";
     TIME_AS_TEXT "time_as_text" Repaired "times are written as text and were read as numbers";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were read as nanoseconds";
-    NO_NAME "no_name" Repaired "an event refers to its name by a number that the file does not define";
+    NO_NAME "no_name" Repaired "the file lacks the name of an event (events refer to names by number)";
     NO_DURATION "no_duration" Repaired
-        "a complete event without a duration was read with duration 0; GPU work without a duration is excluded from all totals (`zero_duration`)";
+        "a complete event without a duration was read with duration 0; GPU work without a duration is excluded from \
+         all totals (`zero_duration`)";
     NEGATIVE_DURATION "negative_duration" Repaired
-        "a negative duration was read as 0; GPU work with a negative duration is excluded from all totals (`zero_duration`)";
-    UNMATCHED_END "unmatched_end" Skipped "an end record without a begin record was skipped";
-    UNFINISHED "unfinished" Repaired "a begin record has no end record; the span was closed at the end of the trace";
+        "a negative duration was read as 0; GPU work with a negative duration is excluded from all totals \
+         (`zero_duration`)";
+    UNMATCHED_END "unmatched_end" Skipped "the end of a span was skipped, because the file lacks the begin of the span";
+    UNFINISHED "unfinished" Repaired "a span has a begin but no end; it was closed at the end of the trace";
     TABLE_FULL "table_full" Lost
         "the trace has more than 4 GiB of text or 2^32 values; later records lost their text or arguments";
     ZERO_TIME "zero_time" Skipped
-        "start times were never filled in (0, or one value far from all others): kept, but excluded from windows and totals";
+        "events have no real start time (0, or one value far from all others); they were kept, but excluded from \
+         windows and totals";
     ZERO_DURATION "zero_duration" Skipped
-        "durations were never filled in (0 where such events are never that short, an absurd value, or missing on a GPU): kept, but excluded from windows and totals";
+        "events have no real duration (0 although such events take longer, an impossible value, or none on a GPU); \
+         they were kept, but excluded from windows and totals";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
-        "GPU records long before or after the recording, or absurdly long, were kept but excluded from all totals";
+        "GPU operations are far outside the recorded time or impossibly long; they were kept, but excluded from all \
+         totals";
     ZERO_STEP "step_without_duration" Repaired
-        "step marks have no duration: each such step lasts until the next one, or is ignored where marks are not consecutive";
+        "step marks have no duration: each such step lasts until the next mark; it is ignored if there is none, or if \
+         the trace has time between its steps";
     OUT_OF_STREAM_ORDER "out_of_stream_order" Skipped
-        "GPU operations start more than 1 s before or after the operations of their stream that were launched next to them: kept, but excluded from all totals";
+        "GPU operations start more than 1 s before or after their neighbors in the launch order of the stream; they \
+         were kept, but excluded from all totals";
     REPEATED_STEP "repeated_step" Note
         "several steps have the same number: each counts as a separate step, and --steps selects all of them";
     REPEATED_MARK "step_mark_repeated" Note
-        "the file contains the same step mark with the same or nearly the same times more than once: each counts once";
+        "the file contains a step mark more than once, with the same or nearly the same times; it counts once";
     RECORDING_PAUSED "recording_paused" Note
-        "the profiler recorded nothing between two steps (ProfilerStep#n) for longer than a step, as between cycles of its schedule: activity in this gap is unknown, and no window of steps spans it";
+        "the profiler recorded nothing between two steps (ProfilerStep#n) for longer than a step, as between cycles \
+         of its schedule: activity in this gap is unknown, and the steps before and after it are not analyzed as one \
+         window";
     NO_STEP_MATCHES "step_annotation_matches_nothing" Note
-        "no span on a CPU thread or device stream matches the step pattern, so the trace has no steps: correct the pattern or omit it";
+        "no span on a CPU thread or device stream matches the step pattern (--step-annotation), so the trace has no \
+         steps: correct the pattern or omit it";
     STEP_WITHIN_ANOTHER "step_annotation_within_another" Note
-        "spans that match the step pattern lie within a matching span of another thread and were not taken as steps";
+        "spans that match the step pattern lie in the time of a matching span of another thread, so they were not \
+         used as steps";
     CLOCK_SHIFTED "device_clock_shifted" Repaired
-        "the clock of a device was off; its times were shifted before the analysis to match launches and waits";
+        "the clock of a device differs from the host's; the device's times were shifted before the analysis to match \
+         launches and waits";
     CLOCK_UNKNOWN "device_clock_unknown" Repaired
-        "the clock of a device was off and no launch of its work is recorded; its times were aligned by order, so idle time before its first operation is unknown";
+        "the clock of a device differs from the host's, and no launch of its work is recorded; its times were shifted \
+         until its operations follow the launch calls, so idle time before the first operation is unknown";
     CLOCK_CONTRADICTED "device_clock_contradicted" Note
-        "no shift of a device's clock fits both its launches and its waits (the clock may have jumped): times were kept, but steps and idle time near the jump are wrong";
+        "no constant shift of a device's times fits both its launches and its waits (its clock may have jumped): \
+         times were not changed, so steps and idle time near such a jump are wrong";
     IMPLAUSIBLE_LENGTH "implausible_length" Skipped
-        "GPU operations that outlast many later ones of their stream were kept but excluded from all totals";
+        "GPU operations end after many later operations of their stream, so their durations are wrong; they were \
+         kept, but excluded from all totals";
     IMPLAUSIBLE_HOST_TIME "implausible_host_time" Skipped
-        "calls and operators of CPU threads end after the recording, or long after the call that contains them: their times are wrong, so they are excluded from all totals";
+        "calls and operators of CPU threads end after the recording, or long after the call that contains them: their \
+         times are wrong, so they are excluded from all totals";
     GARBLED_TIME "garbled_time" Skipped
-        "records with times far from all others, in text after damaged compression, were kept but excluded from all totals";
+        "events read after damaged compressed data have times far from all others; they were kept, but excluded from \
+         all totals";
     UNCERTAIN_WINDOW "uncertain_window" Note
-        "most of the data is near or after damage: do not trust the window or totals over it";
+        "most of the data is near or after a damaged part of the file: do not trust the analyzed window or any totals";
     DUPLICATE_CORRELATION "ambiguous_launch" Repaired
-        "several calls share a GPU operation's correlation ID; the nearest call of the matching process was used";
+        "several calls have the correlation ID of a GPU operation; the nearest call of the matching process was taken \
+         as its launch";
     OVERLAP_NOISE "stream_overlap_noise" Note "operations of one stream overlap by less than 3 µs (clock noise)";
     OVERLAP_PDL "stream_overlap_dependent_launch" Note
-        "kernels of one stream overlap on a GPU with programmatic dependent launch";
+        "kernels of one stream overlap, as programmatic dependent launch allows on this GPU";
     OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more: durations may be too long";
     CLIPPED "clipped_overlap" Repaired
-        "the end of a GPU operation was moved to the start of the next one of its stream";
+        "the end of a GPU operation was moved to the start of the next one on its stream (--clip-overlaps)";
     EARLY_KERNEL "kernel_before_launch" Note
-        "GPU operations start before their launch call: the clocks of CPU and GPU differ (differences under 1 ms are not corrected)";
+        "GPU operations start before their launch call: the clocks of CPU and GPU differ (differences under 1 ms are \
+         not corrected)";
     LATE_KERNEL "kernel_after_wait" Note
-        "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ (differences under 1 ms are not corrected), or a record is wrong";
+        "calls return before the end of the GPU operations that they wait for: the clocks of CPU and GPU differ \
+         (differences under 1 ms are not corrected), or a record is wrong";
     NEVER_CLOSED "never_closed" Repaired
-        "a frame without a recorded end lasted to the end of the recording; it was cut at the end of its caller";
+        "a frame has no recorded end; it was ended together with its caller, not at the end of the recording";
     CROSSING "crossing" Note
-        "spans cross the end of another span of their thread; each was assigned to the parent that covers most of it";
+        "spans overlap another span of their thread only in part; the span that covers most of them was taken as \
+         their parent";
     DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (common in Kineto traces) were skipped";
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";
     SEQUENCE_TWICE "sequence_number_twice" Note
-        "backward operators share a sequence number: their forward operator may be wrong";
+        "several backward operators have the same sequence number, so they may be linked to the wrong forward operator";
     NO_DEVICE_RECORD "no_device_record" Note
-        "launch calls have no GPU operation in the trace: device activity was not recorded, or the calls were captured into a graph";
+        "launch calls have no GPU operation in the trace: device activity was not recorded, or the calls were \
+         captured into a graph";
     AROUND_OTHERS "operation_around_others" Note
-        "operations of a device contain others on the same row, as loops and branches do: only the inner operations count";
+        "device operations contain other operations on the same row, as loops and branches do; only the inner ones \
+         count as GPU work";
     STEPS_OF_DEVICE "steps_of_device" Note
-        "no host thread marks steps: the steps of a device row were used, with the device's clock";
+        "no host thread has step marks: the steps of a device row were used, with times of the device's clock";
     PROCESS_BY_CORRELATION "process_by_correlation" Note
-        "GPU operations without a process were assigned to the only process with a call of their correlation ID; device and host clocks are not compared";
+        "GPU operations without a process ID were assigned to the only process with a call of the same correlation \
+         ID; their launches cannot show if device and host clocks differ";
     PROCESS_UNKNOWN "process_unknown" Note
-        "GPU operations without a process, which several processes may have launched, form a separate trace without launches";
+        "GPU operations without a process ID, which several processes may have launched, form a separate trace \
+         without launches";
     PROCESS_NOT_LISTED "process_not_listed" Note
         "processes that are missing from the file's process list were read without a name";
-    ROWS_LEFT_OUT "rows_left_out" Skipped "rows with neither a process nor a time were skipped";
+    ROWS_LEFT_OUT "rows_left_out" Skipped "table rows with neither a process ID nor a time were skipped";
     PROCESS_LEFT_OUT "process_left_out" Skipped
-        "rows of processes that are missing from the file's process list were skipped: the file is damaged or truncated, and the rows may be garbage";
+        "rows of processes that are missing from the file's process list were skipped: the file is damaged or \
+         truncated, and the rows may be garbage";
     KERNELS_NOT_RECORDED "kernels_not_recorded" Note
-        "some kernel launches have no GPU operation in the trace: the GPU is busier than shown, with less idle time";
+        "some kernel launches have no GPU operation in the trace: the GPU was busier, and less idle, than shown";
     UNKNOWN_CATEGORY "unknown_category" Note "events of an unknown category were kept as kind `other`";
     SAME_PROFILE "same_profile" Note
-        "the directory contains the same profile in another form with at most as many events; that copy was skipped";
-    REPEATED_FILE "repeated_file" Note "a file of a run occurs twice, or plain and compressed: it was read once";
+        "the directory contains the same profile in several formats; only the most complete copy was read";
+    REPEATED_FILE "repeated_file" Note "a file of a run exists twice, such as plain and compressed; it was read once";
     PART_NOT_GIVEN "part_not_given" Note
         "further files of the same run are in the same folder and were not read: give the folder or all files";
     RANK_FROM_NAME "rank_from_name" Note "the file does not contain its rank; the rank was taken from the file name";
     RANK_BY_DEVICE "rank_by_device" Note
         "the processes of the file have no ranks: they are numbered from 0 in the order of their GPUs";
     RANK_BY_POSITION "rank_by_position" Note
-        "inputs have no rank or share one: all are numbered from 0 by their position among the inputs";
+        "some inputs have no rank, or the same rank as another input: all inputs are numbered from 0 in their order";
     OLDER_CYCLE "older_cycle" Note
-        "an earlier profiler cycle of the same process was skipped, because cycles are not ranks; open its file alone to see it";
+        "an earlier profiler cycle of the same process was skipped, because each rank has only one trace; open its \
+         file on its own to see it";
     EARLIER_PROCESS "earlier_process" Note
-        "the trace of an earlier process of the same rank, as before a restart, was skipped; open its file alone to see it";
-    UNREADABLE_STREAM "unreadable_stream" Lost "the stream of a process cannot be read; that process is missing";
-    CUT_STREAM "cut_stream" Lost "the stream of a process is truncated; everything before the cut was kept";
+        "an earlier process of the same rank, as before a restart, was skipped, because each rank has only one trace; \
+         open its file on its own to see it";
+    UNREADABLE_STREAM "unreadable_stream" Lost "the recorded data of a process cannot be read; that process is missing";
+    CUT_STREAM "cut_stream" Lost
+        "the recorded data of a process is truncated; only the part before the missing end was read";
     DAMAGED_CHUNK "damaged_chunk" Lost
-        "a damaged part of the stream of a process was skipped; reading continued at the next intact chunk";
+        "a damaged part of the recorded data of a process was skipped; reading continued at the next intact part";
     NOT_WRITTEN "not_written" Lost "the recorder could not write some of its records";
-    WRITE_DELAYED "write_delayed" Note "the recorder could not write for a while; the records were written later";
+    WRITE_DELAYED "write_delayed" Note
+        "the recorder could not write for a while; it wrote the records of this time later";
     FOLDED_NAMES "folded_names" Note
         "too many span names differ only in numbers or identifiers; they were merged into one name";
-    EMPTY_STREAM "empty_stream" Lost "the stream of a process ends before its first record; that process is missing";
-    DANGLING_RECORD "dangling_record" Skipped "a record of a stream refers to an undefined entry";
+    EMPTY_STREAM "empty_stream" Lost
+        "the recorded data of a process ends before its first record; that process is missing";
+    DANGLING_RECORD "dangling_record" Skipped
+        "a record refers to an entry that the file lacks, such as a frame or stack, and was not used in full";
     UNKNOWN_STATEMENT "unknown_statement" Skipped
-        "a record of a newer recorder is unknown to this version of Stackline";
+        "a newer version of Stackline wrote a record that this version does not know; update Stackline to read it";
     KILLED "process_killed" Lost
-        "a process has no end record (still running, killed, or disk full): its last half second, or all data since the disk was full, may be missing";
+        "a process has no end record (still running, killed, or disk full): its last half second, or all data since \
+         the disk was full, may be missing";
     ENDED_BY_PARENT "ended_by_parent" Note
         "a worker was terminated by its parent, as data loaders and pools do: its last half second may be missing";
-    AFTER_STEPS "after_last_step" Note "time between the last step and the kill of the process belongs to no step";
+    AFTER_STEPS "after_last_step" Note
+        "the time between the last step and the end of the killed process belongs to no step";
     IN_FLIGHT "in_flight" Note
-        "a call was running when the recording ended and has no recorded end; in a killed process it was seen up to 0.5 s before the end and is excluded from counts and times";
+        "a call was still running when the recording ended; if the process was killed, the call was last seen up to \
+         0.5 s before the end and is excluded from counts and times";
     LAST_SEEN "last_seen" Note
-        "call path of the last sample of a killed process's main thread, which ran no operator then";
+        "the main thread of a killed process ran no operator at its last sample; the example is the call path of that \
+         sample";
     OS_EXIT "os_exit" Note "a process ended by os._exit: the last records of its other threads may be missing";
     REPLACED "process_replaced" Note
         "a process was replaced by another program (exec), which has its own recording if it is a Python program";
@@ -182,42 +222,50 @@ codes! {
     LIBRARY_CHANGED "library_changed" Skipped "a library has changed since the recording: its functions have no names";
     LIBRARY_MISSING "library_missing" Skipped "a library no longer exists: its functions have no names";
     LIBRARY_UNKNOWN "library_unknown" Skipped
-        "a library cannot be verified as the recorded one: its functions have no names";
+        "a library may differ from the recorded one, which cannot be checked: its functions have no names";
     LIBRARY_UNREADABLE "library_unreadable" Skipped "a library cannot be read: its functions have no names";
     WITHOUT_RANK "without_rank" Note
-        "a process without a rank ran no operators; traces of the ranks exclude its samples";
+        "a process without a rank ran no operators; the traces of the ranks do not contain its samples";
     FREED_IN_USE "freed_in_use" Skipped
-        "memory was freed before the operator that uses it ended; that access was skipped";
+        "memory was freed before the end of an operator that uses it; this access was skipped";
     MEMORY_UNKNOWN_FREE "free_without_allocation" Skipped
-        "memory was freed at an address without an allocation; the call was kept";
+        "memory was freed at an address without a known allocation; the free is listed without a memory object";
     MEMORY_OVERLAP "overlapping_allocation" Repaired
-        "memory was allocated over a live object, which was taken as freed just before";
+        "memory was allocated at the address of a live object; that object was taken as freed just before";
     MEMORY_SAME_PLACE "same_addresses" Note
-        "objects share addresses with another live object: names distinguish them, and both count";
+        "live objects overlap in their addresses; their names differ, so each of them counts";
     MEMORY_HUGE "implausible_size" Note
         "an allocation is larger than 1 PiB, more memory than any device has; totals that contain it may reach the \
          limit of 64-bit numbers and stop there";
-    MEMORY_CLOCK_BACK "memory_clock_back" Repaired "times of memory events decrease; the order of the file was kept";
+    MEMORY_CLOCK_BACK "memory_clock_back" Repaired
+        "memory events are not in time order; the order of the file was used";
     MEMORY_OTHER_SIZE "freed_other_size" Note "memory was freed with a different size than it was allocated with";
-    MEMORY_LATE_FREE "free_before_records" Note "a free was completed that was requested before the first record";
+    MEMORY_LATE_FREE "free_before_records" Note
+        "the free of a block was completed during the recording, but was requested before it";
     MEMORY_OLDER "older_than_records" Note
-        "objects are older than the first record: they count from the beginning, and their origin may be unknown";
+        "objects were allocated before the first record: they count as live from the beginning, and their call path \
+         may be unknown";
     MEMORY_NO_HISTORY "no_memory_history" Note
-        "the snapshot has no allocation history, so its peak and call paths are unknown; call torch.cuda.memory._record_memory_history() before creating the model, then _dump_snapshot()";
+        "the snapshot has no allocation history, so its peak and call paths are unknown; call \
+         torch.cuda.memory._record_memory_history() before creating the model, then _dump_snapshot()";
     MEMORY_NO_SEGMENTS "no_memory_segments" Note
-        "the snapshot lists no segments: allocations before its history and unused reserved memory are unknown";
+        "the snapshot lists no segments: allocations from before its history, and reserved but unused memory, are \
+         unknown";
     MEMORY_NO_BLOCK "object_without_block" Note
-        "objects alive after the last event have no block in the segments: their free was not recorded";
+        "objects that are live after the last event have no block in the segments of the snapshot, so their free was \
+         not recorded";
     MEMORY_NO_ADDRESS "without_addresses" Note
         "memory events have no addresses: each free was matched to the youngest object of its size";
     MEMORY_TOTALS "totals_disagree" Note
         "the allocator's total differs from the sum of its allocations and frees: some were not recorded";
     MEMORY_NO_FREES "without_frees" Note
-        "the source records no frees: an object is alive from the operator that returns it to the last one that takes it";
+        "the file contains no frees: an object counts as live from the operator that returns it to the last operator \
+         that takes it as an input";
     MEMORY_WINDOW "no_operators_recorded" Note
         "memory was allocated, but no operator ran: the recording covered only a part of the program";
     MEMORY_PROCESSES "one_of_processes" Note
-        "memory traces of several processes, ranks or files are available, and one was read (of a recording that with the highest peak); select another with --process";
+        "the input contains memory traces of several processes, ranks or files, but only one was read (in a \
+         recording, the one with the highest peak); select another with --process";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of an unknown kind was skipped";
     MEMORY_BAD_EVENT "damaged_memory_event" Skipped
         "a memory event lacks a field or has an impossible value; it was skipped";
@@ -228,19 +276,24 @@ codes! {
         "a table of the file cannot be read to its end; the rows before the damage were kept";
     TABLE_MISSING "missing_table" Lost "the file lacks its string table: calls, kernels and ranges have no names";
     TABLE_VERSIONS "several_versions_of_a_table" Note
-        "several versions of a table have rows: the one without a version suffix was read, else the newest";
+        "the file contains several versions of a table; the one without a version suffix was read, or else the newest";
     TEXT_MISSING "missing_text" Lost
-        "rows refer to a string that the file's string table lacks; they were named by their kind";
-    ROW_WITHOUT_NAME "row_without_name" Note "rows of the file have no name; they were named by their kind";
+        "rows refer to a string that the file's string table lacks; they have a general name instead, such as `kernel \
+         without a name`";
+    ROW_WITHOUT_NAME "row_without_name" Note
+        "rows of the file have no name; they have a general name instead, such as `kernel without a name`";
     NEGATIVE_VALUE "negative_value" Skipped "a sample value that is negative or not a number was skipped";
     HUGE_VALUE "value_out_of_range" Repaired "a sample value exceeds 2^63 of the smallest unit and was capped";
-    FRACTIONAL_VALUE "fractional_values" Repaired "sample values have fractions; all values were read in thousandths";
+    FRACTIONAL_VALUE "fractional_values" Repaired
+        "sample values have fractions; all values were rounded to thousandths";
     UNMERGED_LOG "unmerged_log" Lost
-        "the database has an unread write-ahead log: the export is still running or was stopped; wait until it ends, or export again";
-    TABLE_NOT_READ "table_not_read" Note "tables of the file are not read by this version";
-    OTHER_PROCESS "process_without_gpu_calls" Note "processes of the file without calls of the GPU API were skipped";
+        "the database has a write-ahead log (-wal file) with data that was not read: the export is still running or \
+         was stopped; wait until it ends, or export again";
+    TABLE_NOT_READ "table_not_read" Note "this version of Stackline does not read some tables of the file";
+    OTHER_PROCESS "process_without_gpu_calls" Note "processes of the file that call no GPU API were skipped";
     GRAPHS_AS_WHOLE "graphs_as_a_whole" Note
-        "launches of CUDA graphs were recorded as a whole, without times of their kernels; record with nsys profile --cuda-graph-trace=node";
+        "launches of CUDA graphs were recorded as a whole, without times of their kernels; record with nsys profile \
+         --cuda-graph-trace=node";
     PROFILER_MESSAGE "profiler_says" Note "the profiler issued warnings during the recording";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace and was skipped";
 }

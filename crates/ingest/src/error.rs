@@ -48,7 +48,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The recording contains only a call tree.
-    #[error("{}: no trace, because the recording has no single calls: {}. Show the call tree with `stackline calls`, or record with `stackline record --mode trace`", path.display(), no_single_calls(report))]
+    #[error("{}: no trace, because the recording has no single calls with their times: {}. Show the call tree with `stackline calls`, or record with `stackline record --mode trace`", path.display(), no_single_calls(report))]
     NoSingleCalls {
         /// The directory.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
         report: Box<ReadReport>,
     },
     /// The input is a profile with sums per call path, without a trace.
-    #[error("{}: a profile with sums per call path, not a trace with times. Open it alone with `stackline calls`, `diff` or `view`", path.display())]
+    #[error("{}: a profile with totals per call path, not a trace with the times of events. Open it on its own with `stackline calls`, `diff` or `view`", path.display())]
     OnlyCalls {
         /// The file.
         path: PathBuf,
@@ -96,8 +96,8 @@ fn in_words(format: &str) -> String {
 pub fn no_single_calls(report: &ReadReport) -> String {
     let lost = report.problems.iter().find(|problem| problem.severity == Severity::Lost);
     match lost {
-        Some(problem) => format!("single calls were lost ({}: {})", problem.message, problem.example),
-        None => "only sums per call path were recorded, or no operator ran".to_owned(),
+        Some(problem) => format!("records of single calls are missing ({}: {})", problem.message, problem.example),
+        None => "only totals per call path were recorded, or no operator ran".to_owned(),
     }
 }
 

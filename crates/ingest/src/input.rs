@@ -133,7 +133,7 @@ fn read_plain(
         return Err(Error::Unsupported {
             path: label.into(),
             found: format!("{UNKNOWN} (starts with \"{start}\")"),
-            advice: format!("{READS} (JSON also as gzip, zstd, zip or tar)"),
+            advice: format!("{READS}. JSON may be compressed or archived (gzip, zstd, zip, tar)"),
         });
     };
     let run_of = (source.run_of)(label);
@@ -316,7 +316,7 @@ fn read_zip(
             let mut bytes = Vec::new();
             stream.by_ref().take(MAX_ZIP_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(io)?;
             if bytes.len() as u64 > MAX_ZIP_IN_MEMORY {
-                let reason = "a zip archive larger than 1 GiB within a stream or archive; unpack it first".to_owned();
+                let reason = "a zip archive larger than 1 GiB in a pipe or archive; unpack it first".to_owned();
                 return Err(Error::Malformed { path: label.into(), reason, offset: MAX_ZIP_IN_MEMORY });
             }
             Box::new(Cursor::new(bytes))

@@ -29,7 +29,7 @@ const RIEGELI: &[u8] = &[0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f];
 pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
     let (found, advice) = if !is_known(head) && was_converted_as_text(head) {
         (
-            "a binary file that was converted as text and destroyed (its bytes above 0x7f became U+FFFD)",
+            "a binary file that a conversion to text has damaged (its bytes above 0x7f became U+FFFD)",
             "copy the original file again in binary mode",
         )
     } else if [".nsys-rep", ".qdrep"].iter().any(|end| label.ends_with(end)) {
@@ -38,7 +38,7 @@ pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
             "export it with `nsys export --type sqlite FILE` and give the .sqlite file",
         )
     } else if head.starts_with(b"PAR1") {
-        ("a Parquet table", "give the run directory that contains it")
+        ("a Parquet table", "give the Stackline run directory that contains it")
     } else if head.starts_with(RIEGELI) {
         ("a profile in Riegeli format", "record a plain .xplane.pb file, the default of jax.profiler and TensorFlow")
     } else if head.starts_with(b"\"Name\",\"Calls\",\"TotalDurationNs\"") {

@@ -55,11 +55,11 @@ fn every_statement_is_read() {
 fn syntax_errors_have_positions() {
     assert_eq!(
         error("a x 8\nf y"),
-        "line 2, column 3: object `y` is not alive here; allocate it first with: a y BYTES"
+        "line 2, column 3: object `y` is not allocated here; allocate it first with: a y BYTES"
     );
     assert_eq!(
         error("a x 8; a x 9"),
-        "line 1, column 10: object `x` is still alive; free it first or use another name"
+        "line 1, column 10: object `x` is not freed yet; free it first or use another name"
     );
     assert_eq!(
         error("a x eight"),
@@ -68,15 +68,15 @@ fn syntax_errors_have_positions() {
     assert_eq!(error("a x"), "line 1, column 4: expected the size in bytes, found the end of the statement");
     assert_eq!(
         error("a x 8; s x[4:9]"),
-        "line 1, column 14: range 4:9 must lie inside the object's 8 bytes, not be empty, and begin after the range \
-         before it ends"
+        "line 1, column 14: range 4:9 must not be empty, must lie inside the object's 8 bytes, and must not overlap \
+         or precede the previous range"
     );
     assert_eq!(error("a x 8; s x[0:4*0]"), "line 1, column 16: the number of accesses must be at least 1");
     assert_eq!(
         error("a \"x 8"),
         "line 1, column 3: a quoted name has no closing quote; close the name with \" on the same line"
     );
-    assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded before; record it first with: e e");
+    assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded yet; record it first with: e e");
     assert_eq!(
         error("q x"),
         "line 1, column 1: unknown statement `q`; use a, o, f, s, h, d, c, k, e, w, y, device or end"

@@ -418,7 +418,7 @@ fn non_profiles_report_the_reason() {
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
     let mangled = String::from_utf8_lossy(&whole);
     assert!(
-        error(mangled.as_bytes()).contains("a binary file that was converted as text"),
+        error(mangled.as_bytes()).contains("a binary file that a conversion to text has damaged"),
         "{}",
         error(mangled.as_bytes())
     );

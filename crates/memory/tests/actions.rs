@@ -47,7 +47,7 @@ fn activations_are_recomputed_for_backward() {
     assert_eq!(
         what,
         "free h after kernel aten::mm (call 3) and recompute it before kernel aten::mm (call 7, train.py:30 backward) \
-         (checkpoint) with kernel aten::relu (call 1)"
+         (activation checkpointing): repeat kernel aten::relu (call 1)"
     );
     assert_eq!((bytes, cost, certainty), (1000, 40, Certainty::Partial));
     // x, w, h, y, g; without h while the loss is made. The peak is then that of mm: x, w, h, y.

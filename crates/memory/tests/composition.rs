@@ -218,7 +218,7 @@ fn optimizers_written_by_hand_are_recognized() {
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::OptimizerState)], [0, 0]);
     let notes = remedies(&parts).join(" ");
-    assert!(notes.contains("33.3 % of the peak, and freed after the step. Update in place"), "{notes}");
+    assert!(notes.contains("33.3 % of the peak, and are freed after the step. Update in place"), "{notes}");
 }
 
 /// At a peak within backward not all gradients exist: the state of a handwritten optimizer identifies the parameters,
@@ -265,7 +265,10 @@ fn equal_sets_are_named_by_their_lines() {
     assert_eq!(texts(&table, "place")[..3], ["opt.py:12 setup", "opt.py:44 setup", "opt.py:45 setup"]);
     assert_eq!(integers(&table, "bytes")[0], set() as i64);
     let notes = table.notes.join(" ");
-    assert!(notes.contains("3 sets of equal sizes are ") && !notes.contains("optimizer state are"), "{notes}");
+    assert!(
+        notes.contains("3 sets of tensors with the same sizes are ") && !notes.contains("optimizer state are"),
+        "{notes}"
+    );
     // A single line, or a single size, has no equal set.
     let mut program = Program::default();
     program.set(1, &by_hand(12, "setup"));

@@ -140,7 +140,7 @@ fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
     ];
     let trace = read(&json!({"device_traces": [events], "segments": []}));
     let (count, example) = counted(&trace, "damaged_memory_event");
-    assert_eq!((count, example), (3, "\"alloc\" without address, or with an impossible size"));
+    assert_eq!((count, example), (3, "event \"alloc\" without an address, or with an impossible size"));
     assert_eq!(curves(&trace)[0].peak().bytes, 512);
 }
 
@@ -183,7 +183,7 @@ fn impossible_timeline_sizes_are_counted() {
         ("[40,2,-8,3]", "an allocation of -8 bytes"),
         ("[40,4,0,3]", "a free of 0 bytes"),
         ("[40,4,8,3]", "a free of 8 bytes"),
-        ("[40,1,-8,3]", "an object from before the records of -8 bytes"),
+        ("[40,1,-8,3]", "an object from before the recording of -8 bytes"),
         ("[40,2,4611686018427387904,3]", "an allocation of 4611686018427387904 bytes"),
     ] {
         let trace = read_bytes("timeline", format!("[{sound},{row}]").as_bytes()).unwrap();

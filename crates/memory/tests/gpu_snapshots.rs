@@ -263,7 +263,7 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
     let trace = real("out-of-memory");
     let notes = failed_requests_table(&trace).notes.join(" ");
     for note in [
-        "Request of 28.61 MiB failed (needs a segment of 30.00 MiB) at ",
+        "The allocation of 28.61 MiB failed (needs a segment of 30.00 MiB) at ",
         "snapshots.py:69 out_of_memory: the device had enough free memory (65.97 GiB)",
         "a limit of the process (set_per_process_memory_fraction)",
         "gain at most the 90.38 MiB that are reserved and unused",

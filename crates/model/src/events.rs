@@ -116,7 +116,7 @@ impl EventTable {
         if lengths.iter().all(|&l| l == n) {
             Ok(())
         } else {
-            Err(format!("event columns differ in length: {n} and {lengths:?}"))
+            Err(format!("the columns of the table of events differ in length: {n} and {lengths:?}"))
         }
     }
 }

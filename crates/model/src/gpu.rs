@@ -71,7 +71,7 @@ impl GpuTable {
         if lengths.iter().all(|&l| l == n) {
             Ok(())
         } else {
-            Err(format!("GPU columns differ in length: {n} and {lengths:?}"))
+            Err(format!("the columns of the table of GPU operations differ in length: {n} and {lengths:?}"))
         }
     }
 }

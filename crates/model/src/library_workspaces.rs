@@ -21,8 +21,8 @@ pub struct WorkspaceLibrary {
 static LIBRARIES: [WorkspaceLibrary; 3] = [
     WorkspaceLibrary {
         name: "cuBLAS",
-        sized_by: "CUBLAS_WORKSPACE_CONFIG (such as :4096:2:16:8 for 8.1 MiB; :0:0 for none) sets the size per pair of \
-            thread and stream, by default 32 MiB on Hopper and later",
+        sized_by: "CUBLAS_WORKSPACE_CONFIG sets the size for each pair of thread and stream (:4096:2:16:8 for 8.1 \
+                   MiB, :0:0 for none); the default is 32 MiB on Hopper and later",
         functions: &[
             "at::cuda::setWorkspaceForHandle",
             "at::cuda::getNewWorkspace",
@@ -37,7 +37,7 @@ static LIBRARIES: [WorkspaceLibrary; 3] = [
     WorkspaceLibrary {
         name: "cuDNN",
         sized_by: "the size depends on the algorithm that cuDNN chooses; torch.backends.cudnn.benchmark and \
-            torch.backends.cudnn.deterministic change it",
+                   torch.backends.cudnn.deterministic change this choice",
         functions: &["at::native::run_conv_plan", "at::native::run_conv_plan_fused", "at::native::run_single_conv"],
     },
 ];

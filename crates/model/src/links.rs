@@ -78,9 +78,16 @@ impl LinkTable {
     pub fn check(&self) -> Result<(), String> {
         let lengths = [self.from.len(), self.to.len(), self.category.len()];
         if lengths.iter().any(|&length| length != self.kind.len()) {
-            return Err(format!("link columns differ in length: {} and {lengths:?}", self.kind.len()));
+            return Err(format!(
+                "the columns of the table of links differ in length: {} and {lengths:?}",
+                self.kind.len()
+            ));
         }
-        if self.kind.is_sorted() { Ok(()) } else { Err("links are not sorted by kind".to_owned()) }
+        if self.kind.is_sorted() {
+            Ok(())
+        } else {
+            Err("the table of links between events is not sorted by kind".to_owned())
+        }
     }
 }
 

@@ -76,16 +76,16 @@ impl StackTable {
         let nodes = self.len();
         let lengths = [self.frame.len(), self.name.len(), self.category.len()];
         if lengths.iter().any(|&length| length != nodes) || self.stack.len() != self.event.len() {
-            return Err("columns of stacks differ in length".to_owned());
+            return Err("the columns of the table of stacks differ in length".to_owned());
         }
         if let Some(row) = (0..nodes).find(|&i| self.parent[i].is_some() && self.parent[i].index() >= i) {
-            return Err(format!("frames.parent does not come before row {row}"));
+            return Err(format!("row {row} of the table of frames comes before its parent"));
         }
         if let Some(row) = self.frame.iter().position(|frame| frame.index() >= self.frames.len()) {
-            return Err(format!("row {row} of frames.frame refers to a missing entry"));
+            return Err(format!("row {row} of column frames.frame refers to an entry that does not exist"));
         }
         match self.stack.iter().position(|stack| stack.index() >= nodes) {
-            Some(row) => Err(format!("row {row} of event_stacks.stack refers to a missing entry")),
+            Some(row) => Err(format!("row {row} of column event_stacks.stack refers to an entry that does not exist")),
             None => Ok(()),
         }
     }

@@ -153,12 +153,18 @@ impl Trace {
             offset[i] += offset[i - 1];
         }
         if order.len() != track.len() {
-            return Err(format!("the time order has {} entries for {} events", order.len(), track.len()));
+            return Err(format!(
+                "the stored index of events by time has {} entries for {} events",
+                order.len(),
+                track.len()
+            ));
         }
         for (lane, run) in offset.windows(2).enumerate() {
             let own = |e: &EventId| track.get(e.index()).is_some_and(|t| t.index() == lane);
             if !order[run[0] as usize..run[1] as usize].iter().all(own) {
-                return Err(format!("the time order of track {lane} contains an event of another track"));
+                return Err(format!(
+                    "the stored index of events by time lists an event of another track for track {lane}"
+                ));
             }
         }
         self.track_order = order;

@@ -81,7 +81,7 @@ fn failed_checks_are_in_the_overview() {
     let failed = answered(&opened(&trace), "overview", &[])["failed_checks"].clone();
     assert_eq!((failed[0]["check"].as_str(), failed[0]["count"].as_u64()), (Some("launch_without_record"), Some(8)));
     assert!(
-        failed[0]["consequence"].as_str().is_some_and(|text| text.starts_with("GPU time of operators")),
+        failed[0]["consequence"].as_str().is_some_and(|text| text.starts_with("GPU times of operators")),
         "{failed}"
     );
 }

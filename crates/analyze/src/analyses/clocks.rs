@@ -21,46 +21,50 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     let count = |f: fn(&DeviceClock) -> u64| {
         clocks.iter().map(move |c| i64::try_from(f(c)).unwrap_or(i64::MAX)).collect::<Vec<_>>()
     };
-    let table = Table::new("clocks", "Clock offset of each device from the host: shifts that causality allows")
-        .i64("device", Unit::None, clocks.iter().map(|c| i64::from(c.device)))
-        .text("finding", clocks.iter().map(|c| Some(finding(c).to_owned())))
-        .i64("shift_ns", Unit::Ns, clocks.iter().map(DeviceClock::shift_ns))
-        .i64("least_shift_ns", Unit::Ns, clocks.iter().map(|c| c.least_ns))
-        .i64("most_shift_ns", Unit::Ns, clocks.iter().map(|c| c.most_ns))
-        .i64("launches", Unit::None, count(|c| c.launches))
-        .i64("early_starts", Unit::None, count(|c| c.early))
-        .i64("waits", Unit::None, count(|c| c.waits))
-        .i64("late_ends", Unit::None, count(|c| c.late))
-        .i64("applied_ns", Unit::Ns, clocks.iter().map(|c| c.applied_ns));
+    let table = Table::new(
+        "clocks",
+        "Clock offset of each device from the host: range of shifts that launches and waits allow",
+    )
+    .i64("device", Unit::None, clocks.iter().map(|c| i64::from(c.device)))
+    .text("finding", clocks.iter().map(|c| Some(finding(c).to_owned())))
+    .i64("shift_ns", Unit::Ns, clocks.iter().map(DeviceClock::shift_ns))
+    .i64("least_shift_ns", Unit::Ns, clocks.iter().map(|c| c.least_ns))
+    .i64("most_shift_ns", Unit::Ns, clocks.iter().map(|c| c.most_ns))
+    .i64("launches", Unit::None, count(|c| c.launches))
+    .i64("early_starts", Unit::None, count(|c| c.early))
+    .i64("waits", Unit::None, count(|c| c.waits))
+    .i64("late_ends", Unit::None, count(|c| c.late))
+    .i64("applied_ns", Unit::Ns, clocks.iter().map(|c| c.applied_ns));
     if clocks.is_empty() {
         let why = if trace.gpu.is_empty() {
             "The trace has no GPU operations."
         } else if trace.gpu.launch.iter().all(|l| l.is_none()) {
             "No GPU operation has its launch call in the trace, so the clock offset cannot be estimated."
         } else if !is_estimable(trace) {
-            "No GPU operation and its launch call both have plausible times, so the clock offset cannot be estimated. \
-             The read report lists the implausible times."
+            "Every GPU operation or its launch call lacks a plausible time, so the clock offset cannot be estimated. \
+             `stackline doctor` lists implausible times."
         } else {
             "Not estimated: an older version of Stackline wrote this run directory. Import the trace again."
         };
         return vec![table.note(why)];
     }
     let table = table.note(
-        "Covers the whole trace. A shift is a time to add to the device's times. With least_shift_ns, no operation \
-         starts before its launch call. With most_shift_ns, no operation ends after a call that waited for it \
-         returns. Stackline added applied_ns before all analyses; it applies only shifts of 1 ms or more.",
+        "Covers the whole trace. A shift is a time to add to the device's times. Column least_shift_ns: the smallest \
+         shift with which no operation starts before its launch call. Column most_shift_ns: the largest shift with \
+         which no operation ends after the return of a call that waited for it. Column applied_ns: the shift that \
+         Stackline added before all analyses (only shifts of 1 ms or more).",
     );
     let table = if clocks.iter().any(|c| c.applied_ns != 0 && c.launches == 0) {
         table.note(
-            "A device without launches was aligned by the order of operations. Its idle time before the first \
-             operation is unknown.",
+            "The launches of a device are not recorded, so its times were shifted until its operations follow the \
+             launch calls of the host. Its idle time before the first operation is unknown.",
         )
     } else {
         table
     };
     let unbounded = clocks.iter().all(|c| c.most_ns.is_none());
     vec![if unbounded {
-        table.note("The trace has no known synchronization call, so there are no upper bounds.")
+        table.note("The trace has no known synchronization call, so the largest possible shift is unknown.")
     } else {
         table
     }]

@@ -33,7 +33,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         .f64("value", Unit::None, rows.iter().map(|(.., value)| *value));
     vec![match (counters.is_empty(), rows.is_empty()) {
         (true, _) => table.note("The trace has no counters."),
-        (false, true) => table.note("No counter has a value in the window; --whole shows all values."),
+        (false, true) => table.note("No counter has a value in the window; --whole covers the whole trace."),
         (false, false) => table,
     }]
 }

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "fused_operators",
-    about: "Original operators of fused kernels, with evidence (compiled program or kernel name)",
+    about: "Original operators of each fused kernel, with the evidence for them (compiled program or kernel name)",
     tables: &["fused_operators"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Kernels],
@@ -55,7 +55,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let table = records.note().into_iter().fold(table(trace, &rows, records), Table::note);
     vec![match (fusions.is_empty(), rows.is_empty()) {
         (true, _) => table.note("The trace has no kernel that is known to be fused."),
-        (false, true) => table.note("No fused kernel in the window; --whole shows all."),
+        (false, true) => table.note("The window contains no fused kernel; --whole covers the whole trace."),
         (false, false) => table,
     }]
 }

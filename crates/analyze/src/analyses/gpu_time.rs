@@ -149,7 +149,8 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
         let timed = of_device.iter().filter(|operation| is_kernel(&operation.gpu)).count() as i64;
         if timed * MIN_KNOWN_DIVISOR < recorded {
             unknown.push(format!(
-                "Device {id}: {} of {recorded} kernels have no plausible time, so its busy and idle time is unknown.",
+                "Device {id}: {} of {recorded} kernels have no plausible time, so the device's busy and idle times \
+                 are unknown.",
                 recorded - timed
             ));
             continue;
@@ -176,12 +177,13 @@ fn breakdown(trace: &Trace, operations: &[Operation], selection: &StepSelection)
     let table = unknown.into_iter().fold(table, Table::note);
     let Some(_) = window else {
         return table.note(
-            "Window: from the first start to the last end of each device's operations, because no steps are selected.",
+            "Window: from the start of the first to the end of the last operation of each device, because no steps \
+             are selected.",
         );
     };
     let table = table.note(
-        "Window: the steps with their GPU work, from the end of earlier GPU work to the end of the last step and its \
-         GPU work.",
+        "Window: the selected steps with their GPU work. It begins at the end of the GPU work of earlier steps, and \
+         ends with the last step and its GPU work.",
     );
     selection.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }

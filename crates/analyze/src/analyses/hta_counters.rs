@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_counters",
-    about: "Hardware counters per kernel with the operators that launched it",
+    about: "Hardware counters of each kernel, with the operators that launched it",
     tables: &["hta_counters"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Timeline],
@@ -43,11 +43,12 @@ pub fn counters(rows: &HtaRows) -> Table {
     });
     let table = Table::new("hta_counters", "Hardware counters per kernel");
     if ranges.is_empty() {
-        return table.note("The trace has no profiler ranges with counters.");
+        return table.note("The trace has no profiler ranges (records of CUPTI with hardware counters).");
     }
     if ranges.len() != launches.len() {
         return table.note(format!(
-            "The trace has {} profiler ranges but {} kernel launches, so they cannot be paired.",
+            "The trace has {} profiler ranges but {} kernel launches, so the counters of a range cannot be assigned \
+             to a kernel.",
             ranges.len(),
             launches.len()
         ));

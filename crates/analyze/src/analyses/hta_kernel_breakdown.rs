@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_kernel_breakdown",
-    about: "GPU time by kernel kind and by kernel, as HTA counts it, and exact",
+    about: "GPU time by kernel kind and by kernel, as HTA counts it, with exact times",
     tables: &["hta_kernel_types", "hta_kernels", "hta_kernels_top"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Kernels],
@@ -177,9 +177,17 @@ pub fn kernels(rows: &HtaRows, memory: bool) -> Table {
 
 /// HTA's short table `hta_kernels_top`, by kind and name.
 pub fn kernels_top(rows: &HtaRows, memory: bool, num_kernels: usize, duration_ratio: f64) -> Table {
-    per_kind(rows, memory, "hta_kernels_top", "Longest GPU kernels, the rest as others", num_kernels, duration_ratio).note(
-        "In a kind with a row `others`, maximum, minimum, mean and deviation are those of the totals per name, as in \
-         HTA.",
+    per_kind(
+        rows,
+        memory,
+        "hta_kernels_top",
+        "GPU kernels with the most time; the row others has the rest",
+        num_kernels,
+        duration_ratio,
+    )
+    .note(
+        "If a kernel kind has a row `others`, then maximum, minimum, mean and deviation of all its rows are those of \
+         the totals per kernel name, as in HTA.",
     )
 }
 

@@ -76,9 +76,11 @@ pub fn summary(series: &BTreeMap<&str, Vec<Point>>) -> Table {
     let above = |points: &Vec<Point>| points.iter().map(|p| p.1).filter(|&v| v > 0.0).collect::<Vec<f64>>();
     let lines: Vec<_> =
         series.iter().map(|(name, p)| (*name, describe(&above(p)))).filter(|(_, d)| d.count > 0).collect();
-    let mut table =
-        Table::new("hta_memory_bandwidth_summary", "Bandwidth of copies and fills, per point of the series")
-            .text("name", lines.iter().map(|l| l.0.to_owned()));
+    let mut table = Table::new(
+        "hta_memory_bandwidth_summary",
+        "Statistics of the bandwidth of copies and fills over time (table hta_memory_bandwidth)",
+    )
+    .text("name", lines.iter().map(|l| l.0.to_owned()));
     table.columns.extend(columns(&lines.iter().map(|l| l.1).collect::<Vec<_>>(), Unit::GBps));
     table
 }
@@ -112,7 +114,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort_by_key(|(_, l)| std::cmp::Reverse(l.2));
-    Table::new("memory_bandwidth", "Copies and fills, exact")
+    Table::new("memory_bandwidth", "Copies and fills (exact times)")
         .text("name", lines.iter().map(|l| l.0.to_owned()))
         .i64("count", Unit::None, lines.iter().map(|l| l.1.0))
         .i64("bytes", Unit::Bytes, lines.iter().map(|l| l.1.1))

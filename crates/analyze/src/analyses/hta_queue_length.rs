@@ -108,7 +108,7 @@ pub fn summary(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>) -> Table {
     let mean = Values::F64(over_time.collect());
     table.columns.push(Column { name: "mean_over_time".to_owned(), unit: Unit::None, values: mean });
     if series.is_empty() && !rows.rows.is_empty() {
-        table = table.note("No known launch call is linked to a GPU operation.");
+        table = table.note("No GPU operation is linked to a launch call.");
     }
     table
 }

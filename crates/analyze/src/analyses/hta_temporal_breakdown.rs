@@ -19,7 +19,7 @@ use stackline_timeline::stats::round;
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_temporal_breakdown",
-    about: "GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)",
+    about: "GPU time in computation, in other work and idle, as HTA counts it (table gpu_time has exact times)",
     tables: &["hta_temporal_breakdown"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Timeline],

@@ -8,8 +8,9 @@ use stackline_timeline::{DefaultWindow, Scope};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "logical_parents",
-    about: "Parents of events that nesting does not show, with evidence: launches, forward operators, thread \
-            handovers",
+    about: "Parents of events that nesting on a thread does not show (launches, forward operators, work handed to \
+            other threads), \
+            with evidence",
     tables: &["logical_parents"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Timeline],
@@ -30,8 +31,9 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let rows: Vec<Row> = all.iter().copied().filter(|&(event, ..)| is_in_window(event)).collect();
     let table = table(trace, &rows);
     vec![match (all.is_empty(), rows.is_empty()) {
-        (true, _) => table.note("All parents in this trace follow from nesting on one track."),
-        (false, true) => table.note("No event in the window has such a parent; --whole shows all."),
+        (true, _) => table.note("In this trace, nesting on a thread or stream shows the parents of all events."),
+        (false, true) => table
+            .note("No event in the window has a parent that nesting does not show; --whole covers the whole trace."),
         (false, false) => table,
     }]
 }
@@ -44,7 +46,7 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
     let kind = |event: EventId| Some(trace.kind(event).name().to_owned());
     let process = |event: EventId| Some(trace.process_name(track(event)));
     let thread = |event: EventId| Some(trace.track_name(track(event)));
-    Table::new("logical_parents", "Logical parents that nesting does not show")
+    Table::new("logical_parents", "Parents of events that nesting on a thread or stream does not show")
         .text("name", children().map(name))
         .text("parent", parents().map(name))
         .text("evidence", rows.iter().map(|(.., evidence)| Some(evidence.name().to_owned())))

@@ -28,7 +28,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let table = table(trace, &rows);
     vec![match (samples.is_empty(), rows.is_empty()) {
         (true, _) => table.note("The trace has no samples."),
-        (false, true) => table.note("No sample was taken in the window; --whole shows all samples."),
+        (false, true) => table.note("No sample was taken in the window; --whole covers the whole trace."),
         (false, false) => table,
     }]
 }

@@ -89,9 +89,10 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
 
 /// Add the column of excluded steps, which other tables and commands do not cover.
 fn with_left_out(steps: Table, left_out: &[Option<&str>]) -> Table {
-    steps
-        .text("left_out", left_out.iter().map(|why| why.map(str::to_owned)))
-        .note("left_out: why steps_spread and other tables exclude a step; --whole includes all steps.")
+    steps.text("left_out", left_out.iter().map(|why| why.map(str::to_owned))).note(
+        "Column left_out: reason why the table steps_spread and other tables exclude a step; --whole includes all \
+         steps.",
+    )
 }
 
 fn work(trace: &Trace) -> Vec<Work> {
@@ -182,13 +183,13 @@ fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
     match unknown {
         0 => None,
         _ if unknown == all => Some(
-            "with_gpu and gpu_busy are unknown: the file lacks too much of the GPU work, so no counted step is known to \
+            "The spread of with_gpu and gpu_busy is unknown: the file lacks too much GPU work, so no step is known to \
              be complete."
                 .to_owned(),
         ),
         _ => Some(format!(
-            "with_gpu and gpu_busy exclude {unknown} of {all} steps, because the file lacks too much of their GPU \
-             work."
+            "The spread of with_gpu and gpu_busy excludes {unknown} of {all} steps, because the file lacks too much \
+             of their GPU work."
         )),
     }
 }
@@ -262,9 +263,9 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
     }
     table.note(
         "Column time_us: the step's span on the CPU. Column with_gpu_us: from the end of the previous step's GPU work \
-         to the end of the step's own. Column gpu_busy_us: time in the span in which any GPU runs an operation. \
-         Column launched_gpu_us: summed durations of the operations that the step launched, which may run after its \
-         end.",
+         to the end of the step's own GPU work. Column gpu_busy_us: time in the span in which any GPU runs an \
+         operation. Column launched_gpu_us: summed durations of the operations that the step launched, which may run \
+         after its end.",
     )
 }
 

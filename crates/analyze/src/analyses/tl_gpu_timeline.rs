@@ -45,16 +45,17 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
             share.push(stackline_timeline::stats::percent(us, times[5]));
         }
     }
-    let table = Table::new("gpu_timeline", "GPU timeline from the first to the last operation")
-        .bool("recompute", part)
-        .text("type", kind)
-        .f64("time_ms", Unit::Ms, time)
-        .f64("percent", Unit::Percent, share)
-        .note(view.coverage_note());
+    let table =
+        Table::new("gpu_timeline", "GPU time by kind, from the start of the first to the end of the last operation")
+            .bool("recompute", part)
+            .text("type", kind)
+            .f64("time_ms", Unit::Ms, time)
+            .f64("percent", Unit::Percent, share)
+            .note(view.coverage_note());
     match definition {
         Definition::Exact => table,
         Definition::TraceLens => {
-            table.note("Counts only GPU operations with a flow arrow from their launch (TraceLens' definition).")
+            table.note("By TraceLens' definition, operations without a flow arrow from their launch are excluded.")
         }
     }
 }

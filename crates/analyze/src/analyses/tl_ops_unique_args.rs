@@ -151,7 +151,7 @@ fn kernels(view: &GpuView<'_>, groups: &[Group<'_>], name: &str) -> Table {
             (row as i64, position as i64, name, stream, Summary::from_values(&values))
         }));
     }
-    let table = Table::new(name, "Kernels of the rows of ops_unique_args")
+    let table = Table::new(name, "Kernels of each row of the table ops_unique_args")
         .i64("row", Unit::None, rows.iter().map(|r| r.0))
         .i64("position", Unit::None, rows.iter().map(|r| r.1))
         .text("kernel", rows.iter().map(|r| Some(trace.strings.get(r.2).to_owned())))

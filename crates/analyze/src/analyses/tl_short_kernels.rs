@@ -12,7 +12,7 @@ use stackline_timeline::{DefaultWindow, Scope};
 /// The registered analysis.
 pub(super) const SHORT_KERNELS: Analysis = Analysis {
     name: "short_kernels",
-    about: "Kernels below 10 µs: by operator and arguments, and a histogram of their durations",
+    about: "Kernels shorter than 10 µs by operator and arguments, and a histogram of their durations",
     tables: &["short_kernels_summary", "short_kernel_histogram"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Kernels],
@@ -74,7 +74,7 @@ fn summary(view: &GpuView<'_>, short: &[GpuId]) -> Table {
     let mut groups: Vec<(Key, Summary)> = groups.into_iter().map(|(k, v)| (k, Summary::from_values(&v))).collect();
     groups.sort_by(|a, b| b.1.sum.total_cmp(&a.1.sum));
     let text = |id: StrId| id.some().map(|id| trace.strings.get(id).to_owned());
-    Table::new("short_kernels_summary", "Kernels below 10 µs by operator, arguments and name")
+    Table::new("short_kernels_summary", "Kernels shorter than 10 µs by operator, arguments and name")
         .text("operator", groups.iter().map(|(k, _)| text(k.0)))
         .text("input_dims", groups.iter().map(|(k, _)| text(k.1[0])))
         .text("input_strides", groups.iter().map(|(k, _)| text(k.1[1])))
@@ -89,7 +89,7 @@ fn summary(view: &GpuView<'_>, short: &[GpuId]) -> Table {
 
 fn histogram(durations: &[f64]) -> Table {
     let (edges, counts) = bins(durations);
-    Table::new("short_kernel_histogram", "Durations of kernels below 10 µs")
+    Table::new("short_kernel_histogram", "Durations of kernels shorter than 10 µs")
         .f64("bin_start_us", Unit::Us, edges.iter().take(counts.len()).copied())
         .f64("bin_end_us", Unit::Us, edges.iter().skip(1).copied())
         .i64("count", Unit::None, counts.iter().copied())

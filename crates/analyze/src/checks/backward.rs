@@ -6,7 +6,7 @@ use stackline_model::EventKind;
 /// Each forward operator has one backward node.
 pub(super) const SEQUENCE_NUMBER_TWICE: Check = Check {
     name: "sequence_number_twice",
-    rule: "each pair of sequence number and forward thread belongs to one backward operator",
+    rule: "no two backward operators have the same pair of sequence number and forward thread",
     consequence: "backward work may be shown under the wrong forward operator",
     read_codes: &["sequence_number_twice"],
     run: |trace| {

@@ -9,7 +9,7 @@ const FIELDS: [&str; 5] = ["Collective name", "In msg nelems", "Out msg nelems",
 /// Kernels of collectives, or the operators that launch them, have the fields that PyTorch has written since 2.2.
 pub(super) const COLLECTIVE_FIELDS: Check = Check {
     name: "collective_fields",
-    rule: "collectives of NCCL and RCCL have their name, sizes, data type and group size",
+    rule: "records of NCCL and RCCL collectives contain the collective's name, message sizes, data type and group size",
     consequence: "sizes and bandwidths of collectives are unknown, and the collectives of different ranks are matched \
          only by call order",
     read_codes: &[],

@@ -30,9 +30,9 @@ pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
 /// Every launch call has an operation.
 pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     name: "launch_without_record",
-    rule: "launch calls have a device operation, except calls captured into a graph, and fills, which profilers may \
-           omit",
-    consequence: "GPU time of operators is too small, idle time too large",
+    rule: "launch calls have a GPU operation, except calls captured into a graph, and fills (memset), which profilers \
+           may omit",
+    consequence: "GPU times of operators are too small, and idle times are too large",
     read_codes: &["kernels_not_recorded"],
     run: |trace| {
         let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));

@@ -7,7 +7,7 @@ use stackline_model::EventKind;
 pub(super) const TIMES_LEFT_OUT: Check = Check {
     name: "times_left_out",
     rule: "records have plausible times",
-    consequence: "sums and windows exclude these records, so times are too small; the read report states the reasons",
+    consequence: "sums and windows exclude these records, so times are too small; `stackline doctor` lists the reasons",
     read_codes: &[
         "bad_time",
         "no_time",
@@ -37,8 +37,8 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
 /// Device clocks agree with the host's clock.
 pub(super) const DEVICE_CLOCK: Check = Check {
     name: "device_clock",
-    rule: "clocks of devices agree with the host's within 1 ms",
-    consequence: "times of the device were shifted before all analyses",
+    rule: "the clock of each device agrees with the host's within 1 ms",
+    consequence: "the times of such a device were shifted to the host's clock before all analyses",
     read_codes: &[],
     run: |trace| {
         let first = |device: i32| {

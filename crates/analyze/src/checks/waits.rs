@@ -7,14 +7,16 @@ use stackline_model::{EventId, EventKind, Trace};
 /// A stream's wait for an event names the record of that event.
 pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     name: "wait_without_record",
-    rule: "a stream that waits for an event names the call that recorded the event",
-    consequence: "the critical path cannot continue at the cause of these waits",
+    rule: "the record of a stream's wait for a CUDA event names the call that recorded the event",
+    consequence: "the cause of these waits is unknown, so the critical path cannot continue there",
     read_codes: &[],
     run: |trace| {
         let calls = calls_by_correlation(trace);
         let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
-            None => Some("the wait does not name the call that recorded the event".to_owned()),
-            Some(id) if !calls.contains_key(&id) => Some(format!("the call {id} that recorded the event is missing")),
+            None => Some("the record of the wait does not name the call that recorded the event".to_owned()),
+            Some(id) if !calls.contains_key(&id) => {
+                Some(format!("the call with correlation ID {id}, which recorded the event, is missing"))
+            }
             Some(_) => None,
         };
         let recorded = trace.attr(RECORD_ID);
@@ -33,7 +35,7 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
 /// A wait refers to the last record before it, never to a later one.
 pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     name: "wait_on_future_record",
-    rule: "a stream waits for an event that was recorded earlier",
+    rule: "a stream waits only for CUDA events that were recorded before the wait",
     consequence: "the critical path ignores these waits",
     read_codes: &[],
     run: |trace| {

@@ -194,11 +194,11 @@ impl CtdaReport {
                 .i64("duration", Unit::Ns, spots.iter().map(|h| h.duration_ns))
                 .f64("proportion", Unit::Percent, spots.iter().map(|h| h.proportion))
                 .f64("prop_in_total", Unit::Percent, spots.iter().map(|h| h.prop_in_total)),
-            Table::new("phases", "Executed time of the path by phase")
+            Table::new("phases", "Execution time on the critical path, by phase")
                 .text("phase", phases.iter().map(|p| p.0.to_owned()))
                 .f64("percent", Unit::Percent, phases.iter().map(|p| share(p.1)))
                 .f64("weight_us", Unit::Us, phases.iter().map(|p| p.1)),
-            Table::new("edges", "Edges by type")
+            Table::new("edges", "Dependency edges by type, in the graph and on the critical path")
                 .text("type", self.edges.keys().cloned())
                 .i64("edges", Unit::None, self.edges.values().map(|&n| n as i64))
                 .i64("on_path", Unit::None, self.edges.keys().map(|k| self.path_edges.get(k).map_or(0, |&n| n as i64))),

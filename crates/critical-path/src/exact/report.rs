@@ -143,8 +143,8 @@ impl Exact<'_> {
         warnings.extend(self.slack_is_unknown(path.window).then_some(ExactWarning {
             code: "slack_unknown",
             count: 1,
-            message: "false hotspots are not reported: slack across the host and GPU clocks is unknown, because \
-                      the clocks differ too much",
+            message: "false hotspots are not reported: slack between host and GPU events is unknown, because the \
+                      clocks of host and GPU differ too much",
         }));
         warnings
     }
@@ -172,18 +172,30 @@ impl Exact<'_> {
             (
                 "overlong_operations",
                 self.overlong.len() as u64,
-                "GPU operations end long after the start of the next one on their stream, so their ends are doubtful; \
-                 --clip-overlaps shortens them to that start",
+                "GPU operations end long after the start of the next one on their stream, so their end times are \
+                 doubtful; --clip-overlaps moves their ends to that start",
             ),
-            ("broken_cycles", self.graph.broken_cycles, "edges were removed because they closed a cycle"),
-            ("unexplained_waits", self.unexplained_waits, "stream waits have no recorded target"),
+            (
+                "broken_cycles",
+                self.graph.broken_cycles,
+                "dependencies were removed from the graph, because they formed a cycle",
+            ),
+            (
+                "unexplained_waits",
+                self.unexplained_waits,
+                "waits of streams have no recorded target, so the work that they waited for is unknown",
+            ),
             (
                 "awaited_operations_left_out",
                 self.left_out,
-                "awaited operations were left out of the graph: each wait depends only on the 256 operations that \
+                "awaited GPU operations were left out of the graph: each wait depends only on the 256 operations that \
                  ended last",
             ),
-            ("no_gpu_work", u64::from(operations == 0), "no GPU work; the path contains host work only"),
+            (
+                "no_gpu_work",
+                u64::from(operations == 0),
+                "the window has no GPU work, so the critical path contains host work only",
+            ),
         ];
         let warn = |(code, count, message)| ExactWarning { code, count, message };
         all.into_iter().filter(|(_, count, _)| *count > 0).map(warn).collect()

@@ -23,15 +23,16 @@ pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
 
 /// Table of slack per event. `is_unknown` adds a note that clocks disagree ([`super::Exact::slack_is_unknown`]).
 pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
-    let table = Table::new(SLACK, "Slack: time by which an event may take longer without moving the end")
-        .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
-        .i64("dur_ns", Unit::Ns, rows.iter().map(|r| r.dur_ns))
-        .i64("slack_ns", Unit::Ns, rows.iter().map(|r| r.slack_ns))
-        .text("kind", rows.iter().map(|r| r.kind.name().to_owned()))
-        .i64("event", Unit::None, rows.iter().map(|r| i64::from(r.event)))
-        .text("name", rows.iter().map(|r| r.name.to_owned()));
+    let table =
+        Table::new(SLACK, "Slack: time by which an event could take longer without delaying the end of the window")
+            .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
+            .i64("dur_ns", Unit::Ns, rows.iter().map(|r| r.dur_ns))
+            .i64("slack_ns", Unit::Ns, rows.iter().map(|r| r.slack_ns))
+            .text("kind", rows.iter().map(|r| r.kind.name().to_owned()))
+            .i64("event", Unit::None, rows.iter().map(|r| i64::from(r.event)))
+            .text("name", rows.iter().map(|r| r.name.to_owned()));
     if is_unknown {
-        table.note("Slack across the host and GPU clocks is unknown, because the clocks differ too much.")
+        table.note("Slack between host and GPU events is unknown, because the clocks of host and GPU differ too much.")
     } else {
         table
     }
@@ -54,7 +55,7 @@ pub fn tables(report: &ExactReport, harmless: &[FalseHotspot], steps: &[StepSpre
         .text("bound_by", story.iter().map(|c| c.bound_by.clone()))
         .text("longest", story.iter().map(|c| c.longest.clone()));
     let top = &report.top;
-    let top = Table::new("top", "Names with the most time on the critical path")
+    let top = Table::new("top", "Event names with the most time on the critical path")
         .text("name", top.iter().map(|s| s.name.clone()))
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
@@ -81,7 +82,10 @@ fn steps_table(rows: &[StepSpread]) -> Table {
         .i64("median_ns", Unit::Ns, rows.iter().map(|s| s.median_ns))
         .i64("max_ns", Unit::Ns, rows.iter().map(|s| s.max_ns))
         .i64("max_step", Unit::None, rows.iter().map(|s| s.max_step))
-        .note("The path of a step ends with the step on its own thread and excludes later GPU work. It may differ from the path of the whole trace.")
+        .note(
+            "The critical path of a step ends with the step on its own thread and excludes later GPU work. It may \
+             differ from the critical path of the whole trace.",
+        )
 }
 
 /// Name of the table of critical-path segments; JSON documents use the key `segments`.

@@ -277,7 +277,7 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
         return Ok(execution_trace::read(label, &values, root));
     }
     if timeline::is_sums_document(&values, root) {
-        let found = "sums by category without objects, as export_memory_timeline writes them to a .json file";
+        let found = "totals by category without single tensors, as export_memory_timeline writes them to a .json file";
         return Err(unsupported(
             path,
             found,

@@ -118,7 +118,7 @@ impl<'de> Visitor<'de> for Into<'_> {
             .values
             .node(NodeKind::List, &items)
             .map(Value::from)
-            .ok_or_else(|| A::Error::custom("more than 2^32 values, or 2^28 in one container"))
+            .ok_or_else(|| A::Error::custom("more than 2^32 values, or more than 2^28 in one list or object"))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
@@ -133,7 +133,7 @@ impl<'de> Visitor<'de> for Into<'_> {
             .values
             .node(NodeKind::Dict, &items)
             .map(Value::from)
-            .ok_or_else(|| A::Error::custom("more than 2^32 values, or 2^28 in one container"))
+            .ok_or_else(|| A::Error::custom("more than 2^32 values, or more than 2^28 in one list or object"))
     }
 }
 

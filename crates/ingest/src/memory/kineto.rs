@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
             // Total before the first event, less the older objects that the events show.
             let rest = state.before.map_or(0, |before| before - i128::from(state.older));
             if let Ok(bytes @ 1..) = u64::try_from(rest) {
-                let name = self.trace.strings.intern("allocated before the records, not freed in them");
+                let name = self.trace.strings.intern("allocated before the recording and not freed in it");
                 self.trace.older(NewObject { bytes, device: MemoryDeviceId::new(at), name, ..NewObject::default() });
             }
             diagnostics::MEMORY_TOTALS.count_many(&mut self.trace.report, state.disagreements, None, "");

@@ -321,7 +321,7 @@ impl<R: Read> Machine<R> {
     fn load_memo(&mut self, opcode: u8) -> Step {
         let number = if opcode == b'h' { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
         let found = self.memo.get(number as usize).or_else(|| self.far_memo.get(&number)).copied();
-        let value = found.ok_or_else(|| format!("a reference to undefined memo entry {number}"))?;
+        let value = found.ok_or_else(|| format!("a reference to undefined pickle memo entry {number}"))?;
         self.push(value);
         Ok(())
     }
@@ -346,11 +346,11 @@ impl<R: Read> Machine<R> {
 }
 
 fn underflow() -> String {
-    "an instruction takes more values than the stack holds".to_owned()
+    "a pickle instruction takes more values than the stack holds".to_owned()
 }
 
 fn full() -> String {
-    "more than 2^32 values, or 2^28 in one container".to_owned()
+    "more than 2^32 values, or more than 2^28 in one list or dict".to_owned()
 }
 
 fn ended(error: &std::io::Error) -> String {

@@ -139,7 +139,7 @@ impl Reader {
 
     fn wrong_size(&mut self, action: i128, bytes: i128) {
         let record = match action {
-            PREEXISTING => "an object from before the records",
+            PREEXISTING => "an object from before the recording",
             CREATE => "an allocation",
             NEW_VERSION => "a change of category",
             DESTROY => "a free",

@@ -153,7 +153,7 @@ fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadRe
             report,
             count,
             None,
-            &format!("{name} contains records of the unknown kind {kind}"),
+            &format!("{name} contains records of kind {kind}, which is unknown"),
         );
     }
     for damage in reader.damages() {

@@ -311,7 +311,7 @@ impl Stream {
             }
             _ => {
                 diagnostics::UNKNOWN_STATEMENT.count(builder.report(), None, "");
-                Frame::Span { name: builder.text("(a frame of a kind that this Stackline does not know)") }
+                Frame::Span { name: builder.text("(unknown kind of frame, recorded by a newer Stackline)") }
             }
         })
     }

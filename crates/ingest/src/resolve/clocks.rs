@@ -65,12 +65,15 @@ fn bounds(clock: &DeviceClock) -> String {
                 if least >= 0 { format!("at least {least} ns behind") } else { format!("at most {} ns ahead", -least) };
             let by_wait =
                 if most >= 0 { format!("at most {most} ns behind") } else { format!("at least {} ns ahead", -most) };
-            format!("the clock drifts, jumps, or has wrong records: by a launch it is {by_launch}, by a wait {by_wait}")
+            format!(
+                "by a launch the clock is {by_launch}, but by a wait {by_wait}: it drifts or jumps, or records are \
+                 wrong"
+            )
         }
-        (Some(least), Some(most)) if least > 0 => format!("the clock is {least} to {most} ns behind"),
-        (Some(least), None) if least > 0 => format!("the clock is at least {least} ns behind"),
-        (Some(least), Some(most)) if most < 0 => format!("the clock is {} to {} ns ahead", -most, -least),
-        (None, Some(most)) if most < 0 => format!("the clock is at least {} ns ahead", -most),
+        (Some(least), Some(most)) if least > 0 => format!("the clock is {least} to {most} ns behind the host's"),
+        (Some(least), None) if least > 0 => format!("the clock is at least {least} ns behind the host's"),
+        (Some(least), Some(most)) if most < 0 => format!("the clock is {} to {} ns ahead of the host's", -most, -least),
+        (None, Some(most)) if most < 0 => format!("the clock is at least {} ns ahead of the host's", -most),
         _ => "the clock may be right".to_owned(),
     }
 }

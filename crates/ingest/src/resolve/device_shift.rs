@@ -70,7 +70,7 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
     let Found { shifts, contradicted } = find(trace, host);
     for (device, by) in contradicted {
         let example = format!(
-            "device {device}: launches require a shift of {:.6} s, which contradicts the waits",
+            "device {device}: its launches require a shift of its times by {:.6} s, which its waits contradict",
             by as f64 / 1e9
         );
         diagnostics::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
@@ -84,7 +84,7 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
         let way = if shift.by > 0 { "behind" } else { "ahead of" };
         let seconds = shift.by.unsigned_abs() as f64 / 1e9;
         let (code, how) = match shift.is_by_order {
-            true => (diagnostics::CLOCK_UNKNOWN, ", aligned by the order of launches"),
+            true => (diagnostics::CLOCK_UNKNOWN, ", shifted to follow the launch calls"),
             false => (diagnostics::CLOCK_SHIFTED, ""),
         };
         let example = format!("device {device}: {seconds:.6} s {way} the host's clock{how}");

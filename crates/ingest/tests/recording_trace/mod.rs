@@ -487,5 +487,5 @@ fn recordings_with_lost_calls_are_not_taken_for_sums() {
     let cut = error("cut", &whole[..HEADER.len() + 4]);
     let stackline_ingest::Error::NoSingleCalls { report, .. } = &cut else { panic!("{cut}") };
     assert!(report.count_of("cut_stream") > 0, "{report:?}");
-    assert!(cut.to_string().contains("single calls were lost") && !cut.to_string().contains("sums"), "{cut}");
+    assert!(cut.to_string().contains("single calls are missing") && !cut.to_string().contains("totals"), "{cut}");
 }

@@ -34,14 +34,17 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
             ));
         }
         notes.push(if activations < FEW_ACTIVATIONS {
-            format!("Checkpointing activations or a smaller batch won't help: activations are {activations:.1} % of the peak.")
+            format!(
+                "Checkpointing activations or a smaller batch won't help: activations are only {activations:.1} % of \
+                 the peak."
+            )
         } else {
-            format!("Checkpointing activations or a smaller batch saves at most {activations:.1} %.")
+            format!("Checkpointing activations or a smaller batch saves at most {activations:.1} % of the peak.")
         });
     } else if activations >= 50.0 {
         notes.push(format!(
             "Activations are {activations:.1} % of the peak: checkpoint them (torch.utils.checkpoint), or lower the batch or the sequence \
-             length. Sharding optimizer state or parameters saves at most {model:.1} %."
+             length. Sharding optimizer state or parameters saves at most {model:.1} % of the peak."
         ));
     }
     if frozen_share >= MIN_MENTIONED {
@@ -74,13 +77,14 @@ fn temporaries(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let place = if part.place.is_empty() { String::new() } else { format!(" ({})", part.place) };
     let remedy = if part.by_torch_optim {
-        "Use fused=True (one kernel, no temporaries), or foreach=False (temporaries of one parameter at a time)."
+        "Create the optimizer with fused=True (one kernel, no temporaries), or foreach=False (temporaries of one \
+         parameter at a time)."
     } else {
         "Update in place (add_, mul_, addcdiv_), one parameter after the other, or use torch.optim with fused=True."
     };
     (share >= MIN_MENTIONED).then(|| {
         format!(
-            "Temporaries of the optimizer step are {share:.1} % of the peak{place}, and freed after the step. \
+            "Temporaries of the optimizer step are {share:.1} % of the peak{place}, and are freed after the step. \
             {remedy}"
         )
     })
@@ -90,10 +94,10 @@ fn equal_sets(parts: &[Part], share: f64) -> String {
     let sets: Vec<&Part> = parts.iter().filter(|part| part.purpose == Use::EqualSets).collect();
     let places: Vec<&str> = sets.iter().map(|part| part.place.as_str()).filter(|place| !place.is_empty()).collect();
     format!(
-        "{} sets of equal sizes are {share:.1} % of the peak ({}). Low confidence, from sizes only: the sets are \
-         parameters, gradients, optimizer state or averaged weights, or buffers of equal size (a ring of inputs, \
-         blocks of a KV cache). If the sets belong to the model, shard them over ranks, keep them in bf16 or on the \
-         host, or keep fewer copies.",
+        "{} sets of tensors with the same sizes are {share:.1} % of the peak ({}). Only the sizes show their use, so \
+         confidence is low: the sets may be parameters, gradients, optimizer state or averaged weights, or buffers (a \
+         ring of inputs, blocks of a KV cache). If the sets belong to the model, shard them over ranks, keep them in \
+         bf16 or on the host, or keep fewer copies.",
         sets.len(),
         places.join(", ")
     )
@@ -111,9 +115,9 @@ fn kept_results(part: &Part, all: u64) -> Option<String> {
     let (passes, each) = part.left_by_passes?;
     (share >= MIN_MENTIONED).then(|| {
         format!(
-            "{} ({share:.1} % of the peak) allocated at {} are kept without a backward pass, and grow by {} with each \
-             forward pass ({passes} so far). Reduce them per batch (a sum, a metric), move them to the CPU (.cpu()), \
-             or call .detach() on them if they keep an autograd graph.",
+            "{} of tensors ({share:.1} % of the peak), allocated at {}, stay live without a backward pass, and grow by \
+             {} with each forward pass ({passes} so far). Reduce them per batch (a sum, a metric), move them to the \
+             CPU (.cpu()), or call .detach() on them if they keep an autograd graph.",
             words(part.bytes),
             part.place,
             words(each),
@@ -123,9 +127,9 @@ fn kept_results(part: &Part, all: u64) -> Option<String> {
 
 fn forward_pass(share: f64) -> String {
     format!(
-        "Forward passes allocated {share:.1} % of the peak, and the records contain no backward pass. For evaluation \
-         or inference, use torch.inference_mode() and a smaller batch; for training that was recorded only before \
-         backward, checkpoint the activations (torch.utils.checkpoint)."
+        "Forward passes allocated {share:.1} % of the peak, and the recording contains no backward pass. For \
+         evaluation or inference, use torch.inference_mode() and a smaller batch. For training whose backward pass \
+         was not recorded, checkpoint the activations (torch.utils.checkpoint)."
     )
 }
 

@@ -75,7 +75,10 @@ fn describe_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
         Action::Recompute { after, before, by, first, .. } => {
             let first = first.map_or(String::new(), |first| format!("{} and ", call(trace, first)));
             let (after, before, by) = (call(trace, *after), call(trace, *before), call(trace, *by));
-            format!("free {object} after {after} and recompute it before {before} (checkpoint) with {first}{by}")
+            format!(
+                "free {object} after {after} and recompute it before {before} (activation checkpointing): repeat \
+                 {first}{by}"
+            )
         }
         Action::SmallerDtype { .. } => {
             let dtype = trace.strings.get(trace.objects.dtype[suggestion.object.index()]);

@@ -123,9 +123,9 @@ fn add(sum: &mut u64, bytes: u64) {
 
 /// Note on the columns of [`segments_table`].
 pub const SEGMENTS_NOTE: &str = "Column free_segments: whole segments that torch.cuda.empty_cache() returns to the \
-    device. Column free_split: free bytes between used blocks, only for requests of the same pool and stream. Column \
-    free_private: free bytes of a private pool (a CUDA graph's), which keeps them while it exists. Column fragmentation: \
-    100 % minus the largest free block's share of the free bytes.";
+    device. Column free_split: free bytes between used blocks, which only requests of the same pool and stream can \
+    use. Column free_private: free bytes of a private pool (such as a CUDA graph's), which the pool keeps while it \
+    exists. Column fragmentation: 100 % minus the largest free block's share of the free bytes.";
 
 /// Segments and blocks at the time of the snapshot, by device and pool; `None` if the source has none.
 pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
@@ -173,8 +173,8 @@ fn free_notes(trace: &MemoryTrace) -> Vec<String> {
     let note = |(device, sums): (&MemoryDeviceId, &Sums)| {
         let name = trace.devices.get(device.index()).map(|device| device.name).unwrap_or_default();
         format!(
-            "{}: {} of {} reserved ({:.1} %) are free, in {} {}, the largest {}. torch.cuda.empty_cache() returns {} \
-             of these to the device.",
+            "{}: {} of {} of reserved memory ({:.1} %) are free, in {} {}; the largest block has {}. \
+             torch.cuda.empty_cache() returns {} of the free memory to the device.",
             trace.strings.get(name),
             words(sums.free()),
             words(sums.reserved),

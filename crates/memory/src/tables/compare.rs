@@ -84,7 +84,7 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         let before_bytes = before.filter(|bytes| *bytes > 0)?;
         Some(100.0 * change(*before, *after)? as f64 / before_bytes as f64)
     };
-    Table::new("memory_diff_peaks", "Highest peak of each device")
+    Table::new("memory_diff_peaks", "Highest memory peak of each device")
         .text("device", pairs.keys().cloned().map(Some))
         .i64("bytes_before", Unit::Bytes, bytes.iter().map(|(before, _)| before.map(int)))
         .i64("bytes_after", Unit::Bytes, bytes.iter().map(|(_, after)| after.map(int)))
@@ -93,8 +93,8 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         .i64("older_before", Unit::Bytes, older.iter().map(|(before, _)| before.map(int)))
         .i64("older_after", Unit::Bytes, older.iter().map(|(_, after)| after.map(int)))
         .note(
-            "bytes: requested bytes, without the allocator's rounding. older: bytes of the peak that were allocated \
-            before the recording began.",
+            "Columns bytes_*: requested bytes, without the allocator's rounding. Columns older_*: bytes of the peak \
+             that were allocated before the recording began.",
         )
 }
 
@@ -115,7 +115,7 @@ pub fn comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let objects = |sum: Option<Sum>| sum.map(|sum| int(sum.1));
     let size = |sum: Option<Sum>| bytes(sum).unwrap_or(0);
     rows.sort_by_key(|(_, _, before, after)| std::cmp::Reverse(size(*before).abs_diff(size(*after))));
-    Table::new("memory_diff", "Live bytes at the highest peak, by source line")
+    Table::new("memory_diff", "Live bytes at the highest memory peak, by source line")
         .text("device", rows.iter().map(|row| Some(row.0.clone())))
         .text("place", rows.iter().map(|row| Some(row.1.clone())))
         .i64("bytes_before", Unit::Bytes, rows.iter().map(|row| bytes(row.2).map(int)))

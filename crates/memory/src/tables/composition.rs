@@ -10,7 +10,7 @@ pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let parts: Vec<(&NamedPeak, Vec<Part>)> = peaks.iter().zip(compositions(trace, &at)).collect();
     let rows: Vec<(&NamedPeak, &Part)> =
         parts.iter().flat_map(|(peak, parts)| parts.iter().map(|part| (*peak, part))).collect();
-    let table = Table::new("memory_composition", "Composition of the peaks")
+    let table = Table::new("memory_composition", "Composition of the memory peaks")
         .text("peak", rows.iter().map(|(peak, _)| Some(peak.name.clone())))
         .text("use", rows.iter().map(|(_, part)| Some(part.purpose.name().to_owned())))
         .i64("bytes", Unit::Bytes, rows.iter().map(|(_, part)| int(part.bytes)))

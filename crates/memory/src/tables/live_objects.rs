@@ -118,7 +118,7 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
         sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
         rows.extend(sums.into_iter().map(|(key, (bytes, objects))| (peak, key, bytes, objects)));
     }
-    Table::new("memory_at_peak", &format!("Live bytes at the peaks, by {}", by.name()))
+    Table::new("memory_at_peak", &format!("Live bytes at the memory peaks, by {}", by.name()))
         .text("peak", rows.iter().map(|row| Some(row.0.name.clone())))
         .text(by.name(), rows.iter().map(|row| Some(row.1.clone())))
         .i64("bytes", Unit::Bytes, rows.iter().map(|row| int(row.2)))

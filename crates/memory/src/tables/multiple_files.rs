@@ -172,8 +172,8 @@ impl SeveralMemories {
             format!("{count} ranks of one job, one file each. Median peak: {median}.")
         } else {
             format!(
-                "{count} memory files, one row each: GPU numbers in their names repeat (several hosts or times), so \
-                 they are not ranks. Median peak: {median}."
+                "{count} memory files, one row each: GPU numbers in the file names repeat (several hosts or times), \
+                 so the numbers are not ranks. Median peak: {median}."
             )
         }];
         let whose = if self.knows_ranks() { "rank" } else { "file" };
@@ -228,17 +228,20 @@ impl SeveralMemories {
             named.collect::<Vec<_>>().join(", ")
         };
         let whose = if self.knows_ranks() { "rank" } else { "file" };
-        Table::new("memory_ranks", &format!("Highest peak of each {whose}, by owner"))
-            .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
-            .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
-            .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
-            .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
-            .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
-            .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
-            .note(format!(
-                "bytes: requested bytes at the highest peak. beside_median: difference from the median of \
-                the {whose}s."
-            ))
+        Table::new(
+            "memory_ranks",
+            &format!("Highest memory peak of each {whose}, and the source lines that own most of it"),
+        )
+        .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
+        .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
+        .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
+        .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
+        .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
+        .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
+        .note(format!(
+            "Column bytes: requested bytes at the highest peak. Column beside_median: difference from the median \
+                 of the {whose}s."
+        ))
     }
 
     /// Bytes by source line at the peak of a rank, and the median of the others; largest difference first.
@@ -297,7 +300,7 @@ impl SeveralMemories {
         let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
         if let Some(row) = grows {
             sentences.push(format!(
-                "Largest growth: {}, from {} to {}, in {} of {} intervals between files.",
+                "Largest growth: {}, from {} to {}; it grew in {} of the {} intervals between files.",
                 row.place,
                 words(row.first()),
                 words(row.last()),
@@ -314,12 +317,12 @@ impl SeveralMemories {
             let before = bytes[..at].iter().rev().copied().flatten().next()?;
             Some(bytes[at]?.saturating_sub(before))
         };
-        Table::new("memory_series", "Highest peak of each file, in time order")
+        Table::new("memory_series", "Highest memory peak of each file, in time order")
             .text("file", self.files.iter().map(|(_, file)| Some(file.file.clone())))
             .i64("bytes", Unit::Bytes, bytes.iter().copied())
             .i64("change", Unit::Bytes, (0..bytes.len()).map(change))
             .text("device", self.files.iter().map(|(_, file)| file.highest().map(|(device, _)| device.clone())))
-            .note("bytes: requested bytes at the highest peak.")
+            .note("Column bytes: requested bytes at the highest peak.")
     }
 
     /// Bytes of each line at the highest peak of each file, in order, largest growth first.
@@ -338,15 +341,15 @@ impl SeveralMemories {
 
     fn growth_table(&self) -> Table {
         let rows = self.growth();
-        Table::new("memory_growth", "Growth from the first to the last file, by source line")
+        Table::new("memory_growth", "Growth of the highest memory peak from the first to the last file, by source line")
             .text("place", rows.iter().map(|row| Some(row.place.clone())))
             .i64("change", Unit::Bytes, rows.iter().map(Growth::change))
             .i64("first_bytes", Unit::Bytes, rows.iter().map(|row| int(row.first())))
             .i64("last_bytes", Unit::Bytes, rows.iter().map(|row| int(row.last())))
             .i64("grows", Unit::None, rows.iter().map(|row| int(row.grows() as u64)))
             .note(
-                "grows: number of intervals between consecutive files in which the line holds more at the highest \
-                peak.",
+                "Column grows: number of intervals between consecutive files in which the bytes of the line at the \
+                 highest peak grew.",
             )
     }
 }

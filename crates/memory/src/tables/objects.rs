@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 pub fn objects_table(trace: &MemoryTrace) -> Table {
     let mut objects: Vec<MemoryObjectId> = trace.objects.ids().collect();
     objects.sort_by_key(|object| std::cmp::Reverse(trace.objects.bytes[object.index()]));
-    columns(Table::new("memory_objects", "Objects, largest first"), trace, &objects, &|object| {
+    columns(Table::new("memory_objects", "Memory objects, largest first"), trace, &objects, &|object| {
         trace.objects.kind[object.index()]
     })
 }

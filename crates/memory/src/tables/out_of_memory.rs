@@ -45,7 +45,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let device =
         |oom: &OutOfMemory| trace.devices.get(oom.device.index()).map(|device| device.name).unwrap_or_default();
     let pairs = || failed.iter().zip(&situations);
-    let table = Table::new("memory_out_of_memory", "Failed requests (out of memory)")
+    let table = Table::new("memory_out_of_memory", "Failed allocations (out of memory)")
         .text("device", failed.iter().map(|oom| Some(trace.strings.get(device(oom)).to_owned())))
         .i64("before_call", Unit::None, failed.iter().map(|oom| int(oom.before.index() as u64)))
         .i64("requested", Unit::Bytes, failed.iter().map(|oom| int(oom.requested)))
@@ -66,7 +66,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
             false => String::new(),
         };
         let holder = situation.holder.as_ref().map_or_else(String::new, |holder| format!(" {holder}"));
-        format!("Request of {} failed{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
+        format!("The allocation of {} failed{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
     };
     pairs().take(MOST_EXPLAINED).map(note).fold(table, Table::note)
 }
@@ -126,7 +126,12 @@ fn contradiction(situation: &MemoryState, reserved: u64, device_free: u64) -> Op
         return Some("a free block is larger than all free memory".to_owned());
     }
     (total > 0 && reserved.saturating_add(device_free) > total).then(|| {
-        format!("{} reserved plus {} free exceeds the device's {}", bytes(reserved), bytes(device_free), bytes(total))
+        format!(
+            "{} reserved plus {} free is more than the {} of the device",
+            bytes(reserved),
+            bytes(device_free),
+            bytes(total)
+        )
     })
 }
 
@@ -135,8 +140,8 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
         if situation.is_host {
             return format!(
-                "the system refused more memory, with {} of tensors in use. Host memory is exhausted, or the process \
-                 or container has a limit (ulimit -v, cgroup); raise the limit, or lower the peak",
+                "the operating system refused more memory, with {} of tensors in use. Host memory is exhausted, or the \
+                 process or container has a limit (ulimit -v, cgroup); raise the limit, or lower the peak",
                 bytes(situation.allocated)
             );
         }
@@ -169,15 +174,15 @@ fn explain(oom: &OutOfMemory, situation: &MemoryState) -> String {
             .to_owned();
     }
     if cached >= missing {
-        return "fragmentation: unused reserved memory plus free device memory would have sufficed, but used blocks are \
-            in the same segments. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns such pieces to \
-            the device"
+        return "fragmentation: unused reserved memory plus free device memory would have sufficed, but used blocks in \
+                the same segments kept it from being returned to the device. Set \
+                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns such pieces"
             .to_owned();
     }
     let short = bytes(missing - cached);
     format!(
-        "not enough memory: {short} were missing, even with all unused reserved memory. Lower the peak by that much \
-         (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
+        "not enough memory: {short} were missing, even if all unused reserved memory were used. Lower the peak by that \
+         much (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
     )
 }
 

@@ -64,7 +64,9 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
 /// the peaks since then.
 fn title(trace: &MemoryTrace) -> &'static str {
     match (trace.calls.is_empty(), preexisting(trace).0) {
-        (true, _) => "Live bytes at the time of the snapshot (peak unknown: the snapshot has no history)",
+        (true, _) => {
+            "Live bytes at the time of the snapshot (the peak is unknown, because the snapshot has no history)"
+        }
         (false, 0) => "Peaks of live bytes",
         (false, _) => "Peaks of live bytes within the recorded history",
     }
@@ -116,8 +118,8 @@ fn growth_while_free(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], mo
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
     (unused as f64 >= MIN_UNUSED * most as f64).then(|| {
         format!(
-            " At call {}{place} the allocator requested {} from the device although {} of its memory were free, in \
-             blocks that are too small or belong to another pool or stream.",
+            " At call {}{place} the allocator requested {} from the device, although {} of its reserved memory were \
+             free: their blocks were too small or belong to another pool or stream.",
             count(u64::from(at)),
             bytes(growth),
             bytes(unused),

@@ -20,17 +20,17 @@ impl CallingContextTree {
     fn check_nodes(&self) -> Result<(), String> {
         let nodes = &self.nodes;
         if nodes.parent.len() != nodes.frame.len() {
-            return Err("columns of call_nodes differ in length".to_owned());
+            return Err("the columns of table call_nodes differ in length".to_owned());
         }
         if nodes.parent.first().is_some_and(|p| p.is_some()) || nodes.frame.first().is_some_and(|f| f.is_some()) {
-            return Err("the root of call_nodes has a parent or a frame".to_owned());
+            return Err("the root in table call_nodes has a parent or a frame".to_owned());
         }
         for row in 1..nodes.len() {
             if nodes.parent[row].index() >= row {
-                return Err(format!("call_nodes.parent does not come before row {row}"));
+                return Err(format!("row {row} of table call_nodes comes before its parent"));
             }
             if nodes.frame[row].index() >= self.frames.len() {
-                return Err(format!("row {row} of call_nodes.frame refers to a missing entry"));
+                return Err(format!("row {row} of column call_nodes.frame refers to an entry that does not exist"));
             }
         }
         Ok(())
@@ -40,7 +40,7 @@ impl CallingContextTree {
         let metrics = &self.metrics;
         let rows = metrics.node.len();
         if metrics.thread.len() != rows || metrics.metric.len() != rows || metrics.stats.len() != rows {
-            return Err("columns of call_metrics differ in length".to_owned());
+            return Err("the columns of table call_metrics differ in length".to_owned());
         }
         all(&metrics.node, |node| node.index() < self.nodes.len(), "call_metrics.node")?;
         all(&metrics.thread, |thread| thread.index() < self.threads.len(), "call_metrics.thread")?;
@@ -49,7 +49,7 @@ impl CallingContextTree {
         all(&metrics.metric, known, "call_metrics.metric")?;
         let key = |row: usize| (metrics.node[row], metrics.thread[row]);
         match (1..rows).find(|&row| key(row - 1) > key(row)) {
-            Some(row) => Err(format!("call_metrics does not ascend at row {row}")),
+            Some(row) => Err(format!("table call_metrics is not sorted at row {row}")),
             None => Ok(()),
         }
     }
@@ -58,6 +58,6 @@ impl CallingContextTree {
 fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|value| !holds(value)) {
         None => Ok(()),
-        Some(row) => Err(format!("row {row} of {column} refers to a missing entry")),
+        Some(row) => Err(format!("row {row} of {column} refers to an entry that does not exist")),
     }
 }

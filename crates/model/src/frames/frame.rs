@@ -6,7 +6,7 @@ use crate::{CallProcessId, StrId, StringTable};
 pub const CONTENT: &str = "content:";
 
 /// Name of [`Frame::Overflow`].
-pub(super) const OVERFLOW: &str = "(no place left in the tree)";
+pub(super) const OVERFLOW: &str = "(calls merged: the call tree was full)";
 
 /// Frame of a call path; equal values are the same frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

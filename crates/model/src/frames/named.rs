@@ -79,7 +79,14 @@ mod tests {
             ("main", "libmain.so", Native, "main", "libmain.so", 0),
             ("main", "", Native, "main", "", 0),
             ("", "", Native, "", "", 0),
-            ("(no place left in the tree)", "other", Overflow, "(no place left in the tree)", "", 0),
+            (
+                "(calls merged: the call tree was full)",
+                "other",
+                Overflow,
+                "(calls merged: the call tree was full)",
+                "",
+                0,
+            ),
         ] {
             let expected = (kind, called.to_owned(), file.to_owned(), line);
             assert_eq!(described(name, category), expected, "{name} {category}");

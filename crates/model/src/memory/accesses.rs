@@ -206,10 +206,10 @@ impl MemoryAccesses {
 
     pub(super) fn check(&self, objects: usize) -> Result<(), String> {
         if self.what.len() != self.len() || self.range_row.len() != self.range.len() {
-            return Err("columns of accesses differ in length".to_owned());
+            return Err("the columns of the table of memory accesses differ in length".to_owned());
         }
         if self.object.iter().any(|object| object.index() >= objects) {
-            return Err("an access refers to a missing object".to_owned());
+            return Err("a memory access refers to a missing object".to_owned());
         }
         let in_order =
             self.range_row.is_sorted() && self.range_row.last().is_none_or(|row| (*row as usize) < self.len());
@@ -217,6 +217,10 @@ impl MemoryAccesses {
             && (1..self.range.len()).all(|at| {
                 self.range_row[at - 1] != self.range_row[at] || self.range[at - 1].end <= self.range[at].begin
             });
-        if in_order && disjoint { Ok(()) } else { Err("ranges of accesses are out of order".to_owned()) }
+        if in_order && disjoint {
+            Ok(())
+        } else {
+            Err("the byte ranges of memory accesses are not in order".to_owned())
+        }
     }
 }

@@ -213,10 +213,10 @@ impl MemoryCalls {
             self.access_end.len(),
         ];
         if lengths.iter().any(|length| *length != rows) {
-            return Err("columns of calls differ in length".to_owned());
+            return Err("the columns of the table of memory calls differ in length".to_owned());
         }
         if !self.access_end.is_sorted() || self.access_end.last().map_or(0, |end| *end as usize) != accesses {
-            return Err("the calls refer to more or fewer accesses than exist".to_owned());
+            return Err("the number of memory accesses differs from the number that the calls refer to".to_owned());
         }
         Ok(())
     }

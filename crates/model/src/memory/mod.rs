@@ -302,23 +302,23 @@ impl MemoryTrace {
                 self.objects.stream.iter().all(|s| place(MemoryDeviceId::NONE, *s)),
             ),
             (
-                "changes of kind are out of order, or refer to a missing object or call",
+                "changes of the kind of objects are not in order, or refer to a missing object or call",
                 self.kind_changes.iter().all(|c| c.object.index() < objects && between(c.before))
                     && self.kind_changes.is_sorted_by_key(|c| (c.object, c.before)),
             ),
             ("a phase refers to missing calls", self.phases.iter().all(|p| between(p.first) && between(p.end))),
             (
-                "a segment event refers to a missing call, device or stream",
+                "an allocator segment event refers to a missing call, device or stream",
                 self.segment_events.iter().all(|e| between(e.before) && place(e.device, e.stream)),
             ),
             ("a segment refers to a missing device or stream", self.segments.iter().all(|s| place(s.device, s.stream))),
             ("a block refers to a missing object", self.blocks.iter().all(|b| in_range(objects, b.object.0))),
             (
-                "a total refers to a missing device or call",
+                "a total of the allocator refers to a missing device or call",
                 self.totals.iter().all(|t| place(t.device, on) && in_range(calls, t.after.0)),
             ),
             (
-                "a failed request refers to a missing call, device or stream",
+                "a failed allocation refers to a missing call, device or stream",
                 self.out_of_memory.iter().all(|o| between(o.before) && place(o.device, o.stream)),
             ),
         ];

@@ -190,7 +190,7 @@ impl MemoryObjects {
         if lengths.iter().all(|length| *length == rows) {
             Ok(())
         } else {
-            Err("columns of objects differ in length".to_owned())
+            Err("the columns of the table of memory objects differ in length".to_owned())
         }
     }
 }

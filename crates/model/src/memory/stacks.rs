@@ -58,7 +58,7 @@ impl MemoryStacks {
         if self.parent.len() == self.frame.len() && parents_first && known {
             Ok(())
         } else {
-            Err("call paths are out of order".to_owned())
+            Err("the table of call paths is not in order".to_owned())
         }
     }
 }

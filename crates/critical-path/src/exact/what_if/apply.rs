@@ -105,11 +105,12 @@ pub(super) fn apply<'e>(
     if !pinned.is_empty() {
         let how = match keep_up {
             true => {
-                "workers have idle time, so the prediction has each batch ready on request; the lower bound keeps the \
-                 recorded times of batches"
+                "workers have idle time, so the prediction assumes that each batch is ready when requested; the lower \
+                 bound uses the recorded times of batches"
             }
             false => {
-                "the prediction keeps the recorded times of batches; in the upper bound, each batch is ready on request"
+                "the prediction uses the recorded times of batches; the upper bound assumes that each batch is ready \
+                 when requested"
             }
         };
         notes.push(format!("the trace does not show which loader worker makes which batch: {how}"));
@@ -292,8 +293,9 @@ impl Applier<'_, '_> {
         }
         let [least, likely, most] = sums;
         self.notes.push(format!(
-            "'{edit}': between operators only calls that a sample hit have a span. From the samples, all calls take {likely:.3} ms in {} \
-             gaps between operators ({least:.3} to {most:.3} ms); the edit changes each gap by its share",
+            "'{edit}': between operators, only calls that were running at a sample are recorded. By the samples, all \
+             selected calls take {likely:.3} ms ({least:.3} to {most:.3} ms) of {} gaps between operators. The edit \
+             changes each gap by the share of these calls",
             gaps.len()
         ));
     }

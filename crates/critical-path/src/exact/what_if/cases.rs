@@ -68,7 +68,9 @@ impl<'e> Cases<'e> {
         let likely = of_case(Case::Likely);
         if likely.is_empty() {
             let text = edits[0].to_string();
-            let reason = "the edit is an alternative to edits that are missing; give those as well".to_owned();
+            let reason = "this edit is only an alternative for the bounds; also give the main edits, which begin \
+                          without a case, lower or upper"
+                .to_owned();
             return Err(CriticalPathError::RefusedEdit { text, reason });
         }
         let mut cases: Vec<Case> = edits.iter().map(|edit| edit.case).filter(|&case| case != Case::Likely).collect();
@@ -140,7 +142,9 @@ impl WhatIf<'_, '_> {
             let (gain, counts) = match self.gain_of_list(measured, edits, stop) {
                 Ok(gain) => gain,
                 Err(error) => {
-                    found.notes.push(format!("the bounds exclude the alternative '{case}…': {error}"));
+                    found.notes.push(format!(
+                        "the alternative '{case}…' could not be simulated, so the bounds do not cover it: {error}"
+                    ));
                     continue;
                 }
             };

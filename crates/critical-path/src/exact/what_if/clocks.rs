@@ -101,7 +101,7 @@ impl CorrectedTrace {
         let more = if self.shifts.len() > 4 { " and others" } else { "" };
         format!(
             "the clocks of host and GPU disagree: the prediction shifts GPU times ({}{more}), and the bounds cover \
-             the whole range of shifts",
+             the given ranges of shifts",
             ranges.join(", ")
         )
     }
@@ -178,8 +178,11 @@ pub fn sweep(
         }
     }
     found.interrupted |= stop();
-    let stopped =
-        if found.interrupted { " The search was canceled, so the bounds may cover only the likely shift." } else { "" };
+    let stopped = if found.interrupted {
+        " The simulation was canceled before its end, so the bounds may cover only the likely shift."
+    } else {
+        ""
+    };
     found.notes.push(corrected.note() + stopped);
     Ok(found)
 }

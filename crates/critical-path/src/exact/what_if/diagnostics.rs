@@ -67,7 +67,11 @@ impl WhatIf<'_, '_> {
             let most = names
                 .map(|(name, _, ns)| (ns - was(name), name))
                 .max_by_key(|&(more, name)| (more, std::cmp::Reverse(name)));
-            text.push_str(&format!(": {} replaces it ({} more on the path", category.name(), in_ms(more)));
+            text.push_str(&format!(
+                ", because {} takes its place ({} more on the critical path",
+                category.name(),
+                in_ms(more)
+            ));
             if let Some((_, name)) = most.filter(|(more, _)| *more > 0) {
                 text.push_str(&format!(", mostly {}", shorten_name(name)));
             }
@@ -100,8 +104,9 @@ impl WhatIf<'_, '_> {
         let (before, after) = ((last - window.end).max(0), (last_after - end).max(0));
         (after - before > gain / 4 && (after - before) * 100 > window.length_ns() * MIN_REMOVED_PERCENT).then(|| {
             format!(
-                "GPU work launched in this window ends {} after the window (before the edits: {}), so later steps may \
-                 lose the gain; select several steps or the whole trace",
+                "with the edits, GPU work launched in this window ends {} after the window (without them: {}). Later \
+                 steps may wait for that work and lose the gain; to include them, select several steps or the whole \
+                 trace",
                 in_ms(after),
                 in_ms(before)
             )

@@ -42,7 +42,7 @@ pub struct Edit {
 
 const GRAMMAR: &str = "write 'scale SELECTOR FACTOR', 'set SELECTOR NANOSECONDS', 'remove SELECTOR', 'fuse SELECTOR', \
                        'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'; \
-                       alternatives that the bounds must hold begin with 'case N: ', and may be 'nothing'";
+                       alternatives that the bounds must cover begin with 'case N: ' and may be 'nothing'";
 
 /// Text of an edit without effect.
 const NOTHING: &str = "nothing";
@@ -97,7 +97,9 @@ impl Edit {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named = missing.iter().take(MAX_MISSING_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
         (!missing.is_empty()).then(|| {
-            format!("the trace has no events at these positions of `events:`, which are ignored: {named}{more}")
+            format!(
+                "the selector `events:` lists positions without an event in the trace; they are ignored: {named}{more}"
+            )
         })
     }
 
@@ -120,7 +122,7 @@ impl Edit {
             Action::SetNs(ns) if !(0..=MAX_DURATION_NS).contains(&ns) => {
                 Some("a duration must be a number of ns from 0 to 1000000000000 (1,000 s)")
             }
-            Action::SetNs(_) if !(is_span || is_gpu) => Some("only kernels and spans have a duration that can be set"),
+            Action::SetNs(_) if !(is_span || is_gpu) => Some("only the duration of kernels and spans can be set"),
             Action::Fuse | Action::Graph if !is_span => {
                 Some("select the spans that launch the kernels with module:, annotation:, operator: or frame:")
             }

@@ -45,14 +45,15 @@ impl Applier<'_, '_> {
         match all - selected.count {
             0 => Ok(()),
             n if n == all => {
-                let reason = "no selected operation is a collective, by its name, and only communication can overlap \
-                              dependent work; select with collective:";
+                let reason = "none of the selected operations has the name of a collective, and only collectives can \
+                              be overlapped; select them with collective:";
                 Err(self.no_match_error(selector, reason))
             }
             others => {
                 let text = &selector.text;
-                self.notes
-                    .push(format!("{others} of the {all} operations of {text} are not collectives and stay unchanged"));
+                self.notes.push(format!(
+                    "{others} of the {all} operations that {text} selects are not collectives and stay unchanged"
+                ));
                 Ok(())
             }
         }
@@ -63,8 +64,8 @@ impl Applier<'_, '_> {
         let Some(selector) = &edit.selector else { return };
         let is_about_waits = matches!(selector.target, Target::Names(NameKind::Sync | NameKind::Wait, _));
         let note = if is_about_waits && matches!(edit.action, Action::Scale(_)) {
-            "a wait lasts until the awaited work ends, independent of the call's own time; scale that work or remove \
-             the wait"
+            "a wait lasts until the awaited work ends, even if the call itself takes no time; scale that work or \
+             remove the wait"
         } else if self.has_effect(before) {
             return;
         } else {
@@ -119,7 +120,7 @@ impl WhatIf<'_, '_> {
         let first = applied.changes.first_position()?;
         let start = self.exact.graph.start[self.plan.node[first as usize] as usize];
         if start >= measured.window.end {
-            return Some("all changed work comes after the window".to_owned());
+            return Some("all changed work comes after the analyzed window".to_owned());
         }
         (taken == 0).then(|| {
             "no changed work is on the critical path, so its duration does not decide the end of the window".to_owned()

@@ -33,7 +33,10 @@ impl Applier<'_, '_> {
         if any {
             Ok(())
         } else {
-            Err(self.no_match_error(selector, "no selected span launches two kernels on one stream"))
+            Err(self.no_match_error(
+                selector,
+                "no selected span launches two or more kernels on one stream, so there is nothing to fuse",
+            ))
         }
     }
 
@@ -55,7 +58,7 @@ impl Applier<'_, '_> {
         }
         if done == 0 {
             let reason = match left_out {
-                0 => "no selected span has two launches",
+                0 => "no selected span has two or more launches, so a CUDA graph would save nothing",
                 _ => {
                     "all selected spans wait, record events or signal other threads, which a CUDA graph cannot contain"
                 }
@@ -144,7 +147,8 @@ impl Applier<'_, '_> {
             }
         }
         self.notes.push(
-            "a trace does not show the users of a collective's result, so in the prediction only the host waits for it"
+            "a trace does not show which work uses the result of a collective, so in the prediction only the host \
+             waits for it"
                 .to_owned(),
         );
     }

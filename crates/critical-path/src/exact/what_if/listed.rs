@@ -17,8 +17,8 @@ pub(super) struct Listed {
     between: Vec<(u32, u32)>,
 }
 
-pub(super) const GRAMMAR: &str =
-    "write events as numbers, runs such as 3..7 and time ranges such as [3-7] or (3-7), separated by commas";
+pub(super) const GRAMMAR: &str = "write event numbers, separated by commas: 5, 3..7 (events 3 to 7), [3-7] (time from \
+                                  the start of event 3 to the end of event 7) or (3-7) (time between events 3 and 7)";
 
 impl Listed {
     /// Parse the list of event positions and time ranges that follows `events:` in a selector.

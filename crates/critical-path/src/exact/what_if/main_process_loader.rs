@@ -105,7 +105,9 @@ impl Applier<'_, '_> {
             "the main process loads the data; the prediction assumes {are} of the same speed, {each}on its own CPU core ({workers} in total)"
         ));
         if allowed < 1.0 {
-            self.notes.push("the gain is limited because all CPU cores of the recording would be busy".to_owned());
+            self.notes.push(
+                "the gain is limited, because the workers would use all CPU cores of the recorded machine".to_owned(),
+            );
         }
         Some(batches.len())
     }

@@ -58,8 +58,8 @@ use path::End;
 use replay::{Changes, Mode, Plan};
 use stackline_timeline::window_choice::WindowChoice;
 
-const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` shows by how much); the prediction \
-                               and its bounds have the same error";
+const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` shows by how much); the \
+                               prediction and its bounds may be wrong by as much";
 
 /// Trace prepared for what-if, to try many edits.
 pub struct WhatIf<'e, 'a> {

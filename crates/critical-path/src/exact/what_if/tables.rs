@@ -21,13 +21,13 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
         .filter(|(_, before, after)| *before > 0 || *after > 0)
         .collect();
     causes.sort_by_key(|&(category, before, after)| (std::cmp::Reverse((after, before)), category));
-    let bound_by = Table::new("bound_by", "Critical path by cause, before and after the edits")
+    let bound_by = Table::new("bound_by", "Critical path by cause, before and after the what-if edits")
         .text("bound_by", causes.iter().map(|(c, ..)| c.name().to_owned()))
         .i64("before_ns", Unit::Ns, causes.iter().map(|(_, before, _)| *before))
         .i64("after_ns", Unit::Ns, causes.iter().map(|(.., after)| *after))
         .f64("after_percent", Unit::Percent, causes.iter().map(|(.., ns)| percent(*ns, found.after_ns)));
     let top = &found.after.top;
-    let top = Table::new("top", "Names with the most time on the critical path after the edits")
+    let top = Table::new("top", "Event names with the most time on the critical path after the what-if edits")
         .text("name", top.iter().map(|(name, ..)| name.clone()))
         .text("bound_by", top.iter().map(|(_, category, _)| category.name().to_owned()))
         .i64("time_ns", Unit::Ns, top.iter().map(|(.., ns)| *ns))
@@ -41,7 +41,7 @@ pub const PATH: &str = "path";
 /// Build the table of critical-path segments after the edits.
 pub fn path_table(trace: &Trace, segments: &[NewSegment]) -> Table {
     let starts = || std::iter::once(0).chain(segments.iter().map(|segment| segment.end_ns));
-    Table::new(PATH, "Critical path after the edits")
+    Table::new(PATH, "Critical path after the what-if edits")
         .i64("start_ns", Unit::Ns, starts().take(segments.len()))
         .i64("end_ns", Unit::Ns, segments.iter().map(|segment| segment.end_ns))
         .i64("dur_ns", Unit::Ns, segments.iter().zip(starts()).map(|(segment, start)| segment.end_ns - start))
@@ -57,7 +57,7 @@ pub fn sweep_table(sweep: &Sweep) -> Table {
 /// Tables of a sweep for a terminal, where long names leave no space: edits of the same time are in a separate table.
 pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
     let same = || sweep.candidates.iter().flat_map(|c| c.also.iter().map(move |also| (also, &c.edit)));
-    let names = Table::new("same_time", "Edits of the same time under other names")
+    let names = Table::new("same_time", "Other what-if edits that change the same time as a listed one")
         .text("edit", same().map(|(also, _)| also.clone()))
         .text("listed_as", same().map(|(_, edit)| edit.clone()));
     let any = same().next().is_some();
@@ -67,7 +67,7 @@ pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
 fn by_gain(sweep: &Sweep) -> Table {
     let rows = &sweep.candidates;
     let share = |ns: fn(&Candidate) -> i64| rows.iter().map(move |c| percent(ns(c), sweep.window_ns));
-    let table = Table::new("sweep", "Edits by estimated gain, each tried alone")
+    let table = Table::new("sweep", "What-if edits by estimated gain, each simulated on its own")
         .text("edit", rows.iter().map(|c| c.edit.clone()))
         .i64("gain_ns", Unit::Ns, rows.iter().map(|c| c.gain.ns))
         .f64("gain_percent", Unit::Percent, share(|c| c.gain.ns))
@@ -76,7 +76,7 @@ fn by_gain(sweep: &Sweep) -> Table {
         .i64("on_path_ns", Unit::Ns, rows.iter().map(|c| c.on_path_ns))
         .i64("events", Unit::None, rows.iter().map(|c| c.count as i64));
     let left_out = (sweep.left_out > 0).then(|| {
-        format!("{} more candidate edits were not tried; --candidates sets the number of tries.", sweep.left_out)
+        format!("{} more candidate edits were not simulated; --candidates sets the maximum number.", sweep.left_out)
     });
     sweep.notes.iter().cloned().chain(left_out).fold(table, Table::note)
 }

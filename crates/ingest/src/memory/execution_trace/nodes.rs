@@ -125,7 +125,7 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
                 diagnostics::MEMORY_BAD_TENSOR.count_many(report, damaged, None, &format!("of {}", node.name));
                 nodes.all.push(node);
             }
-            None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node without ID or name, or a duplicate"),
+            None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node that has no ID or name, or occurs twice"),
         }
     }
     if tally.left == 0 {

@@ -147,7 +147,10 @@ impl Reader<'_> {
         let address = self.number(dict, keys.addr).or_else(|| self.number(dict, keys.device_free));
         let (Some(size), Some(address)) = (size, address) else {
             if action != keys.snapshot && action != keys.annotate {
-                let what = format!("{:?} without address, or with an impossible size", self.trace.strings.get(action));
+                let what = format!(
+                    "event {:?} without an address, or with an impossible size",
+                    self.trace.strings.get(action)
+                );
                 diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &what);
             }
             return;

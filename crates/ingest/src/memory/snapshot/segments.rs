@@ -24,7 +24,7 @@ impl Reader<'_> {
         for segment in segments.map_or(&[][..], |list| self.values.items(list)) {
             self.trace.report.records += 1;
             let Some(dict) = self.values.as_dict(*segment).filter(|dict| seen.insert(*dict)) else {
-                self.count_damaged("a segment that is not a dict, or a duplicate");
+                self.count_damaged("a segment that is not a dict or occurs twice");
                 continue;
             };
             // A block list that several segments share would be read once per reference.

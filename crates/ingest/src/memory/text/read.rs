@@ -196,13 +196,13 @@ impl Reader {
     }
 
     fn not_alive<T>(&self, name: &str) -> Result<T, TextError> {
-        self.error(1, format!("object `{name}` is not alive here; allocate it first with: a {name} BYTES"))
+        self.error(1, format!("object `{name}` is not allocated here; allocate it first with: a {name} BYTES"))
     }
 
     fn object(&mut self, allocated: bool) -> Result<(), TextError> {
         let name = self.word("the name of the object")?;
         if self.live.contains_key(&name) {
-            return self.error(1, format!("object `{name}` is still alive; free it first or use another name"));
+            return self.error(1, format!("object `{name}` is not freed yet; free it first or use another name"));
         }
         let bytes = self.number("the size in bytes")?;
         let known = self.trace.strings.intern(&name);
@@ -352,7 +352,7 @@ impl Reader {
         loop {
             let begin = self.number("the first byte")?;
             self.mark(':')?;
-            let end = self.number("the byte after the last one")?;
+            let end = self.number("the end of the range")?;
             let times = if self.take(&Token::Mark('*')) { self.number("the number of accesses")? } else { 1 };
             let after = ranges.last().map_or(0, |last| last.end);
             let size = self.trace.objects.bytes[object.index()];
@@ -371,7 +371,7 @@ impl Reader {
         let name = if what == "y" { String::new() } else { self.word("the name of the event")? };
         let waited = self.events.get(&name).copied();
         if what == "w" && waited.is_none() {
-            return self.error(1, format!("event `{name}` is not recorded before; record it first with: e {name}"));
+            return self.error(1, format!("event `{name}` is not recorded yet; record it first with: e {name}"));
         }
         let options = self.options()?;
         let (kind, target) = match (what, waited) {

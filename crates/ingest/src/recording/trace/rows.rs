@@ -331,7 +331,7 @@ impl<'a> Rows<'a> {
                 format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path))
             }
             FrameKey::Unmapped { address } => format!("{address:#x}"),
-            FrameKey::Overflow => "(no place left in the tree)".to_owned(),
+            FrameKey::Overflow => "(calls merged: the call tree was full)".to_owned(),
             _ => "(unknown)".to_owned(),
         }
     }
