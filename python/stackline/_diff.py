@@ -29,7 +29,7 @@ def diff(
     ``q``. All of these but ``steps`` also have times per call. Notes are those of ``steps``. ``level`` is the accepted share of false
     alarms, in percent. With several runs per side, significance is computed from the spread between the runs.
 
-    Recordings without single calls and profiles are compared by their totals, one run per side.
+    Recordings without individual calls and profiles are compared by their totals, one run per side.
 
     Raises :class:`AnalysisError` if a side is empty, a run has no such steps, or a run contains only memory or counts and no times.
     """

@@ -141,7 +141,7 @@ def _run_rule(rule: Rule, given: dict[str, object], send: SendMessage, timeout: 
             _rules.run_rule(rule, given, found.append)
     except RuleTimeout as error:
         text, place = describe_traceback(error)
-        reason = f"the rule did not end in {timeout:g} s and was stopped{place} (--rule-timeout)"
+        reason = f"the rule did not end within {timeout:g} s and was stopped{place} (--rule-timeout)"
         failed = {"type": "failed", "code": rule.code, "reason": reason, "traceback": text}
     except KeyboardInterrupt:
         raise

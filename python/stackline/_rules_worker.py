@@ -62,7 +62,7 @@ def _loaded(request: dict[str, Any], send: _rules_run.SendMessage) -> list[_rule
             raise
         except _rules_run.RuleTimeout as error:
             _, place = _rules_run.describe_traceback(error)
-            raise AnalysisError(f"{source} was not loaded in {request['timeout']:g} s and was stopped{place}") from None
+            raise AnalysisError(f"{source} was not loaded within {request['timeout']:g} s and was stopped{place}") from None
         except Exception as error:
             raise AnalysisError(_rules_run.not_loaded(source, error)) from None
         except SystemExit as error:

@@ -83,7 +83,7 @@ class Run(AnalysisMethods):
     as with ``whole=True``. Tables that reproduce HTA's cover the whole trace unless steps are given.
     Columns whose name ends in ``_ns`` are integers in ns.
 
-    A recording without single calls or a profile (speedscope, pprof, collapsed stacks ...) has :meth:`call_tree` and no traces. A
+    A recording without individual calls or a profile (speedscope, pprof, collapsed stacks ...) has :meth:`call_tree` and no traces. A
     memory file has :meth:`memory` and :meth:`findings`. :attr:`parts` names the kind. Methods that need traces raise
     :class:`AnalysisError`, whose message names the methods that work.
     """
@@ -319,7 +319,7 @@ class Run(AnalysisMethods):
         Backward work is shown under its forward operator. Metrics are summed over the steps that :meth:`findings` analyzes, or with
         ``whole`` over the whole trace.
 
-        For a recording without single calls and for a profile, the tree covers all of their data, with imports folded as in
+        For a recording without individual calls and for a profile, the tree covers all of their data, with imports folded as in
         ``stackline calls``. ``metric`` names the quantity that ``time`` measures: ``real_time``, for example, or the metric of the profile.
         """
         return _native.call_tree(self._native, rank, step_range(steps), whole)
@@ -422,7 +422,7 @@ def open(  # noqa: A001 - sl.open is the name people expect
     """Open traces, recordings, profiles or memory files.
 
     Traces are files (JSON, plain or compressed with gzip, zstd, zip), archives and directories of ranks, or run directories.
-    Recordings without single calls, profiles and memory files contain no traces (:attr:`Run.parts`).
+    Recordings without individual calls, profiles and memory files contain no traces (:attr:`Run.parts`).
 
     ``paths``: one path or several. The format of a file is detected by its content, not by its name.
     ``threads``: number of threads, 0 for one per core; it never changes a result.

@@ -382,7 +382,7 @@ def test_the_magic_records_cells_and_statements(tmp_path: Path) -> None:
     *message_text, runs = done.stdout.splitlines()
     assert runs == "cell-2.stackline cell.stackline notebook-2.stackline notebook-3.stackline notebook.stackline"
     assert done.stderr.splitlines()[0] == "stackline: recorded into cell.stackline. Next: stackline findings cell.stackline"
-    assert "Next: stackline findings notebook-2.stackline" in done.stderr, "single calls were recorded"
+    assert "Next: stackline findings notebook-2.stackline" in done.stderr, "individual calls were recorded"
     assert "\n".join(message_text).count("Traceback") == 1, "the failure of the cell is shown, once"
     for usage in ("invalid choice: 'all'", "no such source; choose from", "steps is '5'", "no code to run"):
         assert usage in done.stderr

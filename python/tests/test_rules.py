@@ -174,10 +174,10 @@ def test_endless_rules_are_stopped(run: sl.Run) -> None:
     def works() -> list[sl.Finding]:
         return [sl.Finding("fine")]
 
-    with pytest.warns(RuntimeWarning, match="did not end in 2 s"):
+    with pytest.warns(RuntimeWarning, match="did not end within 2 s"):
         table = run.findings(rules=[forever, works], rule_timeout=2.0)
     assert "MY002" in table["code"]
-    assert any(note.startswith("MY001 was not checked: the rule did not end in 2 s and was stopped") for note in table.notes)
+    assert any(note.startswith("MY001 was not checked: the rule did not end within 2 s and was stopped") for note in table.notes)
 
 
 def test_rules_without_their_needs_are_skipped(tmp_path: Path) -> None:

@@ -123,8 +123,8 @@ def test_other_rules_run_after_failed_rules(findings: Program) -> None:
     unchecked = {row["code"]: row for row in rows(document, "not_checked")}
     assert unchecked["MY001"]["missing"] == "the rule raised ZeroDivisionError: division by zero (bad_rules.py:6)"
     assert unchecked["MY001"]["traceback"].startswith("Traceback") and "line 6, in raises" in unchecked["MY001"]["traceback"]
-    assert unchecked["MY002"]["missing"].startswith("the rule did not end in 2 s and was stopped (bad_rules.py:9)")
-    assert unchecked["MY003"]["missing"].count("did not end in 2 s and was stopped") == 1
+    assert unchecked["MY002"]["missing"].startswith("the rule did not end within 2 s and was stopped (bad_rules.py:9)")
+    assert unchecked["MY003"]["missing"].count("did not end within 2 s and was stopped") == 1
     assert unchecked["MY004"]["missing"].startswith("the rule ended the Python interpreter that ran it") and "7" in unchecked["MY004"]["missing"]
     assert unchecked["MY005"]["missing"] == "the trace has no collectives"
     assert unchecked["MY007"]["missing"].endswith("lines count from 1 (bad_rules.py:21)"), unchecked["MY007"]
@@ -153,7 +153,7 @@ def test_other_rules_run_after_failed_rules(findings: Program) -> None:
         ({"a.py": "\n\nimport c_of_mine\n", "c_of_mine.py": "nothing_such\n"}, "a.py:3: NameError: name 'nothing_such'"),
         ({"a.py": "x = 1\nint('a')\n"}, "line 2, in <module>"),
         ({"a.py": "import sys\nsys.exit(0)\n"}, "a.py ends the program"),
-        ({"a.py": "while True: pass\n"}, "a.py was not loaded in 2 s"),
+        ({"a.py": "while True: pass\n"}, "a.py was not loaded within 2 s"),
         ({"a.py": GOOD, "b.py": GOOD}, "two rules have the code MY001: a.py:2 and b.py:2"),
         ({"a.py": GOOD.replace("MY001", "SL001")}, "code SL001 is reserved for built-in rules"),
         ({"a.py": GOOD.replace("'MY001'", "'MY001', needs='x'")}, "needs 'x', which is not a known requirement"),

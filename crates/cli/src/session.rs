@@ -63,7 +63,7 @@ pub(crate) fn incomplete_part<'r>(
 ) -> Option<String> {
     let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
     let at = reports.position(is_lost)?;
-    Some(format!("{}: records are missing; the read report in the output lists the reasons", infos.get(at)?.name))
+    Some(format!("{}: records are missing; `stackline doctor` lists the reasons", infos.get(at)?.name))
 }
 
 /// Opened traces and the options that go with them.

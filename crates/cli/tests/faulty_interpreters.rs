@@ -111,7 +111,7 @@ fn invalid_lines_of_workers_are_refused() {
 #[test]
 fn stuck_and_ended_interpreters_are_replaced() {
     for (then, expected) in [
-        ("exec sleep 600", "the rule did not end in 0.1 s"),
+        ("exec sleep 600", "the rule did not end within 0.1 s"),
         ("exit 7", "the rule ended the Python interpreter that ran it (exit status: 7)"),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Tests of `findings` for sums of calls: profiles, and recordings without single calls (`findings_programs.rs` records
-//! some).
+//! Tests of `findings` for sums of calls: profiles, and recordings without individual calls (`findings_programs.rs`
+//! records some).
 
 use crate::common;
 

@@ -411,7 +411,7 @@ fn sums(document: &serde_json::Value, table: &str, value: &str) -> std::collecti
     sums
 }
 
-/// A recording of single calls opens in the analyses of traces, with the same data as its tree.
+/// A recording of individual calls opens in the analyses of traces, with the same data as its tree.
 #[test]
 fn a_real_training_program_as_a_trace() {
     let Some(python) = torch() else { return };

@@ -49,7 +49,8 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
     Ok(symbols::named(recording::read_recording(run)?, &Symbolizer::new()))
 }
 
-/// Recording with the process of this rank, among several recordings without single calls; none for any other inputs.
+/// Recording with the process of this rank, among several recordings without individual calls; none for any other
+/// inputs.
 ///
 /// # Errors
 /// If no process or processes of several recordings have the rank, or a recording cannot be read.

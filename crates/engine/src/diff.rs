@@ -60,7 +60,7 @@ fn of_calls(
     Ok(vec![profile.map_err(|_| Error::NoTimes { path: trace.meta.name.into() })?])
 }
 
-/// The profile of a recording without single calls, with the mean step that its call tree shows.
+/// The profile of a recording without individual calls, with the mean step that its call tree shows.
 ///
 /// # Errors
 /// If the recording has no times; the message names it.

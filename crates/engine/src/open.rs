@@ -409,11 +409,11 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     Ok(set)
 }
 
-/// Traces of a recording with single calls.
+/// Traces of a recording with individual calls.
 fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     use stackline_ingest::recording::{has_streams, is_of_sums, read_traces};
     let lacks = Lacks::new(path, Part::Traces, [Part::Profile]);
-    // A recording without single calls is not read twice.
+    // A recording without individual calls is not read twice.
     if !has_streams(path) || is_of_sums(path) {
         return Err(lacks.into());
     }

@@ -158,8 +158,8 @@ impl Run {
         open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.iter().map(count).sum()))
     }
 
-    /// Among recordings without single calls, one per rank of a job: the recording of a rank. Any other run is returned
-    /// unchanged; [`Self::select_rank`] handles its ranks.
+    /// Among recordings without individual calls, one per rank of a job: the recording of a rank. Any other run is
+    /// returned unchanged; [`Self::select_rank`] handles its ranks.
     ///
     /// # Errors
     /// If no recording or several have the rank, or one cannot be read.

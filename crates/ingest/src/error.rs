@@ -48,7 +48,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The recording contains only a call tree.
-    #[error("{}: no trace, because the recording has no single calls with their times: {}. Show the call tree with `stackline calls`, or record with `stackline record --mode trace`", path.display(), no_single_calls(report))]
+    #[error("{}: no trace, because the recording has no individual calls with their times: {}. Show the call tree with `stackline calls`, or record with `stackline record --mode trace`", path.display(), no_single_calls(report))]
     NoSingleCalls {
         /// The directory.
         path: PathBuf,
@@ -91,12 +91,12 @@ fn in_words(format: &str) -> String {
     }
 }
 
-/// Reason why a recording has no single calls, which may have been lost.
+/// Reason why a recording has no individual calls, which may have been lost.
 #[must_use]
 pub fn no_single_calls(report: &ReadReport) -> String {
     let lost = report.problems.iter().find(|problem| problem.severity == Severity::Lost);
     match lost {
-        Some(problem) => format!("records of single calls are missing ({}: {})", problem.message, problem.example),
+        Some(problem) => format!("records of individual calls are missing ({}: {})", problem.message, problem.example),
         None => "only totals per call path were recorded, or no operator ran".to_owned(),
     }
 }

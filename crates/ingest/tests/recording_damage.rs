@@ -1,5 +1,5 @@
-//! Streams of single calls, truncated and damaged at any position: all calls in the result were written, and missing
-//! ones are counted.
+//! Streams of individual calls, truncated and damaged at any position: all calls in the result were written, and
+//! missing ones are counted.
 
 use proptest::prelude::*;
 use stackline_ingest::recording::{memory_of, read_streams, traces_of};

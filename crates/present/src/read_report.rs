@@ -36,7 +36,7 @@ pub fn cut_text(set: &TraceSet) -> String {
     let cut: Vec<String> = set.traces.iter().filter_map(cut_line).collect();
     let mut out: String = cut.iter().take(NAMED).map(String::as_str).collect();
     if cut.len() > NAMED {
-        out.push_str(&format!("Cut: {} more inputs are truncated; see the read report.\n", cut.len() - NAMED));
+        out.push_str(&format!("Cut: {} more inputs are truncated; `stackline doctor` lists the missing parts.\n", cut.len() - NAMED));
     }
     terminal::clean_lines(&out)
 }

@@ -1,4 +1,4 @@
-//! Lock-free event queue from the threads to the stream writer, for single calls and memory events in `trace` mode.
+//! Lock-free event queue from the threads to the stream writer, for individual calls and memory events in `trace` mode.
 
 use crate::tree::NodeId;
 use stackline_recording::{Metric, TouchKind};

@@ -12,7 +12,7 @@ pub const RUN: &str = "STACKLINE_RECORD";
 /// Highest sampling rate in Hz: at higher rates sampling takes most of the program's time.
 const MAX_HZ: u32 = 10_000;
 
-/// Default size limit of single calls in bytes, for about 400 million calls.
+/// Default size limit of individual calls in bytes, for about 400 million calls.
 const TRACE_LIMIT: u64 = 4 << 30;
 
 /// Recording options.
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) memory: bool,
     /// True if operators are distinguished by shapes and types of their inputs.
     pub(crate) shapes: bool,
-    /// True if single calls are recorded in addition to the tree.
+    /// True if individual calls are recorded in addition to the tree.
     pub(crate) trace: bool,
     /// Recorded part of the program.
     pub(crate) window: Selection,
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     pub(crate) begin_ns: Option<i64>,
     /// Number of steps that may run unrecorded to measure the overhead.
     pub(crate) overhead_steps: u64,
-    /// Size limit of single calls per stream, in bytes.
+    /// Size limit of individual calls per stream, in bytes.
     pub(crate) trace_limit: u64,
     /// Largest number of nodes of a tree.
     pub(crate) max_nodes: Option<u32>,

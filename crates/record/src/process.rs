@@ -91,7 +91,7 @@ struct EndedThreads {
 /// Data that a process keeps in addition to times by call path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExtraData {
-    /// Single calls.
+    /// Individual calls.
     pub(crate) trace: bool,
     /// Allocations.
     pub(crate) memory: bool,
@@ -356,7 +356,7 @@ impl Process {
         lock(&self.by_torch_id).get(&torch_id).cloned()
     }
 
-    /// True if single calls are recorded (`trace` mode).
+    /// True if individual calls are recorded (`trace` mode).
     pub(crate) fn traces(&self) -> bool {
         self.extra_data.trace
     }

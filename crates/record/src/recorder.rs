@@ -85,7 +85,7 @@ fn release_state(thread: &mut Thread) {
     }
 }
 
-/// Additional number of single calls: that of the span's name, or autograd's.
+/// Additional number of individual calls: that of the span's name, or autograd's.
 fn extra_calls(state: &State, operator: &Operator, scope: Scope) -> u64 {
     if scope == Scope::User { state.last_name.into() } else { sequence(operator, scope).0 }
 }

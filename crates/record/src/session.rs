@@ -289,7 +289,7 @@ impl Session {
         }
     }
 
-    /// CPU usage of the threads so far, for comparison with single calls.
+    /// CPU usage of the threads so far, for comparison with individual calls.
     fn load(&self) -> Option<Record> {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         self.options.trace.then(|| usage.read_threads())?

@@ -33,7 +33,7 @@ pub(crate) struct State {
     paths: Paths,
     /// Slots of metrics other than times.
     slots: FxHashMap<(u32, Metric), u32>,
-    /// Sender of single calls, in `trace` mode.
+    /// Sender of individual calls, in `trace` mode.
     pub(crate) outbox: Option<EventSender<Call>>,
     /// Sender of events of tensor memory, in `trace` mode with memory.
     pub(crate) touches: Option<EventSender<MemoryAccess>>,
@@ -49,7 +49,7 @@ pub(crate) struct State {
     natives: Option<NativeFrames>,
     /// True if operators are distinguished by the shapes of their inputs.
     shapes: bool,
-    /// True if times of single calls or memory events are kept.
+    /// True if times of individual calls or memory events are kept.
     keeps_times: bool,
 }
 
@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// Current time. If single calls or memory events are kept, `CLOCK_MONOTONIC` in ns (converted immediately,
+    /// Current time. If individual calls or memory events are kept, `CLOCK_MONOTONIC` in ns (converted immediately,
     /// because the inputs of an operator are written long before the operator). Otherwise ticks, which are cheaper.
     #[inline]
     pub(crate) fn now(&self) -> u64 {

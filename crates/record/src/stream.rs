@@ -2,7 +2,7 @@
 //!
 //! Data that were taken from the trees are not dropped while the process runs: a chunk that cannot be written waits
 //! in memory ([`Output`]), so the file never has a record that refers to a missing one. While chunks wait, no more
-//! data are taken from trees, whose values are sums, and single calls are taken up to a limit.
+//! data are taken from trees, whose values are sums, and individual calls are taken up to a limit.
 
 mod provisional_end;
 mod single_records;
@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 const CHUNK: usize = 1 << 18;
 /// The file is rewritten when it has this size and consists mostly of superseded records.
 const LEAST_REWRITE_BYTES: u64 = 8 << 20;
-/// Largest size of waiting single calls in bytes, while the file cannot be written. Beyond it, calls remain in their
-/// threads' queues, which count those that do not fit.
+/// Largest size of waiting individual calls in bytes, while the file cannot be written. Beyond it, calls remain in
+/// their threads' queues, which count those that do not fit.
 const MAX_WAITING: usize = 32 << 20;
 /// Largest number of stored names of calls in progress per thread.
 const MAX_NAMES: usize = 1 << 16;
@@ -84,7 +84,7 @@ pub(crate) struct Stream {
     step_ends: Option<StepEnds>,
     /// Last written counts of missing records, by name.
     lost: BTreeMap<&'static str, u64>,
-    /// Remaining size of single calls in bytes.
+    /// Remaining size of individual calls in bytes.
     calls_left: u64,
     /// Number of calls beyond the limit.
     calls_cut: u64,
@@ -112,7 +112,7 @@ struct UnwrittenEvents {
 }
 
 impl Stream {
-    /// Create the file, which must not exist. Single calls may take `calls_left` bytes of it.
+    /// Create the file, which must not exist. Individual calls may take `calls_left` bytes of it.
     ///
     /// # Errors
     /// If the file cannot be created.
@@ -185,7 +185,7 @@ impl Stream {
             self.refused.samples += process.samples().len() as u64;
             return false;
         }
-        // Single calls are written once and must be kept.
+        // Individual calls are written once and must be kept.
         if !process.traces() && !is_blocked && self.output.len() > LEAST_REWRITE_BYTES.max(4 * self.whole) {
             self.rewrite(process, window, sources);
         }

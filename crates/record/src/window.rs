@@ -245,7 +245,7 @@ impl Window {
         self.state().overhead.as_ref()?.measured()
     }
 
-    /// Ends of steps so far; `None` if single calls contain them, or if only a part of the program is recorded.
+    /// Ends of steps so far; `None` if individual calls contain them, or if only a part of the program is recorded.
     pub(crate) fn step_ends(&self) -> Option<Ends> {
         let is_whole_program = !self.keeps_calls && self.selection == Selection::default();
         self.state().ends.filter(|_| is_whole_program)
@@ -312,7 +312,7 @@ mod tests {
             (closed, window.overhead().map(|overhead| overhead.unrecorded_steps), is_timed)
         };
         assert_eq!(paused(Selection::default(), false, true), (0, Some(4), true));
-        assert_eq!(paused(Selection::default(), true, true), (0, None, false), "single calls are kept");
+        assert_eq!(paused(Selection::default(), true, true), (0, None, false), "individual calls are kept");
         assert_eq!(paused(Selection::default(), false, false), (0, None, false), "nobody would end a pause");
         assert_eq!(paused(parse_selection(Some("..1000"), None, None, None).unwrap(), false, true), (0, None, false));
     }

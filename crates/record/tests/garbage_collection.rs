@@ -24,7 +24,7 @@ fn garbage_collections_are_spans_below_their_caller() {
         }
     }
     assert_eq!(by_hand, 3);
-    // It is no operator, but its span is among the single calls.
+    // It is no operator, but its span is among the individual calls.
     let is_collection =
         |path: &[&FrameKey]| matches!(path, [.., FrameKey::Span { name }] if stream.text(*name) == "Python GC");
     assert!(!stream.calls().iter().any(|(path, _)| is_collection(path)));

@@ -103,7 +103,7 @@ fn three_programs() {
     assert!(tree.keys().any(|key| key.starts_with("aten::to_padded_tensor f32[?]")), "{tree:#?}");
 }
 
-/// Operators with their inputs in the tree, which are those of the single calls.
+/// Operators with their inputs in the tree, which are those of the individual calls.
 fn as_single_calls(stream: &Stream) -> Listing {
     let mut single = Listing::new();
     for &(thread, node, _) in &stream.events {

@@ -1,4 +1,4 @@
-//! Spans with numbers in their names: the recording's memory does not grow with them, and single calls keep their
+//! Spans with numbers in their names: the recording's memory does not grow with them, and individual calls keep their
 //! names.
 
 use crate::support;

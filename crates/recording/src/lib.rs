@@ -11,8 +11,8 @@
 //! readable, too, a chunk contains records with one number each, and the first unknown one hides the rest of its
 //! chunk.
 //!
-//! Times of single calls are differences, which restart in each chunk ([`Record::Restart`]): a chunk depends only on
-//! earlier chunks that define its ids. Other records have absolute values: changed metrics of a node are written
+//! Times of individual calls are differences, which restart in each chunk ([`Record::Restart`]): a chunk depends only
+//! on earlier chunks that define its ids. Other records have absolute values: changed metrics of a node are written
 //! again, and the last values count. A reader therefore needs no state except the tables of ids, and a writer may
 //! rewrite the file at any time.
 //!

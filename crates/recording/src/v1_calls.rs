@@ -1,4 +1,4 @@
-//! Single calls of format 1: three kinds of records that later formats combine into one.
+//! Individual calls of format 1: three kinds of records that later formats combine into one.
 
 use crate::{CallDetail, Record};
 use std::collections::BTreeMap;

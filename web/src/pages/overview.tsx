@@ -36,7 +36,7 @@ export function Overview({ meta }: { meta: Meta }) {
       ) : meta.has.timeline ? null : (
         <>
           <p class="notice">
-            This recording contains sums of calls, not single calls. It has no single steps, no critical path and no timeline:
+            This recording contains sums of calls, not individual calls. It has no single steps, no critical path and no timeline:
             record with <code>--mode trace</code> to get them. Issues, Flame graph and Source show where the time goes.
           </p>
           <Top isLost={lostOf(meta).length > 0} />

@@ -39,7 +39,7 @@ export function Timeline() {
       {hasTimeline ? (
         <Shown query={lanes}>{({ document }) => <View whole={document} />}</Shown>
       ) : (
-        <p class="notice">This recording contains sums of calls, not single calls: record with <code>--mode trace</code> to get a timeline.</p>
+        <p class="notice">This recording contains totals per call path, not individual calls: record with <code>--mode trace</code> to get a timeline.</p>
       )}
     </section>
   );

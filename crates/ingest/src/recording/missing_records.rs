@@ -3,12 +3,12 @@
 /// Description of each kind of dropped record; the diagnostic adds the count.
 const SENTENCES: [(&str, &str); 16] = [
     ("tree_full", "calls were merged into one node, because the call tree was full"),
-    ("calls_too_fast", "single calls were dropped, because there were more per second than could be written"),
-    ("calls_not_written", "single calls were dropped, because the disk could not be written"),
-    ("calls_over_limit", "single calls were dropped, because the recording reached its size limit"),
+    ("calls_too_fast", "individual calls were dropped, because there were more per second than could be written"),
+    ("calls_not_written", "individual calls were dropped, because the disk could not be written"),
+    ("calls_over_limit", "individual calls were dropped, because the recording reached its size limit"),
     (
         "calls_without_names",
-        "single calls have a merged name, because too many span names differ only in numbers or identifiers",
+        "individual calls have a merged name, because too many span names differ only in numbers or identifiers",
     ),
     (
         "touches_too_fast",

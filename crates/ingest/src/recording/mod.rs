@@ -56,8 +56,8 @@ pub fn has_streams(run: &Path) -> bool {
     streams(run).is_ok_and(|streams| !streams.is_empty())
 }
 
-/// Check if no stream of a run directory has single calls, samples or memory accesses, by the heads of its blocks. A
-/// stream that cannot be checked this way counts as one that has them.
+/// Check if no stream of a run directory has individual calls, samples or memory accesses, by the heads of its blocks.
+/// A stream that cannot be checked this way counts as one that has them.
 pub fn is_of_sums(run: &Path) -> bool {
     let is_of_sums = |path: &PathBuf| {
         let stream = File::open(path).map(|file| BufReader::with_capacity(1 << 18, file));

@@ -1,4 +1,4 @@
-//! Recordings with single calls as traces: recorded data is kept unchanged, and inferred data follows from it.
+//! Recordings with individual calls as traces: recorded data is kept unchanged, and inferred data follows from it.
 
 mod machine;
 mod recorder_frames;
@@ -469,7 +469,7 @@ proptest! {
     }
 }
 
-/// A stream that is damaged before its first call looks like one without single calls, but is reported as damaged.
+/// A stream that is damaged before its first call looks like one without individual calls, but is reported as damaged.
 #[test]
 fn recordings_with_lost_calls_are_not_taken_for_sums() {
     let mut script = Script::new(process(7, None));
@@ -487,5 +487,5 @@ fn recordings_with_lost_calls_are_not_taken_for_sums() {
     let cut = error("cut", &whole[..HEADER.len() + 4]);
     let stackline_ingest::Error::NoSingleCalls { report, .. } = &cut else { panic!("{cut}") };
     assert!(report.count_of("cut_stream") > 0, "{report:?}");
-    assert!(cut.to_string().contains("single calls are missing") && !cut.to_string().contains("totals"), "{cut}");
+    assert!(cut.to_string().contains("individual calls are missing") && !cut.to_string().contains("totals"), "{cut}");
 }

@@ -51,7 +51,7 @@ pub fn view(view: &CallView, style: &Style) -> String {
     out
 }
 
-/// Lines of a call tree view without the root, with chains of single calls folded.
+/// Lines of a call tree view without the root, with chains of individual calls folded.
 fn fold(view: &CallView) -> Vec<Line> {
     let joined = view.joined();
     let mut line_of = vec![0_usize; view.nodes.len()];

@@ -103,7 +103,7 @@ impl Stream {
         }
     }
 
-    /// Add a record that counts against the limit of single calls to the chunk of [`Self::written`].
+    /// Add a record that counts against the limit of individual calls to the chunk of [`Self::written`].
     fn push_single(&mut self, record: &Record) {
         let before = self.chunk.len() as u64;
         self.add(record);

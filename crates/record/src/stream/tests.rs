@@ -348,7 +348,7 @@ fn records_dropped_while_the_disk_is_full_are_counted() {
 #[test]
 fn chunks_can_be_read_without_those_before() {
     let mut program = Recorded::new(true, usize::MAX);
-    // The tree first, so that the following chunks contain only single calls.
+    // The tree first, so that the following chunks contain only individual calls.
     (0..10).for_each(|call| program.call(call));
     program.update();
     let known = program.disk.bytes().len();

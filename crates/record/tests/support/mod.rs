@@ -106,7 +106,7 @@ pub struct Stream {
     nodes: HashMap<(u32, u32), (u32, u32)>,
     pub stats: HashMap<(u32, u32, Metric), Stats>,
     pub sources: HashMap<String, (bool, String)>,
-    /// Single calls: thread, node, ns.
+    /// Individual calls: thread, node, ns.
     pub events: Vec<(u32, u32, u64)>,
     pub processors: Option<Processors>,
     /// CPU usage of threads: time, threads, running time in ns.

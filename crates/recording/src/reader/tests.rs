@@ -136,7 +136,7 @@ fn invalid_blocks_hide_only_their_rest() {
     assert_eq!((records.len(), damages.len(), damages[0].bytes), (1, 1, 1));
 }
 
-/// Size of single calls in typical programs: most have a number or no detail, spans have names.
+/// Size of individual calls in typical programs: most have a number or no detail, spans have names.
 #[test]
 fn calls_take_no_more_bytes_than_in_format_1() {
     let detail = |at: u32| match at % 10 {

@@ -1,4 +1,4 @@
-//! Findings of recordings without single calls, and of profiles.
+//! Findings of recordings without individual calls, and of profiles.
 
 use super::python_rules::PythonRules;
 use super::suppress::Suppressions;

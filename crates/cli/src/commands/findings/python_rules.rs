@@ -164,7 +164,7 @@ impl PythonRules {
                 }
                 WorkerEvent::TimedOut => {
                     format!(
-                        "the rule did not end in {} s (--rule-timeout), and its Python process was killed",
+                        "the rule did not end within {} s (--rule-timeout), and its Python process was killed",
                         self.seconds()
                     )
                 }

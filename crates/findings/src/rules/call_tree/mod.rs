@@ -1,4 +1,4 @@
-//! Rules over calling context trees: recordings without single calls, and profiles.
+//! Rules over calling context trees: recordings without individual calls, and profiles.
 //!
 //! A calling context tree contains sums of calls and time per call path, without order and timestamps, so replay is
 //! impossible. The gain of a change is the removed time of the thread, as in `DeepContext` (section 4.3). Each sample

@@ -1,4 +1,4 @@
-//! Single calls and samples of one stream, with the stream's own ID tables.
+//! Individual calls and samples of one stream, with the stream's own ID tables.
 
 use super::in_flight;
 use crate::diagnostics;

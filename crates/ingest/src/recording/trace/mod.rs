@@ -52,7 +52,7 @@ impl Stream {
 /// Traces of a recording in `trace` mode: one per rank, in rank order, or one of all processes if there are no ranks.
 ///
 /// # Errors
-/// If there are no streams, none can be read, or none has single calls.
+/// If there are no streams, none can be read, or none has individual calls.
 pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error> {
     let mut read = Vec::new();
     let paths = streams(run)?;
@@ -92,7 +92,7 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
     Ok(set)
 }
 
-/// Traces of streams in memory, each with a name for the read report; empty if there are no single calls.
+/// Traces of streams in memory, each with a name for the read report; empty if there are no individual calls.
 pub fn traces_of<'a>(name: &str, streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> TraceSet {
     let read = streams.into_iter().map(|(name, file)| Stream::read(name, file, &Ends::default())).collect();
     traces(name, read, &Ends::default(), &ReadOptions::default())
