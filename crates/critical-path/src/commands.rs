@@ -5,8 +5,8 @@ use super::streams::{Streams, start};
 use super::sync_records::SyncRecords;
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
+use stackline_model::launch_times::LaunchTimes;
 use stackline_model::{EventId, GpuId, Key, Trace};
-use stackline_timeline::launch_times::LaunchTimes;
 
 /// Key of a recorded CUDA event: process, and correlation ID of the call that recorded it.
 pub(super) type RecordKey = (Key, i64);

@@ -337,9 +337,16 @@ pub fn copy_direction(operation: &str) -> Option<CopyDirection> {
 impl Trace {
     /// Runtime and driver calls that put work on a device ([`is_launch`]) without an operation in the GPU table, in the
     /// order of events. Calls during capture into a graph are excluded. Nested calls of two interfaces (a driver call
-    /// within a runtime call, Level Zero within SYCL) are one launch, with the work of either.
+    /// within a runtime call, Level Zero within SYCL) are one launch, with the work of either. Computed on the first
+    /// call: call it after all events were added and linked.
     #[must_use]
-    pub fn unrecorded_launches(&self) -> Vec<EventId> {
+    pub fn unrecorded_launches(&self) -> &[EventId] {
+        self.unrecorded_launches.get_or_init(|| self.find_unrecorded_launches())
+    }
+
+    /// [`Self::unrecorded_launches`] of a trace whose events are still being linked.
+    #[must_use]
+    pub fn find_unrecorded_launches(&self) -> Vec<EventId> {
         let without = self.launches_without_work();
         let around = |call: EventId| self.ancestors(call).take_while(|&outer| self.kind(outer).is_api_call());
         let mut has_work_inside = vec![false; if without.is_empty() { 0 } else { self.events.len() }];

@@ -30,8 +30,11 @@ impl KernelLaunches {
     /// Count the launches of a trace with known [`Trace::unrecorded_launches`].
     #[must_use]
     pub fn from_trace(trace: &Trace, unrecorded: &[EventId]) -> Self {
-        let launches_kernel = |call: &EventId| is_kernel_launch(trace.name(*call));
-        let is_graph = |call: &EventId| is_graph_launch(trace.name(*call));
+        let names: Vec<(bool, bool)> =
+            trace.strings.iter().map(|name| (is_kernel_launch(name), is_graph_launch(name))).collect();
+        let name = |call: &EventId| names.get(trace.events.name[call.index()].index()).copied().unwrap_or_default();
+        let launches_kernel = |call: &EventId| name(call).0;
+        let is_graph = |call: &EventId| name(call).1;
         let operations = trace.gpu.launch.iter().filter_map(|call| call.some());
         let mut recorded: Vec<EventId> = operations.filter(launches_kernel).collect();
         let of_graphs = recorded.iter().filter(|call| is_graph(call)).count();
@@ -152,6 +155,6 @@ impl Trace {
     /// Kernel launches, and those without an operation on a device.
     #[must_use]
     pub(crate) fn kernel_launches(&self) -> KernelLaunches {
-        KernelLaunches::from_trace(self, &self.unrecorded_launches())
+        KernelLaunches::from_trace(self, self.unrecorded_launches())
     }
 }

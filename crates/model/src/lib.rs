@@ -39,6 +39,8 @@ mod inductor;
 mod kernel_launches;
 pub mod kernel_names;
 mod kind;
+pub mod launch_times;
+mod launched_work;
 pub mod library_workspaces;
 mod links;
 mod memory;
@@ -82,6 +84,7 @@ pub use kernel_launches::KernelLaunches;
 pub use kind::{
     EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, RECORDING_FORMAT, flags,
 };
+pub use launched_work::LaunchedWork;
 pub use links::{CONTEXT_FLOW, LinkKind, LinkTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,

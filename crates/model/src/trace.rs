@@ -3,8 +3,8 @@
 use crate::names::module_class;
 use crate::parents::Parent;
 use crate::{
-    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuRecords, GpuTable, Key, Level, LinkTable, Pause,
-    ReadReport, SampleTable, StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
+    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuRecords, GpuTable, Key, LaunchedWork, Level,
+    LinkTable, Pause, ReadReport, SampleTable, StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
 };
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -83,6 +83,10 @@ pub struct Trace {
     pub(crate) pauses: OnceLock<Vec<Pause>>,
     /// See [`Self::gpu_records`].
     pub(crate) gpu_records: OnceLock<GpuRecords>,
+    /// See [`Self::launched_work`].
+    pub(crate) launched_work: OnceLock<LaunchedWork>,
+    /// See [`Self::unrecorded_launches`].
+    pub(crate) unrecorded_launches: OnceLock<Vec<EventId>>,
     /// Logical parents that need a search of the whole trace, ascending by event: see [`Self::logical_parent`].
     pub(crate) other_parents: OnceLock<Vec<Parent>>,
     /// See [`Self::samples`].
@@ -104,6 +108,16 @@ impl Trace {
     /// Level of an event in the software stack, such as operator or layer.
     pub fn level(&self, event: EventId) -> Level {
         self.events.level[event.index()]
+    }
+
+    /// Forget all values that were computed on the first call. Call it after a change of times.
+    pub fn forget_computed(&mut self) {
+        self.pauses = OnceLock::new();
+        self.gpu_records = OnceLock::new();
+        self.launched_work = OnceLock::new();
+        self.unrecorded_launches = OnceLock::new();
+        self.other_parents = OnceLock::new();
+        self.samples = OnceLock::new();
     }
 
     /// Build the time order per track. Call it after all events were added.

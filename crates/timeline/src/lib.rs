@@ -16,7 +16,6 @@ pub mod intervals;
 pub mod kernel_type;
 pub mod launch_handover;
 pub mod launch_pattern;
-pub mod launch_times;
 pub mod name_pattern;
 pub mod op_tree;
 pub mod operator_costs;

@@ -64,7 +64,7 @@ impl Cost {
 pub fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
     let work = tree.gpu_work(trace, &vec![true; trace.gpu.len()]);
     let mut costs = vec![Cost::default(); tree.len()];
-    for call in trace.unrecorded_launches() {
+    for &call in trace.unrecorded_launches() {
         let operator = trace.ancestors(call).find(|e| trace.kind(*e) == EventKind::Operator);
         if let Some(node) = operator.and_then(|op| tree.node_of(op)) {
             costs[node as usize].unrecorded_self += 1;

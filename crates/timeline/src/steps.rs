@@ -9,11 +9,10 @@
 
 use crate::Scope;
 use crate::imports::end_of_imports;
-use crate::launch_times::LaunchTimes;
 use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
 use crate::window_choice::{WindowChoice, annotation_span};
 use stackline_model::format::duration;
-use stackline_model::{EventId, GpuId, Key, Step, Trace};
+use stackline_model::{EventId, GpuId, Key, LaunchedWork, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of warm-up steps.
@@ -50,17 +49,17 @@ impl StepSelection {
         if scope.whole {
             return Self { is_default: false, ..Self::everything() };
         }
-        let work = LaunchedWork::from_trace(trace, is_timed(trace));
-        let window = |from, to| match has_work(trace, &work, (from, to)) {
+        let work = trace.launched_work();
+        let window = |from, to| match has_work(trace, work, (from, to)) {
             false => WindowChoice::Steps(from, to),
             true => WindowChoice::StepsWithWork(from, to),
         };
         let shared = |cycle: &Cycle<'_>| note_of_processes(trace, &cycle.steps).into_iter().chain(cycle.note(trace));
-        let default = DefaultSteps::from_trace(trace, &work);
+        let default = DefaultSteps::from_trace(trace, work);
         if let Some((from, to)) = scope.steps {
             let cycle = Cycle::from_trace(trace, scope.steps);
             let notes = missing_steps(trace, (from, to)).into_iter().chain(shared(&cycle)).collect();
-            let steps = most_steps(&timed_steps(trace, &work, &cycle.steps), (from, to));
+            let steps = most_steps(&timed_steps(trace, work, &cycle.steps), (from, to));
             let is_default = default.numbers() == Some((from, to));
             return Self { choice: window(from, to), steps, notes, warm_ups: Vec::new(), is_default };
         }
@@ -113,7 +112,7 @@ impl StepSelection {
         match self.choice {
             WindowChoice::Steps(first, last) => host_window(&numbered(trace, (first, last))),
             WindowChoice::StepsWithWork(first, last) => {
-                LaunchedWork::from_trace(trace, is_timed(trace)).window(trace, &numbered(trace, (first, last)))
+                trace.launched_work().window(trace, &numbered(trace, (first, last)))
             }
             _ => None,
         }
@@ -179,7 +178,7 @@ pub fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<
     if last.len() < 2 {
         return Some((steps.into_iter().min_by_key(|step| step.start)?, last));
     }
-    let work = LaunchedWork::from_trace(trace, is_timed(trace));
+    let work = trace.launched_work();
     let first = steps.into_iter().min_by_key(|step| (work.work_end(trace, step, step.start), step.start))?;
     Some((first, last))
 }
@@ -194,10 +193,6 @@ fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
     let mut launchers = processes(trace, steps).into_iter().map(Some).chain([None]);
     let has_launched = launchers.any(|process| work.has_launched(process, host));
     window.0 < window.1 && (has_launched || window != host)
-}
-
-fn is_timed(trace: &Trace) -> impl Fn(GpuId) -> bool {
-    |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()])
 }
 
 /// Number and length with GPU work (ns) of each step, in time order.
@@ -356,8 +351,8 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
     if processes(trace, steps.iter().copied()).len() > 1 {
         return None;
     }
-    let work = with_work.then(|| LaunchedWork::from_trace(trace, is_timed(trace)));
-    let span = |step: &Step| work.as_ref().map_or((step.start, step.end), |work| work.span(trace, step));
+    let work = with_work.then(|| trace.launched_work());
+    let span = |step: &Step| work.map_or((step.start, step.end), |work| work.span(trace, step));
     let lengths = steps.iter().map(|step| span(step)).map(|(from, to)| to.saturating_sub(from));
     let all = lengths.fold(0i64, i64::saturating_add);
     all.checked_div(steps.len() as i64)
@@ -365,7 +360,7 @@ pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
 
 /// Start and end of each of [`Trace::steps`] with its GPU work, in ns.
 pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
-    spans(trace, is_timed(trace))
+    spans_with(trace, trace.launched_work())
 }
 
 /// A first step that takes more than this many times the median of the others is warm-up. A last step that takes less
@@ -374,70 +369,11 @@ pub const WARM_UP_RATIO: i64 = 2;
 
 /// Start and end of each step like [`with_gpu_work`], with only the GPU work that `counts` selects.
 pub fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
-    let work = LaunchedWork::from_trace(trace, counts);
+    spans_with(trace, &LaunchedWork::from_trace(trace, counts))
+}
+
+fn spans_with(trace: &Trace, work: &LaunchedWork) -> Vec<(i64, i64)> {
     trace.steps.iter().map(|step| work.span(trace, step)).collect()
-}
-
-/// Launched GPU work of each process, for the end of all work launched before a given time.
-struct LaunchedWork {
-    /// By process (`None`: streams without recorded launches): launch time of each operation in order, and the end of
-    /// all operations up to it.
-    of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>>,
-}
-
-impl LaunchedWork {
-    fn from_trace(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Self {
-        let mut of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>> = BTreeMap::new();
-        if trace.steps.is_empty() {
-            return Self { of_processes };
-        }
-        let times = LaunchTimes::new(trace);
-        for gpu in trace.gpu.ids().filter(|&gpu| counts(gpu)) {
-            let (launched, event) = (times.launch_of(gpu), trace.gpu.event[gpu.index()]);
-            of_processes.entry(launched.process).or_default().push((launched.at, trace.events.end(event)));
-        }
-        for work in of_processes.values_mut() {
-            work.sort_unstable();
-            let mut until = i64::MIN;
-            work.iter_mut().for_each(|(_, end)| {
-                until = until.max(*end);
-                *end = until;
-            });
-        }
-        Self { of_processes }
-    }
-
-    /// Span from the end of all work launched before the step to the end of all work launched before the step's end.
-    fn span(&self, trace: &Trace, step: &Step) -> (i64, i64) {
-        let from = self.work_end(trace, step, step.start);
-        (from, self.work_end(trace, step, step.end).max(from))
-    }
-
-    /// Window of steps with their GPU work in all processes. It starts when the first process has completed the work
-    /// launched before its first step. It ends when the last process has completed the work launched before the end of
-    /// its last step.
-    fn window(&self, trace: &Trace, steps: &[&Step]) -> Option<(i64, i64)> {
-        let starts = steps.iter().map(|step| self.work_end(trace, step, step.start));
-        let ends = steps.iter().map(|step| self.work_end(trace, step, step.end));
-        Some((starts.min()?, ends.max()?))
-    }
-
-    /// Test if a process launched work in a time range.
-    fn has_launched(&self, process: Option<Key>, (from, to): (i64, i64)) -> bool {
-        let Some(work) = self.of_processes.get(&process) else { return false };
-        work.get(work.partition_point(|&(launched, _)| launched < from)).is_some_and(|&(launched, _)| launched < to)
-    }
-
-    /// End of all work that the step's process launched before a time; at least that time.
-    fn work_end(&self, trace: &Trace, step: &Step, moment: i64) -> i64 {
-        let until = |process: Option<Key>| {
-            let work = self.of_processes.get(&process)?;
-            let before = work.partition_point(|&(launched, _)| launched < moment);
-            Some(work[..before].last()?.1)
-        };
-        let own = until(Some(trace.process_of(step)));
-        moment.max(own.unwrap_or(i64::MIN)).max(until(None).unwrap_or(i64::MIN))
-    }
 }
 
 /// Time from the end of each step to the start of the next step of its process, in ns. `None` for last steps, and

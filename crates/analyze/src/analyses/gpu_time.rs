@@ -108,7 +108,7 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
 fn launches_of_missing_operations(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
     // Profilers may omit fills and empty copies.
     let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
-    let without = trace.unrecorded_launches().into_iter().filter(is_kernel);
+    let without = trace.unrecorded_launches().iter().copied().filter(is_kernel);
     let untimed = trace.gpu.ids().filter(|gpu| !trace.events.is_plausible(trace.gpu.event[gpu.index()]));
     let untimed = untimed.filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
     let mut missing: BTreeMap<TrackId, Vec<i64>> = BTreeMap::new();

@@ -126,7 +126,7 @@ fn work(trace: &Trace) -> Vec<Work> {
     let untimed = trace.gpu.ids().filter(is_without_time).filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
     let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
     let index = StepIndex::new(trace);
-    let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
+    let without = trace.unrecorded_launches().iter().copied().filter(|call| !is_fill(call));
     for (call, is_untimed) in without.map(|call| (call, false)).chain(untimed.map(|call| (call, true))) {
         let (track, at) = (trace.events.track[call.index()], trace.events.start[call.index()]);
         if let Some(step) = index.running(at, trace.tracks.pid(track)) {

@@ -36,7 +36,7 @@ pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     read_codes: &["kernels_not_recorded"],
     run: |trace| {
         let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
-        let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
+        let without = trace.unrecorded_launches().iter().copied().filter(|call| !is_fill(call));
         let with: std::collections::BTreeSet<_> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
         let breaches = without.map(|call| (call, "no operation has the correlation ID of the call".to_owned()));
         let breaches: Vec<_> = breaches.collect();

@@ -2,8 +2,8 @@
 
 use super::window::Window;
 use rustc_hash::FxHashMap;
+use stackline_model::launch_times::LaunchTimes;
 use stackline_model::{EventId, Trace, TrackId};
-use stackline_timeline::launch_times::LaunchTimes;
 
 /// Position of a stream in [`Gpu::streams`].
 pub(super) type StreamId = u32;

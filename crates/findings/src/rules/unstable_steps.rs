@@ -8,7 +8,7 @@ use stackline_model::format::duration;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, INFERRED, Key, StrId, Trace, Unit};
 use stackline_timeline::confidence::Confidence;
-use stackline_timeline::steps::spans;
+use stackline_timeline::steps::with_gpu_work;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
@@ -133,8 +133,7 @@ fn last_steps(trace: &Trace) -> BTreeSet<EventId> {
 fn timed(context: &RuleContext<'_>) -> Vec<Timed> {
     let trace = context.trace();
     let (from, to) = context.window();
-    let spans = spans(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
-    let steps = trace.steps.iter().zip(spans).filter(|(s, _)| s.end > s.start && s.start < to);
+    let steps = trace.steps.iter().zip(with_gpu_work(trace)).filter(|(s, _)| s.end > s.start && s.start < to);
     let clamped = steps.map(|(s, span)| (s.number, span.0.clamp(from, to), span.1.clamp(from, to), s.event));
     clamped.filter(|s| s.2 > s.1).collect()
 }

@@ -112,7 +112,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     if launched.values().flatten().any(is_off) {
         // Fills and copies take negligible time, and some profilers omit fills.
         let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
-        missing = trace.unrecorded_launches().into_iter().filter(is_kernel).count();
+        missing = trace.find_unrecorded_launches().into_iter().filter(is_kernel).count();
         let shared = shared_ids(trace);
         launched.values_mut().for_each(|all| all.retain(|l| !shared.contains(&l.id)));
         for wait in waiting_calls(trace).into_iter().filter(|wait| !wait.is_for_event) {

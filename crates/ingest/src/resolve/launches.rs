@@ -73,7 +73,7 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
         let event = trace.gpu.event[gpu];
         missing.add(event, || trace.name(event).to_owned());
     }
-    let without = trace.unrecorded_launches();
+    let without = trace.find_unrecorded_launches();
     for &call in &without {
         unrecorded.add(call, || trace.name(call).to_owned());
     }

@@ -90,6 +90,7 @@ impl CorrectedTrace {
                 }
             }
         }
+        self.trace.forget_computed();
     }
 
     fn note(&self) -> String {

@@ -6,8 +6,8 @@
 //! launches, or if the correlation ID lies among those of recorded launches, records are missing and nothing is
 //! inferred.
 
+use crate::{EventId, GpuId, Key, Trace, TrackId};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, GpuId, Key, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// Launch time of work that was launched before the recording began: before all times of a trace, in ns.

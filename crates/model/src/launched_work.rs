@@ -1,0 +1,89 @@
+//! GPU work in launch order, for the end of all work launched before a given time.
+
+use crate::launch_times::{LaunchTimes, Launched};
+use crate::{GpuId, Key, Step, Trace};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+/// Launched GPU work of each process, for the end of all work launched before a given time.
+#[derive(Clone, Debug, Default)]
+pub struct LaunchedWork {
+    /// By process (`None`: streams without recorded launches): launch time of each operation in order, and the end of
+    /// all operations up to it.
+    of_processes: FxHashMap<Option<Key>, Vec<(i64, i64)>>,
+}
+
+impl LaunchedWork {
+    /// Sort the operations that `counts` selects by launch time.
+    #[must_use]
+    pub fn from_trace(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Self {
+        let times = LaunchTimes::new(trace);
+        let mut of_processes: FxHashMap<Option<Key>, Vec<(i64, i64)>> = FxHashMap::default();
+        let mut launches = trace.gpu.ids().filter(|&gpu| counts(gpu)).map(|gpu| (times.launch_of(gpu), gpu)).peekable();
+        // Consecutive operations are mostly of one process.
+        while let Some(&(Launched { process, .. }, _)) = launches.peek() {
+            let work = of_processes.entry(process).or_default();
+            while let Some((launched, gpu)) = launches.next_if(|(launched, _)| launched.process == process) {
+                work.push((launched.at, trace.events.end(trace.gpu.event[gpu.index()])));
+            }
+        }
+        for work in of_processes.values_mut() {
+            work.sort_unstable();
+            let mut until = i64::MIN;
+            work.iter_mut().for_each(|(_, end)| {
+                until = until.max(*end);
+                *end = until;
+            });
+        }
+        Self { of_processes }
+    }
+
+    /// Span from the end of all work launched before the step to the end of all work launched before the step's end.
+    #[must_use]
+    pub fn span(&self, trace: &Trace, step: &Step) -> (i64, i64) {
+        let from = self.work_end(trace, step, step.start);
+        (from, self.work_end(trace, step, step.end).max(from))
+    }
+
+    /// Window of steps with their GPU work in all processes. It starts when the first process has completed the work
+    /// launched before its first step. It ends when the last process has completed the work launched before the end of
+    /// its last step.
+    #[must_use]
+    pub fn window(&self, trace: &Trace, steps: &[&Step]) -> Option<(i64, i64)> {
+        let starts = steps.iter().map(|step| self.work_end(trace, step, step.start));
+        let ends = steps.iter().map(|step| self.work_end(trace, step, step.end));
+        Some((starts.min()?, ends.max()?))
+    }
+
+    /// Test if a process launched work in a time range.
+    #[must_use]
+    pub fn has_launched(&self, process: Option<Key>, (from, to): (i64, i64)) -> bool {
+        let Some(work) = self.of_processes.get(&process) else { return false };
+        work.get(work.partition_point(|&(launched, _)| launched < from)).is_some_and(|&(launched, _)| launched < to)
+    }
+
+    /// End of all work that the step's process launched before a time; at least that time.
+    #[must_use]
+    pub fn work_end(&self, trace: &Trace, step: &Step, moment: i64) -> i64 {
+        let until = |process: Option<Key>| {
+            let work = self.of_processes.get(&process)?;
+            let before = work.partition_point(|&(launched, _)| launched < moment);
+            Some(work[..before].last()?.1)
+        };
+        let own = until(Some(trace.process_of(step)));
+        moment.max(own.unwrap_or(i64::MIN)).max(until(None).unwrap_or(i64::MIN))
+    }
+}
+
+impl Trace {
+    /// Launched work with a duration, computed on the first call; none in a trace without steps, which don't ask for
+    /// it. Call it after all events were added.
+    #[must_use]
+    pub fn launched_work(&self) -> &LaunchedWork {
+        static NONE: LaunchedWork = LaunchedWork { of_processes: FxHashMap::with_hasher(FxBuildHasher) };
+        if self.steps.is_empty() {
+            return &NONE;
+        }
+        let is_timed = |gpu: GpuId| self.events.is_timed(self.gpu.event[gpu.index()]);
+        self.launched_work.get_or_init(|| LaunchedWork::from_trace(self, is_timed))
+    }
+}
