@@ -55,6 +55,7 @@ impl Trace {
             *step = indices.get(*step as usize).copied().flatten().unwrap_or(u32::MAX);
         }
         self.steps.retain(keep);
+        self.forget_computed();
     }
 }
 
