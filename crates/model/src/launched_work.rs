@@ -2,14 +2,14 @@
 
 use crate::launch_times::{LaunchTimes, Launched};
 use crate::{GpuId, Key, Step, Trace};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::collections::BTreeMap;
 
 /// Launched GPU work of each process, for the end of all work launched before a given time.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchedWork {
     /// By process (`None`: streams without recorded launches): launch time of each operation in order, and the end of
     /// all operations up to it.
-    of_processes: FxHashMap<Option<Key>, Vec<(i64, i64)>>,
+    of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>>,
 }
 
 impl LaunchedWork {
@@ -17,7 +17,7 @@ impl LaunchedWork {
     #[must_use]
     pub fn from_trace(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Self {
         let times = LaunchTimes::new(trace);
-        let mut of_processes: FxHashMap<Option<Key>, Vec<(i64, i64)>> = FxHashMap::default();
+        let mut of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>> = BTreeMap::new();
         let mut launches = trace.gpu.ids().filter(|&gpu| counts(gpu)).map(|gpu| (times.launch_of(gpu), gpu)).peekable();
         // Consecutive operations are mostly of one process.
         while let Some(&(Launched { process, .. }, _)) = launches.peek() {
@@ -79,7 +79,7 @@ impl Trace {
     /// it. Call it after all events were added.
     #[must_use]
     pub fn launched_work(&self) -> &LaunchedWork {
-        static NONE: LaunchedWork = LaunchedWork { of_processes: FxHashMap::with_hasher(FxBuildHasher) };
+        static NONE: LaunchedWork = LaunchedWork { of_processes: BTreeMap::new() };
         if self.steps.is_empty() {
             return &NONE;
         }
