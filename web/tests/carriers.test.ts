@@ -78,7 +78,7 @@ describe("a report", () => {
       expect(await page.locator(".lost").count(), id).toBe(0);
     });
     await open(page, url, "page=flame");
-    expect(await page.locator("main").innerText()).toContain("there is no tree to draw");
+    expect(await page.locator("main").innerText()).toContain("there is no call tree to draw");
     none(faults);
     await page.close();
   });

@@ -140,7 +140,7 @@ fn all_forms_link_to_the_rule_page() {
     assert!(page.contains("--set SL004.wait_us=5  (0 to 1000000)\nminimum time of a call"), "{page}");
     assert!(page.contains("    total += loss.item()\n"), "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
-    assert!(stdout(&["findings", &case.waits]).contains("More of each: stackline findings --explain SL004"));
+    assert!(stdout(&["findings", &case.waits]).contains("For details of a rule: stackline findings --explain SL004"));
     let markdown = stdout(&["findings", &case.waits, "--as", "markdown"]);
     assert!(markdown.contains("More: `stackline findings --explain SL004`"), "{markdown}");
     let json: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
@@ -390,6 +390,7 @@ fn uncovered_time_names_its_rank() {
     }
     let shown = stdout(&["findings", folder.path().to_str().unwrap()]);
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("Not covered by rules on rank 1, the slowest; largest parts: - hipOther (4 "), "{shown}");
+    let uncovered = "Largest parts of the time on rank 1, the slowest; no finding covers them: - hipOther (4 ";
+    assert!(shown.contains(uncovered), "{shown}");
     assert!(shown.contains("- hipMystery (4 GPU API calls, rank 0): "), "{shown}");
 }

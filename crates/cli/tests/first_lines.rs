@@ -54,7 +54,7 @@ fn steps_inferred_from_an_optimizer_are_labeled() {
     let file = folder.path().join("trace.json");
     std::fs::write(&file, spans((0..4).map(|_| "Optimizer.step#SGD.step".to_owned()))).unwrap();
     let output = stdout(&["steps", file.to_str().unwrap()]);
-    assert!(output.starts_with("Note: the program marks no steps: each step ends with Optimizer.step"), "{output}");
+    assert!(output.starts_with("Note: the program marks no steps, so each step ends with Optimizer.step"), "{output}");
     let marked = write_sample(folder.path(), 0);
     assert!(!stdout(&["steps", &marked]).contains("marks no steps"));
 }

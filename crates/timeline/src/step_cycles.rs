@@ -79,10 +79,10 @@ impl<'a> Cycle<'a> {
         let own = processes(trace, self.steps.iter().copied());
         let others: Vec<Key> =
             processes(trace, &trace.steps).into_iter().filter(|process| !own.contains(process)).collect();
+        let own = format_processes(trace, &own);
         Some(format!(
-            "the steps of {} and those of {} do not overlap in time, so the window covers only {} of the latter; {}",
+            "the steps of {} and those of {own} do not overlap in time, so the window covers only {} of {own}; {}",
             format_processes(trace, &others),
-            format_processes(trace, &own),
             format_numbers(number_range(&self.steps)?),
             self.how_to_choose_others(),
         ))
@@ -90,15 +90,15 @@ impl<'a> Cycle<'a> {
 
     fn how_to_choose_others(&self) -> String {
         if self.has_same_numbers {
-            let noun = if self.are_others_of_other_processes { "processes" } else { "cycles" };
-            return format!("steps of the other {noun} have the same numbers");
+            let noun = if self.are_others_of_other_processes { "processes" } else { "recording cycles" };
+            return format!("--steps cannot select the steps of the other {noun}, because their numbers are the same");
         }
         let mut others: Vec<String> =
             self.others.iter().take(MAX_NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();
         if self.others.len() > MAX_NAMED {
             others.push("…".to_owned());
         }
-        format!("{} selects the others", others.join(" or "))
+        format!("{} selects the other steps", others.join(" or "))
     }
 }
 
@@ -194,8 +194,8 @@ pub fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
     let named: Vec<String> = processes.iter().take(MAX_NAMED).map(|&process| trace.key_text(process)).collect();
     let more = if processes.len() > MAX_NAMED { ", …" } else { "" };
     Some(format!(
-        "{} processes have steps ({}{more}): the window covers the steps of all of them, and times per step divide by \
-         the largest number of steps of one process",
+        "{} processes have steps ({}{more}): the window covers the steps of all of them, and times per step are totals \
+         divided by the largest number of steps of one process",
         processes.len(),
         named.join(", ")
     ))

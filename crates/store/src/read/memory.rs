@@ -149,10 +149,7 @@ fn calls(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         batch.push_handles(5, &mut calls.stack, MemoryStackId)?;
         for &flags in batch.values::<UInt32Type>(6)? {
             let flags = u8::try_from(flags).map_err(|_| {
-                file.damaged(format!(
-                    "{flags} is not a valid flag value of a \
-                call"
-                ))
+                file.damaged(format!("{flags} is not a valid value for the flags of a memory call"))
             })?;
             calls.flags.push(flags);
         }
@@ -215,7 +212,7 @@ fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     files.read("memory_accesses", &columns, |file, batch| {
         for &call in batch.values::<UInt32Type>(0)? {
             let count = ends.get_mut(call as usize).filter(|_| call >= last);
-            *count.ok_or_else(|| file.damaged("calls are missing or out of order"))? += 1;
+            *count.ok_or_else(|| file.damaged("memory calls are missing or out of order"))? += 1;
             last = call;
         }
         let object = handles(batch, 1, MemoryObjectId)?;
