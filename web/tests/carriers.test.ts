@@ -48,7 +48,7 @@ describe("a report", () => {
       await request("frame", { ...view, root: 1 });
     });
     await open(page, url, "page=flame&focus=linear");
-    expect(await page.locator("main").innerText()).toMatch(/This view is not in the report.* Open the run instead: stackline view .*asked\.json\.gz/);
+    expect(await page.locator("main").innerText()).toMatch(/The report file does not contain this view.* To see it, open the run: stackline view .*asked\.json\.gz/);
     none(faults);
     await page.close();
   });
