@@ -27,7 +27,7 @@ pub enum Error {
         detail: String,
     },
     /// The directory has tables but no manifest.
-    #[error("{} is incomplete: the import ended before it wrote the manifest; import the source again", path.display())]
+    #[error("{} is incomplete, because its import did not finish; import the source again", path.display())]
     Incomplete {
         /// Directory.
         path: PathBuf,

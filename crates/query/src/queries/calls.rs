@@ -287,8 +287,8 @@ fn check_measured(
 ) -> Result<(), QueryError> {
     let name = metric.name(&after.strings);
     let is_measured = before.measured().iter().any(|of| of.name(&before.strings) == name);
-    let why =
-        || format!("baseline run A has no values of {}; select a metric of both runs", metric.title(&after.strings));
+    let title = metric.title(&after.strings);
+    let why = || format!("the baseline (run A) has no values of {title}; select a metric that both runs have");
     is_measured.then_some(()).ok_or_else(|| QueryError::unavailable(why()))
 }
 

@@ -17,7 +17,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let count = shown.listed.len() + shown.more;
     let what = match count {
         0 if found.unchecked.len() == rules::ALL.len() && !found.peaks.is_empty() => {
-            "No rule could be checked; `stackline memory` lists the objects alive at the peak".to_owned()
+            "No rule could be checked; `stackline memory` shows the live memory at the peak".to_owned()
         }
         0 if found.unchecked.len() == rules::ALL.len() => "No rule could be checked".to_owned(),
         0 => "No finding with a large gain".to_owned(),
