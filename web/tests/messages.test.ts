@@ -217,7 +217,7 @@ test("uncovered time has the sentences of the terminal: the concurrent waits, an
     expect(lines.length).toBe(groups.length);
     for (const [at, { name, wait_percent, advice }] of groups.entries()) {
       expect(lines[at]).toContain(name.slice(0, 40));
-      expect(lines[at]).toContain(`during it, ${wait_percent.toFixed(0)} % of the critical path is waiting`);
+      expect(lines[at]).toContain(`waits for an unrecorded cause (${wait_percent.toFixed(0)} % of the path)`);
       expect(lines[at]).toContain(`For details: ${advice}`);
     }
     expect(await page.locator("main").innerText()).toContain("Largest parts of the time; no finding covers them:");

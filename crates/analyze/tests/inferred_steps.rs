@@ -36,7 +36,10 @@ fn repeated_launches_are_suggested_as_iterations() {
         (1_000_000, (pattern.begin + 7_000_000, pattern.begin + 7_490_000))
     );
     let note = step_marks::note(&iterations(8, true)).unwrap();
-    assert!(note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("median length 1000 µs,"), "{note}");
+    assert!(
+        note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("median length 1000 µs,"),
+        "{note}"
+    );
     assert!(note.contains("call prof.step() after each iteration, or "), "{note}");
     // What the profiler marks needs no option, which would take other spans, too, such as Optimizer.step.
     assert!(note.ends_with("record_function('step') and use --step-annotation '^step$'"), "{note}");
@@ -220,7 +223,10 @@ fn spans_with_a_number_inside_their_names_are_suggested() {
 #[test]
 fn outermost_spans_of_one_name_are_suggested() {
     let note = note_of_spans(|_| "train_iter".to_owned()).unwrap();
-    assert!(note.starts_with("no steps are marked, but 10 spans are named 'train_iter' (median length 90.00 µs)"), "{note}");
+    assert!(
+        note.starts_with("no steps are marked, but 10 spans are named 'train_iter' (median length 90.00 µs)"),
+        "{note}"
+    );
     assert!(note.contains("give --step-annotation '^train_iter$'"), "{note}");
     let phases = note_of_spans(|at| ["load", "forward", "backward"][at as usize % 3].to_owned());
     assert_eq!(phases, None, "phases of a step");

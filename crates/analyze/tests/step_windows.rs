@@ -186,7 +186,7 @@ fn cycles_with_equal_numbers_prefer_the_longest_then_the_last() {
         let scope = Scope::default().resolved(&trace);
         assert_eq!(window(&trace, &scope), expected, "{of_second}: the same by number");
         let notes = StepSelection::select(&trace, &Scope::default()).notes;
-        assert!(notes[0].ends_with("of the other recording cycles, because their numbers are the same"), "{notes:?}");
+        assert!(notes[0].ends_with("the steps of the other recording cycles that have the same numbers"), "{notes:?}");
     }
 }
 
@@ -216,7 +216,7 @@ fn later_process_is_no_cycle_of_an_earlier_one() {
     assert_eq!(why, ["another process, at another time"; 2]);
     let same = launcher_and_child(0);
     let notes = StepSelection::select(&same, &Scope::default()).notes;
-    assert!(notes[0].ends_with("the steps of the other processes, because their numbers are the same"), "{notes:?}");
+    assert!(notes[0].ends_with("the steps of the other processes that have the same numbers"), "{notes:?}");
 }
 
 /// Numbers that several cycles have choose none of them; the message names all, and numbers that one has alone.

@@ -313,7 +313,7 @@ fn ranks_of_a_folder_are_one_list() {
     let shown = stdout(&["findings", &path]);
     assert!(shown.contains("skipped_file") && shown.contains("zero.json"), "{shown}");
     assert!(shown.contains("2 ranks, of which rank 1 is slowest: a step takes "), "{shown}");
-    assert!(shown.contains("    On all ranks, largest on rank 1 (shown), smallest on rank 0 ("), "{shown}");
+    assert!(shown.contains("    On all ranks; the gain is largest on rank 1 (shown), smallest on rank 0 ("), "{shown}");
     let document: Value = serde_json::from_str(&stdout(&["findings", &path, "--format", "json"])).unwrap();
     let row = &document["tables"]["findings"]["rows"][0];
     assert_eq!((&row["code"], &row["ranks"], &row["rank"]), (&json!("SL004"), &json!("0 1"), &json!(1)));
@@ -344,7 +344,7 @@ fn documents_name_the_ranks() {
     assert_eq!(ranks, [&json!(0), &json!(1)]);
     for document in ["markdown", "junit"] {
         let text = stdout(&["findings", &path, "--as", document]);
-        assert!(text.contains("on all ranks, largest on rank 1 (shown)"), "{text}");
+        assert!(text.contains("on all ranks; the gain is largest on rank 1 (shown)"), "{text}");
     }
 }
 

@@ -91,7 +91,7 @@ impl<'a> Cycle<'a> {
     fn how_to_choose_others(&self) -> String {
         if self.has_same_numbers {
             let noun = if self.are_others_of_other_processes { "processes" } else { "recording cycles" };
-            return format!("--steps cannot select the steps of the other {noun}, because their numbers are the same");
+            return format!("--steps cannot select the steps of the other {noun} that have the same numbers");
         }
         let mut others: Vec<String> =
             self.others.iter().take(MAX_NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();

@@ -148,9 +148,8 @@ fn calls(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         calls.name.extend(texts(batch, 4, strings)?);
         batch.push_handles(5, &mut calls.stack, MemoryStackId)?;
         for &flags in batch.values::<UInt32Type>(6)? {
-            let flags = u8::try_from(flags).map_err(|_| {
-                file.damaged(format!("{flags} is not a valid value for the flags of a memory call"))
-            })?;
+            let flags = u8::try_from(flags)
+                .map_err(|_| file.damaged(format!("{flags} is not a valid value for the flags of a memory call")))?;
             calls.flags.push(flags);
         }
         batch.push_handles(7, &mut calls.target, |target| target)

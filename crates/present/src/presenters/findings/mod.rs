@@ -181,8 +181,8 @@ fn length(found: &Findings) -> String {
     }
 }
 
-/// Ranks that have a finding, and where it is largest and smallest: `on ranks 0-3, largest on rank 1 (shown), smallest
-/// on rank 2 (1.2 %)`; `None` for a single trace.
+/// Ranks that have a finding, and where it is largest and smallest: `on ranks 0-3; the gain is largest on rank 1 (shown),
+/// smallest on rank 2 (1.2 %)`; `None` for a single trace.
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.detail_rank()?;
@@ -191,7 +191,8 @@ pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     Some(match least {
         _ if finding.ranks.len() == 1 => on,
         Some((ns, rank)) if rank != shown => {
-            format!("{on}, largest on rank {shown} (shown), smallest on rank {rank} ({})", percent(found, ns))
+            let least = percent(found, ns);
+            format!("{on}; the gain is largest on rank {shown} (shown), smallest on rank {rank} ({least})")
         }
         _ => format!("{on}, shown for rank {shown}"),
     })
@@ -230,10 +231,7 @@ fn excluded_findings(found: &Findings) -> Option<String> {
         (0, ""),
     ];
     let reasons = [
-        (
-            count(&|f| !f.is_repair()),
-            "with a speculative gain (for example, if a kernel took half of its time)",
-        ),
+        (count(&|f| !f.is_repair()), "with a speculative gain (for example, if a kernel took half of its time)"),
         (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain was estimated without simulating the change"),
         (found.contradicting(), "whose change cannot be combined with the changes of other findings"),
     ];
@@ -255,13 +253,15 @@ fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {
         () if is_beyond(together, sum, found.step_ns) => {
-            " This is more than the sum of the findings' gains: where two causes delay the same work, fixing only one \
-             gains little."
+            " The combined gain exceeds the sum of the findings' gains: where two causes delay the same work, fixing \
+             only one gains little."
         }
         () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
         // What is no part of it is told anyway.
         () if !first.is_repair() || first.edits.is_empty() => "",
-        () => " This is less than the gain of the first finding alone, because some changes reduce the gain of others.",
+        () => {
+            " The combined gain is less than that of the first finding alone: some changes reduce the gain of others."
+        }
     }
 }
 

@@ -66,8 +66,8 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     } else if group.is_wait() && group.kind.is_of_events() {
         let waits = group.wait_percent;
         format!(
-            "{of_window:.0} % of the window; during it, {waits:.0} % of the critical path is waiting for an \
-             unrecorded cause"
+            "{of_window:.0} % of the window; in this time, the critical path waits for an unrecorded cause \
+             ({waits:.0} % of the path)"
         )
     } else if group.kind == LargeKind::Call && of_window > of_path {
         format!("{of_window:.0} % of the window, {of_path:.0} % of the critical path")
