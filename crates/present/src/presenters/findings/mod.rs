@@ -175,8 +175,8 @@ fn length(found: &Findings) -> String {
         n => {
             let between = found.between_ns.map(|ns| format!(", including {} between steps", human::duration(ns)));
             let between = between.unwrap_or_default();
-            let inferred = if found.are_inferred { " inferred steps" } else { "" };
-            format!("a step takes {}{with}{between} (mean of {n}{inferred})", human::duration(found.step_ns))
+            let inferred = if found.are_inferred { " inferred" } else { "" };
+            format!("a step takes {}{with}{between} (mean of {n}{inferred} steps)", human::duration(found.step_ns))
         }
     }
 }
