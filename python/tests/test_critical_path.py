@@ -109,7 +109,7 @@ def test_overlays_over_other_traces_are_refused(small_trace: Path, tmp_path: Pat
     other = tmp_path / "other.json"
     other.write_text(text.replace("gemm", "other"))
     target = tmp_path / "overlay.json"
-    with pytest.raises(sl.AnalysisError, match="match the name and start"):
+    with pytest.raises(sl.AnalysisError, match="the critical path is from another trace"):
         path.overlay(target, source=other)
     assert sorted(p.name for p in tmp_path.iterdir() if "overlay" in p.name or "partial" in p.name) == []
 

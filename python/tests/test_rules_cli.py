@@ -210,7 +210,7 @@ def test_small_gains_are_counted_by_rule(findings: Program) -> None:
     )
     rules = ["--rules", findings.write("my_rules.py", little)]
     shown = findings(*rules).stdout
-    assert "2 findings of MY001 below --min-gain (--min-gain 0 shows them)." in shown
+    assert "2 findings of MY001 omitted: gain below --min-gain (--min-gain 0 shows all)." in shown
     document = findings.json(*rules)
     assert {row["title"] for row in document["not_listed"] if row["code"] == "MY001"} == {"little", "less"}
     notes = " ".join(document["notes"])
@@ -222,7 +222,7 @@ def test_small_gains_are_counted_by_rule(findings: Program) -> None:
     cases = {case.get("name"): case for case in junit.iter("testcase")}
     out, failure = cases["MY001 little"].find("system-out"), cases["MY001 little"].find("failure")
     assert out is not None and failure is None
-    assert (out.text or "").startswith("2 findings are below --min-gain and not a failure:") and "less" in (out.text or "")
+    assert (out.text or "").startswith("2 findings are below --min-gain, so this") and "less" in (out.text or "")
     assert {row["title"] for row in rows(findings.json(*rules, "--min-gain", "0")) if row["code"] == "MY001"} == {"little", "less"}
 
 

@@ -50,5 +50,5 @@ export function useLast<A>(query: QueryState<A>): A | undefined {
 
 /** Any error as a refusal that can be shown. */
 export function refused(error: unknown): Refused {
-  return error instanceof Refused ? error : new Refused(`The answer could not be read: ${String(error)}`, "wrong");
+  return error instanceof Refused ? error : new Refused(`The data of this view could not be read: ${String(error)}`, "wrong");
 }

@@ -6,9 +6,9 @@ const problem = (severity: string) => ({ code: "truncated", severity, message: "
 const meta = (severity: string, gpus: object[] = []) => ({ traces: [{ info: { gpus }, report: { problems: [problem(severity)] } }], recording: null, memory: null }) as unknown as Meta;
 
 test("missing GPU work is explained with and without lost records", () => {
-  expect(noGpu(meta("repaired"))).toMatch(/^the program ran on the CPU/);
-  expect(noGpu(meta("lost"))).toMatch(/^GPU records may be lost; or the program ran on the CPU/);
-  expect(noGpu(meta("lost", [{ id: 0 }]))).toMatch(/^GPU records may be lost, as the file names a GPU;/);
+  expect(noGpu(meta("repaired"))).toMatch(/^the program ran only on the CPU/);
+  expect(noGpu(meta("lost"))).toMatch(/^either GPU records were lost, or the program ran only on the CPU/);
+  expect(noGpu(meta("lost", [{ id: 0 }]))).toMatch(/^either GPU records were lost \(the file names a GPU\),/);
 });
 
 test("lost records come from traces, a recording and memory", () => {

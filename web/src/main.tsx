@@ -131,7 +131,7 @@ function Frame({ meta }: { meta: Meta }) {
 /** Check for an input that is only a memory file, without data for other pages. */
 const isMemoryAlone = (meta: Meta) => meta.memory !== null;
 
-const MEMORY_ALONE = "This file contains only memory data, no execution trace. To record one: stackline record --mode trace --memory -- python train.py";
+const MEMORY_ALONE = "This file contains only memory data and no execution trace. To record a trace: stackline record --mode trace --memory -- python train.py";
 
 /** Pages that show files of memory, too. */
 const OF_MEMORY: readonly PageId[] = ["memory", "issues", "run"];
@@ -143,9 +143,9 @@ const EVENTS: readonly PageId[] = ["issues", "flame", "timeline", "source"];
 function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
   if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return MEMORY_ALONE;
   if (EVENTS.includes(id) && meta.has.timeline && !meta.has.events && !(id === "issues" && meta.has.memory) && !(id === "flame" && meta.recording)) return "Needs events with a start and a duration, which this trace lacks";
-  if (id === "source" && !meta.has.python && meta.recording === null) return "Needs Python functions: record with with_stack=True, or stackline record -- python train.py";
-  if (needs === "timeline" && !meta.has.timeline) return "Needs single events: stackline record --mode trace -- python train.py";
-  if (needs === "memory" && !meta.has.memory) return "Needs allocations: stackline record --mode trace --memory -- python train.py, torch.profiler with profile_memory=True, or a memory snapshot";
+  if (id === "source" && !meta.has.python && meta.recording === null) return "Needs Python functions: record with torch.profiler and with_stack=True, or with stackline record -- python train.py";
+  if (needs === "timeline" && !meta.has.timeline) return "Needs a trace of every call: stackline record --mode trace -- python train.py";
+  if (needs === "memory" && !meta.has.memory) return "Needs memory allocations: record with stackline record --mode trace --memory -- python train.py or with torch.profiler and profile_memory=True, or take a memory snapshot";
   if (needs === "layers") return NEEDED;
   if (needs === "baseline" && meta.baseline === null) return "Needs a run to compare with: stackline view RUN --baseline OTHER";
   return undefined;
@@ -157,7 +157,7 @@ function RankChoice({ meta }: { meta: Meta }) {
     <label>
       Rank{" "}
       <select value={state.value.rank ?? ""} onChange={(event) => chooseRank(event.currentTarget.value)}>
-        <option value="">all (plots of rank {meta.traces[0]!.info.rank})</option>
+        <option value="">all (plots show rank {meta.traces[0]!.info.rank})</option>
         {meta.traces.map(({ info }) => (
           <option key={info.rank} value={`${info.rank}`}>{info.rank}</option>
         ))}

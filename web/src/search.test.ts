@@ -18,7 +18,7 @@ test("results of the server follow, limited per kind", () => {
   const found = entriesOf("gemm", [], answer);
   expect(found.map(({ sort }) => sort)).toEqual(["operator", ...Array<string>(12).fill("gpu work"), "file"]);
   expect(entriesOf("gemm", [], answer, "host time")[0]!.more).toBe("flame graph: 3 µs host time");
-  expect(found.slice(0, 2).map(({ more }) => more)).toEqual(["flame graph: 3 µs", "timeline: 2 ×, 1.50 µs"]);
+  expect(found.slice(0, 2).map(({ more }) => more)).toEqual(["flame graph: 3 µs", "timeline: 2 events, 1.50 µs in total"]);
 });
 
 test("a report searches the frames that it holds", () => {

@@ -1,7 +1,7 @@
 /** Results of a search over all names, as entries that can be opened. */
 
 import { selOf } from "./flame/chosen";
-import { amount, count, duration } from "./format";
+import { amount, counted, duration } from "./format";
 import { nearest } from "./nearest";
 import { change, changeCallView, PAGES } from "./state";
 import { placeAround } from "./timeline/view";
@@ -48,7 +48,7 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
   const events = answer.names.map((event): Entry => ({
     sort: event.kind.replaceAll("_", " "),
     name: event.name,
-    more: `timeline: ${count(event.count)} ×, ${duration(event.ns)}`,
+    more: `timeline: ${counted(event.count, "event")}, ${duration(event.ns)} in total`,
     open: () => change({ page: "timeline", sel: `event:${event.event}`, ...placeAround(event.start, event.dur) }),
   }));
   const files = answer.files.map((file): Entry => ({ sort: "file", name: file, more: "", open: () => change({ page: "source", file, line: "" }) }));

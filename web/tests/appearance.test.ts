@@ -141,12 +141,12 @@ test("a truncated file without GPU work may have lost it", async () => {
     for (const id of ["overview", "layers"]) {
       await open(page, url, `page=${id}`);
       const main = await page.locator("main").innerText();
-      expect(main, id).toContain("A part of this run was lost");
+      expect(main, id).toContain("Some records of this run were lost");
       expect(main, id).toMatch(/No GPU work in this run|missing in this run/);
-      expect(main, id).toContain("GPU records may be lost, as the file names a GPU");
+      expect(main, id).toContain("GPU records were lost (the file names a GPU)");
     }
     await open(page, url, "page=overview");
-    expect(await page.locator("main").innerText()).toContain("so some may be missing");
+    expect(await page.locator("main").innerText()).toContain("so findings may be missing");
   });
 });
 

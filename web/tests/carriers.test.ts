@@ -48,7 +48,7 @@ describe("a report", () => {
       await request("frame", { ...view, root: 1 });
     });
     await open(page, url, "page=flame&focus=linear");
-    expect(await page.locator("main").innerText()).toMatch(/This view is not in the report.* Open the run instead: stackline view .*asked\.json\.gz/);
+    expect(await page.locator("main").innerText()).toMatch(/The report file does not contain this view.* To see it, open the run: stackline view .*asked\.json\.gz/);
     none(faults);
     await page.close();
   });
@@ -78,7 +78,7 @@ describe("a report", () => {
       expect(await page.locator(".lost").count(), id).toBe(0);
     });
     await open(page, url, "page=flame");
-    expect(await page.locator("main").innerText()).toContain("there is no tree to draw");
+    expect(await page.locator("main").innerText()).toContain("there is no call tree to draw");
     none(faults);
     await page.close();
   });

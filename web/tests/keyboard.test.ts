@@ -282,7 +282,7 @@ test("a trace without GPU work shows how to record it", async () => {
   const cpu = await serve(file);
   const { page, faults } = await watched(here.browser, cpu.url);
   await open(page, cpu.url, "page=overview");
-  expect(await page.locator("main").innerText()).toContain("torch.profiler: activities=[CPU, CUDA]");
+  expect(await page.locator("main").innerText()).toContain("with torch.profiler, activities=[CPU, CUDA]");
   await open(page, cpu.url, "page=layers");
   expect(await page.locator("main").innerText()).toContain("missing in this run");
   none(faults);

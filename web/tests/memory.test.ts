@@ -238,7 +238,7 @@ test("names are escaped, many objects are folded by size, and an empty trace has
     await open(page, url, "page=memory&as=table");
     expect(await page.locator("[aria-label='Visible calls'] button").first().innerText()).toMatch(/^(\d+ × )?allocate$/);
     await open(page, url, "page=memory");
-    expect(await page.locator("main").innerText()).toContain("objects without a lane");
+    expect(await page.locator("main").innerText()).toContain("objects without a lane of their own");
     none(faults);
     await page.close();
   }
@@ -246,7 +246,7 @@ test("names are escaped, many objects are folded by size, and an empty trace has
   const nothing = await serve(empty);
   const { page, faults } = await watched(here.browser, nothing.url);
   await open(page, nothing.url, "page=memory");
-  expect(await page.locator("main").innerText()).toContain("No object has any bytes");
+  expect(await page.locator("main").innerText()).toContain("No memory object has a size above 0");
   none(faults);
   await page.close();
   await nothing.stop();

@@ -17,11 +17,11 @@ test("both step lengths are named on the Overview, at findings and in a comparis
     await open(page, url, "page=overview");
     const numbers = await page.locator("dl.numbers").innerText();
     expect(numbers).toContain("as marked by the program");
-    expect(numbers).toMatch(new RegExp(`Step with its GPU work, mean\\s+${ms}`));
+    expect(numbers).toMatch(new RegExp(`Mean step with its GPU work\\s+${ms}`));
     expect(numbers).toContain("from the first to the last GPU operation");
     await open(page, url, "page=issues&steps=11");
     const issues = await page.locator("main").innerText();
-    expect(issues).toContain(`a step takes ${ms} with its GPU work (mean of 4 steps, until the GPU work launched in them ends)`);
+    expect(issues).toContain(`a step takes ${ms} with its GPU work (mean of 4 steps, each until the GPU work that it launched ends)`);
     expect(issues).toContain("This page shows steps 10 to 13, independent of the steps selected on other pages (11).");
     // The page of a rule, as the command line explains it.
     await open(page, url, "page=issues&sel=finding:0");
@@ -47,7 +47,7 @@ test("both step lengths are named on the Overview, at findings and in a comparis
     // What is gone has no time there, and no bounds of it.
     const gone = await page.locator("main tbody tr", { hasText: "only in A" }).first().locator("td").allInnerTexts();
     expect(gone.slice(-5)).toEqual(["–", expect.stringContaining("-100.0 %"), "", "1 → 0", "− only in A"]);
-    expect(await page.locator("main").innerText()).toContain("Versions, devices and recording options are equal");
+    expect(await page.locator("main").innerText()).toContain("Both runs have the same versions, devices and recording options");
     expect(await violations(page)).toEqual([]);
   });
 });
@@ -63,7 +63,7 @@ test("findings with lower bound 0 come last, with a note", async () => {
     await open(page, served.url, "page=issues");
     const gains = (await page.evaluate(`stackline.request("findings").then(({ document }) => document.tables.findings.rows.map((row) => row.gain_ns))`)) as number[];
     const isByGain = gains.every((gain, at) => at === 0 || gain <= gains[at - 1]!);
-    const hasNote = (await page.locator("main").innerText()).includes("findings of low confidence with lower bound 0 come last");
+    const hasNote = (await page.locator("main").innerText()).includes("findings with low confidence and a lower bound of 0 come last");
     // Without a sentence the order is that of the gains.
     expect(isByGain || hasNote, file).toBe(true);
     await page.close();
@@ -112,7 +112,7 @@ test("an empty filter result names the filter, and impossible queries are not se
     expect(await page.locator("label [role=alert]").innerText()).toMatch(/regular expression/i);
     await page.locator("[data-field=steps]").fill("99");
     await page.keyboard.press("Tab");
-    expect(await main.innerText()).toContain("There is no step 99: 4 steps, 10 to 13");
+    expect(await main.innerText()).toContain("There is no step 99; the run has 4 steps (10 to 13)");
     expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(10);
     expect(await violations(page)).toEqual([]);
     // It goes with what is looked at next.
@@ -179,7 +179,7 @@ test("the Overview shows the memory peak and the number of readable records", as
   synth("damage", demo, broken, "--kind", "truncated-text");
   await here.view([demo], async (page, url) => {
     await open(page, url, "page=overview");
-    expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all records of the trace read/);
+    expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all records of the trace were read/);
   });
   const document = JSON.parse(stackline("findings", broken, "--format", "json")) as { read_report: [{ problems: { severity: string; count: number }[] }] };
   const lost = document.read_report[0].problems.filter(({ severity }) => severity === "lost").reduce((sum, { count }) => sum + count, 0);
@@ -217,10 +217,10 @@ test("uncovered time has the sentences of the terminal: the concurrent waits, an
     expect(lines.length).toBe(groups.length);
     for (const [at, { name, wait_percent, advice }] of groups.entries()) {
       expect(lines[at]).toContain(name.slice(0, 40));
-      expect(lines[at]).toContain(`${wait_percent.toFixed(0)} % of the critical path waits meanwhile`);
+      expect(lines[at]).toContain(`waits for an unrecorded cause (${wait_percent.toFixed(0)} % of the path)`);
       expect(lines[at]).toContain(`For details: ${advice}`);
     }
-    expect(await page.locator("main").innerText()).toContain("Not covered by rules; largest parts:");
+    expect(await page.locator("main").innerText()).toContain("Largest parts of the time; no finding covers them:");
     expect(await violations(page)).toEqual([]);
   });
 });

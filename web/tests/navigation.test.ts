@@ -21,7 +21,7 @@ describe("selected part of the run", () => {
     await settled(page);
     const frames = () => page.locator("main tbody").innerText();
     expect(await frames()).not.toContain("imports");
-    expect(await page.locator(".filters").innerText()).toContain("of 6 steps, 1 to 6");
+    expect(await page.locator(".filters").innerText()).toContain("of 6 steps (1 to 6)");
     await page.getByRole("button", { name: "Whole run" }).click();
     await settled(page);
     expect(await frames()).toContain("imports");
@@ -104,7 +104,7 @@ describe("a frame of the flame graph", () => {
         // What a report lacks is marked before one asks for it.
         const missing = [details.getByRole("button", { name: "Callees" }), page.locator("[data-field=focus]"), page.locator("main option", { hasText: "GPU time" }).first()];
         for (const control of missing) expect(await control.isDisabled()).toBe(true);
-        expect(await missing[0]!.getAttribute("title")).toMatch(/^Not in this report; available with stackline view .*injected\.json$/);
+        expect(await missing[0]!.getAttribute("title")).toMatch(/^Not in this report file; to use it, open the run with stackline view .*injected\.json$/);
       }
       none(faults);
       await page.close();

@@ -27,7 +27,7 @@ describe.skipIf(!isThere).each(["profile", "trace"])("recorded as a %s", (mode) 
     expect(flat.tables.calls.rows.some((row) => row.name === "aten::addmm")).toBe(true);
     await open(page, served.url, "page=issues");
     const issues = await page.locator("main").innerText();
-    expect(issues).toContain(mode === "trace" ? "a step takes" : "of one thread");
+    expect(issues).toContain(mode === "trace" ? "a step takes" : "thread takes");
     await open(page, served.url, "page=source");
     expect(await page.locator("main").innerText()).toContain(`program-${mode}.py`);
     // Steps name files without the folders that they lie in, the whole run with them: it is one file, listed by one name.

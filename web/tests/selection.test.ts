@@ -145,7 +145,7 @@ test("the differential flame graph shows removed frames, or their total if hidde
     await page.getByRole("button", { name: "Removed frames" }).click();
     await settled(page);
     expect(await width()).toBe(0);
-    expect(await page.locator("main").innerText()).toMatch(/[\d.]+ ms of A is in frames that B lacks/);
+    expect(await page.locator("main").innerText()).toMatch(/Frames that are missing in B account for [\d.]+ ms in A/);
     await page.getByRole("button", { name: "Back to Compare" }).click();
     await settled(page);
     expect(part(page, "page")).toBe("compare");

@@ -73,7 +73,7 @@ test("a part of the Overview's bar links to its events", () =>
     const title = await button.innerText();
     await button.click();
     await page.locator(".makeup details[open] li").first().waitFor();
-    expect(await page.locator(".makeup summary").innerText()).toContain(`of ${title} visible`);
+    expect(await page.locator(".makeup summary").innerText()).toContain(`with the cause ${title}`);
     const titles = await page.locator(".makeup details li button").allInnerTexts();
     expect(titles.length).toBeGreaterThan(0);
     expect(titles.every((text) => text.startsWith(`${title}, `))).toBe(true);

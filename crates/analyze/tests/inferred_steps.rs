@@ -36,7 +36,10 @@ fn repeated_launches_are_suggested_as_iterations() {
         (1_000_000, (pattern.begin + 7_000_000, pattern.begin + 7_490_000))
     );
     let note = step_marks::note(&iterations(8, true)).unwrap();
-    assert!(note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("median 1000 µs,"), "{note}");
+    assert!(
+        note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("median length 1000 µs,"),
+        "{note}"
+    );
     assert!(note.contains("call prof.step() after each iteration, or "), "{note}");
     // What the profiler marks needs no option, which would take other spans, too, such as Optimizer.step.
     assert!(note.ends_with("record_function('step') and use --step-annotation '^step$'"), "{note}");
@@ -120,8 +123,8 @@ fn inferred_steps_exclude_pauses() {
     let found = find(&served(10), &Options::default()).unwrap();
     assert!(found.are_inferred && found.steps == 9, "{}", found.steps);
     assert!((900_000..1_100_000).contains(&found.step_ns), "{}", found.step_ns);
-    let note = found.notes.iter().find(|note| note.contains("9 repeats, median 1000 µs,")).unwrap();
-    assert!(note.contains(" between repeats, and 10 other repeats)"), "{note}");
+    let note = found.notes.iter().find(|note| note.contains("9 repeats of median length 1000 µs,")).unwrap();
+    assert!(note.contains(" of pauses between repeats, and 10 repeats beyond a pause)"), "{note}");
     // The later requests are more.
     let pattern = LaunchPattern::find(&served(7)).unwrap();
     assert_eq!((pattern.repeats.len(), pattern.left_out, pattern.pauses_ns), (12, 7, pause * 1000));
@@ -211,20 +214,23 @@ fn note_of_spans(name: impl Fn(i64) -> String) -> Option<String> {
 fn spans_with_a_number_inside_their_names_are_suggested() {
     let batch = note_of_spans(|at| format!("request {at}: batch={}", 16 * (at % 3 + 1))).unwrap();
     assert!(batch.contains("10 spans are named 'request 0: batch=16', 'request 1: batch=32', …"), "{batch}");
-    assert!(batch.contains(r"--step-annotation '^request (\d+)' uses"), "{batch}");
+    assert!(batch.contains(r"--step-annotation '^request (\d+)'"), "{batch}");
     let bracket = note_of_spans(|at| format!("step [{at}] of 10")).unwrap();
-    assert!(bracket.contains(r"--step-annotation '^step \[(\d+)\] of 10$' uses"), "{bracket}");
+    assert!(bracket.contains(r"--step-annotation '^step \[(\d+)\] of 10$'"), "{bracket}");
     let epoch = note_of_spans(|at| format!("epoch_9/step_{at}")).unwrap();
-    assert!(epoch.contains(r"--step-annotation '^epoch_9/step_(\d+)$' uses"), "{epoch}");
+    assert!(epoch.contains(r"--step-annotation '^epoch_9/step_(\d+)$'"), "{epoch}");
     let dated = note_of_spans(|at| format!("2024-05-01 12:30 step {at}")).unwrap();
-    assert!(dated.contains(r"--step-annotation '^2024-05-01 12:30 step (\d+)$' uses"), "{dated}");
+    assert!(dated.contains(r"--step-annotation '^2024-05-01 12:30 step (\d+)$'"), "{dated}");
 }
 
 #[test]
 fn outermost_spans_of_one_name_are_suggested() {
     let note = note_of_spans(|_| "train_iter".to_owned()).unwrap();
-    assert!(note.starts_with("no steps are marked, but 10 spans are named 'train_iter' (median 90.00 µs)"), "{note}");
-    assert!(note.contains("--step-annotation '^train_iter$' uses"), "{note}");
+    assert!(
+        note.starts_with("no steps are marked, but 10 spans are named 'train_iter' (median length 90.00 µs)"),
+        "{note}"
+    );
+    assert!(note.contains("give --step-annotation '^train_iter$'"), "{note}");
     let phases = note_of_spans(|at| ["load", "forward", "backward"][at as usize % 3].to_owned());
     assert_eq!(phases, None, "phases of a step");
     let mut waits = MiniTrace::new("");

@@ -471,9 +471,8 @@ fn numbered_iterations(name: &str) -> Trace {
 #[test]
 fn numbered_spans_are_suggested_with_optimizer_steps() {
     let note = step_marks::note(&numbered_iterations("iteration ")).unwrap();
-    assert!(note.starts_with("the program marks no steps: each step ends with Optimizer.step"), "{note}");
-    let offer =
-        "; 9 spans are named 'iteration 0', 'iteration 1', … (median 990.0 µs): --step-annotation '^iteration (\\d+)$'";
+    assert!(note.starts_with("the program marks no steps, so each step ends with Optimizer.step"), "{note}");
+    let offer = "9 spans are named 'iteration 0', 'iteration 1', … (median length 990.0 µs); to use them as steps, give --step-annotation '^iteration (\\d+)$'";
     assert!(note.contains(offer), "{note}");
     let note = step_marks::note(&numbered_iterations("my_step_by_name#a")).unwrap();
     assert!(note.contains("--step-annotation '^my_step_by_name#a(\\d+)$'"), "{note}");

@@ -50,7 +50,7 @@ fn text_output_begins_with_the_step_and_its_changes() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let shown = stdout(&["diff", &fast, &slow]);
-    assert!(shown.starts_with("Not tested between runs: each side has one run."), "{shown}");
+    assert!(shown.starts_with("Only one run per side, so run-to-run variation is unknown."), "{shown}");
     let step = shown.lines().find(|line| line.starts_with("The step is "));
     assert!(step.is_some_and(|line| line.ends_with(" % slower.")), "{shown}");
     assert!(shown.contains("aten::item") && shown.contains("only in B"), "{shown}");
@@ -120,7 +120,7 @@ fn changes_in_every_step_are_significant() {
     let shown = stdout(&["diff", &one, &four]).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("within noise: confidence interval -"), "{shown}");
     assert!(shown.contains("Operators by self time: none of 4 changed significantly."), "{shown}");
-    assert!(shown.contains("with times within noise: aten::softmax 1 → 4 a step."), "{shown}");
+    assert!(shown.contains("but their times are within noise: aten::softmax 1 → 4 a step."), "{shown}");
     assert!(!shown.contains("ProfilerStep"), "a step is no operator: {shown}");
     let markdown = stdout(&["diff", &one, &four, "--as", "markdown"]);
     assert!(markdown.contains("aten::softmax 1 → 4 a step."), "{markdown}");

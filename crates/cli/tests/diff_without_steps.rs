@@ -38,17 +38,18 @@ fn different_call_counts_are_reported_first_and_calls_compared() {
     let shown = stdout(&["diff", &a, &b]);
     let first = shown.lines().next().unwrap();
     assert!(
-        first.starts_with("Not tested, with different numbers of calls. A has 68 GPU operations and B 60"),
+        first.starts_with("Not tested for significance: the runs have different numbers of calls. A has 68"),
         "{shown}"
     );
     let text = one_line(&shown);
-    assert!(text.contains("The mean time of a GPU operation on both sides changes by +0.2 % (untested)."), "{text}");
+    let mean = "The mean time of GPU operations present in both runs changes by +0.2 %";
+    assert!(text.contains(&format!("{mean} (not tested for significance).")), "{text}");
     assert!(text.contains("4005 µs → 4013 µs a call, +0.2 %, 68 → 60 calls, untested"), "{text}");
     assert!(!text.contains(" a step") && !text.contains("he step ") && !text.contains("1 steps"), "{text}");
     let markdown = stdout(&["diff", &a, &b, "--as", "markdown"]);
     let lines: Vec<&str> = markdown.lines().filter(|line| !line.is_empty()).take(2).collect();
     assert!(
-        lines[0].starts_with("### Stackline: different numbers of calls: the mean time of a GPU operation"),
+        lines[0].starts_with("### Stackline: different numbers of calls: the mean time of GPU operations"),
         "{markdown}"
     );
     assert!(lines[1].starts_with("**Warning:** A has 68 GPU operations and B 60"), "{markdown}");
@@ -65,7 +66,7 @@ fn runs_without_steps_are_compared_as_a_whole() {
     let [a, b] =
         [("a.json", (60, 400)), ("b.json", (60, 600))].map(|(name, counts)| trace(folder.path(), name, counts));
     let text = one_line(&stdout(&["diff", &a, &b]));
-    assert!(text.starts_with("Not tested: each side has one run without steps"), "{text}");
+    assert!(text.starts_with("Not tested for significance: each side has one run without steps"), "{text}");
     assert!(text.contains("The run changes by +") && text.contains(", 60 calls, untested"), "{text}");
     assert!(!text.contains(" a step") && !text.contains("he step "), "{text}");
     let judged = run(&["diff", &a, &b, "--fail-on", "step>3%"]);
@@ -165,7 +166,8 @@ fn calls_of_a_step_and_of_a_whole_run_are_compared() {
     // All of the trace is asked for, so that no steps are inferred.
     let text = one_line(&stdout(&["diff", &a, &b, "--whole"]));
     assert!(text.starts_with("Steps are not comparable: A has steps and B has none"), "{text}");
-    assert!(text.contains("The mean time of a GPU operation on both sides changes by +0.0 % (untested)."), "{text}");
+    let mean = "The mean time of GPU operations present in both runs changes by +0.0 %";
+    assert!(text.contains(&format!("{mean} (not tested for significance).")), "{text}");
 }
 
 #[test]

@@ -369,7 +369,7 @@ fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     let (code, message) = overlay(&other);
     one_line(&message);
     assert_eq!(code, Some(1), "{message}");
-    assert!(message.contains("other.json") && message.contains("events on the critical path match"), "{message}");
+    assert!(message.contains("other.json") && message.contains("the critical path is from another trace"), "{message}");
     // What is wrong with the source is said of the source, as an input that cannot be read.
     let mut tar = vec![0u8; 1024];
     tar[257..262].copy_from_slice(b"ustar");

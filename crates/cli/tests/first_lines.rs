@@ -36,7 +36,7 @@ fn spans_of_numbered_loops_are_suggested_as_steps() {
     let file = folder.path().join("trace.json");
     let (path, pattern) = (file.to_str().unwrap(), r"^request (\d+)$");
     std::fs::write(&file, spans((0..5).map(|at| format!("request {at}")))).unwrap();
-    let offer = "no steps are marked, but 5 spans are named 'request 0', 'request 1', … (median 80.00 µs)";
+    let offer = "no steps are marked, but 5 spans are named 'request 0', 'request 1', … (median length 80.00 µs)";
     for command in ["report", "steps"] {
         let output = stdout(&[command, path]);
         assert!(output.contains(offer) && output.contains(&format!("--step-annotation '{pattern}'")), "{output}");
@@ -54,7 +54,7 @@ fn steps_inferred_from_an_optimizer_are_labeled() {
     let file = folder.path().join("trace.json");
     std::fs::write(&file, spans((0..4).map(|_| "Optimizer.step#SGD.step".to_owned()))).unwrap();
     let output = stdout(&["steps", file.to_str().unwrap()]);
-    assert!(output.starts_with("Note: the program marks no steps: each step ends with Optimizer.step"), "{output}");
+    assert!(output.starts_with("Note: the program marks no steps, so each step ends with Optimizer.step"), "{output}");
     let marked = write_sample(folder.path(), 0);
     assert!(!stdout(&["steps", &marked]).contains("marks no steps"));
 }

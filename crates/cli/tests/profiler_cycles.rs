@@ -112,7 +112,12 @@ fn newest_process_of_a_restarted_rank_is_used() {
         add(rank, pid, from);
     }
     let (printed, next) = report(&[path]);
-    assert!(printed.contains("Only the newest process of each rank is shown, because the rank was restarted: 2 older ones are"), "{printed}");
+    assert!(
+        printed.contains(
+            "Only the newest process of each rank is shown, because the rank was restarted: 2 older ones are"
+        ),
+        "{printed}"
+    );
     assert!(printed.contains("earlier_process") && !printed.contains("Warning: the traces are not"), "{printed}");
     accepts(&next);
     let newest = ["host_17.50000.pt.trace.json", "host_18.50000.pt.trace.json"];
@@ -125,7 +130,12 @@ fn newest_process_of_a_restarted_rank_is_used() {
         add(1, 8 + 10 * restart, 50_000 * restart);
     }
     let (printed, next) = report(&[path]);
-    assert!(printed.contains("Only the newest process of each rank is shown, because the rank was restarted: 10 older ones are"), "{printed}");
+    assert!(
+        printed.contains(
+            "Only the newest process of each rank is shown, because the rank was restarted: 10 older ones are"
+        ),
+        "{printed}"
+    );
     accepts(&next);
 }
 

@@ -36,7 +36,8 @@ pub fn cut_text(set: &TraceSet) -> String {
     let cut: Vec<String> = set.traces.iter().filter_map(cut_line).collect();
     let mut out: String = cut.iter().take(NAMED).map(String::as_str).collect();
     if cut.len() > NAMED {
-        out.push_str(&format!("Cut: {} more inputs are truncated; `stackline doctor` lists the missing parts.\n", cut.len() - NAMED));
+        let more = cut.len() - NAMED;
+        out.push_str(&format!("Cut: {more} more inputs are truncated; the read report below lists them.\n"));
     }
     terminal::clean_lines(&out)
 }
@@ -45,7 +46,7 @@ fn cut_line(trace: &Trace) -> Option<String> {
     let problem = trace.report.breaks_off()?;
     let example_of = |code: &str| trace.report.problems.iter().find(|p| p.code == code).map(|p| p.example.as_str());
     let reason = match (problem.code.as_str(), example_of("last_record")) {
-        ("cut_stream", _) => format!("the stream of a process is truncated ({})", problem.example),
+        ("cut_stream", _) => format!("the recorded data of a process is truncated ({})", problem.example),
         ("too_damaged" | "oversized_entry", last) => format!("only a part could be read{}", after(last)),
         (_, last) => format!("the file is truncated{}", after(last)),
     };

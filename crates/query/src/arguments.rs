@@ -67,7 +67,7 @@ impl Arguments {
             (Ok(first), Ok(last)) if first <= last => Ok(TimeRange::Steps(first, last)),
             _ => Err(QueryError::Argument {
                 name: NAME,
-                why: format!("{text:?} is not a step, a range such as 5..8, or whole"),
+                why: format!("{text:?} is not valid; give a step such as 5, a range such as 5..8, or `whole`"),
             }),
         }
     }

@@ -108,14 +108,15 @@ impl OpenRun {
 
     /// Baseline run that this run is compared with; an error without one.
     pub(crate) fn before(&self) -> Result<&Self, QueryError> {
-        let none = || QueryError::unavailable("no run to compare with: stackline view RUN --baseline OTHER");
+        let why = "no run to compare with; open two runs with stackline view RUN --baseline OTHER";
+        let none = || QueryError::unavailable(why);
         self.baseline.as_deref().ok_or_else(none)
     }
 
     /// Profiles of the run for comparisons: one of each rank, or that of a recording.
     pub(crate) fn profiles(&self) -> Result<Vec<Profile>, QueryError> {
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
-            let none = |_| QueryError::unavailable("the recording has no times to compare");
+            let none = |_| QueryError::unavailable("the recording contains no times, so it cannot be compared");
             return Ok(vec![stackline_engine::profile_of_calls(tree, &self.name).map_err(none)?]);
         }
         self.trace(None)?;

@@ -212,7 +212,7 @@ fn steps_equal_those_of_the_command_line() {
     assert_eq!((rows(&all), rows(&one)), (3, 1));
     let default = document(&answer("overview", &[]).expect("answered"));
     assert_eq!(default["tables"], all["tables"], "all of them are looked at where none warms up");
-    assert!(steps("10..99").to_string().contains("of steps 10 to 99, the trace has only 10 to 12"));
+    assert!(steps("10..99").to_string().contains("steps 10 to 99 are selected, but the trace has only steps 10 to 12"));
     let length = |overview: &Value| overview["critical_path"][0]["exact"]["window_ns"].as_i64().expect("a path");
     assert!(length(&default) < length(&steps("whole")));
     // Its tree of calls has as many steps, and the time of these alone.

@@ -37,10 +37,10 @@ pub enum Error {
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
     /// The pages of the file form a cycle, which only occurs in damaged files.
-    #[error("more rows or text than fit into the file; the file is damaged")]
+    #[error("the file is damaged: it refers to more rows or text than its size allows")]
     Endless,
     /// The caller's function ended the scan.
-    #[error("the scan was stopped by its caller")]
+    #[error("reading the file was cancelled before it finished")]
     Stopped,
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
     trace.gpu.check()?;
     let tracks = trace.events.track.iter().fold(0, |most, t| t.0.max(most)) as usize;
     if events > 0 && tracks >= trace.tracks.len() {
-        return Err(format!("events.track refers to track {tracks} of {}", trace.tracks.len()));
+        return Err(format!("events.track refers to track {tracks}, but there are only {} tracks", trace.tracks.len()));
     }
     refs(&trace.events.parent, events, "events.parent")?;
     parents_end(trace)?;
@@ -35,14 +35,15 @@ pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
 fn check_all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|v| !holds(v)) {
         None => Ok(()),
-        Some(row) => Err(format!("row {row} of {column} refers to a missing entry")),
+        Some(row) => Err(format!("row {row} of {column} refers to an entry that does not exist")),
     }
 }
 
 fn refs(values: &[EventId], events: usize, column: &str) -> Result<(), String> {
     // "None" wraps to 0, so that one maximum (which the compiler vectorizes) covers both cases.
     let most = values.iter().fold(0, |most, e| e.0.wrapping_add(1).max(most)) as usize;
-    if most <= events { Ok(()) } else { Err(format!("{column} refers to event {} of {events}", most - 1)) }
+    let wrong = || format!("{column} refers to event {}, but there are only {events} events", most - 1);
+    if most <= events { Ok(()) } else { Err(wrong()) }
 }
 
 fn texts(trace: &Trace, values: &[StrId], column: &str) -> Result<(), String> {
@@ -76,7 +77,7 @@ fn check_parents(parent: &[EventId]) -> Result<(), String> {
             }
         }
         if met[at] == walk && parent[at].is_some() {
-            return Err(format!("events.parent has a cycle at row {at}"));
+            return Err(format!("events.parent has a cycle that contains row {at}"));
         }
     }
     Ok(())

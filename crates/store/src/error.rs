@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The target exists and must not be replaced.
-    #[error("{} exists already; choose another name, or allow replacement", path.display())]
+    #[error("{} exists already; choose another name or replace it (--force; in Python overwrite=True)", path.display())]
     Exists {
         /// The target.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum Error {
         detail: String,
     },
     /// The directory has tables but no manifest.
-    #[error("{} is incomplete: the import ended before it wrote the manifest; import the source again", path.display())]
+    #[error("{} is incomplete, because its import did not finish; import the source again", path.display())]
     Incomplete {
         /// Directory.
         path: PathBuf,
@@ -55,7 +55,7 @@ pub enum Error {
         detail: String,
     },
     /// The caller canceled the work; nothing was published.
-    #[error("stopped before the end, as asked; no run was written")]
+    #[error("cancelled by the user before the end; no run was written")]
     Cancelled,
     /// The operating system reported an error.
     #[error("cannot {action} {}: {source}", path.display())]
@@ -84,7 +84,7 @@ pub enum Error {
         detail: String,
     },
     /// The requested trace does not exist.
-    #[error("the run has {count} traces, no trace {index}")]
+    #[error("the run has no trace {index}: it has {count} traces, numbered from 0")]
     NoSuchTrace {
         /// Requested index.
         index: usize,

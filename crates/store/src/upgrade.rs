@@ -35,7 +35,8 @@ fn one_to_two(manifest: &mut Value) -> Result<(), String> {
 
 /// Set a flag of old tables in all traces of a manifest.
 fn mark_traces(manifest: &mut Value, mark: &str) -> Result<(), String> {
-    let traces = manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("the list of traces is missing")?;
+    let traces =
+        manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("the manifest has no list of traces")?;
     for trace in traces {
         let trace = trace.as_object_mut().ok_or("a trace is not an object")?;
         trace.insert(mark.to_owned(), true.into());

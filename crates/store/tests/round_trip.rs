@@ -69,7 +69,7 @@ fn single_traces_of_a_run_can_be_read() {
     write_run(&set, &[], &run, &quick()).unwrap();
     let selection = ReadSelection { traces: Some(vec![2]), ..ReadSelection::all() };
     let error = read_run(&run, &selection).unwrap_err().to_string();
-    assert_eq!(error, "the run has 2 traces, no trace 2");
+    assert_eq!(error, "the run has no trace 2: it has 2 traces, numbered from 0");
 }
 
 #[test]

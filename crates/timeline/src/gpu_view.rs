@@ -315,6 +315,7 @@ pub fn gpu_coverage_note(trace: &Trace, operations: impl Iterator<Item = GpuId>)
     }
     let [launch, operator, step] = times.map(|t| percent(t as f64, total as f64).unwrap_or(0.0));
     format!(
-        "Coverage: {launch:.1} % of the GPU time has a known launch, {operator:.1} % an operator, {step:.1} % a step."
+        "Coverage: of the GPU time, {launch:.1} % has a known launch, {operator:.1} % a known operator and {step:.1} % \
+         a known step."
     )
 }

@@ -82,9 +82,9 @@ impl LaunchPattern {
         let (from, to) = self.window();
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         format!(
-            "steps inferred from a repeated pattern of {} launches, because the program marks none: {} repeats, \
-             median {}, from {} to {}{}. Results per step have lower confidence; --whole analyzes the whole trace, as \
-             tables do. To mark steps, {}",
+            "steps inferred from a repeated pattern of {} launches, because the program marks no steps: {} repeats of \
+             median length {}, from {} to {} of the trace{}. Results per step have lower confidence. Tables cover the \
+             whole trace; --whole does the same for all results. To mark steps, {}",
             count(self.operations as i64),
             count(self.repeats.len() as i64),
             duration(self.median_ns()),
@@ -97,12 +97,12 @@ impl LaunchPattern {
 
     /// The excluded repeats and pauses as text; empty if there are none.
     fn excluded_text(&self) -> String {
+        let pauses = duration(self.pauses_ns);
         match self.left_out {
             0 => String::new(),
-            1 => format!(" (excluded: {} between repeats, and 1 other repeat)", duration(self.pauses_ns)),
+            1 => format!(" (excluded: {pauses} of pauses between repeats, and 1 repeat beyond a pause)"),
             n => format!(
-                " (excluded: {} between repeats, and {} other repeats)",
-                duration(self.pauses_ns),
+                " (excluded: {pauses} of pauses between repeats, and {} repeats beyond a pause)",
                 count(n as i64)
             ),
         }
@@ -123,9 +123,10 @@ impl std::fmt::Display for LaunchPattern {
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         write!(
             f,
-            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {}, from \
-             {} to {}{}, equal in {} % of the operations. The middle repeat runs from {} to {}; see the timeline of \
-             `stackline view`. Findings, critical paths and what-if use the repeats as steps. To mark steps, {}",
+            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median length {}, \
+             from {} to {} of the trace{}. Identical repeats contain {} % of the operations. To see one, open \
+             the timeline of `stackline view` at {} to {}. Findings, critical paths and what-if use the repeats as \
+             steps. To mark steps, {}",
             count(self.repeats.len() as i64),
             count(self.operations as i64),
             duration(self.median_ns()),

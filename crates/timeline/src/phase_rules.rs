@@ -237,7 +237,7 @@ impl PhaseRules {
         let invalid = |reason: String| InvalidPhaseRules { reason };
         let own: Self = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
         if let Some(at) = own.rules.iter().position(|r| r.name.is_some() == r.link.is_some()) {
-            return Err(invalid(format!("rule {} needs a name or a link, and not both", at + 1)));
+            return Err(invalid(format!("rule {} must have either `name` or `link`, not both", at + 1)));
         }
         let built_in = Self::default();
         let rules = own.rules.into_iter().chain(built_in.rules).collect();
@@ -312,7 +312,7 @@ mod tests {
             ("{\n \"rules\": [\n {\"phase\": \"los\", \"name\": \"x\"}]}", "line 3"),
             ("{\"rules\": [{\"phase\": \"loss\", \"nam\": \"x\"}]}", "line 1"),
             ("{\n\"rules\": [", "line 2"),
-            ("{\"rules\": [{\"phase\": \"loss\"}]}", "rule 1 needs a name or a link"),
+            ("{\"rules\": [{\"phase\": \"loss\"}]}", "rule 1 must have either `name` or `link`"),
         ] {
             let error = PhaseRules::extended_by(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -92,10 +92,10 @@ impl<'a> Cycle<'a> {
         let own = processes(trace, self.steps.iter().copied());
         let others: Vec<Key> =
             processes(trace, &trace.steps).into_iter().filter(|process| !own.contains(process)).collect();
+        let own = format_processes(trace, &own);
         Some(format!(
-            "the steps of {} and those of {} do not overlap in time, so the window covers only {} of the latter; {}",
+            "the steps of {} and those of {own} do not overlap in time, so the window covers only {} of {own}; {}",
             format_processes(trace, &others),
-            format_processes(trace, &own),
             format_numbers(number_range(&self.steps)?),
             self.how_to_choose_others(),
         ))
@@ -112,7 +112,7 @@ impl<'a> Cycle<'a> {
         if self.others.len() > MAX_NAMED {
             others.push("…".to_owned());
         }
-        format!("{} selects the others", others.join(" or "))
+        format!("{} selects the other steps", others.join(" or "))
     }
 
     /// True if the ranges of numbers of two other cycles overlap.
@@ -237,8 +237,8 @@ pub(crate) fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String
     let named: Vec<String> = processes.iter().take(MAX_NAMED).map(|&process| trace.key_text(process)).collect();
     let more = if processes.len() > MAX_NAMED { ", …" } else { "" };
     Some(format!(
-        "{} processes have steps ({}{more}): the window covers the steps of all of them, and times per step divide by \
-         the largest number of steps of one process",
+        "{} processes have steps ({}{more}): the window covers the steps of all of them, and times per step are totals \
+         divided by the largest number of steps of one process",
         processes.len(),
         named.join(", ")
     ))

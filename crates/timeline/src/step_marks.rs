@@ -169,7 +169,7 @@ impl std::fmt::Display for RepeatedSpans {
         let names = if first == second { format!("'{first}'") } else { format!("'{first}', '{second}', …") };
         write!(
             f,
-            "{} spans are named {names} (median {}): --step-annotation '{}' uses them as steps",
+            "{} spans are named {names} (median length {}); to use them as steps, give --step-annotation '{}'",
             count(self.spans as i64),
             duration(self.median_ns),
             self.pattern
@@ -280,7 +280,7 @@ fn step_origin(trace: &Trace) -> Option<&'static str> {
         (name.starts_with(OPTIMIZER_STEP) || ends_step()) && ends_with_it || inferred.get(step.event).is_some()
     };
     trace.steps.iter().any(is_made).then_some(
-        "the program marks no steps: each step ends with Optimizer.step or with the next batch of a data loader",
+        "the program marks no steps, so each step ends with Optimizer.step or with the next batch of a data loader",
     )
 }
 

@@ -136,8 +136,8 @@ impl StepSelection {
 fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
     let numbers = || trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number));
     let (first, last) = (numbers().min()?, numbers().max()?);
-    let has = if first == last { first.to_string() } else { format!("{first} to {last}") };
-    ((first, last) != (from, to)).then(|| format!("of steps {from} to {to}, the trace has only {has}"))
+    let has = if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };
+    ((first, last) != (from, to)).then(|| format!("steps {from} to {to} are selected, but the trace has only {has}"))
 }
 
 /// Default window of tables over several traces, as text and with notes, from the selection of each trace. `None` if no
@@ -270,7 +270,9 @@ impl WarmUps {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
             let verb = match left_out.contains(number) {
                 true => "is excluded as warm-up; use --steps to include it",
-                false => "looks like warm-up, but is included because its number lies among steps of other processes",
+                false => {
+                    "looks like warm-up, but other processes have regular steps around its number, so it is included"
+                }
             };
             format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {verb}")
         };
@@ -333,7 +335,7 @@ impl std::fmt::Display for StartUp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} before the first step", duration(self.before_ns))?;
         match self.imports_ns {
-            Some(ns) => write!(f, ", of which the first {} import modules", duration(ns)),
+            Some(ns) => write!(f, ", of which the first {} are module imports", duration(ns)),
             None => Ok(()),
         }
     }

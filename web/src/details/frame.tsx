@@ -41,7 +41,7 @@ function FrameNotShown() {
   return (
     <>
       <h3><Name text={frame.name} lines={6} /></h3>
-      <p class="quiet">This view does not draw the frame, which is too narrow or outside the selection. Open the frame in a separate view:</p>
+      <p class="quiet">This view does not draw the selected frame: it is too narrow, or outside the selected steps and filters. Open the frame in a separate view:</p>
       <p class="bar"><FromHere label={label} /></p>
     </>
   );
@@ -86,7 +86,7 @@ function Known({ tree, node, args }: Props) {
       </p>
       <Metrics tree={tree} node={node} detail={detail} />
       {tree.document.guessed && label[0].startsWith("python") && line > 0 && tree.exclusive[node]! > 0 && (
-        <p class="quiet">The self time of this line is estimated: time between two calls is split between their lines.</p>
+        <p class="quiet">The self time of this line is estimated: the time between two calls is divided between the lines of these calls.</p>
       )}
       {file !== "" && line > 0 && <Around file={file} line={line} isNative={label[0] === "native"} />}
       {file !== "" && line === 0 && <p class="quiet long">{file}</p>}

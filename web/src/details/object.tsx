@@ -41,10 +41,10 @@ function Known({ detail }: { detail: ObjectDetail }) {
         <div><dt>Bytes</dt><dd title={`${detail.bytes}`}>{bytes(detail.bytes)}{detail.requested !== detail.bytes && `, ${bytes(detail.requested)} requested`}</dd></div>
         <div><dt>Device, stream</dt><dd>{detail.device}, {detail.stream}</dd></div>
         {texts.filter(([, text]) => text && text !== "unknown").map(([title, text]) => <div key={title}><dt>{title}</dt><dd>{text}</dd></div>)}
-        <Call title="Allocated by" call={detail.allocated} none="before the records" />
+        <Call title="Allocated by" call={detail.allocated} none="before the recording began" />
         <Call title="First use" call={detail.first_use} none={never} />
         <Call title="Last use" call={detail.last_use} none={never} />
-        <Call title="Freed by" call={detail.freed} none={detail.saw_end ? "never" : "not in the records"} />
+        <Call title="Freed by" call={detail.freed} none={detail.saw_end ? "never" : "not in the recording"} />
         {detail.has_accesses && <div><dt>Uses</dt><dd>{count(detail.uses)}{detail.fills > 0 && `, filled ${counted(detail.fills, "time")}`} ({detail.evidence})</dd></div>}
       </dl>
       <Patterns detail={detail} />
@@ -57,7 +57,7 @@ function Known({ detail }: { detail: ObjectDetail }) {
 }
 
 function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail }) {
-  if (patterns.length === 0) return has_accesses ? <p class="quiet">No pattern of waste.</p> : <p class="quiet">No accesses recorded: only leaks can be found.</p>;
+  if (patterns.length === 0) return has_accesses ? <p class="quiet">No pattern of wasted memory.</p> : <p class="quiet">No memory accesses were recorded, so no waste other than leaks can be found.</p>;
   return (
     <>
       <h3>Waste</h3>
@@ -65,9 +65,9 @@ function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail
         {patterns.map((found, at) => (
           <li key={at}>
             <strong>{found.pattern}</strong>
-            {found.from !== null && found.to !== null && `, calls ${count(found.from)} to ${count(found.to)}`}
-            {`, ${counted(found.kernels, "kernel")} in this time`}
-            {found.distance !== null && `, ${counted(found.distance, "call")} apart in dependency order`}
+            {found.from !== null && found.to !== null && `, from call ${count(found.from)} to call ${count(found.to)}`}
+            {`, ${counted(found.kernels, "kernel")} run in this time`}
+            {found.distance !== null && `, ${counted(found.distance, "call")} apart in the order of dependencies`}
             {found.times > 1 && `, ${count(found.times)} times`} ({found.certainty})
             {found.other && <>; could reuse the memory of <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button></>}
           </li>
@@ -87,11 +87,11 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
         {suggestions.map((one, at) => (
           <li key={at}>
             {one.what}: {one.peaks.map(savedText).join("; ")} ({one.certainty}
-            {one.copy_ns > 0 && `, one copy ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s`}
+            {one.copy_ns > 0 && `, one copy takes ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s`}
             {one.cost_ns !== null && `, adds ${amount(one.cost_ns, "ns")} to the run`}){" "}
             <label>
               <input type="checkbox" checked={numbers.includes(one.number)} onChange={() => change({ apply: toggled(numbers, one.number) })} /> apply {one.number}
-              {one.shared > 1 && ` (all ${one.shared} objects of this line)`}
+              {one.shared > 1 && ` (to all ${one.shared} objects allocated in this line)`}
             </label>
           </li>
         ))}
@@ -167,7 +167,7 @@ function KnownCall({ detail }: { detail: CallDetail }) {
         {detail.duration > 0 && <div><dt>Duration</dt><dd>{duration(detail.duration)}</dd></div>}
         {object && <div><dt>Object</dt><dd><button type="button" class="link" onClick={() => show(`object:${object[0]}`)}>{object[1]}</button>, {bytes(object[2])}</dd></div>}
       </dl>
-      {detail.is_opaque && <p class="notice">Accesses of this call are only partly known.</p>}
+      {detail.is_opaque && <p class="notice">Only a part of the memory accesses of this call is known.</p>}
       {accesses.length > 0 && (
         <>
           <h3>Accesses</h3>

@@ -45,6 +45,6 @@ test("facts have units for people", () => {
 test("a copied finding says if its bounds are unknown", () => {
   const row = { code: "SL001", name: "n", title: "t", gain_ns: 3e6, gain_low_ns: 0, gain_high_ns: 10e6, method: "replay", support: "s", evidence: "e" };
   const gainLine = (more: object) => findingText({ ...row, ...more } as never, "a.py:1", 10e6, undefined).split("\n")[2];
-  expect(gainLine({})).toBe("Estimated gain 3 ms/step (bounds unknown), by replay");
-  expect(gainLine({ gain_low_ns: 2e6 })).toBe("Estimated gain 3 ms/step (bounds 2 ms to 10 ms), by replay");
+  expect(gainLine({})).toBe("Estimated gain 3 ms/step (bounds unknown), method: replay");
+  expect(gainLine({ gain_low_ns: 2e6 })).toBe("Estimated gain 3 ms/step (bounds 2 ms to 10 ms), method: replay");
 });

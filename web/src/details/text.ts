@@ -57,7 +57,7 @@ export function factsOf(detail: FindingDetail): string {
 
 export function findingText(row: Row, place: string, step: number, detail: FindingDetail | undefined): string {
   const bounds = (ns: number) => boundsOf({ ns, low_ns: Number(row.gain_low_ns), high_ns: Number(row.gain_high_ns) }, step, duration);
-  const gain = typeof row.gain_ns === "number" ? [`Estimated gain ${duration(row.gain_ns)}/step (${bounds(row.gain_ns)}), by ${row.method}`] : [];
+  const gain = typeof row.gain_ns === "number" ? [`Estimated gain ${duration(row.gain_ns)}/step (${bounds(row.gain_ns)}), method: ${row.method}`] : [];
   return [
     `${row.code} ${row.name}: ${row.title}`,
     `At ${place}`,

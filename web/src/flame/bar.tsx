@@ -24,19 +24,19 @@ export function Bar({ calls }: { calls: Calls }) {
       <Metrics calls={calls} />
       {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
-      <Pattern name="focus" title="Only paths with" hint="Regular expression: keep call paths with a matching frame" />
-      <Pattern name="hide" title="Hide frames" hint="Regular expression: show callees of matching frames under their callers" />
-      <button type="button" aria-pressed={merge === "name"} title="Combine lines of one function, and inputs of one operator" onClick={() => toggle("merge", "name")}>
+      <Pattern name="focus" title="Only paths with" hint="Regular expression: keep only call paths that contain a matching frame" />
+      <Pattern name="hide" title="Hide frames" hint="Regular expression: hide matching frames and move their callees to their callers" />
+      <button type="button" aria-pressed={merge === "name"} title="Merge frames that differ only in source line or in input shapes" onClick={() => toggle("merge", "name")}>
         Merge by name
       </button>
-      <button type="button" aria-pressed={recursion === "collapsed"} title="Show recursive calls of a function at its first call" onClick={() => toggle("recursion", "collapsed")}>
+      <button type="button" aria-pressed={recursion === "collapsed"} title="Merge recursive calls of a function into its outermost call" onClick={() => toggle("recursion", "collapsed")}>
         Collapse recursion
       </button>
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>
         Table
       </button>
       {beside && state.value.shape !== "flat" && (
-        <button type="button" aria-pressed={gone === "1"} title="Show frames of A that B lacks, with their width in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
+        <button type="button" aria-pressed={gone === "1"} title="Show frames that exist only in A, with their width in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
           Removed frames
         </button>
       )}

@@ -28,7 +28,7 @@ export function ariaText(tree: Tree, node: number): string {
   const { unit, total, title } = tree.document;
   const name = isAll(tree, node) ? "all" : labelOf(tree, node)[5];
   const all = tree.inclusive[node]!;
-  const before = tree.before ? `, before ${amount(tree.before[node]!, unit)}` : "";
+  const before = tree.before ? `, in A ${amount(tree.before[node]!, unit)}` : "";
   return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, self ${amount(tree.exclusive[node]!, unit)}${timesOf(tree.calls[node]!)}`;
 }
 

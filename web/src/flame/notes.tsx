@@ -20,7 +20,7 @@ export function Notes({ tree, findings, named }: Props) {
       {tree.before && <Differences tree={tree} />}
       {!tree.before && <Legend {...{ tree, findings, named }} />}
       {hasBackward(tree) && (
-        <p class="quiet">Backward work is shown under its forward operator, so operator times include both. The timeline and the tables of the overview show them separately.</p>
+        <p class="quiet">Backward work is shown under its forward operator, so operator times include both. The Timeline page and the tables on the Overview page show forward and backward work separately.</p>
       )}
       {left_out > 0 && (
         <p class="quiet">{count(left_out)} frames are too narrow to draw; their time is the empty space below their caller. Zoom in to see them.</p>
@@ -35,9 +35,9 @@ function Differences({ tree }: { tree: Tree }) {
   const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];
   return (
     <p class="quiet">
-      Width: {isShown ? "the larger of both runs" : "B, this run"}. Blue: less time than in A, the run before; orange: more; pale: small changes.
-      {steps && steps.before > 0 && steps.after > 0 && steps.before !== steps.after && ` B has ${counted(steps.after, "step")} and A ${count(steps.before)}; values of A are scaled to the steps of B.`}
-      {gone > 0 && !isShown && ` ${amount(gone, tree.document.unit)} of A ${state.value.shape === "flat" ? "and of its callers " : ""}is in frames that B lacks, which have no width here: ${state.value.shape === "flat" ? "other views show them" : "“Removed frames” shows them"}.`}
+      Width: {isShown ? "the larger value of A and B" : "value in B, this run"}. Blue: less time than in A, the run before; orange: more time; pale: small change.
+      {steps && steps.before > 0 && steps.after > 0 && steps.before !== steps.after && ` B has ${counted(steps.after, "step")} and A ${count(steps.before)}; values of A are scaled to the number of steps in B.`}
+      {gone > 0 && !isShown && ` Frames that are missing in B account for ${amount(gone, tree.document.unit)} in A${state.value.shape === "flat" ? ", with callers and callees both counted" : ""}. They have no width here; ${state.value.shape === "flat" ? "other views show them" : "“Removed frames” shows them"}.`}
     </p>
   );
 }
@@ -56,11 +56,11 @@ function Legend({ tree, findings, named }: Props) {
     return (
       <>
         <Colours entries={areas.map((name) => [`${area(name).icon} ${name}${unseen(findings.filter((row) => row.area === name), named)}`, area(name).fill])} />
-        <p class="quiet">Colored: frames of findings; striped: their callers.</p>
+        <p class="quiet">Colored: frames with findings; striped: callers of these frames.</p>
       </>
     );
   }
-  if (by === "module") return <p class="quiet">One color per module with its callees; pale: outside of modules.</p>;
+  if (by === "module") return <p class="quiet">Each module and its callees have one color; frames outside of modules are pale.</p>;
   if (by === "heat") return <p class="quiet">Darker: more self time.</p>;
   return <p class="quiet">One color per file or library.</p>;
 }
@@ -69,7 +69,7 @@ function Legend({ tree, findings, named }: Props) {
 export function unseen(findings: readonly Row[], { without }: Named): string {
   const many = findings.filter((row) => without.has(row)).length;
   if (many === 0) return "";
-  return many === findings.length ? ": no frame here" : ` (${many} of ${counted(findings.length, "finding")} without a frame here)`;
+  return many === findings.length ? ": no frame in this view" : ` (${many} of ${counted(findings.length, "finding")} without a frame in this view)`;
 }
 
 function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {

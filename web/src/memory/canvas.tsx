@@ -54,7 +54,7 @@ export function MemoryCanvas(props: Props) {
     if (curve) drawCurves(scene, curve, applied, peaks);
     if (calls) drawCalls(scene, calls, overview.page.kinds, selectedCall);
     context.fillStyle = ink.ink;
-    if (objects) context.fillText(`Objects: ${counted(lanes, "lane")} of ${count(objects.document.objects)}`, 4, layout.objectsHead + LANE / 2);
+    if (objects) context.fillText(`Objects: ${count(lanes)} of ${count(objects.document.objects)} drawn`, 4, layout.objectsHead + LANE / 2);
     const seen = [Math.max(Math.floor((top - layout.objects) / LANE), 0), Math.ceil((top + high - layout.objects) / LANE)] as const;
     if (objects) drawObjects(scene, objects, selectedObject, seen);
     context.translate(0, top);

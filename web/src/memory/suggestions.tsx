@@ -11,7 +11,7 @@ import { numbersOf, toggled } from "./layout";
 
 /** A peak before and after, in words. */
 export function savedText({ name, before, after }: AtPeak): string {
-  if (after >= before) return `${name} ${bytes(before)}, ${after === before ? "no less" : `${bytes(after - before)} more`}`;
+  if (after >= before) return `${name} ${bytes(before)}, ${after === before ? "unchanged" : `${bytes(after - before)} more`}`;
   return `${name} ${bytes(before)} → ${bytes(after)} (${percent(before - after, before)} less)`;
 }
 
@@ -40,10 +40,10 @@ export function Applied({ query }: { query: QueryState<AnswerTo<"memory-apply">>
 
 /** Highest point of a device with suggestions, possibly at another time, and the suggestions that could not be applied. */
 export function highest(row: Row, numbers: readonly number[]): string {
-  const reserved = typeof row.reserved_before === "number" ? `; peak of reserved memory, by the allocator model: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
+  const reserved = typeof row.reserved_before === "number" ? `; peak of reserved memory, predicted by the allocator model: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
   const applied = numbersOf(`${row.applied}`.replaceAll(" ", ""));
   const part = applied.length === numbers.length ? "" : applied.length === 0 ? " (none applies to this device)" : ` (applied: ${which(applied)})`;
-  return `Highest point on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call}${part}${reserved}.`;
+  return `Highest memory use on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call}${part}${reserved}.`;
 }
 
 export function Suggestions({ query, onObject }: { query: QueryState<AnswerTo<"memory-suggestions">>; onObject: (object: number) => void }) {
@@ -71,7 +71,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
       )}
       <div class="scroll words" tabIndex={0} role="region" aria-label="Suggestions">
         <table>
-          <caption>Suggestions, each replayed on the trace; check several to combine them</caption>
+          <caption>Suggestions, each simulated on its own; select several to combine them</caption>
           <thead>
             <tr>
               <th scope="col">Apply</th>

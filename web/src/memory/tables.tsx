@@ -109,7 +109,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: AnswerTo<"m
           <tr>
             <th scope="col">Object</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">From call</th><th scope="col" class="number">To call</th>
             {has_accesses && <th scope="col" class="number">Uses</th>}
-            <th scope="col">Wasted</th><th scope="col" class="number" title="Wasted bytes times their duration">Bytes × {wasted_in === "byte-seconds" ? "s" : "calls"}</th><th scope="col">Allocated at</th>
+            <th scope="col">Wasted</th><th scope="col" class="number" title="Wasted bytes, multiplied by the time for which they are wasted">Bytes × {wasted_in === "byte-seconds" ? "s" : "calls"}</th><th scope="col">Allocated at</th>
           </tr>
         </thead>
         <tbody>
@@ -117,7 +117,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: AnswerTo<"m
             <tr key={object[at]} aria-selected={selected === object[at]}>
               <td><button type="button" class="link" onClick={() => onObject(object[at]!)}><Name text={texts[name[at]!] ?? ""} /></button></td>
               <td class="number" title={`${size[at]}`}>{bytes(size[at]!)}</td>
-              <td class="number">{(open[at]! & 1) === 0 ? count(from[at]!) : "before the records"}</td>
+              <td class="number">{(open[at]! & 1) === 0 ? count(from[at]!) : "before the recording began"}</td>
               <td class="number">{(open[at]! & 2) === 0 ? count(to[at]!) : "not freed"}</td>
               {has_accesses && <td class="number">{count(uses[at]!)}</td>}
               <td>{waste.get(at) ?? "–"}</td>
@@ -137,14 +137,14 @@ export function Classes({ document }: { document: ObjectsDocument }) {
   if (document.folded === 0) return null;
   return (
     <details>
-      <summary>{counted(document.folded, "more object")} without a lane: {bytes(document.folded_bytes)} in {counted(document.classes.length, "size class", "size classes")}</summary>
+      <summary>{counted(document.folded, "more object")} without a lane of their own: {bytes(document.folded_bytes)} in {counted(document.classes.length, "size class", "size classes")}</summary>
       <div class="scroll" tabIndex={0} role="region" aria-label="Objects by size">
         <table>
           <caption>By size</caption>
           <thead><tr><th scope="col">Bytes each</th><th scope="col" class="number">Objects</th><th scope="col" class="number">Total bytes</th></tr></thead>
           <tbody>
             {document.classes.map(({ from, objects, bytes: sum }) => (
-              <tr key={from}><td>{from === 0 ? "none" : `${bytes(from)} and more, below ${bytes(from * 2)}`}</td><td class="number">{count(objects)}</td><td class="number">{bytes(sum)}</td></tr>
+              <tr key={from}><td>{from === 0 ? "none" : `${bytes(from)} to below ${bytes(from * 2)}`}</td><td class="number">{count(objects)}</td><td class="number">{bytes(sum)}</td></tr>
             ))}
           </tbody>
         </table>

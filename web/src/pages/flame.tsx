@@ -28,7 +28,7 @@ export function Flame() {
   return hasCalls ? <CallGraph /> : (
     <section aria-labelledby="flame-title">
       <h1 id="flame-title">Flame graph</h1>
-      <p class="notice">The run has no calls with measurements, so there is no tree to draw.</p>
+      <p class="notice">This run has no measured calls, so there is no call tree to draw.</p>
     </section>
   );
 }

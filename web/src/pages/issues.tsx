@@ -36,13 +36,12 @@ export function Issues({ meta }: { meta: Meta }) {
 
 /** Definition of the step length to which gains refer; the Overview also shows the marked span. */
 export function lengthText({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
-  const of = steps === 1 ? "" : `mean of ${count(steps)} steps, `;
-  const [it, them] = steps === 1 ? ["it", "it"] : ["they", "them"];
-  return of + (withWork ? `until the GPU work launched in ${them} ends` : `as marked by the program; ${it} launched no GPU work`);
+  const of = steps === 1 ? "" : `mean of ${count(steps)} steps, each `;
+  return of + (withWork ? "until the GPU work that it launched ends" : "as marked by the program, without GPU work");
 }
 
 /** Order of findings, which their gains alone do not show. */
-export const UNSURE = "Ordered by gain; findings of low confidence with lower bound 0 come last.";
+export const UNSURE = "Ordered by estimated gain; findings with low confidence and a lower bound of 0 come last.";
 
 /** Check if a finding is listed after surer ones: see `is_unsure` in crates/findings. */
 export const isUnsure = (row: Row): boolean => row.confidence === "low" && !(Number(row.gain_low_bytes ?? row.gain_low_ns ?? 0) > 0);
@@ -53,8 +52,7 @@ export const isMixed = (rows: readonly Row[]): boolean => rows.some(isUnsure) &&
 function lengthOf(found: Findings): string {
   const { steps, step_ns } = found;
   if (found.is_of_calls) {
-    const of = "of one thread";
-    return steps > 0 ? `a step takes ${duration(step_ns)} ${of} (mean of ${count(steps)})` : `${duration(step_ns)} ${of}`;
+    return steps > 0 ? `a step of the thread takes ${duration(step_ns)} (mean of ${count(steps)} steps)` : `the analyzed thread takes ${duration(step_ns)}`;
   }
   if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with its GPU work"} (${lengthText(found)})`;
   return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "memory data only";
@@ -68,11 +66,11 @@ function List({ found }: { found: Findings }) {
       <p class="quiet">
         {counted(rows.length, "finding")}; {lengthOf(found)}.
         {found.together && ` Combined gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}), ${boundsOf(found.together, found.step_ns)}.`}
-        {found.left_out > 0 && ` ${count(found.left_out)} with a gain below 0.5 % are omitted.`}
+        {found.left_out > 0 && ` Omitted: ${counted(found.left_out, "finding")} with a gain below 0.5 %.`}
         {isMixed(rows) && ` ${UNSURE}`}
       </p>
       {rows.length > 1 && <Filters rows={rows} />}
-      {rows.length === 0 && <p>No findings with a gain of at least 0.5 % of a step or of a device's peak.{run.value && lostOf(run.value).length > 0 && " Part of the run was lost, so some may be missing."}</p>}
+      {rows.length === 0 && <p>No findings with a gain of at least 0.5 % of a step or of a device's memory peak.{run.value && lostOf(run.value).length > 0 && " Some records of the run were lost, so findings may be missing."}</p>}
       <ol class="cards">
         {rows.map((row, at) => isSelected(row) && (
           <li key={at}>
@@ -142,7 +140,7 @@ function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean 
   if (rows.length === 0) return null;
   return (
     <details open={isOpen}>
-      <summary>Largest gains below the limit of 0.5 %</summary>
+      <summary>Largest findings below the limit of 0.5 %</summary>
       <ul>
         {rows.map((row, at) => (
           <li key={at}>{row.percent.toFixed(2)} %: {row.code} <Sentence text={row.title} />{row.place && ` (${row.place})`}</li>
@@ -267,7 +265,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
       {changeOf(row) !== placeOf(row) && <p><strong>Change here:</strong> <Name text={changeOf(row)} lines={2} /></p>}
       <p class="quiet">
-        Estimated by {row.method}{row.edit_labels && `: ${row.edit_labels}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
+        Method of the estimate: {row.method}{row.edit_labels && `, with the changes ${row.edit_labels}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
       </p>
       <p class="bar">
         <Copy text={() => findingText(row, placeOf(row), step, detail)} />
@@ -288,7 +286,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
             <Events detail={document} />
             {document.page && (
               <details class="rule">
-                <summary>Full rule: false positives, required data, settings</summary>
+                <summary>Full description of the rule: false positives, required data, settings</summary>
                 <pre tabIndex={0} role="region" aria-label={`Rule ${row.code}`}>{document.page}</pre>
               </details>
             )}
@@ -323,11 +321,11 @@ function NoProblem({ row }: { row: Row }) {
       <ul>
         {row.file && row.line && (
           <li>
-            the comment <code>{comment}</code> in {row.file}, in line {row.line} or alone in the line above, for <code>stackline findings</code> <Copy title="Copy the comment" text={() => comment} />
+            the comment <code>{comment}</code> in {row.file}, at the end of line {row.line} or on its own line above it; <code>stackline findings</code> reads it <Copy title="Copy the comment" text={() => comment} />
           </li>
         )}
         <li>
-          the line <code>{line}</code> in a file for <code>stackline findings --ignore FILE</code> <Copy title="Copy the line" text={() => line} />
+          the line <code>{line}</code> in a file that you pass with <code>stackline findings --ignore FILE</code> <Copy title="Copy the line" text={() => line} />
         </li>
       </ul>
     </details>

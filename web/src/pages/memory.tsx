@@ -35,7 +35,7 @@ export function Memory() {
 /** Notice for runs without memory data, with instructions to record it. */
 const NoMemory = () => (
   <div class="notice">
-    <p>This run has no memory data: it was recorded without allocations.</p>
+    <p>This run has no memory data: it was recorded without allocations. Ways to record them:</p>
     <ul>
       <li>CPU tensors: <code>stackline record --mode trace --memory -- python train.py</code></li>
       <li>With torch.profiler: <code>profile(profile_memory=True, with_stack=True)</code></li>
@@ -58,10 +58,10 @@ function Body({ overview }: { overview: MemoryOverview }) {
       </p>
       <Peaks overview={overview} />
       {device !== undefined && <Composition overview={overview} device={device.device} />}
-      {!memory.has_accesses && <p class="notice">The input has no memory accesses, so unused memory, early allocations and late frees cannot be found. To record accesses of tensors: <code>stackline record --mode trace --memory</code>.</p>}
+      {!memory.has_accesses && <p class="notice">The input has no memory accesses, so unused memory, early allocations and late frees cannot be found. To record the accesses to tensors: <code>stackline record --mode trace --memory</code>.</p>}
       {overview.tables.memory_out_of_memory && <OutOfMemory overview={overview} />}
       <Repairs overview={overview} />
-      {device === undefined ? <p class="notice">No object has any bytes, so there is no curve to draw.</p> : (
+      {device === undefined ? <p class="notice">No memory object has a size above 0, so there is no curve to draw.</p> : (
         <>
           <div class="bar" role="group" aria-label="Views of memory">
             {TABS.map(([id, title]) => <button type="button" key={id} aria-pressed={tab === id} onClick={() => change({ tab: id === "objects" ? "" : id })}>{title}</button>)}
@@ -108,7 +108,7 @@ function Repairs({ overview }: { overview: MemoryOverview }) {
   const lost = problems.find(({ severity }) => severity === "lost");
   return (
     <details open={lost !== undefined}>
-      <summary>{counted(problems.length, "diagnostic")} of reading</summary>
+      <summary>{counted(problems.length, "diagnostic")} from reading the memory data</summary>
       <ul class="events">{problems.map((one) => <li key={`${one.code} ${one.message}`}>{one.severity}, {counted(one.count, "time")}: {one.message}</li>)}</ul>
     </details>
   );
@@ -171,7 +171,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
     <>
       <Bar overview={overview} device={device} all={all} range={range} />
       <Applied query={applied} />
-      <p class="told" aria-live="polite">{objectSummary(shown.objects, object)} {counted(Math.round(range.to - range.from), "call")} of {count(all.to)}. Keys: W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects.</p>
+      <p class="told" aria-live="polite">{objectSummary(shown.objects, object)} Visible: {count(Math.round(range.to - range.from))} of {counted(all.to, "call")}. Keys: W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects.</p>
       {shown.curve === undefined && query.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Computing …</p>}
       {refused?.state === "refused" && <p class="notice" role="alert">{refused.error.message}</p>}
       {isTable && <Measure setWidth={setWidth} />}
@@ -204,7 +204,7 @@ function Measure({ setWidth }: { setWidth: (width: number) => void }) {
 function objectSummary(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined): string {
   const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
   if (at < 0 || !objects) return "";
-  return `${objects.document.texts[objects.columns.name[at]!]}, ${bytes(objects.columns.bytes[at]!)}, ${at + 1} of ${objects.columns.object.length}.`;
+  return `${objects.document.texts[objects.columns.name[at]!]}, ${bytes(objects.columns.bytes[at]!)}, object ${at + 1} of ${objects.columns.object.length}.`;
 }
 
 interface BarProps {

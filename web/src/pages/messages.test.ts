@@ -28,11 +28,11 @@ test("how far clocks are apart is said where only one bound is known", () => {
   const info = { start_ns: 0, end_ns: 1e9 } as never;
   const clockNote = (least_ns: number | null, most_ns: number | null) => qualityOf({ info, recording_cost: null, clocks: [{ device: 0, least_ns, most_ns, shift_ns: 0, applied_ns: 0, contradictory: false, early: 0, late: 0 }] })[1];
   expect(clockNote(-146e6, null)).toMatch(/the GPU clock is at most 146 ms ahead of the host clock; how far it may lag is unknown\.$/);
-  expect(clockNote(null, 2e3)).toMatch(/the lag behind the host clock is at most 2 µs; how far it may be ahead is unknown\.$/);
-  expect(clockNote(-1e3, 2e3)).toMatch(/the lag behind the host clock is −1 µs to 2 µs \(negative: ahead\)\.$/);
+  expect(clockNote(null, 2e3)).toMatch(/the GPU clock lags behind the host clock by at most 2 µs; how far it may be ahead is unknown\.$/);
+  expect(clockNote(-1e3, 2e3)).toMatch(/the GPU clock lags behind the host clock by −1 µs to 2 µs \(negative: ahead\)\.$/);
 });
 
 test("a step is said to go on to the end of its GPU work only where it launched some", () => {
-  expect(lengthText({ steps: 1, with_gpu_work: true })).toBe("until the GPU work launched in it ends");
-  expect(lengthText({ steps: 3, with_gpu_work: false })).toBe("mean of 3 steps, as marked by the program; they launched no GPU work");
+  expect(lengthText({ steps: 1, with_gpu_work: true })).toBe("until the GPU work that it launched ends");
+  expect(lengthText({ steps: 3, with_gpu_work: false })).toBe("mean of 3 steps, each as marked by the program, without GPU work");
 });

@@ -36,8 +36,8 @@ export function Overview({ meta }: { meta: Meta }) {
       ) : meta.has.timeline ? null : (
         <>
           <p class="notice">
-            This recording contains sums of calls, not individual calls. It has no single steps, no critical path and no timeline:
-            record with <code>--mode trace</code> to get them. Issues, Flame graph and Source show where the time goes.
+            This recording contains totals per call path, not individual calls. It has no steps, critical path or timeline;
+            to get them, record with <code>--mode trace</code>. The pages Issues, Flame graph and Source show where the time goes.
           </p>
           <Top isLost={lostOf(meta).length > 0} />
         </>
@@ -105,8 +105,8 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
       {path && chosen && <LateGpuWork window={path.window_ns} />}
       {path && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
         <p class="notice">
-          More than half of the path is unknown: the records do not contain the causes of waits, as in a graph that is replayed as a whole.{" "}
-          <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1" })}>The timeline</button> shows concurrent activity of the program.
+          The cause is unknown for more than half of the critical path: the trace does not show what the program waited for. This is usual for CUDA graphs, which run as a whole.{" "}
+          <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1" })}>The timeline</button> shows what the program did at the same time.
         </p>
       )}
       {exact && "error" in exact && <p class="notice">No critical path: {exact.error}.</p>}
@@ -118,7 +118,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
 function Failed({ checks }: { checks: readonly FailedCheck[] }) {
   if (checks.length === 0) return null;
   const failed = checks.map(({ check, count: many, consequence }) => `${check} ${count(many)}${consequence && ` (${consequence})`}`);
-  return <p class="notice">Failed checks: {failed.join(", ")}. List the events with <code>stackline check</code>.</p>;
+  return <p class="notice">Failed checks: {failed.join(", ")}. To list the events, run <code>stackline check</code>.</p>;
 }
 
 /** Time before the first step and after the last one, if long. */
@@ -169,7 +169,7 @@ function Ranks() {
         <thead>
           <tr>
             <th scope="col">Rank</th>
-            <th scope="col" class="number">Step with its GPU work, mean</th>
+            <th scope="col" class="number">Mean step with its GPU work</th>
             <th scope="col" class="number">Steps</th>
             <th scope="col" class="number">Collectives without overlap</th>
           </tr>
@@ -210,9 +210,9 @@ function WithWork() {
   const { step_ns, notes, with_gpu_work } = findings.answer.document;
   return (
     <div>
-      <dt>{with_gpu_work === false ? "Step, mean" : "Step with its GPU work, mean"}</dt>
+      <dt>{with_gpu_work === false ? "Mean step" : "Mean step with its GPU work"}</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{lengthText(findings.answer.document)}{notes.some((note) => note.startsWith("recording cost")) && ", without recording overhead"}; gains are shares of this time{state.value.steps && ", independent of the selected steps"}</dd>
+      <dd class="quiet">{lengthText(findings.answer.document)}{notes.some((note) => note.startsWith("recording cost")) && ", without recording overhead"}; percentages of gains refer to this time{state.value.steps && ", independent of the selected steps"}</dd>
     </div>
   );
 }
@@ -224,7 +224,7 @@ function LateGpuWork({ window }: { window: number }) {
   const { step_ns, steps } = findings.answer.document;
   const lateNs = step_ns * steps - window;
   if (lateNs < window / 50) return null;
-  return <p class="quiet">The causes cover the time up to the marked end of the steps. GPU work that the steps launched takes {duration(lateNs)} more, which findings include.</p>;
+  return <p class="quiet">The causes above cover the time up to the marked end of the steps. GPU work launched by the steps continues for {duration(lateNs)} after it; findings include this time.</p>;
 }
 
 /** Utilization of the GPUs: mean and range. */
@@ -237,7 +237,7 @@ function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean })
       <dt>GPU busy</dt>
       <dd>{text(shares.reduce((sum, share) => sum + share, 0) / shares.length)}</dd>
       <dd class="quiet">from the first to the last GPU operation{isCut && ", without lost records"}</dd>
-      {shares.length > 1 && <dd class="quiet">{text(Math.min(...shares))} to {text(Math.max(...shares))} of {shares.length} GPUs</dd>}
+      {shares.length > 1 && <dd class="quiet">{text(Math.min(...shares))} to {text(Math.max(...shares))} on {shares.length} GPUs</dd>}
     </div>
   );
 }
@@ -253,7 +253,7 @@ function MemoryPeaks() {
         <div key={peak.device}>
           <dt>Memory peak of {peak.device}</dt>
           <dd><button type="button" class="link" onClick={() => change({ page: "memory" })}>{bytes(peak.bytes)}</button></dd>
-          {peak.mended_bytes !== null && peak.mended_bytes < peak.bytes && <dd class="quiet">{bytes(peak.mended_bytes)} with the fixes of all findings</dd>}
+          {peak.mended_bytes !== null && peak.mended_bytes < peak.bytes && <dd class="quiet">{bytes(peak.mended_bytes)} if all findings are fixed</dd>}
         </div>
       ))}
     </>
@@ -274,7 +274,7 @@ function Collection({ meta }: { meta: Meta }) {
       <dt>Records</dt>
       <dd>
         <button type="button" class="link" onClick={() => change({ page: "run" })}>
-          {lossCounts.length === 0 ? (meta.traces.length > 0 ? "all records of the trace read" : "all read") : lossCounts.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
+          {lossCounts.length === 0 ? (meta.traces.length > 0 ? "all records of the trace were read" : "all records were read") : lossCounts.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
         </button>
       </dd>
     </div>
@@ -286,7 +286,7 @@ function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number 
   const parts = Object.entries(by).filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
   return (
     <figure class="bound">
-      <figcaption>Causes of time on the critical path</figcaption>
+      <figcaption>Time on the critical path by cause</figcaption>
       <button type="button" class="stack" aria-label="Show the critical path in the timeline" onClick={() => change({ page: "timeline", cp: "1", cause: "" })}>
         {parts.map(([name, ns]) => (
           <span key={name} style={{ flexGrow: ns, background: cause(name).fill }} title={`${cause(name).title}: ${duration(ns)}, ${percent(ns, all)}`} />
@@ -313,7 +313,7 @@ function Top({ isLost }: { isLost: boolean }) {
         {({ document }) =>
           document.tables.findings.rows.length === 0 ? (
             <p>
-              {isLost ? "No findings. Part of the run was lost, so some may be missing." : "No findings with a large gain."} <button type="button" class="link" onClick={() => change({ page: "issues" })}>List of rules</button>
+              {isLost ? "No findings. Some records of the run were lost, so findings may be missing." : "No findings with a large gain."} <button type="button" class="link" onClick={() => change({ page: "issues" })}>List of rules</button>
             </p>
           ) : (
             <ol class="cards">

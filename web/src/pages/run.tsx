@@ -17,7 +17,7 @@ export function Run({ meta }: { meta: Meta }) {
   return (
     <section aria-labelledby="run-title">
       <h1 id="run-title">This run</h1>
-      <p>{meta.name}, opened by stackline {meta.version}; content {meta.hash}</p>
+      <p>{meta.name}, opened by stackline {meta.version}; content hash {meta.hash}</p>
       <p class="bar"><Copy text={() => runText(meta, within)} /></p>
       {meta.traces.map(({ info, environment, report, ...trace }) => (
         <article key={info.rank}>
@@ -32,7 +32,7 @@ export function Run({ meta }: { meta: Meta }) {
       ))}
       {meta.recording && (
         <article>
-          <h2>Recording: {counted(meta.recording.nodes, "node")}, {counted(meta.recording.threads, "thread")}</h2>
+          <h2>Recording: {counted(meta.recording.nodes, "call-tree node")}, {counted(meta.recording.threads, "thread")}</h2>
           {meta.recording.processes.map((process) => (
             <dl class="pairs" key={process.pid}>
               <div><dt>Process {process.pid} ({process.role})</dt><dd><code>{process.command.join(" ")}</code></dd></div>
@@ -61,7 +61,7 @@ export function Run({ meta }: { meta: Meta }) {
         URL of a source line{" "}
         <input size={40} value={pattern()} onChange={(event) => setPattern(event.currentTarget.value)} />
       </label>
-      <p class="quiet">{"{file} and {line} are replaced."}</p>
+      <p class="quiet">{"{file} and {line} stand for the path and the line number of the source."}</p>
     </section>
   );
 }
@@ -71,7 +71,7 @@ export function qualityOf({ info, clocks, recording_cost: cost }: Pick<Meta["tra
   const length = info.start_ns !== null && info.end_ns !== null ? info.end_ns - info.start_ns : 0;
   const all = cost ? cost.operator_ns * cost.operators : 0;
   const overhead = cost
-    ? `Recording overhead is at least ${duration(cost.operator_ns)} per operator, measured on ${count(cost.measured)} operators during the run: ${duration(all)} for ${counted(cost.operators, "operator")}, ${percent(all, length)} of the trace. The overhead of recording functions is not included.`
+    ? `Recording overhead is at least ${duration(cost.operator_ns)} per operator (measured on ${count(cost.measured)} operators during the run). For ${counted(cost.operators, "operator")} this is ${duration(all)}, ${percent(all, length)} of the trace. The overhead of recording Python functions is not included.`
     : "The recording overhead is unknown: the trace does not contain it.";
   return [overhead, ...clocks.map(clockText)];
 }
@@ -80,15 +80,15 @@ function clockText({ device, least_ns: least, most_ns: most, shift_ns: shift, co
   const clock = `The clock of GPU ${device}`;
   const signed = (ns: number) => `${ns < 0 ? "−" : ""}${duration(Math.abs(ns))}`;
   const range =
-    least !== null && most !== null ? `the lag behind the host clock is ${signed(least)} to ${signed(most)} (negative: ahead)`
+    least !== null && most !== null ? `the GPU clock lags behind the host clock by ${signed(least)} to ${signed(most)} (negative: ahead)`
     : least !== null ? `the GPU clock is at most ${duration(-least)} ahead of the host clock; how far it may lag is unknown`
-    : most !== null ? `the lag behind the host clock is at most ${duration(most)}; how far it may be ahead is unknown`
-    : "no bounds are known";
-  const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the launch call, ${counted(late, "wait")} ${late === 1 ? "ends" : "end"} before the awaited work`;
-  if (contradictory) return `${clock} drifts from the host clock, or records are wrong: ${wrong}, and no constant shift corrects both.`;
+    : most !== null ? `the GPU clock lags behind the host clock by at most ${duration(most)}; how far it may be ahead is unknown`
+    : "the limits of the offset are unknown";
+  const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the launch call, ${counted(late, "wait")} ${late === 1 ? "ends" : "end"} before the awaited GPU work`;
+  if (contradictory) return `${clock} contradicts the host clock: ${wrong}. No constant shift corrects both, so either the clock drifts or some records are wrong.`;
   if (shift === null) return `${clock}: the offset from the host clock is unknown.`;
-  if (shift === 0) return `${clock} agrees with the host clock, by launches and waits: ${range}.`;
-  return `${clock} is off by at least ${signed(shift)}: ${wrong}. Times are as recorded.`;
+  if (shift === 0) return `${clock} agrees with the host clock as far as launches and waits show: ${range}.`;
+  return `${clock} is off by at least ${signed(shift)}: ${wrong}. Times are shown as recorded.`;
 }
 
 /** All of it as plain text. */
@@ -106,7 +106,7 @@ export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): stri
     ...one.sources.map(({ name, on, detail }) => `  ${name}: ${on ? "on" : "off"}${detail && `, ${detail}`}`),
     ...one.lost.map(({ what, count }) => `  lost: ${what} ${count}`),
   ]);
-  return [`${meta.name}, opened by stackline ${meta.version}; content ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? losses(meta.recording.report) : []), ...losses(meta.memory?.report ?? { problems: ofMemory })].join("\n");
+  return [`${meta.name}, opened by stackline ${meta.version}; content hash ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? losses(meta.recording.report) : []), ...losses(meta.memory?.report ?? { problems: ofMemory })].join("\n");
 }
 
 /** List of repaired, skipped and lost records. */

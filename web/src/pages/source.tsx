@@ -35,7 +35,7 @@ function Files({ metrics, files }: SourceFiles) {
   const others = files.filter((row) => !costs.includes(row));
   return (
     <>
-      {costs.length > 0 ? <FileTable metrics={metrics} files={costs} /> : <p class="notice">These files have no costs in the selection: select other steps, or the whole run.</p>}
+      {costs.length > 0 ? <FileTable metrics={metrics} files={costs} /> : <p class="notice">These files have no measured costs in the selected steps. Select other steps, or the whole run.</p>}
       {others.length > 0 && (
         <details open={costs.length === 0}>
           <summary>{counted(others.length, "file")} without costs</summary>
@@ -104,7 +104,7 @@ function FileTable({ metrics, files }: SourceFiles) {
       {button}
       <div class="scroll whole" tabIndex={0} role="region" aria-label="Files">
         <table>
-          <caption>Files by self cost of their lines</caption>
+          <caption>Files by total self cost of their lines</caption>
           <thead>
             <tr>
               <th scope="col">File</th>
@@ -170,7 +170,7 @@ function Lines({ document }: { document: SourceFile }) {
   if (document.text === null) {
     return (
       <>
-        <p class="notice">Source not available: {document.file} is missing, or outside the directories that may be read (--source-root DIR).<SourceDirectoryHint file={document.file} /> Lines with costs:</p>
+        <p class="notice">Source not available: {document.file} is missing, or outside the directories that Stackline may read (--source-root DIR adds one).<SourceDirectoryHint file={document.file} /> Lines with costs:</p>
         <ul>
           {document.costs[0]?.lines.map(([at, fn, inclusive]) => <li key={`${at} ${fn}`}>{at} {fn}: {amount(inclusive, document.costs[0]!.metric.unit)}</li>)}
         </ul>

@@ -39,7 +39,7 @@ export function Timeline() {
       {hasTimeline ? (
         <Shown query={lanes}>{({ document }) => <View whole={document} />}</Shown>
       ) : (
-        <p class="notice">This recording contains totals per call path, not individual calls: record with <code>--mode trace</code> to get a timeline.</p>
+        <p class="notice">This recording contains totals per call path, not individual calls. To get a timeline, record with <code>--mode trace</code>.</p>
       )}
     </section>
   );
@@ -187,7 +187,7 @@ function View({ whole }: { whole: Lanes }) {
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
       <p class="told" id="timeline-told" aria-live="polite">
-        {duration(range.to - range.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K follow the critical path"}. Drag to mark a time range, click a step to mark it.{stepsHint(steps)}{isCut && " The trace is truncated at the striped end: later records are lost."}
+        Visible: {duration(range.to - range.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K follow the critical path"}. Drag to mark a time range, click a step to mark it.{stepsHint(steps)}{isCut && " Stripes mark the point where the trace is truncated; later records are lost."}
       </p>
       <p class="told one" id="timeline-selected" aria-live="polite">{ariaText(timeline, lanes)}</p>
       <PathNote query={path} />
@@ -196,9 +196,9 @@ function View({ whole }: { whole: Lanes }) {
           No visible event has {state.value.find} in its name.<Nearest text={state.value.find ?? ""} choose={(name) => change({ find: name }, "replace")} />
         </p>
       )}
-      {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">None of {counted(whole.lanes.length, "lane")} has {state.value.lanes} in its name.</p>}
+      {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">No lane has {state.value.lanes} in its name.</p>}
       {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Computing …</p>}
-      {answer && answer.document.left_out > 0 && <p class="notice">{count(answer.document.left_out)} boxes of the deepest rows are hidden: zoom in to see them.</p>}
+      {answer && answer.document.left_out > 0 && <p class="notice">{count(answer.document.left_out)} boxes of the deepest call levels are hidden; zoom in to see them.</p>}
       {tiles.state === "refused" && <p class="notice" role="alert">{tiles.error.message}</p>}
       {state.value.as === "table" && answer ? (
         <>

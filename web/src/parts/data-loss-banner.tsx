@@ -11,7 +11,7 @@ export function DataLossBanner({ meta }: { meta: Meta }) {
   const [first] = lost.values();
   return (
     <p class="notice lost">
-      <strong>A part of this run was lost</strong>; numbers cover the remaining records. {sentence(first!)}{lost.size > 1 && ` And ${counted(lost.size - 1, "more diagnostic")}.`}{" "}
+      <strong>Some records of this run were lost</strong>; all numbers cover only the remaining records. {sentence(first!)}{lost.size > 1 && ` ${counted(lost.size - 1, "other kind")} of records ${lost.size === 2 ? "is" : "are"} missing, too.`}{" "}
       <button type="button" class="link" onClick={() => change({ page: "run" })}>Missing records</button>
     </p>
   );

@@ -29,7 +29,7 @@ function Caption({ file, line }: { file: string; line: number }) {
 /** Notice that a file changed after the recording. */
 export function Changed({ changed }: { changed: boolean | null | undefined }) {
   if (!changed) return null;
-  return <p class="notice">This file was changed after recording: lines may have moved.</p>;
+  return <p class="notice">This source file was changed after recording, so lines may have moved.</p>;
 }
 
 export function Excerpt({ excerpt }: { excerpt: Lines }) {
@@ -38,7 +38,7 @@ export function Excerpt({ excerpt }: { excerpt: Lines }) {
     <figure class="excerpt">
       <Caption file={file} line={line} />
       <Changed changed={changed} />
-      {missing && <p class="notice">Source not available: {file} is outside the directories that may be read (--source-root DIR), or shorter than at recording.<SourceDirectoryHint file={file} /></p>}
+      {missing && <p class="notice">Source not available: {file} is outside the directories that Stackline may read (--source-root DIR adds one), or shorter than at recording time.<SourceDirectoryHint file={file} /></p>}
       {!missing && lines && (
         <pre tabIndex={0} role="region" aria-label={`Source of ${file}, line ${line}`}>
           {highlighted(lines.join("\n"), file).map((parts, at) => (

@@ -44,7 +44,7 @@ function Steps({ meta }: { meta: Meta }) {
   const choose = (text: string) => {
     const range = parsed(text);
     const isThere = range !== undefined && trace.steps.some(([number]) => number >= range[0] && number <= range[1]);
-    const why = isThere || text.trim() === "" ? "" : range ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is not a step: write 5 or 5..8`;
+    const why = isThere || text.trim() === "" ? "" : range ? `There is no step ${text.trim()}; the run has ${stepsOf(trace)}` : `${text} is not a step: write a step such as 5, or a range such as 5..8`;
     setWrong({ why, at: state.value });
     if (range && !isThere) return;
     if (range) chooseSteps(named(range));
@@ -88,7 +88,7 @@ function numbersOf({ steps: all }: Meta["traces"][number]): Numbers {
 /** Number and range of steps as text. */
 function stepsOf(trace: Meta["traces"][number]): string {
   const { many, least, most } = numbersOf(trace);
-  return `${counted(many, "step")}, ${least} to ${most}`;
+  return `${counted(many, "step")} (${least} to ${most})`;
 }
 
 /** Description of the selected steps and of excluded ones. */

@@ -41,9 +41,9 @@ export function Folders() {
           close();
         }}
       >
-        <p><label>Source directory of the recorded run <input size={40} data-field="folder-from" value={from} onInput={(event) => setFrom(event.currentTarget.value)} /></label></p>
+        <p><label>Source directory at the time of recording <input size={40} data-field="folder-from" value={from} onInput={(event) => setFrom(event.currentTarget.value)} /></label></p>
         <p><label>Directory on this machine <input size={40} data-field="folder-to" value={to} onInput={(event) => setTo(event.currentTarget.value)} /></label></p>
-        <p class="quiet">Editor links of all runs in this browser open files there. Empty: paths as recorded.</p>
+        <p class="quiet">Editor links of all runs in this browser open files in this directory. If the field is empty, links use the paths as recorded.</p>
         <p class="bar"><button type="submit">Save</button> <button type="button" onClick={close}>Cancel</button></p>
       </form>
       {others.length > 0 && (

@@ -3,10 +3,10 @@
 import { Dialog } from "./dialog";
 
 const KEYS: ReadonlyArray<readonly [where: string, keys: ReadonlyArray<readonly [key: string, what: string]>]> = [
-  ["Everywhere", [["1 … 9", "open a page"], ["Ctrl+K", "search all names"], ["/", "search the plot"], ["N, Shift+N", "next match, previous match"], ["O", "open the selection in the editor"], ["Enter", "go to the details of the selection"], ["T", "show a table instead of the plot"], ["Esc", "clear one thing per press: the selection, then the marked range, then the zoom"], ["?", "show this list"]]],
-  ["Flame graph", [["← ↑ → ↓", "move; up is the caller"], ["F, W", "zoom to the frame"], ["S", "zoom out to the caller"], ["A, D", "previous frame, next frame"], ["0", "show all"], ["I", "next view: top-down, bottom-up, flat"], ["U", "callers of the frame in all call paths"], ["G", "callees of the frame in all call paths"], ["C", "next color scheme"]]],
-  ["Timeline", [["W, S", "zoom"], ["A, D", "move"], ["0", "show all"], ["← ↑ → ↓", "select another event, starting at the first box; up is the enclosing or launching event"], ["F", "zoom to the event"], ["M", "mark the event, or the visible time range"], ["J, K", "next and previous segment of the critical path, if shown"]]],
-  ["Memory", [["W, S", "zoom"], ["A, D, ←, →", "move"], ["0", "show all"], ["F", "zoom to the lifetime of the object"], ["↑, ↓", "previous object, next object"]]],
+  ["Everywhere", [["1 … 9", "open a page"], ["Ctrl+K", "search all names"], ["/", "search the plot"], ["N, Shift+N", "next match, previous match"], ["O", "open the source of the selection in the editor"], ["Enter", "go to the details of the selection"], ["T", "show a table instead of the plot"], ["Esc", "clear the selection; press again to clear the marked range, then the zoom"], ["?", "show this list"]]],
+  ["Flame graph", [["← ↑ → ↓", "select an adjacent frame; up selects the caller"], ["F, W", "zoom to the selected frame"], ["S", "zoom out to the caller"], ["A, D", "previous frame, next frame"], ["0", "show all"], ["I", "next view: top-down, bottom-up, flat"], ["U", "callers of the selected frame in all call paths"], ["G", "callees of the selected frame in all call paths"], ["C", "next color scheme"]]],
+  ["Timeline", [["W, S", "zoom"], ["A, D", "move"], ["0", "show all"], ["← ↑ → ↓", "select an adjacent event, or the first box; up selects the enclosing or launching event"], ["F", "zoom to the selected event"], ["M", "mark the time range of the selected event, or the visible time range"], ["J, K", "next and previous segment of the critical path, if shown"]]],
+  ["Memory", [["W, S", "zoom"], ["A, D, ←, →", "move"], ["0", "show all"], ["F", "zoom to the lifetime of the selected object"], ["↑, ↓", "previous object, next object"]]],
 ];
 
 export function Keys() {
@@ -24,7 +24,7 @@ export function Keys() {
           </section>
         ))}
       </div>
-      <p class="quiet">Keys of a plot work after it is clicked or focused with Tab. Terms are defined in the glossary, docs/reference/glossary.md.</p>
+      <p class="quiet">The keys of a plot work after you click the plot or focus it with Tab. Terms are defined in the glossary, docs/reference/glossary.md.</p>
     </Dialog>
   );
 }

@@ -21,5 +21,5 @@ export function Shown<A>({ query, children }: { query: QueryState<A>; children: 
 
 /** Notice for traces without events with a duration. */
 export const NoEvents = () => (
-  <p class="notice">No event of this trace has a start and a duration, so there is no analysis. The page "This run" lists the records read; <code>stackline doctor</code> shows details.</p>
+  <p class="notice">No event of this trace has a start and a duration, so nothing can be analyzed. The page "This run" shows how many events were read and which records are missing; <code>stackline doctor</code> shows details.</p>
 );

@@ -11,7 +11,7 @@ export function ServerOffline({ meta }: { meta: Meta }) {
     <p class="notice gone" aria-live="polite">
       {value === "silent" ? (
         <>
-          <strong>The server has stopped</strong> or cannot be reached. Loaded data stays on the page, which reconnects every two seconds.
+          <strong>The server has stopped</strong> or cannot be reached. Loaded data stays on the page, which tries to reconnect every two seconds.
           If the server has ended, start it again and open the printed address: <code>{commandOf(meta)}</code>{" "}
         </>
       ) : (

@@ -48,7 +48,7 @@ function Picture({ detail, whole, of: ownRank }: { detail: EventDetail; whole: L
     <figure class="gap">
       <figcaption class="quiet">Timeline around one event: {duration(range.to - range.from)} from {duration(range.from)} on</figcaption>
       <LaneCanvas
-        label={`Timeline around ${event}, of ${lanes.lanes.length} lanes; the list of events below leads to the whole timeline`}
+        label={`Timeline around event ${event}, ${lanes.lanes.length} lanes; entries of the list of events below open the whole timeline`}
         {...{ lanes, range, all, answer, width, setWidth, opened, setOpened, outer }}
         zero={0}
         steps={NONE}

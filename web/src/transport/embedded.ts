@@ -41,8 +41,8 @@ export function embedded(): Transport | undefined {
 
 /** Message for data that a report lacks, with the command to see it. */
 export function absent(run: Pick<Meta, "name" | "baseline">, leftOut: string | null): string {
-  const pruned = leftOut === null ? "" : ` ${leftOut} did not fit: a larger --max-size keeps more.`;
-  return `This view is not in the report, which lacks some metrics, filtered views, views from a frame, and single events.${pruned} Open the run instead: ${commandOf(run)}`;
+  const pruned = leftOut === null ? "" : ` ${leftOut} did not fit into the file; a larger --max-size includes more.`;
+  return `The report file does not contain this view. Reports leave out some metrics, filtered views, views that start at a selected frame, and details of single events.${pruned} To see it, open the run: ${commandOf(run)}`;
 }
 
 async function unpack(packed: string): Promise<ArrayBuffer> {

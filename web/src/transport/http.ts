@@ -17,7 +17,7 @@ export function http(): Transport {
       try {
         response = await fetch(`query/${name}?${search}`);
       } catch {
-        throw new Refused("The server has stopped or cannot be reached: start it again with the same command.", "gone");
+        throw new Refused("The Stackline server has stopped or cannot be reached. Start it again with the same command.", "gone");
       }
       if (!response.ok) {
         throw new Refused(await reason(response), response.status === 422 ? "lacks" : "wrong");
@@ -31,6 +31,6 @@ async function reason(response: Response): Promise<string> {
   try {
     return ((await response.json()) as { error: string }).error;
   } catch {
-    return `The server refused the request (${response.status}).`;
+    return `The Stackline server refused the request (HTTP status ${response.status}).`;
   }
 }

@@ -157,7 +157,8 @@ mod tests {
         assert_eq!(column("gpu_time_percent"), Some(Values::F64(percent)));
         assert_eq!(column("operations"), Some(Values::I64([2, 1, 0, 0, 0, 0, 2].map(Some).to_vec())));
         assert_eq!(tables[0].notes.len(), 1);
-        let expected = "Coverage: 40.0 % of the GPU time has a known launch, 30.0 % an operator, 0.0 % a step.";
+        let expected = "Coverage: of the GPU time, 40.0 % has a known launch, 30.0 % a known operator and 0.0 % a known \
+                        step.";
         assert_eq!(note(&trace, &Scope::default()), expected);
     }
 

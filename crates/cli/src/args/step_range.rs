@@ -16,9 +16,9 @@ impl std::fmt::Display for StepRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { first, last, cycle } = self;
         if first == last {
-            write!(f, "{first}")?
+            write!(f, "{first}")?;
         } else {
-            write!(f, "{first}..{last}")?
+            write!(f, "{first}..{last}")?;
         }
         cycle.map_or(Ok(()), |cycle| write!(f, "@{cycle}"))
     }

@@ -195,7 +195,7 @@ impl<'o> ViewRequest<'o> {
         let source = opened.calls(rank, own)?;
         let measured = source.tree().measured();
         if measured.is_empty() {
-            return Err(QueryError::unavailable("no call has measurements, so there is no tree to draw"));
+            return Err(QueryError::unavailable("no recorded call has measurements, so there is no call tree to draw"));
         }
         let options = options(source.tree(), &measured, arguments)?;
         let baseline =
@@ -287,8 +287,8 @@ fn check_measured(
 ) -> Result<(), QueryError> {
     let name = metric.name(&after.strings);
     let is_measured = before.measured().iter().any(|of| of.name(&before.strings) == name);
-    let why =
-        || format!("A, the run before, has no {}: select a metric that both runs have", metric.title(&after.strings));
+    let title = metric.title(&after.strings);
+    let why = || format!("the baseline (run A) has no values of {title}; select a metric that both runs have");
     is_measured.then_some(()).ok_or_else(|| QueryError::unavailable(why()))
 }
 

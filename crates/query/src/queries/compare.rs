@@ -32,7 +32,7 @@ pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryErr
     let baseline = opened.before()?;
     if baseline.set.traces.is_empty() != opened.set.traces.is_empty() {
         return Err(QueryError::unavailable(
-            "a recording of sums and a trace measure different things: compare two of a kind",
+            "a recording of totals per call path cannot be compared with a trace; compare two runs of the same kind",
         ));
     }
     let (mut before, mut after): (Side, Side) = (vec![baseline.profiles()?], vec![opened.profiles()?]);

@@ -87,7 +87,7 @@ const RANK: &[&str] = &["rank"];
 pub const ALL: &[Query] = &[
     Query {
         name: "calls",
-        about: "Nodes of a call tree view, wide enough to be visible.",
+        about: "Nodes of a call tree view that are wide enough to draw.",
         arguments: VIEW,
         columns: calls::COLUMNS,
         first: calls::first,
@@ -197,7 +197,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory",
-        about: "Devices, peaks and waste of memory.",
+        about: "Memory devices, their peaks and their wasted memory.",
         arguments: RANK,
         columns: &[],
         first: memory::overview::first,
@@ -241,7 +241,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-calls",
-        about: "Memory calls per stream, merged if narrow.",
+        about: "Memory calls per stream; calls too narrow to draw are merged.",
         arguments: TILES,
         columns: memory::calls::COLUMNS,
         first: memory::calls::first,
@@ -252,7 +252,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-curve",
-        about: "Live and reserved bytes at each call.",
+        about: "Live and reserved bytes at each memory call.",
         arguments: &["level", "first", "last", "rank", "device"],
         columns: memory::curve::COLUMNS,
         first: memory::curve::first,
@@ -274,7 +274,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-object",
-        about: "One object, with patterns and suggestions.",
+        about: "One memory object with its inefficiency patterns and suggestions.",
         arguments: &["object", "rank"],
         columns: &[],
         first: memory::object::first,
@@ -285,7 +285,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-objects",
-        about: "Lifetimes of objects; small objects grouped by size.",
+        about: "Lifetimes of memory objects; small objects are grouped by size.",
         arguments: &["level", "first", "last", "rank", "device", "order", "alive", "most"],
         columns: memory::objects::COLUMNS,
         first: memory::objects::first,
@@ -362,7 +362,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "search",
-        about: "Events, frames and files whose name contains a text.",
+        about: "Events, frames and files whose name contains the search text.",
         arguments: &["text", "rank", "steps"],
         columns: &[],
         first: none,
@@ -384,7 +384,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "tiles",
-        about: "Slices of timeline lanes, merged if narrow.",
+        about: "Slices of timeline lanes; slices too narrow to draw are merged.",
         arguments: &["level", "first", "last", "rank", "most", "tracks"],
         columns: tiles::COLUMNS,
         first: tiles::first,

@@ -58,7 +58,7 @@ impl Plan {
             None => Layout { shapes: Vec::new(), columns: Vec::new() },
         };
         if shape.iter().any(|s| s.index() >= layout.shapes.len()) {
-            return Err(Error::damaged(&files.folder, "the arguments of an event have no layout"));
+            return Err(Error::damaged(&files.folder, "the table of argument names lacks the arguments of an event"));
         }
         let needs_long = layout.shapes.iter().flatten().any(|f| f.is_selected && f.wide.is_none());
         let long = match files.required("attributes")? {
@@ -72,7 +72,7 @@ impl Plan {
     pub(super) fn allocate_values(&self) -> Result<Vec<u64>, Error> {
         let selected_counts = self.selected_counts();
         let count: usize = self.shape.iter().map(|s| selected_counts[s.index()]).sum();
-        let too_many = |_| Error::damaged(&self.folder, format!("out of memory for {count} arguments of events"));
+        let too_many = |_| Error::damaged(&self.folder, format!("not enough memory to read {count} event arguments"));
         // A failed allocation of zeros would abort the program; a fallible reservation reports it.
         Vec::<u64>::new().try_reserve_exact(count).map_err(too_many)?;
         Ok(vec![0; count])

@@ -58,7 +58,7 @@ impl Long {
     fn damaged(&self, detail: String) -> Error {
         match &self.file {
             Some(file) => file.damaged(detail),
-            None => Error::damaged("attributes.parquet".as_ref(), "the table is missing in the manifest"),
+            None => Error::damaged("attributes.parquet".as_ref(), "the manifest does not list this table"),
         }
     }
 }
@@ -79,7 +79,7 @@ impl LongRows<'_> {
         let stored = long.event.get(i).zip(long.position.get(i)).zip(long.kind.get(i));
         match stored {
             Some(((&e, &p), &k)) if e as usize == event && p as usize == position && k == kind => Ok(long.raw[i]),
-            _ => Err(long.damaged(format!("row {i} is not the argument {position} of event {event}"))),
+            _ => Err(long.damaged(format!("row {i} should be argument {position} of event {event}, but is not"))),
         }
     }
 

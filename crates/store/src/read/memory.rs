@@ -148,12 +148,8 @@ fn calls(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         calls.name.extend(texts(batch, 4, strings)?);
         batch.push_handles(5, &mut calls.stack, MemoryStackId)?;
         for &flags in batch.values::<UInt32Type>(6)? {
-            let flags = u8::try_from(flags).map_err(|_| {
-                file.damaged(format!(
-                    "{flags} is not a valid flag value of a \
-                call"
-                ))
-            })?;
+            let flags = u8::try_from(flags)
+                .map_err(|_| file.damaged(format!("{flags} is not a valid value for the flags of a memory call")))?;
             calls.flags.push(flags);
         }
         batch.push_handles(7, &mut calls.target, |target| target)
@@ -215,7 +211,7 @@ fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     files.read("memory_accesses", &columns, |file, batch| {
         for &call in batch.values::<UInt32Type>(0)? {
             let count = ends.get_mut(call as usize).filter(|_| call >= last);
-            *count.ok_or_else(|| file.damaged("calls are missing or out of order"))? += 1;
+            *count.ok_or_else(|| file.damaged("memory calls are missing or out of order"))? += 1;
             last = call;
         }
         let object = handles(batch, 1, MemoryObjectId)?;

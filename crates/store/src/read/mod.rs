@@ -137,7 +137,7 @@ fn note_missing(trace: &mut Trace, mut tables: Vec<String>) {
     // Tables with data come first: the order can be recomputed.
     tables.sort_by_key(|table| table == "track_order");
     for table in tables {
-        let message = "A table of the run directory is missing, and its data are left out. Import the source again.";
+        let message = "A table of the run directory is missing, so results lack its data. Import the source again.";
         trace.report.count("missing_table", Severity::Lost, message, None, &table);
     }
     trace.report.sort();

@@ -72,7 +72,9 @@ fn track_kind(text: &str) -> Option<TrackKind> {
 fn interned(file: &TableFile, text: &Text<'_>, row: usize, strings: &StringTable) -> Result<StrId, Error> {
     match text.get(row) {
         None => Ok(StrId::NONE),
-        Some(text) => strings.find(text).ok_or_else(|| file.damaged("a text is missing in strings.parquet")),
+        Some(text) => {
+            strings.find(text).ok_or_else(|| file.damaged("a text of this table is missing in strings.parquet"))
+        }
     }
 }
 
@@ -96,7 +98,7 @@ impl<'a> Keys<'a> {
             return Ok(Key::None);
         }
         let found = strings.find(self.text.value(row));
-        found.map(Key::Str).ok_or_else(|| self.file.damaged("a text is missing in strings.parquet"))
+        found.map(Key::Str).ok_or_else(|| self.file.damaged("a text of this table is missing in strings.parquet"))
     }
 }
 

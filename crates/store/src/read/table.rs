@@ -34,7 +34,7 @@ impl TableFile {
         let metadata = decode_step(&path, || ArrowReaderMetadata::load(&data, ArrowReaderOptions::new()))?;
         let rows = metadata.metadata().file_metadata().num_rows();
         if u64::try_from(rows) != Ok(entry.rows) || entry.rows >= u64::from(u32::MAX) {
-            let detail = format!("{rows} rows, but the manifest lists {}", entry.rows);
+            let detail = format!("the file has {rows} rows, but the manifest lists {}", entry.rows);
             return Err(Error::damaged(&path, detail));
         }
         Ok(Some(Self { rows: entry.rows as usize, path, data, metadata }))
@@ -129,7 +129,7 @@ fn verify(path: &Path, data: &[u8], entry: &TableEntry) -> Result<(), Error> {
     if let Some(bytes) = entry.bytes
         && bytes != data.len() as u64
     {
-        return Err(Error::damaged(path, format!("{} bytes, but the manifest lists {bytes}", data.len())));
+        return Err(Error::damaged(path, format!("the file has {} bytes, but the manifest lists {bytes}", data.len())));
     }
     match &entry.crc32 {
         Some(stored) if *stored != format!("{:08x}", crc32fast::hash(data)) => {
@@ -335,7 +335,7 @@ impl<'a> Text<'a> {
 
     fn unknown_text(&self, text: &str) -> Error {
         let short: String = text.chars().take(60).collect();
-        self.file.damaged(format!("'{short}' is not an allowed value"))
+        self.file.damaged(format!("a column contains the invalid value '{short}'"))
     }
 
     /// Text of a row in a column, `None` for null.

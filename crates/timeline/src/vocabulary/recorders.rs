@@ -43,7 +43,7 @@ const RECORDERS: &[Recorder] = &[
         mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), and use --step-annotation \
                      '^step$'",
         between_calls: "record the program's code between HIP calls as roctx ranges \
-                        (torch.autograd.profiler.emit_nvtx()); they become user marks of the recording",
+                        (torch.autograd.profiler.emit_nvtx()); the recording contains them as user marks",
         host_code_kinds: RANGES,
     },
     Recorder {
@@ -51,8 +51,8 @@ const RECORDERS: &[Recorder] = &[
         process: Some("/host:"),
         mark_steps: "wrap each iteration in jax.profiler.StepTraceAnnotation('step', step_num=i) or \
                      tf.profiler.experimental.Trace('step', step_num=i)",
-        between_calls: "record the program's code between calls: Python frames (ProfileOptions or ProfilerOptions \
-                        with python_tracer_level=1) or spans (jax.profiler.TraceAnnotation, \
+        between_calls: "record the program's code between runtime calls: Python frames (ProfileOptions or \
+                        ProfilerOptions with python_tracer_level=1) or spans (jax.profiler.TraceAnnotation, \
                         tf.profiler.experimental.Trace)",
         host_code_kinds: &[EventKind::PythonFunction, EventKind::Annotation],
     },

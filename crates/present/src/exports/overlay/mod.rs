@@ -23,10 +23,10 @@ pub enum OverlayError {
     #[error("cannot read: {0}")]
     Source(std::io::Error),
     /// There is no list of events.
-    #[error("the file has no list of trace events (`traceEvents` or an array) for the overlay")]
+    #[error("the file has no list of trace events (`traceEvents` or an array), so an overlay cannot be added")]
     NoEvents,
     /// The text is not JSON.
-    #[error("the file is not well-formed JSON near byte {offset}: {what}; an overlay needs an undamaged file")]
+    #[error("the file is not valid JSON near byte {offset}: {what}; an overlay can only be added to an undamaged file")]
     Malformed {
         /// Position in the (decompressed) text.
         offset: u64,
@@ -35,8 +35,8 @@ pub enum OverlayError {
     },
     /// Events on the path are missing. The output so far is incomplete.
     #[error(
-        "only {marked} of {expected} events on the critical path were found in the file: it is damaged; repair it (or \
-         export the trace again) before writing an overlay"
+        "the file is damaged: it has only {marked} of {expected} events on the critical path; repair it or export the \
+         trace again before you write an overlay"
     )]
     EventsMissing {
         /// Events found and marked.
@@ -46,8 +46,8 @@ pub enum OverlayError {
     },
     /// Other events are at the positions of the path.
     #[error(
-        "{fitting} of {expected} events on the critical path match the name and start at their position in the file: \
-         the path is from another trace; give the trace that it was computed from"
+        "the critical path is from another trace: only {fitting} of its {expected} events have the same name and start \
+         in this file; give the trace that the path was computed from"
     )]
     OtherTrace {
         /// Events that fit.
@@ -158,7 +158,7 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
                     text.push(b'}');
                     break;
                 }
-                Some(_) => return Err(self.input.malformed("a key was expected")),
+                Some(_) => return Err(self.input.malformed("an object key was expected")),
                 None => return Err(self.input.malformed("the file is truncated")),
             }
             let key_at = text.len();

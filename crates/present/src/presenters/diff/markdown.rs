@@ -13,7 +13,8 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         Per::Step | Per::Run => "",
     };
     // Without any spread the headline says so.
-    let tested = if shown.diff.method == Method::Steps { " (one run each: not tested between runs)" } else { "" };
+    let is_untested = shown.diff.method == Method::Steps;
+    let tested = if is_untested { " (one run per side, so run-to-run variation is unknown)" } else { "" };
     let mut out = format!("### Stackline: {counts}{}{tested}\n\n", escaped(&headline(shown)));
     for warning in shown.diff.missing_records.iter().chain(&shown.diff.warnings) {
         out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));

@@ -146,7 +146,7 @@ impl Shown<'_> {
         let more =
             if all.len() > texts.len() { format!(", and {} more", all.len() - texts.len()) } else { String::new() };
         let unit = if self.diff.per == Per::Step { "step" } else { "run" };
-        let how = format!("Number of calls changed in every {unit}, with times within noise");
+        let how = format!("Number of calls changed in every {unit}, but their times are within noise");
         (!texts.is_empty()).then(|| format!("{how}: {}{more}.", texts.join(", ")))
     }
 
@@ -262,7 +262,7 @@ fn headline(shown: &Shown<'_>) -> String {
     let is_step = |change: &&Change| matches!(change.measure, Measure::Step | Measure::StepAndBetween);
     let steps = shown.changes(ChangeTable::Steps).iter().filter(is_step);
     let largest = steps.max_by(|a, b| a.percent().unwrap_or(0.0).abs().total_cmp(&b.percent().unwrap_or(0.0).abs()));
-    let Some(step) = largest else { return "the total time of one side is unknown".to_owned() };
+    let Some(step) = largest else { return "the total time of A or B is unknown".to_owned() };
     let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
     let share = step.percent().unwrap_or(0.0);
     let subject = match step.measure {
@@ -273,7 +273,7 @@ fn headline(shown: &Shown<'_>) -> String {
     match step.verdict {
         Verdict::Slower => format!("{subject} is {share:.1} % slower"),
         Verdict::Faster => format!("{subject} is {:.1} % faster", -share),
-        Verdict::Untested => format!("{subject} changes by {share:+.1} % (untested)"),
+        Verdict::Untested => format!("{subject} changes by {share:+.1} % (not tested for significance)"),
         _ => match spread(step) {
             Some((low, high)) if low < -NARROW || high > NARROW => format!(
                 "{subject} changes by {share:+.1} %, within noise: confidence interval {low:+.1} % to {high:+.1} %"
@@ -285,14 +285,15 @@ fn headline(shown: &Shown<'_>) -> String {
 
 /// Headline of a comparison of runs without steps and with other numbers of calls: change of mean call times.
 fn headline_of_calls(shown: &Shown<'_>) -> String {
+    const UNTESTED: &str = " (not tested for significance)";
     match shown.diff.percent_of_calls() {
         Some((ChangeTable::Kernels, share)) => {
-            format!("the mean time of a GPU operation on both sides changes by {} (untested)", percent(share))
+            format!("the mean time of GPU operations present in both runs changes by {}{UNTESTED}", percent(share))
         }
         Some((_, share)) => {
-            format!("the mean time of an operator call on both sides changes by {} (untested)", percent(share))
+            format!("the mean time of operator calls present in both runs changes by {}{UNTESTED}", percent(share))
         }
-        None => "no call occurs on both sides".to_owned(),
+        None => "no call occurs in both A and B".to_owned(),
     }
 }
 

@@ -10,16 +10,19 @@ use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 const BAR: usize = 10;
 
 /// First line of a comparison of one run with another.
-const UNTESTED: &str = "Not tested between runs: each side has one run. Intervals and \"noise\" refer to steps within \
-                        a run; two runs of one program often differ by more. Give several runs for each side to test.";
+const UNTESTED: &str = "Only one run per side, so run-to-run variation is unknown. Intervals and \"noise\" refer to \
+                        steps within a run; two runs of one program often differ by more. To test for significance, \
+                        give several runs for each side.";
 
 /// The same of runs without steps.
-const UNTESTED_WHOLE: &str = "Not tested: each side has one run without steps, so the noise is unknown.";
+const UNTESTED_WHOLE: &str =
+    "Not tested for significance: each side has one run without steps, so the noise is unknown.";
 
 /// The same of runs of whose steps the mean is known.
-const UNTESTED_MEAN: &str = "Not tested: each side has one run without single steps, so the noise is unknown.";
+const UNTESTED_MEAN: &str = "Not tested for significance: each side has one run, and the times of its single steps \
+                             are not recorded, so the noise is unknown.";
 
-const SEVERAL: &str = "Give several runs for each side to test.";
+const SEVERAL: &str = "To test for significance, give several runs for each side.";
 
 /// Format a comparison of runs as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
@@ -58,9 +61,12 @@ fn first(shown: &Shown<'_>, style: &Style) -> String {
         (Some(warning), _) if shown.diff.has_different_bases => {
             colored(&remark(&format!("Steps are not comparable: {warning}"), style), Verdict::Slower, style)
         }
-        (Some(warning), _) if is_tested => remark(&format!("Different numbers of calls. {warning}"), style),
+        (Some(warning), _) if is_tested => {
+            remark(&format!("The runs have different numbers of calls. {warning}"), style)
+        }
         (Some(warning), _) => {
-            remark(&format!("Not tested, with different numbers of calls. {warning} {SEVERAL}"), style)
+            let why = "Not tested for significance: the runs have different numbers of calls.";
+            remark(&format!("{why} {warning} {SEVERAL}"), style)
         }
         (None, _) if is_tested => String::new(),
         (None, Per::Step) => remark(UNTESTED, style),
@@ -128,10 +134,11 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     if table == ChangeTable::Functions && largest.is_empty() {
         return;
     }
-    let verb = if shown.diff.method == Method::None { "differ, untested" } else { "changed significantly" };
+    let is_tested = shown.diff.method != Method::None;
+    let verb = if is_tested { "changed significantly" } else { "differ (not tested for significance)" };
     let alone = match count.alone {
         0 => String::new(),
-        many => format!(", {many} on one side only"),
+        many => format!(", {many} are in one run only"),
     };
     let many = if count.tested == 0 { "none".to_owned() } else { count.tested.to_string() };
     let verb = match shown.untested(table) {

@@ -4,19 +4,19 @@ use crate::presenters::human::bytes;
 use stackline_findings::{DevicePeak, Findings, MemoryGain};
 
 /// Memory that a finding saves: `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`. Where another moment is
-/// nearly as high: `12.0 MiB at the peak of cuda:0 (41.2 %), which falls by it alone by 3.0 MiB`.
+/// nearly as high: `12.0 MiB at the peak of cuda:0 (41.2 %); this change alone lowers the peak by 3.0 MiB`.
 #[must_use]
 pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
-        let falls = match (saved.lowers_bytes, saved.low_bytes) {
-            (0, _) => "does not fall by this change alone: the memory is as high at another moment".to_owned(),
-            (most, 0) => format!("falls by 0 to {} by this change alone", bytes(most)),
-            (most, low) if low < most => format!("falls by {} to {} by this change alone", bytes(low), bytes(most)),
-            (lowers, _) => format!("falls by {} by this change alone", bytes(lowers)),
+        let lowers = match (saved.lowers_bytes, saved.low_bytes) {
+            (0, _) => "does not lower the peak, because memory use is as high at another time".to_owned(),
+            (most, 0) => format!("lowers the peak by 0 to {}", bytes(most)),
+            (most, low) if low < most => format!("lowers the peak by {} to {}", bytes(low), bytes(most)),
+            (most, _) => format!("lowers the peak by {}", bytes(most)),
         };
         let share = saved.percent();
         return format!(
-            "{} at the peak of {} ({share:.1} %), which {falls}",
+            "{} at the peak of {} ({share:.1} %); this change alone {lowers}",
             bytes(saved.bytes),
             device(&saved.device)
         );

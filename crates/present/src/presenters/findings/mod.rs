@@ -162,7 +162,7 @@ fn length(found: &Findings) -> String {
         let which = match slowest.slowness(&found.ranks) {
             Slowness::Equal => "equally slow".to_owned(),
             Slowness::LastAtCollectives => {
-                format!("with equally long steps, of which rank {} arrives last at collectives", slowest.rank)
+                format!("with steps of equal length; rank {} arrives last at collectives", slowest.rank)
             }
             Slowness::Longest => format!("of which rank {} is slowest", slowest.rank),
         };
@@ -173,16 +173,16 @@ fn length(found: &Findings) -> String {
         0 => format!("the trace takes {}", human::duration(found.step_ns)),
         1 => format!("the step takes {}{with}", human::duration(found.step_ns)),
         n => {
-            let between = found.between_ns.map(|ns| format!(", {} of them between steps", human::duration(ns)));
+            let between = found.between_ns.map(|ns| format!(", including {} between steps", human::duration(ns)));
             let between = between.unwrap_or_default();
-            let inferred = if found.are_inferred { " inferred steps" } else { "" };
-            format!("a step takes {}{with}{between} (mean of {n}{inferred})", human::duration(found.step_ns))
+            let inferred = if found.are_inferred { " inferred" } else { "" };
+            format!("a step takes {}{with}{between} (mean of {n}{inferred} steps)", human::duration(found.step_ns))
         }
     }
 }
 
-/// Ranks that have a finding, and where it is largest and smallest: `on ranks 0-3, largest on rank 1 (shown), smallest
-/// on rank 2 (1.2 %)`; `None` for a single trace.
+/// Ranks that have a finding, and where it is largest and smallest: `on ranks 0-3; the gain is largest on rank 1 (shown),
+/// smallest on rank 2 (1.2 %)`; `None` for a single trace.
 #[must_use]
 pub(crate) fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     let shown = finding.detail_rank()?;
@@ -191,7 +191,8 @@ pub(crate) fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     Some(match least {
         _ if finding.ranks.len() == 1 => on,
         Some((ns, rank)) if rank != shown => {
-            format!("{on}, largest on rank {shown} (shown), smallest on rank {rank} ({})", percent(found, ns))
+            let least = percent(found, ns);
+            format!("{on}; the gain is largest on rank {shown} (shown), smallest on rank {rank} ({least})")
         }
         _ => format!("{on}, shown for rank {shown}"),
     })
@@ -224,15 +225,15 @@ fn excluded_findings(found: &Findings) -> Option<String> {
     let of_calls = [
         (
             count(&|f| f.on_top_ns.is_none()),
-            "with a speculative gain, a gain stated by its rule, or a part of another finding's gain",
+            "whose gain is speculative, stated by a Python rule, or part of another finding's gain",
         ),
         (0, ""),
         (0, ""),
     ];
     let reasons = [
-        (count(&|f| !f.is_repair()), "with a speculative gain, such as half of a kernel's time"),
-        (count(&|f| f.is_repair() && f.edits.is_empty()), "with an estimated gain that was not replayed"),
-        (found.contradicting(), "in conflict with the changes above"),
+        (count(&|f| !f.is_repair()), "with a speculative gain (for example, if a kernel took half of its time)"),
+        (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain was estimated without simulating the change"),
+        (found.contradicting(), "whose change cannot be combined with the changes of other findings"),
     ];
     let reasons = if found.is_of_calls { of_calls } else { reasons };
     let counts = reasons.iter().filter(|(count, _)| *count > 0);
@@ -252,12 +253,15 @@ fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {
         () if is_beyond(together, sum, found.step_ns) => {
-            " The combined gain exceeds the sum: where two findings delay the same work, fixing only one gains little."
+            " The combined gain exceeds the sum of the findings' gains: where two causes delay the same work, fixing \
+             only one gains little."
         }
         () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
         // What is no part of it is told anyway.
         () if !first.is_repair() || first.edits.is_empty() => "",
-        () => " The combined gain is lower than the gain of the first finding alone: the changes interfere.",
+        () => {
+            " The combined gain is less than that of the first finding alone: some changes reduce the gain of others."
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let count = shown.listed.len() + shown.more;
     let what = match count {
         0 if found.unchecked.len() == rules::ALL.len() && !found.peaks.is_empty() => {
-            "No rule could be checked; `stackline memory` shows the composition of the peak".to_owned()
+            "No rule could be checked; `stackline memory` shows the live memory at the peak".to_owned()
         }
         0 if found.unchecked.len() == rules::ALL.len() => "No rule could be checked".to_owned(),
         0 => "No finding with a large gain".to_owned(),
@@ -74,7 +74,8 @@ fn one(
     }
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
-    let on_top = on_top.map(|ns| format!("; gain {} if the findings above are fixed first", signed(ns.max(0))));
+    let on_top_text = |ns: i64| format!("; estimated gain {} if the findings above are fixed first", signed(ns.max(0)));
+    let on_top = on_top.map(on_top_text);
     let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
     let method = match finding.method {
         _ if is_replayed => String::new(),
@@ -131,7 +132,7 @@ fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
         reasons.push(format!("other reasons ({})", sum(others)));
     }
     Some(format!(
-        "Not checked: {rules}: {}; --table {UNCHECKED} lists them and how to record the missing data.",
+        "Not checked: {rules}. Reasons: {}. --table {UNCHECKED} lists the rules and how to record the missing data.",
         reasons.join(", ")
     ))
 }
@@ -159,7 +160,7 @@ fn small(found: &Findings) -> Vec<String> {
     let mut by_rule: BTreeMap<&str, usize> = BTreeMap::new();
     own.iter().for_each(|finding| *by_rule.entry(&finding.rule.code).or_default() += 1);
     let own = by_rule.into_iter().map(|(code, count)| {
-        format!("{} of {code} below --min-gain (--min-gain 0 shows them).", count_text(count, "finding"))
+        format!("{} of {code} omitted: gain below --min-gain (--min-gain 0 shows all).", count_text(count, "finding"))
     });
     let counted_text = |count: usize, gain: &str, how: &str| {
         let is = if count == 1 { "is" } else { "are" };
@@ -178,7 +179,7 @@ fn rest(shown: &Shown<'_>, style: &Style) -> String {
     let mut lines: Vec<String> = Vec::new();
     let with_page = shown.listed.iter().find(|(finding, _)| finding.rule.page.is_some());
     if let Some((finding, _)) = with_page {
-        lines.push(format!("More of each: stackline findings --explain {}", finding.rule.code));
+        lines.push(format!("For details of a rule: stackline findings --explain {}", finding.rule.code));
     }
     if shown.more > 0 {
         lines.push(format!("{} more: --top 0 shows all.", shown.more));

@@ -19,7 +19,7 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
         let head = Some(head).filter(|_| !groups.is_empty());
         head.into_iter().chain(groups.into_iter().map(|group| format!("- {}", line(found, group)))).collect::<Vec<_>>()
     };
-    let of_others = lines("Large on other ranks and not covered by rules:".to_owned(), others);
+    let of_others = lines("Large parts of the time of other ranks that no finding covers:".to_owned(), others);
     lines(head(found), own).into_iter().chain(of_others).collect()
 }
 
@@ -28,19 +28,19 @@ fn head(found: &Findings) -> String {
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
     match found.uncovered.is_most() {
         true if found.findings.is_empty() => match slowest_rank_suffix(found).as_str() {
-            "" => "Not covered by rules; largest parts:".to_owned(),
-            rank => format!("Not covered by rules{rank}; largest parts:"),
+            "" => "Largest parts of the time; no finding covers them:".to_owned(),
+            rank => format!("Largest parts of the time{rank}; no finding covers them:"),
         },
         true => {
             let all = whole(found);
             format!(
-                "Findings cover {covered:.0} % of {all}{}. Largest parts not covered by rules:",
+                "Findings cover {covered:.0} % of {all}{}. Largest parts that no finding covers:",
                 slowest_rank_suffix(found)
             )
         }
         false => match slowest_rank_suffix(found).as_str() {
-            "" => "Large and not covered by rules:".to_owned(),
-            rank => format!("Large{rank} and not covered by rules:"),
+            "" => "Large parts of the time that no finding covers:".to_owned(),
+            rank => format!("Large parts of the time that no finding covers{rank}:"),
         },
     }
 }
@@ -57,7 +57,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     let share = if group.is_of_window() { of_window } else { of_path };
     let place = match group.place_percent {
         _ if !is_place => String::new(),
-        Some(there) if there < NEARLY_ALL * share => format!(", the largest part at {place} with {there:.0} %"),
+        Some(there) if there < NEARLY_ALL * share => format!(", the largest part ({there:.0} %) at {place}"),
         _ => format!(" at {place}"),
     };
     // A call that waits is not on the path: what it waits for is.
@@ -65,7 +65,10 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         format!("{of_path:.0} % of {all}")
     } else if group.is_wait() && group.kind.is_of_events() {
         let waits = group.wait_percent;
-        format!("{of_window:.0} % of the window; {waits:.0} % of the critical path waits meanwhile, cause not recorded")
+        format!(
+            "{of_window:.0} % of the window; in this time, the critical path waits for an unrecorded cause \
+             ({waits:.0} % of the path)"
+        )
     } else if group.kind == LargeKind::Call && of_window > of_path {
         format!("{of_window:.0} % of the window, {of_path:.0} % of the critical path")
     } else if group.kind == LargeKind::Frame {
@@ -75,24 +78,24 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     };
     let meanwhile = group.concurrent_span.as_ref().map(|(name, percent)| {
         let name = cut(name);
-        format!("; {name} runs on another thread for {percent:.0} % of it")
+        format!("; for {percent:.0} % of this time, {name} runs on another thread")
     });
     let share = share + &meanwhile.unwrap_or_default();
     let gain = match group.gain {
         _ if !group.kind.is_of_events() => String::new(),
         Some(gain) if group.is_wait() => {
             let (low, high) = (percent(found, gain.low_ns), percent(found, gain.high_ns));
-            format!("; estimated gain of removal unknown, bounds {low} to {high} {}", base_of_percent(found))
+            format!("; estimated gain if removed: unknown, bounds {low} to {high} {}", base_of_percent(found))
         }
         Some(gain) => {
             format!(
-                "; estimated gain of removal {} {}{}",
+                "; estimated gain if removed: {} {}{}",
                 percent(found, gain.ns),
                 base_of_percent(found),
                 bounds(found, gain)
             )
         }
-        None => "; the gain of removal cannot be replayed".to_owned(),
+        None => "; gain if removed: unknown, because the removal cannot be simulated".to_owned(),
     };
     let advice = match group.advice {
         "" => String::new(),

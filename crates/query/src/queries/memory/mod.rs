@@ -85,7 +85,7 @@ fn cut(table: Table, most: usize) -> Table {
     if more == 0 {
         return table;
     }
-    let mut table = table.note(format!("{more} more rows: `stackline memory --format csv` gives all."));
+    let mut table = table.note(format!("{more} more rows: `stackline memory --format csv` prints all."));
     for column in &mut table.columns {
         match &mut column.values {
             Values::I64(values) => values.truncate(most),
