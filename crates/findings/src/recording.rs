@@ -2,6 +2,7 @@
 
 use super::finding::Fact;
 use super::gain;
+use super::rank::Findings;
 use super::rule_context::SharedContext;
 use stackline_critical_path::exact::Exact;
 use stackline_critical_path::exact::what_if::{Action, Case, Edit, Gain, own_loading, spans_of};
@@ -156,6 +157,17 @@ pub(super) fn overhead_fact(recording: i64) -> Option<Fact<String>> {
     (recording >= MIN_REPORTED_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
 }
 
+/// Start of the note on the overhead of recording.
+const SLOWED: &str = "recording slowed each operator by at least";
+
+impl Findings {
+    /// True if the overhead of recording is subtracted from the step length.
+    #[must_use]
+    pub fn subtracts_recording(&self) -> bool {
+        self.notes.iter().any(|note| note.starts_with(SLOWED))
+    }
+}
+
 /// Note on the overhead of recording.
 pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
     let recorded = shared.recorded()?;
@@ -165,7 +177,7 @@ pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
         None => "not including PyTorch's own recording, whose cost is unknown".to_owned(),
     };
     Some(format!(
-        "recording slowed each operator by at least {:.0} ns ({torch}), in total {:.0} % of the recorded step. This \
+        "{SLOWED} {:.0} ns ({torch}), in total {:.0} % of the recorded step. This \
              time is subtracted from the step length and from simulated gains, but not from other times. How many \
              cache misses recording adds is unknown",
         cost.ns(),

@@ -384,6 +384,7 @@ export type Findings = {
   readonly with_gpu_work: boolean;
   /** Of sums of calls: times are those of one thread. */
   readonly is_of_calls: boolean;
+  readonly subtracts_recording: boolean;
 };
 
 export type FindingsTables = {

@@ -207,12 +207,12 @@ function Step({ row }: { row: Row }) {
 function WithWork() {
   const findings = useFindings(rank.value);
   if (findings.state !== "ok" || findings.answer.document.steps === 0) return null;
-  const { step_ns, notes, with_gpu_work } = findings.answer.document;
+  const { step_ns, subtracts_recording, with_gpu_work } = findings.answer.document;
   return (
     <div>
       <dt>{with_gpu_work === false ? "Mean step" : "Mean step with its GPU work"}</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{lengthText(findings.answer.document)}{notes.some((note) => note.startsWith("recording cost")) && ", without recording overhead"}; percentages of gains refer to this time{state.value.steps && ", independent of the selected steps"}</dd>
+      <dd class="quiet">{lengthText(findings.answer.document)}{subtracts_recording && ", without recording overhead"}; percentages of gains refer to this time{state.value.steps && ", independent of the selected steps"}</dd>
     </div>
   );
 }

@@ -30,6 +30,8 @@ pub(super) struct FindingsKeys<'a> {
     with_gpu_work: bool,
     /// Of sums of calls: times are those of one thread.
     is_of_calls: bool,
+    /// The overhead of recording is subtracted from the step length.
+    subtracts_recording: bool,
 }
 
 /// A rule that could be checked, with its settings as `--set` changes them: name, value, meaning.
@@ -62,6 +64,7 @@ pub(super) fn all(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
         uncovered_text,
         with_gpu_work: found.with_gpu_work,
         is_of_calls: found.is_of_calls,
+        subtracts_recording: found.subtracts_recording(),
     };
     let document = Document {
         command: "findings",
