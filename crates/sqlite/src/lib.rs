@@ -40,7 +40,7 @@ pub enum Error {
     #[error("the file is damaged: it refers to more rows or text than its size allows")]
     Endless,
     /// The caller's function ended the scan.
-    #[error("reading the file was cancelled before it finished")]
+    #[error("reading the file was canceled before it finished")]
     Stopped,
 }
 

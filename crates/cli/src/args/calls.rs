@@ -183,13 +183,13 @@ pub(crate) struct CallsArgs {
 /// View of the call tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum View {
-    /// From the entry of each thread down to callees.
+    /// Tree from the entry of each thread down to callees.
     TopDown,
-    /// From the frames with measured values up to their callers.
+    /// Tree from the frames with measured values up to their callers.
     BottomUp,
     /// Each function and operator in one row.
     Flat,
-    /// From the frames that match --callers-of up to their callers.
+    /// Tree from the frames that match --callers-of up to their callers.
     Callers,
 }
 
