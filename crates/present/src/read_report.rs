@@ -37,7 +37,7 @@ pub fn cut_text(set: &TraceSet) -> String {
     let mut out: String = cut.iter().take(NAMED).map(String::as_str).collect();
     if cut.len() > NAMED {
         let more = cut.len() - NAMED;
-        out.push_str(&format!("Cut: {more} more inputs are truncated; the read report below lists them.\n"));
+        out.push_str(&format!("Cut: {more} more inputs are truncated. The list \"Read report\" below names them.\n"));
     }
     terminal::clean_lines(&out)
 }

@@ -10,7 +10,7 @@ pub enum QueryError {
         name: String,
     },
     /// A query has no such argument.
-    #[error("{query} has no argument {name:?}: {}", in_words(known))]
+    #[error("{query} has no argument {name:?}; {}", in_words(known))]
     NoArgument {
         /// The query.
         query: &'static str,
@@ -54,5 +54,5 @@ impl QueryError {
 }
 
 fn in_words(known: &[&str]) -> String {
-    if known.is_empty() { "there are none".to_owned() } else { format!("known are {}", known.join(", ")) }
+    if known.is_empty() { "it takes no arguments".to_owned() } else { format!("it takes {}", known.join(", ")) }
 }

@@ -284,7 +284,7 @@ fn small_part_note(trace: &Trace, looked: &StepSelection) -> Option<String> {
     let (steps, all) = (end.saturating_sub(start), last.saturating_sub(first));
     let sentence_of = || {
         format!(
-            "the steps cover {} of the {} of the trace; --whole reports the whole trace",
+            "the steps cover only {} of the trace, which lasts {}; to report the whole trace, use --whole",
             human::duration(steps),
             human::duration(all)
         )
@@ -333,7 +333,7 @@ const NAMED: usize = 5;
 fn sentence(report: &ExactReport) -> String {
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     format!(
-        "{}, bound by {} ({inferred:.1} % of it inferred or unknown).",
+        "{}, bound by {} ({inferred:.1} % of the path inferred or unknown).",
         human::duration(report.path_ns),
         bounds(report, NAMED)
     )

@@ -94,7 +94,8 @@ pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> 
     let document = json!({"answers": answers, "left_out": pruned.description(), "source_files": pruned.source_files});
     // A name from the trace must not end the script element. Base64 has no `<`, and JSON allows it to be escaped.
     let document = document.to_string().replace('<', "\\u003c");
-    let no_element = || io::Error::other("the built web page has no element for the report's data; build it again");
+    let no_element =
+        || io::Error::other("Stackline's web page has no element for the report's data; build Stackline again");
     let (before, after) = html.split_once(ANSWERS_ELEMENT).ok_or_else(no_element)?;
     let (head, body) = before.split_once(HEAD).ok_or_else(|| io::Error::other("the page has no head"))?;
     write!(out, "{head}{HEAD}<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">{body}", page::POLICY)?;

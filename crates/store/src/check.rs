@@ -77,7 +77,7 @@ fn check_parents(parent: &[EventId]) -> Result<(), String> {
             }
         }
         if met[at] == walk && parent[at].is_some() {
-            return Err(format!("events.parent has a cycle that contains row {at}"));
+            return Err(format!("the parents of events form a cycle, which contains event {at}"));
         }
     }
     Ok(())
@@ -86,7 +86,7 @@ fn check_parents(parent: &[EventId]) -> Result<(), String> {
 fn attributes(trace: &Trace) -> Result<(), String> {
     let (shapes, shape, values) = trace.attrs.columns();
     if shape.len() != trace.events.len() {
-        return Err(format!("{} events, but attributes of {} events", trace.events.len(), shape.len()));
+        return Err(format!("there are {} events, but attributes for {} events", trace.events.len(), shape.len()));
     }
     let strings = trace.strings.len();
     let known = |s: u64| s == u64::from(u32::MAX) || s < strings as u64;
@@ -125,7 +125,7 @@ fn gpu(trace: &Trace) -> Result<(), String> {
     let (g, events) = (&trace.gpu, trace.events.len());
     check_all(&g.event, |e| e.index() < events, "gpu.event")?;
     if !g.event.is_sorted() {
-        return Err("gpu.event does not ascend".to_owned());
+        return Err("the event numbers in gpu.event are not in ascending order".to_owned());
     }
     refs(&g.launch, events, "gpu.launch")?;
     refs(&g.operator, events, "gpu.operator")?;

@@ -84,7 +84,7 @@ pub(crate) fn dictionary<'a>(
     }
     let bytes: usize = texts.iter().map(|t| t.len()).sum();
     if i32::try_from(bytes).is_err() {
-        return Err("a row group exceeds 2 GiB of distinct text".to_owned());
+        return Err("the distinct text of one row group exceeds 2 GiB".to_owned());
     }
     let values = StringArray::from_iter_values(texts);
     let array = DictionaryArray::<Int32Type>::try_new(Int32Array::from(keys), Arc::new(values) as Arc<dyn Array>);

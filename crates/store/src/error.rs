@@ -55,7 +55,7 @@ pub enum Error {
         detail: String,
     },
     /// The caller canceled the work; nothing was published.
-    #[error("canceled by the user before the end; no run was written")]
+    #[error("canceled by the user; no run was written")]
     Cancelled,
     /// The operating system reported an error.
     #[error("cannot {action} {}: {source}", path.display())]

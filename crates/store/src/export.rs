@@ -35,7 +35,7 @@ pub(crate) fn column(column: &stackline_model::Column) -> Column<'_> {
         }),
         Values::Str(v) => Column::new(name, DataType::Utf8, true, Packing::Dictionary, |r| {
             let bytes: usize = v[r.clone()].iter().flatten().map(String::len).sum();
-            i32::try_from(bytes).map_err(|_| "a row group exceeds 2 GiB of text".to_owned())?;
+            i32::try_from(bytes).map_err(|_| "the text of one row group exceeds 2 GiB".to_owned())?;
             Ok(Arc::new(StringArray::from_iter(v[r].iter().map(Option::as_deref))) as ArrayRef)
         }),
         Values::Bool(v) => Column::new(name, DataType::Boolean, true, Packing::Dictionary, |r| {

@@ -86,7 +86,7 @@ pub fn no_shared_steps_note(ranks: &[RankSteps]) -> Option<String> {
     let inferred: Vec<String> = inferred.map(|rank| format!("{} on rank {}", rank.steps, rank.rank)).collect();
     Some(format!(
         "steps could not be inferred, because the launch pattern repeats a different number of times on each rank \
-         ({}). Times are of whole traces; simulate changes with `stackline what-if --whole`. `stackline steps` \
+         ({}). Times cover whole traces; to simulate changes, use `stackline what-if --whole`. `stackline steps` \
          describes how to mark steps",
         inferred.join(", ")
     ))

@@ -84,7 +84,7 @@ impl LaunchPattern {
         format!(
             "steps inferred from a repeated pattern of {} launches, because the program marks no steps: {} repeats of \
              median length {}, from {} to {} of the trace{}. Results per step have lower confidence. Tables cover the \
-             whole trace; --whole does the same for all results. To mark steps, {}",
+             whole trace; with --whole, all results do. To mark steps, {}",
             count(self.operations as i64),
             count(self.repeats.len() as i64),
             duration(self.median_ns()),
@@ -100,9 +100,9 @@ impl LaunchPattern {
         let pauses = duration(self.pauses_ns);
         match self.left_out {
             0 => String::new(),
-            1 => format!(" (excluded: {pauses} of pauses between repeats, and 1 repeat beyond a pause)"),
+            1 => format!(" (excluded: {pauses} of pauses, and 1 repeat that a pause separates from the others)"),
             n => format!(
-                " (excluded: {pauses} of pauses between repeats, and {} repeats beyond a pause)",
+                " (excluded: {pauses} of pauses, and {} repeats that a pause separates from the others)",
                 count(n as i64)
             ),
         }
@@ -124,9 +124,9 @@ impl std::fmt::Display for LaunchPattern {
         write!(
             f,
             "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median length {}, \
-             from {} to {} of the trace{}. Identical repeats contain {} % of the operations. To see one, open \
-             the timeline of `stackline view` at {} to {}. Findings, critical paths and what-if use the repeats as \
-             steps. To mark steps, {}",
+             from {} to {} of the trace{}. Identical repeats contain {} % of the GPU operations in this time. To see \
+             one repeat, open the timeline of `stackline view` at {} to {}. Findings, critical paths and what-if use \
+             the repeats as steps. To mark steps, {}",
             count(self.repeats.len() as i64),
             count(self.operations as i64),
             duration(self.median_ns()),

@@ -280,7 +280,7 @@ fn step_origin(trace: &Trace) -> Option<&'static str> {
         (name.starts_with(OPTIMIZER_STEP) || ends_step()) && ends_with_it || inferred.get(step.event).is_some()
     };
     trace.steps.iter().any(is_made).then_some(
-        "the program marks no steps, so each step ends with Optimizer.step or with the next batch of a data loader",
+        "the program marks no steps, so each step ends with Optimizer.step or when the next batch is loaded",
     )
 }
 

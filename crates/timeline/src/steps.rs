@@ -271,7 +271,8 @@ impl WarmUps {
             let verb = match left_out.contains(number) {
                 true => "is excluded as warm-up; use --steps to include it",
                 false => {
-                    "looks like warm-up, but other processes have regular steps around its number, so it is included"
+                    "looks like warm-up, but is included, because other processes have regular steps with this or a \
+                     lower number"
                 }
             };
             format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {verb}")

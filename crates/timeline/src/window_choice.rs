@@ -34,7 +34,7 @@ impl WindowChoice {
     pub fn in_words(&self) -> String {
         match self {
             Self::Whole => "the whole trace".to_owned(),
-            Self::From(_) => "the trace after the module imports at its start".to_owned(),
+            Self::From(_) => "the trace without the module imports at its start".to_owned(),
             Self::StepsWithWork(a, b) if a == b => format!("step {a} with its GPU work"),
             Self::StepsWithWork(a, b) => format!("steps {a} to {b} with their GPU work"),
             Self::Steps(a, b) if a == b => format!("step {a}"),

@@ -230,7 +230,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-call",
-        about: "One memory call with its accesses.",
+        about: "One memory call (allocation, free, copy, fill or kernel) with its accesses.",
         arguments: &["call", "rank"],
         columns: &[],
         first: none,
@@ -263,7 +263,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-holders",
-        about: "Live memory at each peak by owner.",
+        about: "Live memory at each peak, grouped by owner.",
         arguments: &["by", "rank"],
         columns: &[],
         first: memory::holders::first,
@@ -296,7 +296,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-suggestions",
-        about: "Suggested changes with their savings.",
+        about: "Suggested changes with the memory that each saves.",
         arguments: &["most", "rank"],
         columns: &[],
         first: memory::suggestions::first,

@@ -58,7 +58,7 @@ impl Plan {
             None => Layout { shapes: Vec::new(), columns: Vec::new() },
         };
         if shape.iter().any(|s| s.index() >= layout.shapes.len()) {
-            return Err(Error::damaged(&files.folder, "the table of argument names lacks the arguments of an event"));
+            return Err(Error::damaged(&files.folder, "an event refers to argument names that shapes.parquet lacks"));
         }
         let needs_long = layout.shapes.iter().flatten().any(|f| f.is_selected && f.wide.is_none());
         let long = match files.required("attributes")? {

@@ -52,7 +52,11 @@ impl Long {
     /// Check that the parts up to row `end` cover all rows.
     pub(super) fn check_end(&self, end: usize) -> Result<(), Error> {
         let rows = self.event.len();
-        if rows == end { Ok(()) } else { Err(self.damaged(format!("{rows} values instead of {end}"))) }
+        if rows == end {
+            Ok(())
+        } else {
+            Err(self.damaged(format!("the table has {rows} values, but the events have {end}")))
+        }
     }
 
     fn damaged(&self, detail: String) -> Error {
@@ -79,7 +83,7 @@ impl LongRows<'_> {
         let stored = long.event.get(i).zip(long.position.get(i)).zip(long.kind.get(i));
         match stored {
             Some(((&e, &p), &k)) if e as usize == event && p as usize == position && k == kind => Ok(long.raw[i]),
-            _ => Err(long.damaged(format!("row {i} should be argument {position} of event {event}, but is not"))),
+            _ => Err(long.damaged(format!("row {i} is not argument {position} of event {event}, as expected"))),
         }
     }
 
@@ -89,7 +93,7 @@ impl LongRows<'_> {
         if next == end {
             Ok(())
         } else {
-            Err(self.long.damaged(format!("row {next} belongs to no argument of any event")))
+            Err(self.long.damaged(format!("row {next} belongs to no event")))
         }
     }
 }

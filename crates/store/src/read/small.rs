@@ -73,7 +73,7 @@ fn interned(file: &TableFile, text: &Text<'_>, row: usize, strings: &StringTable
     match text.get(row) {
         None => Ok(StrId::NONE),
         Some(text) => {
-            strings.find(text).ok_or_else(|| file.damaged("a text of this table is missing in strings.parquet"))
+            strings.find(text).ok_or_else(|| file.damaged("the table refers to a text that strings.parquet lacks"))
         }
     }
 }
@@ -98,7 +98,7 @@ impl<'a> Keys<'a> {
             return Ok(Key::None);
         }
         let found = strings.find(self.text.value(row));
-        found.map(Key::Str).ok_or_else(|| self.file.damaged("a text of this table is missing in strings.parquet"))
+        found.map(Key::Str).ok_or_else(|| self.file.damaged("the table refers to a text that strings.parquet lacks"))
     }
 }
 

@@ -170,7 +170,7 @@ impl<'a> Batch<'a> {
 
     /// Error for a required column with null values.
     pub(crate) fn empty(&self, column: usize) -> Error {
-        self.file.damaged(format!("required column {column} has empty values"))
+        self.file.damaged(format!("column {column} has empty values, but requires a value in each row"))
     }
 
     /// Numeric column of a batch of rows, possibly with nulls.

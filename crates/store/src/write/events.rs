@@ -26,7 +26,7 @@ pub(super) fn strings(table: &str, strings: &StringTable, files: &mut Files) -> 
     let strings: Vec<&str> = strings.iter().collect();
     let text = Column::new("text", DataType::Utf8, false, Packing::Delta, |r| {
         let bytes: usize = strings[r.clone()].iter().map(|s| s.len()).sum();
-        i32::try_from(bytes).map_err(|_| "a row group exceeds 2 GiB of text".to_owned())?;
+        i32::try_from(bytes).map_err(|_| "the text of one row group exceeds 2 GiB".to_owned())?;
         Ok(Arc::new(StringArray::from_iter_values(&strings[r])))
     });
     files.write_table(table, strings.len(), &[text])

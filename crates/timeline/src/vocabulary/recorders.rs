@@ -24,8 +24,8 @@ const RECORDERS: &[Recorder] = &[
         process: None,
         mark_steps: "wrap each iteration in an NVTX range, torch.cuda.nvtx.range('step'), record with nsys profile \
                      --trace=cuda,nvtx, and use --step-annotation '^step$'",
-        between_calls: "record the program's code between CUDA calls as NVTX ranges \
-                        (torch.autograd.profiler.emit_nvtx()), with nsys profile --trace=cuda,nvtx,osrt",
+        between_calls: "run the program within torch.autograd.profiler.emit_nvtx() and record with nsys profile \
+                        --trace=cuda,nvtx,osrt, to see its code between CUDA calls",
         host_code_kinds: RANGES,
     },
     Recorder {
@@ -33,8 +33,8 @@ const RECORDERS: &[Recorder] = &[
         process: None,
         mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), record with rocprofv3 \
                      --marker-trace, and use --step-annotation '^step$'",
-        between_calls: "record the program's code between HIP calls as roctx ranges \
-                        (torch.autograd.profiler.emit_nvtx()), with rocprofv3 --marker-trace",
+        between_calls: "run the program within torch.autograd.profiler.emit_nvtx() and record with rocprofv3 \
+                        --marker-trace, to see its code between HIP calls",
         host_code_kinds: RANGES,
     },
     Recorder {
@@ -42,8 +42,8 @@ const RECORDERS: &[Recorder] = &[
         process: None,
         mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), and use --step-annotation \
                      '^step$'",
-        between_calls: "record the program's code between HIP calls as roctx ranges \
-                        (torch.autograd.profiler.emit_nvtx()); the recording contains them as user marks",
+        between_calls: "run the program within torch.autograd.profiler.emit_nvtx(), to see its code between HIP \
+                        calls: rpd records the roctx ranges as UserMarker calls",
         host_code_kinds: RANGES,
     },
     Recorder {
@@ -51,8 +51,8 @@ const RECORDERS: &[Recorder] = &[
         process: Some("/host:"),
         mark_steps: "wrap each iteration in jax.profiler.StepTraceAnnotation('step', step_num=i) or \
                      tf.profiler.experimental.Trace('step', step_num=i)",
-        between_calls: "record the program's code between runtime calls: Python frames (ProfileOptions or \
-                        ProfilerOptions with python_tracer_level=1) or spans (jax.profiler.TraceAnnotation, \
+        between_calls: "record the program's code between runtime calls, as Python frames (ProfileOptions or \
+                        ProfilerOptions with python_tracer_level=1) or as spans (jax.profiler.TraceAnnotation, \
                         tf.profiler.experimental.Trace)",
         host_code_kinds: &[EventKind::PythonFunction, EventKind::Annotation],
     },

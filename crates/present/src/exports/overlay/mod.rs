@@ -20,10 +20,13 @@ pub enum OverlayError {
     #[error("cannot write the overlay: {0}")]
     Io(#[from] std::io::Error),
     /// The original cannot be read.
-    #[error("cannot read: {0}")]
+    #[error("cannot read the trace file: {0}")]
     Source(std::io::Error),
     /// There is no list of events.
-    #[error("the file has no list of trace events (`traceEvents` or an array), so an overlay cannot be added")]
+    #[error(
+        "the file has no list of trace events (a member `traceEvents`, or an array as the whole file), so an overlay \
+         cannot be added"
+    )]
     NoEvents,
     /// The text is not JSON.
     #[error("the file is not valid JSON near byte {offset}: {what}; an overlay can only be added to an undamaged file")]
@@ -35,8 +38,8 @@ pub enum OverlayError {
     },
     /// Events on the path are missing. The output so far is incomplete.
     #[error(
-        "the file is damaged: it has only {marked} of {expected} events on the critical path; repair it or export the \
-         trace again before you write an overlay"
+        "the file is damaged: it contains only {marked} of the {expected} events on the critical path; repair it or \
+         export the trace again before you write an overlay"
     )]
     EventsMissing {
         /// Events found and marked.
@@ -47,7 +50,7 @@ pub enum OverlayError {
     /// Other events are at the positions of the path.
     #[error(
         "the critical path is from another trace: only {fitting} of its {expected} events have the same name and start \
-         in this file; give the trace that the path was computed from"
+         time in this file; give the trace file from which the path was computed"
     )]
     OtherTrace {
         /// Events that fit.

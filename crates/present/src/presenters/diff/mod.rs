@@ -146,7 +146,7 @@ impl Shown<'_> {
         let more =
             if all.len() > texts.len() { format!(", and {} more", all.len() - texts.len()) } else { String::new() };
         let unit = if self.diff.per == Per::Step { "step" } else { "run" };
-        let how = format!("Number of calls changed in every {unit}, but their times are within noise");
+        let how = format!("Number of calls changed in every {unit}, but the change of their time is within noise");
         (!texts.is_empty()).then(|| format!("{how}: {}{more}.", texts.join(", ")))
     }
 

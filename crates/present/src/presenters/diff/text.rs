@@ -10,17 +10,17 @@ use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 const BAR: usize = 10;
 
 /// First line of a comparison of one run with another.
-const UNTESTED: &str = "Only one run per side, so run-to-run variation is unknown. Intervals and \"noise\" refer to \
-                        steps within a run; two runs of one program often differ by more. To test for significance, \
-                        give several runs for each side.";
+const UNTESTED: &str = "Only one run per side, so run-to-run variation is unknown. Intervals and \"noise\" \
+                        describe the variation between the steps of a run; two runs of the same program often differ \
+                        by more. To test for significance, give several runs for each side.";
 
 /// The same of runs without steps.
 const UNTESTED_WHOLE: &str =
     "Not tested for significance: each side has one run without steps, so the noise is unknown.";
 
 /// The same of runs of whose steps the mean is known.
-const UNTESTED_MEAN: &str = "Not tested for significance: each side has one run, and the times of its single steps \
-                             are not recorded, so the noise is unknown.";
+const UNTESTED_MEAN: &str = "Not tested for significance: each side has one run, for which only the mean step time \
+                             is recorded, so the noise is unknown.";
 
 const SEVERAL: &str = "To test for significance, give several runs for each side.";
 

@@ -231,7 +231,10 @@ fn excluded_findings(found: &Findings) -> Option<String> {
         (0, ""),
     ];
     let reasons = [
-        (count(&|f| !f.is_repair()), "with a speculative gain (for example, if a kernel took half of its time)"),
+        (
+            count(&|f| !f.is_repair()),
+            "with a speculative gain (an assumption, for example that a kernel takes half of its time)",
+        ),
         (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain was estimated without simulating the change"),
         (found.contradicting(), "whose change cannot be combined with the changes of other findings"),
     ];
@@ -260,7 +263,8 @@ fn gain_difference_note(found: &Findings, together: i64) -> &'static str {
         // What is no part of it is told anyway.
         () if !first.is_repair() || first.edits.is_empty() => "",
         () => {
-            " The combined gain is less than that of the first finding alone: some changes reduce the gain of others."
+            " The combined gain is less than that of the first finding alone: some changes reduce the gain of other \
+             changes."
         }
     }
 }

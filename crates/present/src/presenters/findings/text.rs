@@ -74,7 +74,9 @@ fn one(
     }
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
-    let on_top_text = |ns: i64| format!("; estimated gain {} if the findings above are fixed first", signed(ns.max(0)));
+    let on_top_text = |ns: i64| {
+        format!("; once the findings above are fixed, fixing this one gains only {}", signed(ns.max(0)))
+    };
     let on_top = on_top.map(on_top_text);
     let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
     let method = match finding.method {
@@ -182,7 +184,7 @@ fn rest(shown: &Shown<'_>, style: &Style) -> String {
         lines.push(format!("For details of a rule: stackline findings --explain {}", finding.rule.code));
     }
     if shown.more > 0 {
-        lines.push(format!("{} more: --top 0 shows all.", shown.more));
+        lines.push(format!("{} omitted: --top 0 shows all.", count_text(shown.more, "more finding")));
     }
     lines.extend(small(found));
     lines.extend(shown.gone.iter().map(|title| format!("Gone: {title}")));

@@ -19,7 +19,7 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
         let head = Some(head).filter(|_| !groups.is_empty());
         head.into_iter().chain(groups.into_iter().map(|group| format!("- {}", line(found, group)))).collect::<Vec<_>>()
     };
-    let of_others = lines("Large parts of the time of other ranks that no finding covers:".to_owned(), others);
+    let of_others = lines("Other ranks: large parts of their time that no finding covers:".to_owned(), others);
     lines(head(found), own).into_iter().chain(of_others).collect()
 }
 
@@ -57,7 +57,10 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     let share = if group.is_of_window() { of_window } else { of_path };
     let place = match group.place_percent {
         _ if !is_place => String::new(),
-        Some(there) if there < NEARLY_ALL * share => format!(", the largest part ({there:.0} %) at {place}"),
+        Some(there) if there < NEARLY_ALL * share => {
+            let base = if group.is_of_window() && !found.is_of_calls { "the window" } else { all };
+            format!(", the largest part ({there:.0} % of {base}) at {place}")
+        }
         _ => format!(" at {place}"),
     };
     // A call that waits is not on the path: what it waits for is.
