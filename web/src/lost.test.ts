@@ -8,7 +8,7 @@ const meta = (severity: string, gpus: object[] = []) => ({ traces: [{ info: { gp
 test("missing GPU work is explained with and without lost records", () => {
   expect(noGpu(meta("repaired"))).toMatch(/^the program ran only on the CPU/);
   expect(noGpu(meta("lost"))).toMatch(/^either GPU records were lost, or the program ran only on the CPU/);
-  expect(noGpu(meta("lost", [{ id: 0 }]))).toMatch(/^either GPU records were lost \(the file names a GPU\),/);
+  expect(noGpu(meta("lost", [{ id: 0 }]))).toMatch(/^either GPU records were lost \(the file lists a GPU\),/);
 });
 
 test("lost records come from traces, a recording and memory", () => {

@@ -28,5 +28,5 @@ export function memoryAlone(opened: Opened, overview: Pick<MemoryOverview, "read
 export function noGpu(meta: Meta): string {
   if (lostOf(meta).length === 0) return "the program ran only on the CPU, or GPU recording was off (with torch.profiler, activities=[CPU, CUDA] turns it on)";
   const named = meta.traces.some(({ info }) => info.gpus.length > 0);
-  return `either GPU records were lost${named ? " (the file names a GPU)" : ""}, or the program ran only on the CPU, or GPU recording was off`;
+  return `either GPU records were lost${named ? " (the file lists a GPU)" : ""}, or the program ran only on the CPU, or GPU recording was off`;
 }

@@ -145,7 +145,7 @@ function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
   if (EVENTS.includes(id) && meta.has.timeline && !meta.has.events && !(id === "issues" && meta.has.memory) && !(id === "flame" && meta.recording)) return "Needs events with a start and a duration, which this trace lacks";
   if (id === "source" && !meta.has.python && meta.recording === null) return "Needs Python functions: record with torch.profiler and with_stack=True, or with stackline record -- python train.py";
   if (needs === "timeline" && !meta.has.timeline) return "Needs a trace of every call: stackline record --mode trace -- python train.py";
-  if (needs === "memory" && !meta.has.memory) return "Needs memory allocations: record with stackline record --mode trace --memory -- python train.py or with torch.profiler and profile_memory=True, or take a memory snapshot";
+  if (needs === "memory" && !meta.has.memory) return "Needs memory allocations: record with torch.profiler and profile_memory=True, take a memory snapshot, or run stackline record --mode trace --memory -- python train.py";
   if (needs === "layers") return NEEDED;
   if (needs === "baseline" && meta.baseline === null) return "Needs a run to compare with: stackline view RUN --baseline OTHER";
   return undefined;

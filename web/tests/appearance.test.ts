@@ -143,7 +143,7 @@ test("a truncated file without GPU work may have lost it", async () => {
       const main = await page.locator("main").innerText();
       expect(main, id).toContain("Some records of this run were lost");
       expect(main, id).toMatch(/No GPU work in this run|missing in this run/);
-      expect(main, id).toContain("GPU records were lost (the file names a GPU)");
+      expect(main, id).toContain("GPU records were lost (the file lists a GPU)");
     }
     await open(page, url, "page=overview");
     expect(await page.locator("main").innerText()).toContain("so findings may be missing");

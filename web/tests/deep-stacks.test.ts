@@ -59,12 +59,12 @@ test("arrow keys start at the first visible box, and screen readers announce the
     await page.keyboard.press("ArrowRight");
     await settled(page);
     expect(part(page, "sel")).toMatch(/^event:/);
-    expect(await liveRegion.innerText()).toMatch(/^app\.py\(21\): level20: 20\.0 ms at 20 µs, /);
+    expect(await liveRegion.innerText()).toMatch(/^app\.py\(21\): level20: 20\.0 ms, starting at 20 µs, /);
     for (let down = 0; down < 10; down += 1) {
       await page.keyboard.press("ArrowDown");
       await settled(page);
     }
-    expect(await liveRegion.innerText()).toMatch(/^work\.py\(5\): rescale: 900 µs at 100 µs, /);
+    expect(await liveRegion.innerText()).toMatch(/^work\.py\(5\): rescale: 900 µs, starting at 100 µs, /);
     await page.keyboard.press("Escape");
     await settled(page);
     expect(await liveRegion.innerText()).toBe("");

@@ -21,7 +21,7 @@ test("both step lengths are named on the Overview, at findings and in a comparis
     expect(numbers).toContain("from the first to the last GPU operation");
     await open(page, url, "page=issues&steps=11");
     const issues = await page.locator("main").innerText();
-    expect(issues).toContain(`a step takes ${ms} with its GPU work (mean of 4 steps, each until the GPU work that it launched ends)`);
+    expect(issues).toContain(`a step takes ${ms} with its GPU work (mean of 4 steps, each up to the end of the GPU work that the step launched)`);
     expect(issues).toContain("This page shows steps 10 to 13, independent of the steps selected on other pages (11).");
     // The page of a rule, as the command line explains it.
     await open(page, url, "page=issues&sel=finding:0");

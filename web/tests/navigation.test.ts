@@ -104,7 +104,7 @@ describe("a frame of the flame graph", () => {
         // What a report lacks is marked before one asks for it.
         const missing = [details.getByRole("button", { name: "Callees" }), page.locator("[data-field=focus]"), page.locator("main option", { hasText: "GPU time" }).first()];
         for (const control of missing) expect(await control.isDisabled()).toBe(true);
-        expect(await missing[0]!.getAttribute("title")).toMatch(/^Not in this report file; to use it, open the run with stackline view .*injected\.json$/);
+        expect(await missing[0]!.getAttribute("title")).toMatch(/^This control does not work in a report file; to use it, open the run with stackline view .*injected\.json$/);
       }
       none(faults);
       await page.close();

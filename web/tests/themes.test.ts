@@ -88,7 +88,7 @@ test("This run shows the clock offset bounds and the recording overhead, if know
   await open(page, served.url, "page=run");
   const main = await page.locator("main").innerText();
   expect(main).toMatch(/The clock of GPU \d+ (agrees with the host clock|is off by|drifts)/);
-  expect(main).toContain("The recording overhead is unknown: the trace does not contain it.");
+  expect(main).toContain("The recording overhead is unknown, because it was not measured during the recording.");
   expect(await violations(page)).toEqual([]);
   none(faults);
   await page.close();

@@ -86,7 +86,7 @@ function Known({ tree, node, args }: Props) {
       </p>
       <Metrics tree={tree} node={node} detail={detail} />
       {tree.document.guessed && label[0].startsWith("python") && line > 0 && tree.exclusive[node]! > 0 && (
-        <p class="quiet">The self time of this line is estimated: the time between two calls is divided between the lines of these calls.</p>
+        <p class="quiet">The self time of this line is estimated: the time between two calls is divided between the lines of these two calls.</p>
       )}
       {file !== "" && line > 0 && <Around file={file} line={line} isNative={label[0] === "native"} />}
       {file !== "" && line === 0 && <p class="quiet long">{file}</p>}
@@ -153,7 +153,7 @@ function Path({ labels }: { labels: readonly Label[] }) {
   if (labels.length === 0 || (isFromHere && labels.length === 1)) return null;
   return (
     <details open>
-      <summary>{shape === "bottom-up" || shape === "callers" ? "Callers, innermost first" : isFromHere ? "Call path from the start of this view" : "Call path"}</summary>
+      <summary>{shape === "bottom-up" || shape === "callers" ? "Callers, innermost first" : isFromHere ? "Call path from the root frame of this view" : "Call path"}</summary>
       <ol class="events">
         {labels.map((label, at) => <li key={at} class="long">{titleOf(label)}</li>)}
       </ol>

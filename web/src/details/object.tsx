@@ -57,7 +57,7 @@ function Known({ detail }: { detail: ObjectDetail }) {
 }
 
 function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail }) {
-  if (patterns.length === 0) return has_accesses ? <p class="quiet">No pattern of wasted memory.</p> : <p class="quiet">No memory accesses were recorded, so no waste other than leaks can be found.</p>;
+  if (patterns.length === 0) return has_accesses ? <p class="quiet">No pattern of wasted memory was found.</p> : <p class="quiet">No memory accesses were recorded, so no waste other than leaks can be found.</p>;
   return (
     <>
       <h3>Waste</h3>
@@ -66,8 +66,8 @@ function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail
           <li key={at}>
             <strong>{found.pattern}</strong>
             {found.from !== null && found.to !== null && `, from call ${count(found.from)} to call ${count(found.to)}`}
-            {`, ${counted(found.kernels, "kernel")} run in this time`}
-            {found.distance !== null && `, ${counted(found.distance, "call")} apart in the order of dependencies`}
+            {found.distance !== null && `, which are ${counted(found.distance, "level")} apart in the dependency graph of the calls`}
+            {`; ${counted(found.kernels, "kernel")} ${found.kernels === 1 ? "runs" : "run"} during this time`}
             {found.times > 1 && `, ${count(found.times)} times`} ({found.certainty})
             {found.other && <>; could reuse the memory of <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button></>}
           </li>
@@ -91,7 +91,7 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
             {one.cost_ns !== null && `, adds ${amount(one.cost_ns, "ns")} to the run`}){" "}
             <label>
               <input type="checkbox" checked={numbers.includes(one.number)} onChange={() => change({ apply: toggled(numbers, one.number) })} /> apply {one.number}
-              {one.shared > 1 && ` (to all ${one.shared} objects allocated in this line)`}
+              {one.shared > 1 && ` (to all ${one.shared} objects allocated on this line)`}
             </label>
           </li>
         ))}

@@ -25,7 +25,7 @@ export function Bar({ calls }: { calls: Calls }) {
       {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
       <Pattern name="focus" title="Only paths with" hint="Regular expression: keep only call paths that contain a matching frame" />
-      <Pattern name="hide" title="Hide frames" hint="Regular expression: hide matching frames and move their callees to their callers" />
+      <Pattern name="hide" title="Hide frames" hint="Regular expression: hide matching frames; callees of a hidden frame are shown below its caller" />
       <button type="button" aria-pressed={merge === "name"} title="Merge frames that differ only in source line or in input shapes" onClick={() => toggle("merge", "name")}>
         Merge by name
       </button>
@@ -36,7 +36,7 @@ export function Bar({ calls }: { calls: Calls }) {
         Table
       </button>
       {beside && state.value.shape !== "flat" && (
-        <button type="button" aria-pressed={gone === "1"} title="Show frames that exist only in A, with their width in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
+        <button type="button" aria-pressed={gone === "1"} title="Also show frames that exist only in A (the baseline), as wide as in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
           Removed frames
         </button>
       )}

@@ -20,7 +20,7 @@ export function Notes({ tree, findings, named }: Props) {
       {tree.before && <Differences tree={tree} />}
       {!tree.before && <Legend {...{ tree, findings, named }} />}
       {hasBackward(tree) && (
-        <p class="quiet">Backward work is shown under its forward operator, so operator times include both. The Timeline page and the tables on the Overview page show forward and backward work separately.</p>
+        <p class="quiet">Backward work is shown under its forward operator, so the time of an operator includes its backward pass. The Timeline page and the tables on the Overview page show forward and backward work separately.</p>
       )}
       {left_out > 0 && (
         <p class="quiet">{count(left_out)} frames are too narrow to draw; their time is the empty space below their caller. Zoom in to see them.</p>
@@ -35,9 +35,9 @@ function Differences({ tree }: { tree: Tree }) {
   const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];
   return (
     <p class="quiet">
-      Width: {isShown ? "the larger value of A and B" : "value in B, this run"}. Blue: less time than in A, the run before; orange: more time; pale: small change.
+      Width: {isShown ? "the larger value of A and B" : "value in B (this run)"}. Blue: less than in A (the baseline); orange: more; pale: small change.
       {steps && steps.before > 0 && steps.after > 0 && steps.before !== steps.after && ` B has ${counted(steps.after, "step")} and A ${count(steps.before)}; values of A are scaled to the number of steps in B.`}
-      {gone > 0 && !isShown && ` Frames that are missing in B account for ${amount(gone, tree.document.unit)} in A${state.value.shape === "flat" ? ", with callers and callees both counted" : ""}. They have no width here; ${state.value.shape === "flat" ? "other views show them" : "“Removed frames” shows them"}.`}
+      {gone > 0 && !isShown && ` Frames that are missing in B account for ${amount(gone, tree.document.unit)} in A${state.value.shape === "flat" ? " (time of a frame is counted again in its callers)" : ""}. They are not drawn here; ${state.value.shape === "flat" ? "other views show them" : "the button “Removed frames” shows them"}.`}
     </p>
   );
 }

@@ -21,7 +21,7 @@ export function TreeTable({ tree, root, selected }: { tree: Tree; root: number; 
   const { unit, total } = tree.document;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Calls as a table">
-      <table role="treegrid" aria-label={`Calls by ${tree.document.title}`}>
+      <table role="treegrid" aria-label={`Call tree with ${tree.document.title}`}>
         <thead>
           <tr>
             <th scope="col">Frame</th>

@@ -30,7 +30,7 @@ export function TooNarrowMatches({ text, document: { title: of, metrics, before 
   const by = before === null ? ` ${metrics[0]?.[1]}` : "";
   return (
     <span class="nearest">
-      {counted(frames.length, "matching frame")} {frames.length === 1 ? "is" : "are"} too narrow to draw, or without {isFlat ? `self ${of}` : of}. Show the callers of{" "}
+      {counted(frames.length, "matching frame")} {frames.length === 1 ? "is too narrow to draw, or has" : "are too narrow to draw, or have"} no {isFlat ? `self ${of}` : of}. Show the callers of{" "}
       {frames.slice(0, MOST).map((frame, at) => (
         <span key={`${frame.name} ${frame.file}`}>
           {at > 0 && ", "}

@@ -84,7 +84,7 @@ export function MemoryCanvas(props: Props) {
   return (
     <div class="canvas tall" ref={frame}>
       <Canvas
-        label={`Memory: the curve, ${counted(overview.page.lanes.length, "stream")}, ${counted(lanes, "object")}; the button Table shows it as tables`}
+        label={`Memory: curve of the live bytes, ${counted(overview.page.lanes.length, "stream")}, ${counted(lanes, "object")}; the button Table shows this data as tables`}
         height={layout.height}
         scroll={scroll}
         draw={draw}

@@ -7,5 +7,5 @@ test("a few suggestions are named, many are counted, and applied ones are listed
   const saved = "Highest memory use on gpu:0: 4 KiB → 2 KiB, at call 7";
   expect(highest({ ...row, applied: "1, 2" }, [1, 2])).toBe(`${saved}.`);
   expect(highest({ ...row, applied: "2" }, [1, 2])).toBe(`${saved} (applied: suggestion 2).`);
-  expect(highest({ ...row, applied: "" }, [1, 2])).toBe(`${saved} (none applies to this device).`);
+  expect(highest({ ...row, applied: "" }, [1, 2])).toBe(`${saved} (none of them applies to this device).`);
 });

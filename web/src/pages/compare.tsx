@@ -78,7 +78,7 @@ function Changes({ compared }: { compared: Comparison }) {
     <>
       {compared.warnings.length > 0 && (
         <div class="notice warnings">
-          <p>These runs can hardly be compared, so changes have no verdict. Reasons:</p>
+          <p>These runs can hardly be compared, so changes are not judged as slower or faster. Reasons:</p>
           <ul>{compared.warnings.map((warning) => <li key={warning}>Warning: {warning}</li>)}</ul>
         </div>
       )}
@@ -199,7 +199,7 @@ export function changeText(row: Row, per: string): string {
 }
 
 /** Labels of measures. */
-const MEASURES: Readonly<Record<string, string>> = { step: "step with its GPU work (mean without the fastest and the slowest 20 % of the steps)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time (inclusive)" };
+const MEASURES: Readonly<Record<string, string>> = { step: "step with its GPU work (trimmed mean: without the fastest 20 % and the slowest 20 % of the steps)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time (inclusive)" };
 
 /** Label of a row's measure. Operators have inclusive and self CPU time. */
 const measureOf = (name: string, table: string, per: string) =>
@@ -210,7 +210,7 @@ const measureOf = (name: string, table: string, per: string) =>
 /** Numbers of visible and hidden rows, with reasons. */
 function rowCountText(shown: number, total: number, hidden: number): string {
   if (total === 0) return "none";
-  const noise = hidden === 0 ? "" : `${counted(hidden, "change")} within noise hidden`;
+  const noise = hidden === 0 ? "" : `${counted(hidden, "change")} within noise not listed`;
   if (shown === 0) return `no significant changes; ${noise}`;
   const more = total - hidden - shown;
   const rest = [noise, more > 0 ? `${count(more)} smaller changes not listed` : ""].filter((part) => part !== "");

@@ -155,7 +155,7 @@ function NotFound({ tree, root }: { tree: Tree; root: number }) {
 
 function Path({ tree, root }: { tree: Tree; root: number }) {
   return (
-    <nav class="path" aria-label="Path to the zoomed frame">
+    <nav class="path" aria-label="Call path to the zoomed frame">
       <button type="button" onClick={() => change({ root: "" })}>all</button>
       {pathOf(tree, root).map(([row, name]) => (
         <span key={row}>

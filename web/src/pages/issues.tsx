@@ -37,7 +37,7 @@ export function Issues({ meta }: { meta: Meta }) {
 /** Definition of the step length to which gains refer; the Overview also shows the marked span. */
 export function lengthText({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
   const of = steps === 1 ? "" : `mean of ${count(steps)} steps, each `;
-  return of + (withWork ? "until the GPU work that it launched ends" : "as marked by the program, without GPU work");
+  return of + (withWork ? "up to the end of the GPU work that the step launched" : "as marked by the program, without GPU work");
 }
 
 /** Order of findings, which their gains alone do not show. */
@@ -66,7 +66,7 @@ function List({ found }: { found: Findings }) {
       <p class="quiet">
         {counted(rows.length, "finding")}; {lengthOf(found)}.
         {found.together && ` Combined gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}), ${boundsOf(found.together, found.step_ns)}.`}
-        {found.left_out > 0 && ` Omitted: ${counted(found.left_out, "finding")} with a gain below 0.5 %.`}
+        {found.left_out > 0 && ` Omitted: ${counted(found.left_out, "finding")} with a gain below 0.5 % of a step or of a memory peak.`}
         {isMixed(rows) && ` ${UNSURE}`}
       </p>
       {rows.length > 1 && <Filters rows={rows} />}
@@ -265,7 +265,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
       {changeOf(row) !== placeOf(row) && <p><strong>Change here:</strong> <Name text={changeOf(row)} lines={2} /></p>}
       <p class="quiet">
-        Method of the estimate: {row.method}{row.edit_labels && `, with the changes ${row.edit_labels}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
+        Method of the estimate: {row.method}{row.edit_labels && `, with the what-if changes ${row.edit_labels}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
       </p>
       <p class="bar">
         <Copy text={() => findingText(row, placeOf(row), step, detail)} />

@@ -72,7 +72,7 @@ export function qualityOf({ info, clocks, recording_cost: cost }: Pick<Meta["tra
   const all = cost ? cost.operator_ns * cost.operators : 0;
   const overhead = cost
     ? `Recording overhead is at least ${duration(cost.operator_ns)} per operator (measured on ${count(cost.measured)} operators during the run). For ${counted(cost.operators, "operator")} this is ${duration(all)}, ${percent(all, length)} of the trace. The overhead of recording Python functions is not included.`
-    : "The recording overhead is unknown: the trace does not contain it.";
+    : "The recording overhead is unknown, because it was not measured during the recording.";
   return [overhead, ...clocks.map(clockText)];
 }
 
@@ -84,11 +84,11 @@ function clockText({ device, least_ns: least, most_ns: most, shift_ns: shift, co
     : least !== null ? `the GPU clock is at most ${duration(-least)} ahead of the host clock; how far it may lag is unknown`
     : most !== null ? `the GPU clock lags behind the host clock by at most ${duration(most)}; how far it may be ahead is unknown`
     : "the limits of the offset are unknown";
-  const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the launch call, ${counted(late, "wait")} ${late === 1 ? "ends" : "end"} before the awaited GPU work`;
-  if (contradictory) return `${clock} contradicts the host clock: ${wrong}. No constant shift corrects both, so either the clock drifts or some records are wrong.`;
+  const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the launch call, ${counted(late, "wait")} for GPU work ${late === 1 ? "ends" : "end"} before that work`;
+  if (contradictory) return `${clock} contradicts the host clock: ${wrong}. No constant shift of the clock corrects both errors, so either the clock drifts or some records are wrong.`;
   if (shift === null) return `${clock}: the offset from the host clock is unknown.`;
   if (shift === 0) return `${clock} agrees with the host clock as far as launches and waits show: ${range}.`;
-  return `${clock} is off by at least ${signed(shift)}: ${wrong}. Times are shown as recorded.`;
+  return `${clock} is off by at least ${signed(shift)}: ${wrong}. Times are shown as recorded, without correction.`;
 }
 
 /** All of it as plain text. */
@@ -102,7 +102,7 @@ export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): stri
   ]);
   const processes = (meta.recording?.processes ?? []).flatMap((one) => [
     `Process ${one.pid} (${one.role}): ${one.command.join(" ")}`,
-    `  Python ${one.python}, PyTorch ${one.torch || "none"}, lasted ${one.lasted_ns === null ? "unknown" : duration(one.lasted_ns)}`,
+    `  Python ${one.python}, PyTorch ${one.torch || "none"}, duration ${one.lasted_ns === null ? "unknown" : duration(one.lasted_ns)}`,
     ...one.sources.map(({ name, on, detail }) => `  ${name}: ${on ? "on" : "off"}${detail && `, ${detail}`}`),
     ...one.lost.map(({ what, count }) => `  lost: ${what} ${count}`),
   ]);

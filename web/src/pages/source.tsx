@@ -104,7 +104,7 @@ function FileTable({ metrics, files }: SourceFiles) {
       {button}
       <div class="scroll whole" tabIndex={0} role="region" aria-label="Files">
         <table>
-          <caption>Files by total self cost of their lines</caption>
+          <caption>Files, ordered by the total self cost of their lines</caption>
           <thead>
             <tr>
               <th scope="col">File</th>

@@ -161,8 +161,8 @@ function ariaText({ known, segments, reached, critical }: Shown, lanes: Lanes): 
   const lane = lanes.lanes.find((one) => one.track === track);
   const at = reached.current?.event === known.event.event ? reached.current.segment : undefined;
   const segment = at === undefined ? undefined : segments[at];
-  const path = critical && segment ? ` Segment ${count(at! + 1)} of ${count(segments.length)} of the critical path: ${cause(critical.document.causes[segment.cause] ?? "unknown").title}, ${duration(segment.to - segment.from)} at ${duration(segment.from)}.` : "";
-  return `${cut(name)}: ${duration(dur)} at ${duration(start)}${lane ? `, ${laneName(lane)}` : ""}.${path}`;
+  const path = critical && segment ? ` Segment ${count(at! + 1)} of ${count(segments.length)} of the critical path: ${cause(critical.document.causes[segment.cause] ?? "unknown").title}, ${duration(segment.to - segment.from)}, starting at ${duration(segment.from)}.` : "";
+  return `${cut(name)}: ${duration(dur)}, starting at ${duration(start)}${lane ? `, ${laneName(lane)}` : ""}.${path}`;
 }
 
 /** Time range of an event, with a margin of a tenth. */

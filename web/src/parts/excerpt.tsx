@@ -29,7 +29,7 @@ function Caption({ file, line }: { file: string; line: number }) {
 /** Notice that a file changed after the recording. */
 export function Changed({ changed }: { changed: boolean | null | undefined }) {
   if (!changed) return null;
-  return <p class="notice">This source file was changed after recording, so lines may have moved.</p>;
+  return <p class="notice">This source file was changed after recording, so line numbers may no longer match.</p>;
 }
 
 export function Excerpt({ excerpt }: { excerpt: Lines }) {

@@ -96,10 +96,10 @@ function stepsHint(trace: Meta["traces"][number], isWhole: boolean): string {
   if (isWhole) return "The whole run, including the time before the steps.";
   const { many, least } = numbersOf(trace);
   if (many === 1) return "The only step.";
-  const all = `of ${stepsOf(trace)}`;
+  const all = stepsOf(trace);
   const isDefault = state.value.steps === undefined;
   const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > least;
-  return `Only these steps ${all}${leavesOut ? "; warm-up steps are excluded" : ""}.`;
+  return `The steps on the left, selected from ${all}${leavesOut ? "; warm-up steps are excluded" : ""}.`;
 }
 
 function Groups() {

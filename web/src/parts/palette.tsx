@@ -39,7 +39,7 @@ export function Palette() {
         aria-expanded={entries.length > 0}
         aria-controls="found"
         aria-activedescendant={entries.length > 0 ? `found-${at}` : undefined}
-        placeholder="A page, a finding, a function, a kernel, a file"
+        placeholder="Name of a page, finding, function, kernel or file"
         autocomplete="off"
         value={text}
         onInput={(event) => {

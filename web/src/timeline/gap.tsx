@@ -46,9 +46,9 @@ function Picture({ detail, whole, of: ownRank }: { detail: EventDetail; whole: L
   const show = (selected: number) => change({ page: "timeline", sel: `event:${selected}`, ...(ownRank === undefined ? {} : { rank: ownRank }), ...place });
   return (
     <figure class="gap">
-      <figcaption class="quiet">Timeline around one event: {duration(range.to - range.from)} from {duration(range.from)} on</figcaption>
+      <figcaption class="quiet">Timeline around one event: {duration(range.to - range.from)}, starting at {duration(range.from)}</figcaption>
       <LaneCanvas
-        label={`Timeline around event ${event}, ${lanes.lanes.length} lanes; entries of the list of events below open the whole timeline`}
+        label={`Timeline around event ${event}, ${lanes.lanes.length} lanes; to open the whole timeline, click an entry in the list of events below`}
         {...{ lanes, range, all, answer, width, setWidth, opened, setOpened, outer }}
         zero={0}
         steps={NONE}

@@ -25,7 +25,7 @@ export function RangeSummary({ lanes }: { lanes: Lanes }) {
   const { from, to } = mark;
   return (
     <section class="range" aria-labelledby="range-title">
-      <h2 id="range-title">Marked: {duration(to - from)}, from {duration(from)} on</h2>
+      <h2 id="range-title">Marked: {duration(to - from)}, starting at {duration(from)}</h2>
       <div class="bar">
         <button type="button" onClick={() => change({ from: `${from}`, to: `${to}` })}>Zoom to the marked range</button>
         <button type="button" onClick={() => change({ mark: "" })}>Remove the marked range</button>
@@ -46,9 +46,9 @@ function ByLane({ range, lanes, length }: { range: Range; lanes: Lanes; length: 
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneName(lane)]));
   const rows = range.tracks.filter(({ track }) => titles.has(track)).toSorted((a, b) => b.busy - a.busy);
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Busy, by lane">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Busy time by lane">
       <table>
-        <caption>Busy, by lane{rows.length > MOST && `: ${MOST} of ${rows.length}`}</caption>
+        <caption>Busy time by lane{rows.length > MOST && `: ${MOST} of ${rows.length}`}</caption>
         <thead>
           <tr>
             <th scope="col">Lane</th>
@@ -75,9 +75,9 @@ function ByLane({ range, lanes, length }: { range: Range; lanes: Lanes; length: 
 function ByName({ range, length }: { range: Range; length: number }) {
   const all = range.names.length + range.left_out;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Time, by name">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Time by name">
       <table>
-        <caption>Time, by name{all > MOST && `: ${MOST} of ${count(all)}`}</caption>
+        <caption>Time by name{all > MOST && `: ${MOST} of ${count(all)}`}</caption>
         <thead>
           <tr>
             <th scope="col">Name</th>
