@@ -119,7 +119,7 @@ fn changes_in_every_step_are_significant() {
     let four = unsteady(&case, "four.json", (4, 2, false));
     let shown = stdout(&["diff", &one, &four]).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("within noise: confidence interval -"), "{shown}");
-    assert!(shown.contains("Operators by self time: none of 4 changed significantly."), "{shown}");
+    assert!(shown.contains("Operators by self time: none of 4 rows changed significantly."), "{shown}");
     assert!(shown.contains("but their times are within noise: aten::softmax 1 → 4 a step."), "{shown}");
     assert!(!shown.contains("ProfilerStep"), "a step is no operator: {shown}");
     let markdown = stdout(&["diff", &one, &four, "--as", "markdown"]);

@@ -279,9 +279,11 @@ fn step_origin(trace: &Trace) -> Option<&'static str> {
         let ends_step = || FRAMEWORKS.iter().any(|framework| framework.step_role(name) == Some(StepRole::End));
         (name.starts_with(OPTIMIZER_STEP) || ends_step()) && ends_with_it || inferred.get(step.event).is_some()
     };
-    trace.steps.iter().any(is_made).then_some(
-        "the program marks no steps, so each step ends with Optimizer.step or when the next batch is loaded",
-    )
+    trace
+        .steps
+        .iter()
+        .any(is_made)
+        .then_some("the program marks no steps, so each step ends with Optimizer.step or when the next batch is loaded")
 }
 
 /// Note for a trace whose program marks no steps: the origin of its steps, or candidates for steps.

@@ -36,7 +36,7 @@ export function Run({ meta }: { meta: Meta }) {
           {meta.recording.processes.map((process) => (
             <dl class="pairs" key={process.pid}>
               <div><dt>Process {process.pid} ({process.role})</dt><dd><code>{process.command.join(" ")}</code></dd></div>
-              <div><dt>Lasted</dt><dd>{process.lasted_ns === null ? "unknown" : duration(process.lasted_ns)}</dd></div>
+              <div><dt>Duration</dt><dd>{process.lasted_ns === null ? "unknown" : duration(process.lasted_ns)}</dd></div>
               {process.sources.map((source) => <div key={source.name}><dt>{source.name}</dt><dd>{source.on ? "on" : "off"}{source.detail && `: ${source.detail}`}</dd></div>)}
               {process.lost.map((lost) => <div key={lost.what}><dt>Lost: {lost.what}</dt><dd>{count(lost.count)}</dd></div>)}
             </dl>

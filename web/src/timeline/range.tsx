@@ -81,7 +81,7 @@ function ByName({ range, length }: { range: Range; length: number }) {
         <thead>
           <tr>
             <th scope="col">Name</th>
-            <th scope="col">Where</th>
+            <th scope="col">Device</th>
             <th scope="col" class="number">Events</th>
             <th scope="col" class="number">Time</th>
             <th scope="col" class="number">Share of range</th>

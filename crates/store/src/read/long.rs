@@ -90,10 +90,6 @@ impl LongRows<'_> {
     /// Check that all rows of the long table of arguments were taken.
     pub(super) fn finish(self) -> Result<(), Error> {
         let (next, end) = (self.next, self.end);
-        if next == end {
-            Ok(())
-        } else {
-            Err(self.long.damaged(format!("row {next} belongs to no event")))
-        }
+        if next == end { Ok(()) } else { Err(self.long.damaged(format!("row {next} belongs to no event"))) }
     }
 }

@@ -152,7 +152,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     } else {
         end.to_owned()
     };
-    out.push_str(&wrapped(&format!("{title}: {many} of {rows} {verb}{alone}{end}"), ("", "  "), style));
+    out.push_str(&wrapped(&format!("{title}: {many} of {rows} rows {verb}{alone}{end}"), ("", "  "), style));
     let most = largest.iter().map(|change| shown.change_ns(table, change).abs()).fold(0.0, f64::max);
     for change in &largest {
         out.push_str(&row(shown, (table, change), most, style));

@@ -74,9 +74,8 @@ fn one(
     }
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
-    let on_top_text = |ns: i64| {
-        format!("; once the findings above are fixed, fixing this one gains only {}", signed(ns.max(0)))
-    };
+    let on_top_text =
+        |ns: i64| format!("; once the findings above are fixed, fixing this one gains only {}", signed(ns.max(0)));
     let on_top = on_top.map(on_top_text);
     let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
     let method = match finding.method {
