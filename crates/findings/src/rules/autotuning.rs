@@ -27,9 +27,9 @@ pub(super) const RULE: Rule = Rule {
     example: ("torch.backends.cudnn.benchmark = True  # images of any size", "torch.backends.cudnn.benchmark = False"),
     cost: "one line; the algorithm chosen without a search may be slower",
     false_positives: "The estimated gain is too high if the recording covers only the start of the program, where new \
-                      input shapes still occur, and later steps do not search. A search is a convolution that \
-                      launches at least two kernels and waits for the GPU at least three times, or a Python frame of \
-                      the autotuner of Triton or FlashInfer.",
+                      input shapes still occur, and later steps do not search. Convolutions count as searches if they \
+                      launch at least two kernels and wait for the GPU at least three times. Python frames of the \
+                      autotuners of Triton and FlashInfer also count.",
     source: "common practice; cuDNN frontend, time_sorted_plan (steps of a search)",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
     settings: &[Setting {
